@@ -1,6 +1,6 @@
 /** `causeway kv get` and `causeway kv set`. */
 import { readFile } from "node:fs/promises"
-import { Duration, Effect, Option } from "effect"
+import { Duration, Effect, Either, Option } from "effect"
 import type { RawJson } from "../Json/JsonText.ts"
 import { CommandFailed, exitCodes, wrong } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
@@ -11,6 +11,7 @@ import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
 import { isJson, record, write, writeJson } from "./Output.ts"
 import { clean } from "./Text.ts"
+import * as Utf8 from "./Utf8.ts"
 
 export const get = Command.make(
   "get",
@@ -43,25 +44,26 @@ export const get = Command.make(
 /** The most bytes of a value that are read from a file or from standard input; the service has a limit of its own. */
 const mostBytes = 256 * 1024 * 1024
 
-/** All of standard input, or of a file. */
-export const contentOf = (path: string): Effect.Effect<string, CommandFailed> =>
-  Effect.tryPromise({
-    try: async () => {
-      if (path !== "-") return readFile(path, "utf8")
-      const chunks: Array<Buffer> = []
-      let bytes = 0
-      for await (const chunk of process.stdin) {
-        chunks.push(Buffer.from(chunk))
-        bytes += chunk.length
-        if (bytes > mostBytes) throw new Error(`standard input has more than ${mostBytes} bytes`)
-      }
-      return Buffer.concat(chunks).toString("utf8")
-    },
-    catch: error =>
-      wrong(
-        `${path === "-" ? "Standard input" : path} cannot be read: ${error instanceof Error ? error.message : error}`
-      )
-  })
+const bytesOf = async (path: string): Promise<Uint8Array> => {
+  if (path !== "-") return readFile(path)
+  const chunks: Array<Buffer> = []
+  let bytes = 0
+  for await (const chunk of process.stdin) {
+    chunks.push(Buffer.from(chunk))
+    bytes += chunk.length
+    if (bytes > mostBytes) throw new Error(`it has more than ${mostBytes} bytes`)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** All text of standard input, or of a file. */
+export const contentOf = (path: string): Effect.Effect<string, CommandFailed> => {
+  const name = path === "-" ? "Standard input" : clean(path)
+  return Effect.tryPromise({
+    try: () => bytesOf(path),
+    catch: error => wrong(`${name} cannot be read: ${error instanceof Error ? error.message : error}`)
+  }).pipe(Effect.flatMap(bytes => Either.mapLeft(Utf8.decode(bytes), problem => wrong(`${name}: ${problem}`))))
+}
 
 const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, CommandFailed> =>
   isString

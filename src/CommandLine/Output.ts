@@ -44,11 +44,12 @@ const toFile = (fd: number, text: string): Effect.Effect<void, WriteError> =>
 export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
   const { stdout } = process
   const isTerminal = stdout.isTTY === true
+  const isFile: boolean = !(stdout instanceof Socket)
   return {
     isTerminal,
     cells: () => (stdout.columns > 0 ? stdout.columns : 80),
     paint: isTerminal && stdout.hasColors() ? coloured : plain,
-    write: text => (stdout instanceof Socket ? toSocket(stdout, text) : toFile(stdout.fd, text)),
+    write: text => (isFile ? toFile(stdout.fd, text) : toSocket(stdout, text)),
     note: text =>
       Effect.sync(() => {
         process.stderr.write(`${text}\n`)

@@ -347,14 +347,72 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
           ["b", "y", true]
         ]
       )
-      const broken = join(files, "broken.ndjson")
-      writeFileSync(broken, '{"namespace":"n","key":"k","value":1}\n\n{"key":')
-      const bad = yield* call(["import", broken])
-      assert.strictEqual(bad.code, 1)
-      assert.match(bad.stderr, /^Line 3: /)
-      writeFileSync(broken, `{"key":"k","value":1}\n{"key":"","value":1}\n`)
-      const refused = yield* call(["import", "--namespace", "n", broken])
-      assert.match(refused.stderr, /^Line 2: .*key/)
+    })
+  )
+
+  it.effect("imports the lines before one that is wrong, and goes on once that is corrected", () =>
+    Effect.gen(function* () {
+      const { client, files } = yield* Setting
+      const file = join(files, "broken.ndjson")
+      const line = (key: string) => `{"key":"${key}","value":"é"}\n`
+      const importing = (namespace: string, ...more: ReadonlyArray<string>) =>
+        call(["import", file, "--namespace", namespace, ...more])
+      const keys = (namespace: string) =>
+        Effect.map(client.listKeys(namespace).pipe(Stream.runHead), page =>
+          Option.getOrThrow(page).items.map(({ key, version }) => `${key} ${version}`)
+        )
+      const latin1 = Buffer.from(line("c"), "latin1")
+      // What the command itself finds wrong, and what the service does.
+      for (const [namespace, wrong, problem] of [
+        ["cli/broken1", '{"key":', /^Line 4: it is not JSON/],
+        ["cli/broken2", line(""), /^Line 4: key /],
+        ["cli/broken3", latin1, /^Line 4: it is not UTF-8\n/]
+      ] as const) {
+        const start = `${line("a")}\n${line("b")}`
+        writeFileSync(file, Buffer.concat([Buffer.from(start), Buffer.from(wrong)]))
+        const refused = yield* importing(namespace)
+        assert.strictEqual(refused.code, 1)
+        assert.match(refused.stderr, problem)
+        assert.match(refused.stderr, /\nCorrect it\. Lines 1 to 3 are imported; go on with --resume\.\n/)
+        assert.deepStrictEqual(yield* keys(namespace), ["a 1", "b 1"])
+        // A line before it is another one.
+        writeFileSync(file, `${line("A")}\n${line("b")}${line("c")}`)
+        const other = yield* importing(namespace, "--resume")
+        assert.strictEqual(other.code, 2)
+        assert.match(other.stderr, /the first 3 lines of the file were others\n.*--restart/)
+        const elsewhere = yield* importing("cli/elsewhere", "--resume")
+        assert.match(elsewhere.stderr, /the service or the options were others/)
+        writeFileSync(file, `${start}${line("c")}${line("d")}`)
+        const resumed = yield* importing(namespace, "--resume")
+        assert.deepStrictEqual(
+          [resumed.stderr, jsonOf(resumed.stdout)],
+          ["", { written: 2, skipped: 0, expired: 0, resumedAtLine: 3 }]
+        )
+        assert.deepStrictEqual(yield* keys(namespace), ["a 1", "b 1", "c 1", "d 1"])
+      }
+      writeFileSync(file, '{"key":')
+      assert.match((yield* importing("cli/broken4")).stderr, /^Line 1: .*\nCorrect it\.\n$/)
+      const piped = yield* run(["import", "--namespace", "cli/broken5"], { input: `${line("a")}{` })
+      assert.match(piped.stderr, /^Line 2: .*\n.*Lines 1 to 1 are imported; standard input cannot be resumed/)
+      // A file that cannot be read is no defect.
+      const unreadable = yield* call(["import", "/proc/self/mem", "--namespace", "n"])
+      assert.strictEqual(unreadable.code, 2)
+      assert.match(unreadable.stderr, /^\/proc\/self\/mem cannot be read: \S+/)
+    })
+  )
+
+  it.effect("takes no text that is not UTF-8", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Setting
+      const file = join(files, "text")
+      const set = (bytes: Buffer) => {
+        writeFileSync(file, bytes)
+        return call(["kv", "set", "cli/text", "k", "--string", "--file", file])
+      }
+      const refused = yield* set(Buffer.from("caf\xe9", "latin1"))
+      assert.deepStrictEqual([refused.code, refused.stderr], [2, `${file}: it is not UTF-8\n\n`])
+      // An editor's byte order mark is no part of the text.
+      assert.include((yield* set(Buffer.from("\ufeffcafé"))).stdout, '"value":"café"')
     })
   )
 
@@ -478,6 +536,7 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
           call(["import", file, "--existing", "skip", ...more]).pipe(Effect.withClock(shifted))
         // Errors count by the operations that were sent, and are told by the lines of the file.
         assert.match((yield* importing()).stderr, /^Line 7: .*key/)
+        assert.strictEqual((yield* client.deletePrefix("cli/clock", "")).count, 3)
         writeFileSync(file, `${[...lines, line("e", minutes(-1))].join("\n")}\n`)
         const done = yield* importing("--restart")
         assert.deepStrictEqual(

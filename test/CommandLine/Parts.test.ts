@@ -223,7 +223,7 @@ describe("lines of an import", () => {
         for await (const line of Lines.lines(chunks(), { offset: 10, line: 3 })) found.push(line)
         const expected = whole.length === 0 ? [] : hasBreak ? texts : texts.at(-1) === "" ? texts.slice(0, -1) : texts
         assert.deepStrictEqual(
-          found.map(({ text }) => text),
+          found.map(({ text }) => Either.getOrThrow(text)),
           expected
         )
         assert.deepStrictEqual(
@@ -231,9 +231,20 @@ describe("lines of an import", () => {
           expected.map((_, index) => index + 4)
         )
         if (found.length > 0) assert.strictEqual(found.at(-1)?.end, whole.length + 10)
+        assert.isTrue(Buffer.concat(found.map(({ bytes }) => bytes)).equals(whole))
       }),
       { numRuns: 100 * soak }
     )
+  })
+
+  it("are not changed where they are not UTF-8, and lose a byte order mark", async () => {
+    const bytes = Buffer.concat([Buffer.from("\ufeff{}\r\n"), Buffer.from("caf\xe9\n", "latin1"), Buffer.from("ok")])
+    const chunks = async function* () {
+      yield bytes
+    }
+    const found: Array<string> = []
+    for await (const { text } of Lines.lines(chunks(), { offset: 0, line: 0 })) found.push(Either.merge(text))
+    assert.deepStrictEqual(found, ["{}", "it is not UTF-8", "ok"])
   })
 
   it.each<readonly [string, string | undefined, string]>([

@@ -1,87 +1,121 @@
 /** How far an import of a file has come, in a file beside it, so that a later run goes on from there. */
-import { createHash } from "node:crypto"
-import { open, readFile, rename, rm, writeFile } from "node:fs/promises"
+import { createHash, type Hash } from "node:crypto"
+import { createReadStream } from "node:fs"
+import { readFile, rename, rm, stat, writeFile } from "node:fs/promises"
 import { Effect, Either, Schema } from "effect"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import type { TextLine } from "./Lines.ts"
 
-const Checkpoint = Schema.Struct({
-  /** What was imported, and where to. */
+const Recorded = Schema.Struct({
+  /** Where it was imported to, and how. */
   job: Schema.String,
-  /** Bytes of the file that are done. */
+  /** The SHA-256 of the bytes of the file that are done. */
+  content: Schema.String,
+  /** Their number. */
   offset: Schema.NonNegativeInt,
   line: Schema.NonNegativeInt
 })
 
-/** How far an import has come. */
-export interface Checkpoint extends Schema.Schema.Type<typeof Checkpoint> {}
+/** Where an import begins, and how it records what is done. */
+export interface Checkpoint {
+  /** Bytes of the file that an earlier run has done. */
+  readonly offset: number
+  readonly line: number
+  /** Records that the next lines are done. */
+  readonly save: (lines: ReadonlyArray<TextLine>) => Effect.Effect<void, CommandFailed>
+  /** Removes the record, at the end. */
+  readonly remove: Effect.Effect<void>
+}
 
-/** The name of the checkpoint of a file. */
-export const pathOf = (file: string): string => `${file}.import`
+/** That of standard input: nothing is recorded. */
+export const none: Checkpoint = { offset: 0, line: 0, save: () => Effect.void, remove: Effect.void }
 
-const decode = Schema.decodeUnknownEither(Schema.parseJson(Checkpoint))
+const decode = Schema.decodeUnknownEither(Schema.parseJson(Recorded))
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 const isMissing = (error: unknown): boolean => error instanceof Error && "code" in error && error.code === "ENOENT"
 
-const fingerprintBytes = 64 * 1024
+const digestOf = (hash: Hash): string => hash.copy().digest("hex")
 
 /**
- * Names an import: the file, by its size and its beginning, and what is done with it. Lines may not be added to a file
- * between two runs, as the last one may have been half a line.
+ * The hash of the first bytes of a file, or `undefined` where they are not whole lines any more: the last of them may have
+ * been half a line to which more was added.
  */
-export const jobOf = async (file: string, purpose: ReadonlyArray<string>): Promise<string> => {
-  const handle = await open(file)
-  try {
-    const { size } = await handle.stat()
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(fingerprintBytes), 0, fingerprintBytes, 0)
-    const hash = createHash("sha256").update(JSON.stringify([size, ...purpose]))
-    return hash.update(buffer.subarray(0, bytesRead)).digest("hex")
-  } finally {
-    await handle.close()
+const hashOf = async (file: string, bytes: number): Promise<Hash | undefined> => {
+  const hash = createHash("sha256")
+  if (bytes === 0) return hash
+  let last: number | undefined
+  for await (const chunk of createReadStream(file, { end: bytes - 1, highWaterMark: 1024 * 1024 })) {
+    hash.update(chunk)
+    last = chunk.at(-1)
   }
+  return last === 10 || (await stat(file)).size === bytes ? hash : undefined
 }
 
 /** What to do with a checkpoint that an earlier run has left. */
 export type Manner = "refuse" | "resume" | "restart"
 
-/** Where to begin. */
-export const begin = (file: string, job: string, manner: Manner): Effect.Effect<Checkpoint, CommandFailed> =>
+const startOver = "Remove it, or start over with --restart."
+
+/** What an earlier run has recorded, if that is to be gone on with. */
+const earlier = (path: string, manner: Manner) =>
   Effect.gen(function* () {
-    const path = pathOf(file)
-    const nothing: Checkpoint = { job, offset: 0, line: 0 }
     const text = yield* Effect.tryPromise({ try: () => readFile(path, "utf8"), catch: error => error }).pipe(
       Effect.catchAll(error =>
         isMissing(error) ? Effect.succeed(undefined) : failed(`${path} cannot be read: ${messageOf(error)}`)
       )
     )
-    if (text === undefined || manner === "restart") return nothing
+    if (text === undefined || manner === "restart") return undefined
     const found = decode(text)
-    const startOver = `Remove it, or start over with --restart.`
     if (Either.isLeft(found)) return yield* wrong(`${path} is not the checkpoint of an import`, startOver)
-    if (manner === "refuse") {
-      return yield* wrong(
-        `An import of this file has come to line ${found.right.line}`,
-        "Go on with --resume, or start over with --restart."
-      )
+    if (manner === "resume") return found.right
+    return yield* wrong(
+      `An import of this file has come to line ${found.right.line}`,
+      "Go on with --resume, or start over with --restart."
+    )
+  })
+
+/**
+ * Where to begin. `purpose` is what is done with the file. What follows the lines that are done may have changed since, as
+ * where a line was corrected.
+ */
+export const begin = (
+  file: string,
+  purpose: ReadonlyArray<string>,
+  manner: Manner
+): Effect.Effect<Checkpoint, CommandFailed> =>
+  Effect.gen(function* () {
+    const path = `${file}.import`
+    const job = createHash("sha256").update(JSON.stringify(purpose)).digest("hex")
+    const found = yield* earlier(path, manner)
+    if (found !== undefined && found.job !== job) {
+      return yield* wrong(`${path} is of another import: the service or the options were others`, startOver)
     }
-    return found.right.job === job
-      ? found.right
-      : yield* wrong(`${path} is of another import: the file, the service or the options were others`, startOver)
-  })
-
-/** Records how far it has come. */
-export const save = (file: string, checkpoint: Checkpoint): Effect.Effect<void, CommandFailed> =>
-  Effect.tryPromise({
-    try: async () => {
-      const path = pathOf(file)
-      await writeFile(`${path}.new`, JSON.stringify(checkpoint), { mode: 0o600 })
+    const { line, offset } = found ?? { line: 0, offset: 0 }
+    const hash = yield* Effect.tryPromise({
+      try: () => hashOf(file, offset),
+      catch: error => wrong(`${file} cannot be read: ${messageOf(error)}`)
+    })
+    if (hash === undefined || (found !== undefined && digestOf(hash) !== found.content)) {
+      return yield* wrong(`${path} is of another import: the first ${line} lines of the file were others`, startOver)
+    }
+    const record = async (lines: ReadonlyArray<TextLine>) => {
+      for (const { bytes } of lines) hash.update(bytes)
+      const { end = offset, number = line } = lines.at(-1) ?? {}
+      const recorded: typeof Recorded.Type = { job, content: digestOf(hash), offset: end, line: number }
+      await writeFile(`${path}.new`, JSON.stringify(recorded), { mode: 0o600 })
       await rename(`${path}.new`, path)
-    },
-    catch: error =>
-      failed(`${pathOf(file)} cannot be written: ${messageOf(error)}`, "Import from standard input to do without it.")
+    }
+    return {
+      offset,
+      line,
+      save: lines =>
+        Effect.tryPromise({
+          try: () => record(lines),
+          catch: error =>
+            failed(`${path} cannot be written: ${messageOf(error)}`, "Import from standard input to do without it.")
+        }),
+      remove: Effect.ignore(Effect.tryPromise(() => rm(path, { force: true })))
+    }
   })
-
-/** Removes it, at the end. */
-export const remove = (file: string): Effect.Effect<void> =>
-  Effect.ignore(Effect.tryPromise(() => rm(pathOf(file), { force: true })))

@@ -1,11 +1,11 @@
 /** `causeway import`: entries from lines of JSON. */
-import { createReadStream } from "node:fs"
-import { stat } from "node:fs/promises"
+import { constants, createReadStream } from "node:fs"
+import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
-import { Duration, Effect, Either, Option, Ref, Stream } from "effect"
+import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
 import { randomHex } from "../../RandomHex.ts"
-import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
@@ -14,22 +14,22 @@ import * as ProgressLine from "../ProgressLine.ts"
 import { endOfLog } from "../Service.ts"
 import { clean } from "../Text.ts"
 import * as Checkpoint from "./Checkpoint.ts"
-import { type Done, type Existing, type Item, learned, lineOf, type Portion, portions, send } from "./ImportBatch.ts"
-import { lines, parse } from "./Lines.ts"
+import { type Done, type Existing, type Item, learned, lineOf, portions, send } from "./ImportBatch.ts"
+import { lines, parse, type TextLine } from "./Lines.ts"
 import { patiently } from "./Patience.ts"
 
 const mostBatchBytes = 4 * 1024 * 1024
 
-const atLine = (line: number, problem: string): CommandFailed =>
-  failed(`Line ${line}: ${clean(problem)}`, "The lines before it are imported. Correct it, and go on with --resume.")
+/** A line that cannot be imported. */
+class LineRefused extends Data.TaggedError("LineRefused")<{ readonly line: number; readonly problem: string }> {}
 
 /** The entries of lines. */
-const itemsOf = (portion: Portion, namespace: string | undefined) =>
+const itemsOf = (lines: ReadonlyArray<TextLine>, namespace: string | undefined) =>
   Effect.gen(function* () {
     const items: Array<Item> = []
-    for (const { number, text } of portion.lines) {
-      const parsed = parse(text, namespace)
-      if (Either.isLeft(parsed)) return yield* atLine(number, parsed.left)
+    for (const { number, text } of lines) {
+      const parsed = Either.flatMap(text, text => parse(text, namespace))
+      if (Either.isLeft(parsed)) return yield* new LineRefused({ line: number, problem: parsed.left })
       if (parsed.right !== undefined) items.push({ ...parsed.right, line: number })
     }
     return items
@@ -51,6 +51,7 @@ const sourceOf = (name: string): Effect.Effect<Source, CommandFailed> =>
         try: async () => {
           const found = await stat(name)
           if (!found.isFile()) throw new Error("it is not a file")
+          await access(name, constants.R_OK)
           return { name, file: resolve(name), size: found.size }
         },
         catch: error => wrong(`${name} cannot be read: ${error instanceof Error ? error.message : error}`)
@@ -72,10 +73,19 @@ interface Job {
 
 const none: Done = { written: 0, skipped: 0, expired: 0 }
 
+/** What the user is told of the lines that are done. */
+const toldOf = (line: number, { file }: Source): ReadonlyArray<string> => {
+  if (line === 0) return []
+  return file === undefined
+    ? [`Lines 1 to ${line} are imported; standard input cannot be resumed: give it the lines from ${line + 1} on.`]
+    : [`Lines 1 to ${line} are imported; go on with --resume.`]
+}
+
 const carryOut = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
   Effect.gen(function* () {
     const progress = yield* ProgressLine.make(source.size, start.offset)
     const isAway = yield* Ref.make(false)
+    const done = yield* Ref.make(start.line)
     const retrying = patiently(patience, ({ message }) =>
       // One line for each outage, not for each attempt.
       Effect.flatMap(Ref.getAndSet(isAway, true), wasAway =>
@@ -84,37 +94,47 @@ const carryOut = ({ batch, client, connection, existing, namespace, patience, so
     )
     const knowledge = yield* learned
     const refusal = (error: Client.ClientError) =>
-      Effect.flatMap(Ref.get(knowledge.sent), sent => {
-        const line = lineOf(error.message, sent)
-        return error._tag === "BadRequest" && line !== undefined
-          ? atLine(line, error.message)
-          : Failure.of(connection)(error)
+      Effect.flatMap(Ref.get(knowledge.sent), (sent): Effect.Effect<never, CommandFailed | LineRefused> => {
+        const line = error._tag === "BadRequest" ? lineOf(error.message, sent) : undefined
+        const problem = error.message.replace(/^operations\[\d+\]\.?/, "")
+        return line === undefined ? Failure.of(connection)(error) : new LineRefused({ line, problem })
       })
-    const handle = (sums: Done, portion: Portion) =>
+    const sendAll = (sums: Done, lines: ReadonlyArray<TextLine>) =>
       Effect.gen(function* () {
-        const items = yield* itemsOf(portion, namespace)
-        const done = yield* Effect.catchAll(
+        const items = yield* itemsOf(lines, namespace)
+        const { expired, skipped, written } = yield* Effect.catchAll(
           retrying(send(client, items, existing, knowledge, yield* randomHex(4))),
           refusal
         )
         yield* Ref.set(isAway, false)
-        const last = portion.lines.at(-1)
-        if (last !== undefined) {
-          const { end, number } = last
-          if (source.file !== undefined)
-            yield* Checkpoint.save(source.file, { job: start.job, offset: end, line: number })
+        yield* start.save(lines)
+        for (const { end, number } of lines.slice(-1)) {
+          yield* Ref.set(done, number)
           yield* progress.advance(end, items.length)
         }
-        return {
-          written: sums.written + done.written,
-          skipped: sums.skipped + done.skipped,
-          expired: sums.expired + done.expired
-        }
+        return { written: sums.written + written, skipped: sums.skipped + skipped, expired: sums.expired + expired }
       })
+    /** Sends lines. Where one of them is refused, and the batch with it, those before it are sent alone. */
+    const handle = (sums: Done, lines: ReadonlyArray<TextLine>): Effect.Effect<Done, CommandFailed> =>
+      Effect.catchTag(sendAll(sums, lines), "LineRefused", ({ line, problem }) =>
+        Effect.gen(function* () {
+          const before = lines.filter(({ number }) => number < line)
+          if (before.length > 0) yield* handle(sums, before)
+          return yield* failed(`Line ${line}: ${clean(problem)}`, "Correct it.")
+        })
+      )
     return yield* Stream.fromAsyncIterable(
       portions(lines(chunksOf(source, start.offset), start), { operations: batch, bytes: mostBatchBytes }),
       error => wrong(`${source.name} cannot be read: ${error instanceof Error ? error.message : error}`)
-    ).pipe(Stream.runFoldEffect(none, handle))
+    ).pipe(
+      Stream.runFoldEffect(none, handle),
+      Effect.catchAll(({ exitCode, hint, message }) =>
+        Effect.flatMap(Ref.get(done), line => {
+          const hints = [...(hint === undefined ? [] : [hint]), ...toldOf(line, source)]
+          return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
+        })
+      )
+    )
   })
 
 const describe = ({ expired, skipped, written }: Done, elapsed: Duration.Duration): string => {
@@ -175,13 +195,7 @@ export const command = Command.make(
       const connection = yield* Connection.resolve(given)
       const client = yield* Connection.store(connection)
       const purpose = [connection.url, Option.getOrElse(namespace, () => ""), existing]
-      const start =
-        source.file === undefined
-          ? { job: "", offset: 0, line: 0 }
-          : yield* Effect.flatMap(
-              Effect.promise(() => Checkpoint.jobOf(source.file ?? "", purpose)),
-              job => Checkpoint.begin(source.file ?? "", job, manner)
-            )
+      const start = source.file === undefined ? Checkpoint.none : yield* Checkpoint.begin(source.file, purpose, manner)
       yield* endOfLog(connection)
       const [elapsed, sums] = yield* Effect.timed(
         Effect.scoped(
@@ -197,7 +211,7 @@ export const command = Command.make(
           })
         )
       )
-      if (source.file !== undefined) yield* Checkpoint.remove(source.file)
+      yield* start.remove
       yield* (yield* isJson(json))
         ? record({ ...sums, resumedAtLine: start.line })
         : write(`${describe(sums, elapsed)}\n`)

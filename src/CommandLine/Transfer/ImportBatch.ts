@@ -26,27 +26,24 @@ export interface Done {
   readonly expired: number
 }
 
-/** Lines that are sent as one batch, and where the last of them ends. */
-export interface Portion {
-  readonly lines: ReadonlyArray<TextLine>
-  readonly bytes: number
-}
-
-/** Gathers lines into portions, in order. */
-export async function* portions(lines: AsyncIterable<TextLine>, bounds: Bounds): AsyncGenerator<Portion, void> {
+/** Gathers lines into portions that are sent as one batch each, in order. */
+export async function* portions(
+  lines: AsyncIterable<TextLine>,
+  bounds: Bounds
+): AsyncGenerator<ReadonlyArray<TextLine>, void> {
   let held: Array<TextLine> = []
-  let bytes = 0
+  let size = 0
   for await (const line of lines) {
-    const size = Buffer.byteLength(line.text)
-    if (held.length > 0 && (held.length >= bounds.operations || bytes + size > bounds.bytes)) {
-      yield { lines: held, bytes }
+    const { length } = line.bytes
+    if (held.length > 0 && (held.length >= bounds.operations || size + length > bounds.bytes)) {
+      yield held
       held = []
-      bytes = 0
+      size = 0
     }
     held.push(line)
-    bytes += size
+    size += length
   }
-  if (held.length > 0) yield { lines: held, bytes }
+  if (held.length > 0) yield held
 }
 
 const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Existing) => ({

@@ -2,6 +2,7 @@
 import { Either } from "effect"
 import type { RawJson } from "../../Json/JsonText.ts"
 import * as ExactJson from "../ExactJson.ts"
+import * as Utf8 from "../Utf8.ts"
 
 /** An entry of a line. */
 export interface Line {
@@ -40,9 +41,12 @@ export const parse = (text: string, namespace: string | undefined): Either.Eithe
   })
 }
 
-/** A line of a file as text, and where it ends, in bytes from the start. */
+/** A line of a file, and where it ends, in bytes from the start. */
 export interface TextLine {
-  readonly text: string
+  /** Without its line break. */
+  readonly text: Either.Either<string, string>
+  /** With its line break. */
+  readonly bytes: Buffer
   /** From 1. */
   readonly number: number
   readonly end: number
@@ -60,18 +64,18 @@ export async function* lines(
   let held = 0
   let end = start.offset
   let number = start.line
-  const take = (last: Buffer, breakBytes: number): TextLine => {
-    const text = Buffer.concat([...parts, last]).toString("utf8")
-    end += held + last.length + breakBytes
+  const take = (last: Buffer): TextLine => {
+    const bytes = parts.length === 0 ? last : Buffer.concat([...parts, last])
+    end += bytes.length
     parts = []
     held = 0
-    return { text: text.endsWith("\r") ? text.slice(0, -1) : text, number: ++number, end }
+    return { text: Either.map(Utf8.decode(bytes), text => text.replace(/\r?\n$/, "")), bytes, number: ++number, end }
   }
   for await (const chunk of chunks) {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
     let from = 0
     for (let at = bytes.indexOf(10); at >= 0; at = bytes.indexOf(10, from)) {
-      yield take(bytes.subarray(from, at), 1)
+      yield take(bytes.subarray(from, at + 1))
       from = at + 1
     }
     if (from < bytes.length) {
@@ -80,5 +84,5 @@ export async function* lines(
     }
     if (held > mostLineBytes) throw new RangeError(`Line ${number + 1} has more than ${mostLineBytes} bytes`)
   }
-  if (held > 0) yield take(Buffer.alloc(0), 0)
+  if (held > 0) yield take(Buffer.alloc(0))
 }

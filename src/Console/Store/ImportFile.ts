@@ -2,12 +2,10 @@
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { membersOf, problemOf } from "../Json/JsonText.ts"
 import { existingKeys, type Imported, writeAll } from "./Entries.ts"
+import { linesOf } from "./FileLines.ts"
 
 /** The most entries and characters of a batch. */
 export const batch = { entries: 500, characters: 4 * 1024 * 1024 }
-
-/** The most characters of a line: more than the service takes. */
-const mostCharacters = 64 * 1024 * 1024
 
 /** What is done about an entry that is there already. */
 export type Existing = "stop" | "skip" | "replace"
@@ -32,28 +30,6 @@ const importedOf = (line: string, number: number): Imported => {
   if (typeof key !== "string" || value === undefined) throw wrong("an entry has a key, which is text, and a value")
   if (expiresAt !== null && typeof expiresAt !== "number") throw wrong("expiresAt is a time in milliseconds, or null")
   return { key, value, expiresAt }
-}
-
-/** The lines of a file, which is read piece by piece. */
-async function* linesOf(file: Blob): AsyncGenerator<string> {
-  let rest: Array<string> = []
-  let characters = 0
-  const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader()
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) break
-    const lines = value.split("\n")
-    const last = lines.pop()!
-    for (const line of lines) {
-      yield rest.join("") + line
-      rest = []
-      characters = 0
-    }
-    rest.push(last)
-    characters += last.length
-    if (characters > mostCharacters) throw new Error("A line is longer than any entry can be")
-  }
-  yield rest.join("")
 }
 
 /** How often a batch is written again where somebody else writes the same entries. */
