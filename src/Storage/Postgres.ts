@@ -1,7 +1,7 @@
 /**
  * The key-value store in a PostgreSQL database that several nodes share.
  */
-import { Context, Duration, Effect, Either, Exit, Layer, Option, Runtime, type Scope } from "effect"
+import { Cause, Context, Duration, Effect, Either, Exit, Layer, Option, Runtime, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import {
@@ -73,7 +73,13 @@ const shared = <A, E>(ask: Effect.Effect<A, E>, runtime: Runtime.Runtime<never>)
     Direct.run(ask, fork, exit => {
       running = false
       if (waiting.length > 0) start()
-      for (const listener of listeners) listener(exit)
+      for (const listener of listeners) {
+        try {
+          listener(exit)
+        } catch (error) {
+          fork(Effect.logError("A reader of the log's history failed", Cause.die(error)))
+        }
+      }
     })
   }
   return Direct.async(resume => {

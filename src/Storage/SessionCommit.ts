@@ -2,7 +2,7 @@
  * Group commit as the histories of sessions have it: what is written, what it weighs, and the members of the port that
  * write.
  */
-import { type Context, Effect, type Scope } from "effect"
+import { Cause, type Context, Effect, type Scope } from "effect"
 import type {
   Append,
   History,
@@ -61,7 +61,11 @@ export const make = <W extends EventWrite | Release, E>(
             Effect.logError("Writing of session histories met a defect", cause)
           ),
           // It is not known what was stored, which sessions find out where the store is unavailable.
-          defect => new StoreUnavailable({ reason: String(defect) })
+          defect =>
+            Effect.zipRight(
+              Effect.logError("The writing of session histories met a defect", Cause.die(defect)),
+              new StoreUnavailable({ reason: String(defect) })
+            )
         ),
       weigh,
       observe: metrics(tags),

@@ -3,8 +3,9 @@
  * state.
  */
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Deferred, Duration, Effect, FiberId, type Scope } from "effect"
+import { Duration, Effect, type Scope } from "effect"
 import * as Monotonic from "../Monotonic.ts"
+import * as SingleFlight from "../SingleFlight.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import type { UpstreamHttp } from "./UpstreamHttp.ts"
 
@@ -32,29 +33,11 @@ const ofStatus = (status: number): Omit<Health, "latencyMs"> =>
 /** How long a result is shared, in milliseconds. */
 const sharedMillis = 1000
 
-/**
- * Shares a result among the callers within a second of its start.
- *
- * It is computed in its own fiber, in the context and span of the first caller, so that an interrupted caller does not
- * affect the others.
- */
+/** Shares a result among the callers within a second of its start. */
 export const shared = <A, R>(
   compute: Effect.Effect<A, never, R>
 ): Effect.Effect<Effect.Effect<A, never, R>, never, Scope.Scope> =>
-  Effect.map(Effect.scope, scope => {
-    let running: { readonly startedAt: number; readonly result: Deferred.Deferred<A> } | undefined
-    return Effect.uninterruptibleMask(restore =>
-      Effect.flatMap(Monotonic.millis, now => {
-        if (running !== undefined && now - running.startedAt < sharedMillis)
-          return restore(Deferred.await(running.result))
-        const result = Deferred.unsafeMake<A>(FiberId.none)
-        running = { startedAt: now, result }
-        // The fiber would inherit the uninterruptible region.
-        const computing = Effect.forkIn(Effect.interruptible(Effect.intoDeferred(compute, result)), scope)
-        return Effect.zipRight(computing, restore(Deferred.await(result)))
-      })
-    )
-  })
+  SingleFlight.sharedFor(sharedMillis, Monotonic.millis, compute)
 
 /** A probe that is {@link shared}. */
 export const make = (http: UpstreamHttp): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>

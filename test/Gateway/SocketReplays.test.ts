@@ -132,6 +132,17 @@ describe("Replays", () => {
     })
   )
 
+  it.scoped("reads that do not answer delay no other", () =>
+    Effect.gen(function* () {
+      const replays = yield* Replays.make
+      const silent = [1, 2, 3, 4].map(() => feedOf(replays, 10, () => Effect.never))
+      const well = feedOf(replays, 200, pages)
+      yield* until(() => well.sent.length === 200)
+      expect(well.sent).toHaveLength(200)
+      expect(silent.map(({ failures, sent }) => [sent.length, failures()])).toEqual([1, 2, 3, 4].map(() => [0, 0]))
+    })
+  )
+
   it.scoped("a history that can be read again continues", () =>
     Effect.gen(function* () {
       const replays = yield* Replays.make

@@ -3,9 +3,10 @@
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Deferred, Duration, Effect, FiberId, Option, Schema, type Scope } from "effect"
+import { Duration, Effect, Option, Schema, type Scope } from "effect"
 import type { createLocalJWKSet, JSONWebKeySet } from "jose"
 import * as Monotonic from "../../Monotonic.ts"
+import { SingleFlight } from "../../SingleFlight.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as UpstreamHttp from "../../Upstream/UpstreamHttp.ts"
 
@@ -110,12 +111,11 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
       apiKey: Option.none()
     })
     const clock = yield* Effect.clock
-    const scope = yield* Effect.scope
     const needed = yield* Effect.makeLatch(false)
     let entries: ReadonlyArray<Entry> | undefined
     let isFresh = false
     let requestedAt = Number.NEGATIVE_INFINITY
-    let pending: Deferred.Deferred<void> | undefined
+    const fetching = new SingleFlight<"keys", void>(yield* Effect.scope)
 
     const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
     const fetch = http.json("keys", request, readAnswer, limits.bytes).pipe(
@@ -140,28 +140,20 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
     /** Fetches the keys unless the last request was less than `pause` milliseconds ago. Concurrent calls share it. */
     const refresh = (pause: number): Effect.Effect<void> =>
       Effect.suspend(() => {
-        if (pending !== undefined) return Deferred.await(pending)
-        const now = Monotonic.unsafeMillis(clock)
-        if (now - requestedAt < pause) return Effect.void
-        requestedAt = now
-        isFresh = false
-        const done = Deferred.unsafeMake<void>(FiberId.none)
-        pending = done
-        const finish = Effect.suspend(() => {
-          pending = undefined
-          return Deferred.succeed(done, undefined)
-        })
-        return Effect.zipRight(
-          Effect.forkIn(Effect.ensuring(Effect.interruptible(fetch), finish), scope),
-          Deferred.await(done)
-        )
+        if (!fetching.isRunning("keys")) {
+          const now = Monotonic.unsafeMillis(clock)
+          if (now - requestedAt < pause) return Effect.void
+          requestedAt = now
+          isFresh = false
+        }
+        return fetching.run("keys", fetch)
       })
 
     const regularly = Effect.zipRight(
       needed.await,
       Effect.forever(
         Effect.suspend(() => {
-          const due = requestedAt + (isFresh || pending !== undefined ? pauses.regular : pauses.least)
+          const due = requestedAt + (isFresh || fetching.isRunning("keys") ? pauses.regular : pauses.least)
           const wait = due - Monotonic.unsafeMillis(clock)
           return wait > 0 ? Effect.sleep(wait) : refresh(pauses.least)
         })

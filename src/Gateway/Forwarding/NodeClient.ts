@@ -213,16 +213,21 @@ export const make = (
       Effect.flatMap(currentTraceHeaders, trace => {
         const text = encode()
         const size = Buffer.byteLength(text)
-        const claim = memory.take(tenant, size + usualReply)
-        if (claim === undefined) return Effect.fail(memory.refusal())
-        const sent: Outgoing = {
-          ...{ address, path, tenant, text, trace },
-          replyBytes: isFile ? replyBytes.file : replyBytes.other,
-          onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
-        }
-        return Effect.ensuring(
-          peers.use(address, tenant, post(agent, options, sent)),
-          Effect.sync(() => claim.release())
+        const claiming = Effect.suspend(() => {
+          const claim = memory.take(tenant, size + usualReply)
+          return claim === undefined ? Effect.fail(memory.refusal()) : Effect.succeed(claim)
+        })
+        return Effect.acquireUseRelease(
+          claiming,
+          claim => {
+            const sent: Outgoing = {
+              ...{ address, path, tenant, text, trace },
+              replyBytes: isFile ? replyBytes.file : replyBytes.other,
+              onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
+            }
+            return peers.use(address, tenant, post(agent, options, sent))
+          },
+          claim => Effect.sync(() => claim.release())
         )
       }).pipe(
         Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason))),

@@ -284,7 +284,11 @@ export class InstanceLifecycle {
       return Effect.zipRight(Effect.forkIn(link.close, shared.scope), this.reconcile())
     })
     return Effect.provideService(
-      InstanceLink.open({ session: key, instanceId, journal, platform: shared.platform, onEnd }),
+      InstanceLink.open({
+        ...{ session: key, instanceId, journal, onEnd },
+        platform: shared.platform,
+        reported: shared.malformedTypes
+      }),
       Scope.Scope,
       shared.scope
     )

@@ -142,6 +142,8 @@ export interface Options {
   readonly instanceId: string
   readonly journal: Journal
   readonly platform: Context.Tag.Service<AgentPlatform>
+  /** The types of malformed events that were logged, of all links of a gateway. */
+  readonly reported: Set<string>
   /** Run when nothing more will come, after the journal has been updated. */
   readonly onEnd: Effect.Effect<void>
 }
@@ -149,10 +151,8 @@ export interface Options {
 /** Events remembered to recognize repetitions, as from a platform that replays more than it was asked for. */
 const remembered = 4096
 
-const reported = new Set<string>()
-
 /** Malformed events are logged once for each type. */
-const report = ({ dropped, malformed }: Ingested, tags: MetricTags.MetricTags) =>
+const report = ({ dropped, malformed }: Ingested, reported: Set<string>, tags: MetricTags.MetricTags) =>
   Effect.suspend(() => {
     for (const type of dropped) GatewayMetrics.dropped.increment(type, tags)
     const types = [...new Set(malformed)].filter(type => !reported.has(type))
@@ -170,7 +170,7 @@ const report = ({ dropped, malformed }: Ingested, tags: MetricTags.MetricTags) =
 /** Connects; what the instance sends waits for `listen`. */
 export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatformConnectionError, Scope.Scope> =>
   Effect.gen(function* () {
-    const { instanceId, journal, platform } = options
+    const { instanceId, journal, platform, reported } = options
     const outer = yield* Effect.scope
     const tags = yield* MetricTags.current
     const scope = yield* Scope.fork(outer, { _tag: "Sequential" })
@@ -214,7 +214,9 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
             if (result === undefined) return Effect.void
             halves = result.halves
             const isUsual = result.undelivered.length === 0 && result.lateStarts.length === 0
-            return isUsual ? report(result, tags) : Effect.zipRight(interruptLateStarts(result), report(result, tags))
+            return isUsual
+              ? report(result, reported, tags)
+              : Effect.zipRight(interruptLateStarts(result), report(result, reported, tags))
           })
         )
       })

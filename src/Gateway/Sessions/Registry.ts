@@ -96,6 +96,7 @@ const make = (settings: Settings) =>
       cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
       activations: sharedPool("activations", settings.activations),
       traceId: tracer.currentTraceId,
+      malformedTypes: new Set(),
       tags: yield* MetricTags.current
     }
     const cache: SessionCache.SessionCache = SessionCache.make(shared, records, key => {

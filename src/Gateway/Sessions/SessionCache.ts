@@ -1,9 +1,10 @@
 /**
  * The sessions in memory: loaded from the store when they are asked for, within a capacity that tenants share.
  */
-import { Deferred, Duration, Effect, Either, FiberId, Option } from "effect"
+import { Duration, Effect, Either, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import { SingleFlight } from "../../SingleFlight.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
 import type { History, SessionElsewhere } from "../SessionEvents.ts"
@@ -50,6 +51,8 @@ const deletedRecord = (tenant: string, id: string, epoch: string, agentType: str
   ...{ createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
 })
 
+type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+
 /** How long a load waits for an idle session to be stopped and evicted. */
 const stopLimit = Duration.seconds(5)
 
@@ -57,7 +60,7 @@ const stopLimit = Duration.seconds(5)
 export const make = (shared: Shared, records: SessionRecords, release: (key: string) => void): SessionCache => {
   const entities = new Map<string, Entity>()
   const occupancy = new Supervision.Occupancy()
-  const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
+  const loading = new SingleFlight<string, Entity, LookupError>(shared.scope)
   const claims = new Map<Entity, Claim>()
   const { inMemory } = shared.settings
 
@@ -105,11 +108,12 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
       return Effect.void
     })
 
-  const claim = (tenant: string): Effect.Effect<Claim, SessionsBusy> =>
+  /** Claims a place, within a region that cannot be interrupted; `restore` makes it possible while room is made. */
+  const claim = (tenant: string, restore: Restore): Effect.Effect<Claim, SessionsBusy> =>
     Effect.gen(function* () {
       // A dirty record alone keeps a session in memory.
       for (const makeRoom of [Effect.void, records.flush, Effect.zipRight(stopIdle(tenant), records.flush)]) {
-        yield* makeRoom
+        yield* restore(makeRoom)
         const claim = take(tenant)
         if (claim !== undefined) return claim
       }
@@ -119,7 +123,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
   /** Loads a session once there is room for it. */
   const insert = <E, R>(tenant: string, load: Effect.Effect<Entity, E, R>) =>
     Effect.uninterruptibleMask(restore =>
-      Effect.flatMap(claim(tenant), claim =>
+      Effect.flatMap(claim(tenant, restore), claim =>
         restore(load).pipe(
           Effect.tap(entity => {
             claims.set(entity, claim)
@@ -154,21 +158,6 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
       if (events.length > 0 || history.epoch !== record.epoch) records.save(entity)
       return entity
     }).pipe(Effect.onError(() => Effect.sync(() => release(key))))
-
-  /** Begins to load a session. Concurrent calls for it share the load. */
-  const beginLoad = (key: string, tenant: string, id: string): Effect.Effect<Deferred.Deferred<Entity, LookupError>> =>
-    Effect.suspend(() => {
-      const done = Deferred.unsafeMake<Entity, LookupError>(FiberId.none)
-      loading.set(key, done)
-      const work = Effect.onExit(Effect.interruptible(load(key, tenant, id)), exit =>
-        Effect.suspend(() => {
-          loading.delete(key)
-          return Deferred.done(done, exit)
-        })
-      )
-      return Effect.as(Effect.forkIn(work, shared.scope), done)
-      // Interrupted before it has begun, it would never complete.
-    }).pipe(Effect.uninterruptible)
 
   const loadDeleted: SessionCache["loadDeleted"] = (tenant, id, recoveryState) =>
     Effect.gen(function* () {
@@ -205,13 +194,10 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
       if (known?.isGivenUp) evict(known)
       else if (known !== undefined)
         return known.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(known)
-      const pending = loading.get(key)
-      const loaded = Effect.flatMap(
-        pending === undefined ? beginLoad(key, tenant, id) : Effect.succeed(pending),
-        Deferred.await
-      )
       // It may have been evicted again before this fiber runs.
-      return Effect.flatMap(loaded, entity => (entities.get(key) === entity ? Effect.succeed(entity) : get(tenant, id)))
+      return Effect.flatMap(loading.run(key, load(key, tenant, id)), entity =>
+        entities.get(key) === entity ? Effect.succeed(entity) : get(tenant, id)
+      )
     })
 
   return {

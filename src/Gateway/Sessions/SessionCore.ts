@@ -39,6 +39,8 @@ export interface Shared {
   readonly cleanups: FairPool
   readonly activations: FairPool
   readonly traceId: Effect.Effect<string>
+  /** The types of events of the platform that were logged as malformed. */
+  readonly malformedTypes: Set<string>
   /** Of metrics. */
   readonly tags: MetricTags
 }

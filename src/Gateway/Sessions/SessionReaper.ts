@@ -99,13 +99,18 @@ export const start = (
         Effect.as([]),
         // Another node was quicker.
         Effect.catchTag("SessionElsewhere", () => Effect.succeed([])),
-        Effect.catchAllCause(cause => {
-          const error = Cause.squash(cause)
-          return Effect.logWarning("A session that was left behind could not be recovered yet").pipe(
-            Effect.annotateLogs({ session, reason: error instanceof Error ? error.message : String(error) }),
-            Effect.as([unfinished])
-          )
-        })
+        Effect.catchAll(({ message }) =>
+          Effect.annotateLogs(Effect.logWarning("A session that was left behind could not be recovered yet"), {
+            session,
+            reason: message
+          }).pipe(Effect.as([unfinished]))
+        ),
+        // It is tried again as well: otherwise its instance could run on for ever.
+        Effect.catchAllDefect(defect =>
+          Effect.annotateLogs(Effect.logError("The recovery of a session met a defect", Cause.die(defect)), {
+            session
+          }).pipe(Effect.as([unfinished]))
+        )
       )
     }
 
@@ -121,7 +126,9 @@ export const start = (
       })
 
     const recover = Effect.gen(function* () {
-      let left = yield* Effect.retry(events.unfinished, readRetries)
+      const outage = Supervision.outage("reading what the last run has left")
+      let left = yield* Effect.retry(Effect.tapErrorCause(events.unfinished, outage.failed), readRetries)
+      yield* outage.over
       if (left.length === 0) return
       yield* Effect.logInfo("Recovering sessions of the gateway's last run").pipe(
         Effect.annotateLogs({ sessions: left.length })

@@ -6,7 +6,7 @@ import { RoundRobin } from "../RoundRobin.ts"
 import type { Feed } from "./Feed.ts"
 
 /**
- * Reads the events that clients missed, by one fiber for all of them: a page for one feed of each tenant in turns, so
+ * Reads the events that clients missed, by a few fibers for all of them: a page for one feed of each tenant in turns, so
  * that a tenant with thousands of feeds delays only itself.
  */
 export interface Replays {
@@ -18,6 +18,9 @@ interface Replay {
   readonly tenant: string
   readonly feed: Feed
 }
+
+/** Pages that are read concurrently. */
+const readers = 8
 
 /** Events of one session that are read at once. */
 const pageEvents = 256
@@ -93,17 +96,11 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
       )
     })
 
-  const round = Effect.gen(function* () {
-    yield* hasQueued.await
-    yield* hasQueued.close
-    // What is added meanwhile is part of the next round.
-    for (let left = queued.size; left > 0; left--) {
-      const next = queue.next()
-      if (next === undefined) break
-      yield* advance(next)
-      yield* yieldToEventLoop
-    }
-    if (!queue.isEmpty) yield* hasQueued.open
+  const next = Effect.suspend(() => {
+    const replay = queue.next()
+    if (replay !== undefined) return Effect.zipRight(advance(replay), yieldToEventLoop)
+    hasQueued.unsafeClose()
+    return hasQueued.await
   })
 
   /** Queues the postponed feeds whose pauses are over. They stay known as postponed until they are read. */
@@ -116,10 +113,12 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
       else if (until <= now) add(replay)
     }
     if (postponed.size === 0) yield* hasPostponed.close
-    if (!queue.isEmpty) yield* hasQueued.open
+    if (!queue.isEmpty) hasQueued.unsafeOpen()
   })
 
-  yield* Supervision.forkScoped("replay of session events", Effect.zipRight(hasQueued.open, Effect.forever(round)))
+  for (let reader = 0; reader < readers; reader++) {
+    yield* Supervision.forkScoped("replay of session events", Effect.forever(next))
+  }
   yield* Supervision.forkScoped("replay of session events that could not be read", Effect.forever(check))
 
   return {

@@ -3,7 +3,7 @@ import { createServer, request as httpsRequest } from "node:https"
 import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Deferred, Effect, Equal, Option, Queue, Redacted, Tracer } from "effect"
+import { type Context, Deferred, Effect, Equal, Fiber, Option, Queue, Redacted, Tracer } from "effect"
 import { type Command, encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
@@ -57,6 +57,20 @@ const failureOf = <A, E extends { readonly _tag: string }>(sending: Effect.Effec
 const quick = { connect: 1000, silence: 1500 }
 
 describe("the link between nodes", () => {
+  it.scopedLive("a command that is interrupted at any step holds no memory", () =>
+    Effect.gen(function* () {
+      // Room for one command and its reply.
+      const link = yield* NodeClient.make(secret, { ...quick, bytes: 8 * 1024 })
+      const send = link.send(owner("127.0.0.1:1"), command("x"))
+      for (let step = 0; step < 128; step++) {
+        const fiber = yield* Effect.fork(Effect.withMaxOpsBeforeYield(send, 10 + (step % 16)))
+        for (let index = 0; index < step / 16; index++) yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+        assert.strictEqual(yield* failureOf(send), "NodeUnreachable", `interrupted after ${step} steps`)
+      }
+    })
+  )
+
   it.scopedLive("knows of a command that waited for another one's connection that it was sent", () =>
     Effect.gen(function* () {
       const { address } = yield* server((_, __, content) => Effect.delay(Effect.succeed(content), "1200 millis"))

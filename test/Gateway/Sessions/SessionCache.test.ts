@@ -1,6 +1,6 @@
 /** How sessions come into memory. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Effect, Exit, Fiber, Scope } from "effect"
 import { FairPool } from "../../../src/Gateway/FairPool.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -10,6 +10,7 @@ import * as SessionCache from "../../../src/Gateway/Sessions/SessionCache.ts"
 import type { Shared } from "../../../src/Gateway/Sessions/SessionCore.ts"
 import type { SessionRecord, SessionRecords } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { defaults } from "../../../src/Gateway/Sessions/Settings.ts"
+import { breathe } from "../../../src/Testing/Time.ts"
 
 const idOf = (number: number): string => `${number}`.padStart(36, "0")
 
@@ -37,37 +38,56 @@ const use = (entities: ReadonlyArray<Entity>) =>
   )
 
 /** Sessions of which only two fit into memory, with records that are written while a gate is open. */
-const make = Effect.gen(function* () {
-  const gate = yield* Effect.makeLatch(true)
-  const records: SessionRecords = {
-    find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
-    create: () => Effect.void,
-    remove: () => Effect.succeed(true),
-    save: () => {},
-    isDirty: () => false,
-    flush: gate.await
-  }
-  const shared: Shared = {
-    records,
-    secrets: new SecretPool(1024, () => undefined),
-    settings: { ...defaults, inMemory: 2 },
-    events: yield* SessionEvents,
-    scope: yield* Effect.scope,
-    cleanups: new FairPool({ name: "turns", capacity: 1 }),
-    activations: new FairPool({ name: "activations", capacity: 1 }),
-    traceId: Effect.succeed("0".repeat(32)),
-    tags: [],
-    platform: undefined as never,
-    now: () => 0,
-    monotonic: () => 0,
-    generateTitle: () => {},
-    run: () => {},
-    isClosing: () => false
-  }
-  return { gate, loaded: SessionCache.make(shared, records, () => {}) }
-})
+const makeIn = (scope: Scope.Scope) =>
+  Effect.gen(function* () {
+    const gate = yield* Effect.makeLatch(true)
+    const records: SessionRecords = {
+      find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
+      create: () => Effect.void,
+      remove: () => Effect.succeed(true),
+      save: () => {},
+      isDirty: () => false,
+      flush: gate.await
+    }
+    const shared: Shared = {
+      records,
+      secrets: new SecretPool(1024, () => undefined),
+      settings: { ...defaults, inMemory: 2 },
+      events: yield* SessionEvents,
+      scope,
+      cleanups: new FairPool({ name: "turns", capacity: 1 }),
+      activations: new FairPool({ name: "activations", capacity: 1 }),
+      traceId: Effect.succeed("0".repeat(32)),
+      malformedTypes: new Set(),
+      tags: [],
+      platform: undefined as never,
+      now: () => 0,
+      monotonic: () => 0,
+      generateTitle: () => {},
+      run: () => {},
+      isClosing: () => false
+    }
+    return { gate, loaded: SessionCache.make(shared, records, () => {}) }
+  })
+
+const make = Effect.flatMap(Effect.scope, makeIn)
 
 describe("Sessions in memory", () => {
+  it.effect("a load that waits for room ends with the gateway", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { gate, loaded } = yield* makeIn(scope)
+      const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))
+      yield* use(others)
+      // Records that cannot be written.
+      yield* gate.close
+      const waiting = yield* Effect.fork(Effect.exit(loaded.get("t", idOf(3))))
+      yield* breathe
+      yield* Scope.close(scope, Exit.void)
+      expect(Exit.isInterrupted(yield* Fiber.join(waiting))).toBe(true)
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+
   it.scoped("a session that several callers wait for is loaded once", () =>
     Effect.gen(function* () {
       const { gate, loaded } = yield* make

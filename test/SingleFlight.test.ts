@@ -1,0 +1,93 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, Exit, Fiber, Scope, TestClock } from "effect"
+import * as SingleFlight from "../src/SingleFlight.ts"
+import { breathe } from "../src/Testing/Time.ts"
+
+const isInterrupted = <A, E>(exit: Exit.Exit<A, E>): boolean => Exit.isFailure(exit) && Exit.isInterrupted(exit)
+
+describe("SingleFlight", () => {
+  it.scoped("callers share what is under way, each key has its own, and a later call computes again", () =>
+    Effect.gen(function* () {
+      const flight = new SingleFlight.SingleFlight<string, number, string>(yield* Effect.scope)
+      const gate = yield* Deferred.make<void>()
+      let runs = 0
+      const work = Effect.suspend(() => Effect.as(Deferred.await(gate), ++runs))
+      const fibers = yield* Effect.forEach(["a", "a", "b"], key => Effect.fork(flight.run(key, work)))
+      yield* breathe
+      expect([flight.isRunning("a"), flight.isRunning("c")]).toEqual([true, false])
+      // The one who began it is interrupted.
+      yield* Fiber.interrupt(fibers[0]!)
+      yield* Deferred.succeed(gate, undefined)
+      expect(yield* Effect.forEach(fibers.slice(1), Fiber.join)).toEqual([1, 2])
+      expect(flight.isRunning("a")).toBe(false)
+      expect(yield* flight.run("a", work)).toBe(3)
+      expect(yield* Effect.flip(flight.run("a", Effect.fail("no")))).toBe("no")
+      expect(yield* Effect.exit(flight.run("a", Effect.die("a bug")))).toEqual(Exit.die("a bug"))
+      expect(yield* flight.run("a", work)).toBe(4)
+    })
+  )
+
+  it.scoped("a caller that is interrupted at any step leaves nothing behind", () =>
+    Effect.gen(function* () {
+      const flight = new SingleFlight.SingleFlight<string, number>(yield* Effect.scope)
+      for (let step = 0; step < 96; step++) {
+        const call = flight.run("a", Effect.succeed(step))
+        const fiber = yield* Effect.fork(Effect.withMaxOpsBeforeYield(call, 10 + (step % 16)))
+        for (let index = 0; index < step / 16; index++) yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+        yield* breathe
+        expect(flight.isRunning("a")).toBe(false)
+      }
+    })
+  )
+
+  it.effect("where the scope closes, or has closed, those who wait are interrupted", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const flight = new SingleFlight.SingleFlight<string, number>(scope)
+      const shared = yield* Scope.extend(SingleFlight.sharedFor(1000, Effect.succeed(0), Effect.never), scope)
+      const waiting = yield* Effect.forEach([flight.run("a", Effect.never), shared], Effect.fork)
+      yield* breathe
+      yield* Scope.close(scope, Exit.void)
+      expect((yield* Effect.forEach(waiting, Fiber.await)).map(isInterrupted)).toEqual([true, true])
+      expect(isInterrupted(yield* Effect.exit(flight.run("a", Effect.succeed(1))))).toBe(true)
+      expect(flight.isRunning("a")).toBe(false)
+    })
+  )
+
+  it.scoped("a result is shared for some time from the beginning of its computation", () =>
+    Effect.gen(function* () {
+      let runs = 0
+      const work = Effect.delay(
+        Effect.sync(() => ++runs),
+        "600 millis"
+      )
+      const shared = yield* SingleFlight.sharedFor(
+        1000,
+        Effect.clockWith(({ currentTimeMillis }) => currentTimeMillis),
+        work
+      )
+      const first = yield* Effect.forEach([1, 2], () => Effect.fork(shared))
+      yield* TestClock.adjust("600 millis")
+      expect(yield* Effect.forEach(first, Fiber.join)).toEqual([1, 1])
+      yield* TestClock.adjust("399 millis")
+      expect(yield* shared).toBe(1)
+      yield* TestClock.adjust("1 millis")
+      const second = yield* Effect.fork(shared)
+      yield* TestClock.adjust("600 millis")
+      expect(yield* Fiber.join(second)).toBe(2)
+    })
+  )
+
+  it.effect("a shared computation whose scope closes before it has begun ends", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const shared = yield* Scope.extend(SingleFlight.sharedFor(1000, Effect.succeed(0), Effect.never), scope)
+      const waiting = yield* Effect.fork(Effect.exit(shared))
+      // The caller has begun it, and its fiber has not run yet.
+      yield* Effect.yieldNow()
+      yield* Scope.close(scope, Exit.void)
+      expect(isInterrupted(yield* Fiber.join(waiting))).toBe(true)
+    })
+  )
+})
