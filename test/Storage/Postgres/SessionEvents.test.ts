@@ -1,4 +1,6 @@
 /** The session event log of several nodes over one database: who owns a session, and what failures do. */
+import { cpSync } from "node:fs"
+import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Either, Exit, Fiber, Layer, Logger, Option, Scope } from "effect"
 import { type Append, SessionElsewhere, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -448,23 +450,65 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
-  it.scopedLive("the next run in the directory of a node has its sessions at once, and a node beside it does not", () =>
+  it.scopedLive("a node in a copy of the directory of another one, which runs, does not end that one's lease", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [directory, copy] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const options = { lease: Duration.seconds(3) }
+      const { events: one } = yield* node(url, { ...options, directory })
+      yield* one.open("t/s", "e1")
+      cpSync(join(directory, "node.id"), join(copy, "node.id"))
+      const { events: clone } = yield* node(url, { ...options, directory: copy })
+      const { events: third } = yield* node(url, options)
+      // More than the time after which the lease of a run that is over is ended.
+      for (let attempt = 0; attempt < 25; attempt++) {
+        yield* isElsewhere(clone.open("t/s", "e2"))
+        yield* isElsewhere(third.open("t/s", "e2"))
+        yield* Effect.sleep("100 millis")
+      }
+      yield* append(one, "t/s", 0, ["1"])
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a node whose lease was removed looks for what others have taken, although it never ended", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+      yield* one.open("t/s", "e1")
+      const removal = "DELETE FROM causeway.nodes WHERE id = (SELECT owner FROM causeway.histories)"
+      // It may renew its lease in between.
+      const taking = Effect.zipRight(
+        Effect.promise(() => execute(url, removal)),
+        other.open("t/s", "e1")
+      )
+      yield* Effect.retry(taking, { while: error => error instanceof SessionElsewhere })
+      const taken = Effect.repeat(Effect.delay(one.taken, "20 millis"), { until: taken => taken.length > 0 })
+      expect(yield* taken).toEqual(["t/s"])
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("the next run in the directory of a node has its sessions soon, and a node beside it does not", () =>
     Effect.gen(function* () {
       const url = yield* database
       const directory = yield* temporaryDirectory
-      const options = { directory, lease: Duration.minutes(1) }
+      // The lease of the run that is over is a minute long, as that of the node beside it.
+      const options = { directory, lease: Duration.seconds(3) }
       const scope = yield* Scope.make()
       const proxy = yield* Proxy.make(url)
       const { events: first } = yield* Scope.extend(node(proxy.url, options), scope)
       yield* first.open("t/s", "e1")
       yield* append(first, "t/s", 0, ["1"], { recoveryState: "open" })
-      const beside = yield* node(url, options)
+      const beside = yield* node(url, { lease: Duration.minutes(1) })
       yield* isElsewhere(beside.events.open("t/s", "e1"))
       // It cannot say that it ends.
       yield* Effect.promise(() => proxy.cut(true))
       yield* Scope.close(scope, Exit.void)
+      yield* Effect.promise(() =>
+        execute(url, "UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 minute'")
+      )
       yield* isElsewhere(beside.events.open("t/s", "e1"))
       const { events: next } = yield* node(url, options)
+      yield* Effect.repeat(Effect.delay(next.unfinished, "20 millis"), { until: found => found.length > 0 })
       expect(yield* next.unfinished).toEqual([{ session: "t/s", recoveryState: "open" }])
       yield* next.open("t/s", "e1")
     }).pipe(Effect.provide(quiet))

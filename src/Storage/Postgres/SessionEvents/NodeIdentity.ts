@@ -1,16 +1,16 @@
 /**
  * The id of a node, which is new for each run. The directory of the node remembers it, so that the next run knows that
- * this one is over: nobody else has the lock of the directory.
+ * this one is over, unless the directory is a copy: nobody else has the lock of the directory.
  */
 import { randomUUID } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
-import { Lock, makeDirectory } from "../../Sqlite/Database/Files.ts"
+import { makeDirectory } from "../../FileSystem.ts"
 
 export interface NodeIdentity {
   readonly id: string
-  /** The id of the last run in the directory, which has certainly ended. */
+  /** The id of the last run in the directory, which has ended unless the directory is a copy. */
   readonly predecessor: Option.Option<string>
 }
 
@@ -28,6 +28,8 @@ const withoutDirectory = (): NodeIdentity => ({ id: randomUUID(), predecessor: O
 export const make = (directory: string | undefined): Effect.Effect<NodeIdentity, never, Scope.Scope> => {
   if (directory === undefined) return Effect.sync(withoutDirectory)
   const remembered = Effect.gen(function* () {
+    // It loads SQLite, which a host that gives no directory need not have.
+    const { Lock } = yield* Effect.tryPromise(() => import("../../DirectoryLock.ts"))
     yield* Effect.acquireRelease(
       Effect.try(() => {
         makeDirectory(directory)

@@ -2,7 +2,7 @@
  * The lease of a node: as long as it renews it, no other node takes the sessions that it owns. Whether it still owns one
  * is decided by the database, in the transaction of each write.
  */
-import { Duration, Effect, Option, type Scope } from "effect"
+import { Duration, Effect, Option, Schedule, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as Supervision from "../../../Supervision.ts"
@@ -11,7 +11,11 @@ import { NodeWatch, type Renewals } from "./NodeWatch.ts"
 import type { OwnedSessions } from "./OwnedSessions.ts"
 import * as Queries from "./Queries.ts"
 
-const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
+/** Renews the lease. Tells how often it had ended before that, and whether there was one. */
+const renewal: Statement = {
+  name: "renew_lease",
+  text: "SELECT causeway.renew_lease($1, $2, true), EXISTS (SELECT FROM causeway.nodes WHERE id = $1)"
+}
 
 /** Tells the address of the node, and reads the leases of the others, and whether they have told the same address. */
 const introduction: Statement = {
@@ -32,6 +36,17 @@ const expiry: Statement = {
     WHERE id = $1 AND renewals = $2 AND expires_at > clock_timestamp()`
 }
 
+const leaseOf: Statement = {
+  name: "lease_of_node",
+  text: "SELECT renewals, lease FROM causeway.nodes WHERE id = $1 AND expires_at > clock_timestamp()"
+}
+
+/** Removes the lease of a node that has not renewed it since, so that its sessions can be taken at once. */
+const removal: Statement = {
+  name: "remove_stalled_lease",
+  text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2"
+}
+
 const farewell: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
 
 /** Rows of nodes that were gone for long. */
@@ -43,6 +58,12 @@ const cleaning: Statement = {
 /** A lease is renewed so often before it ends. */
 const renewals = 3
 
+/**
+ * Intervals between renewals after which the last run in the directory counts as over. It may run still, where the
+ * directory is a copy, as from a snapshot of a volume.
+ */
+const silentIntervals = 1.5
+
 /** How long the end of the lease may take. */
 const farewellLimit = Duration.seconds(1)
 
@@ -52,7 +73,7 @@ const portion = 1000
 export interface Options {
   readonly pool: Pool
   readonly node: string
-  /** A node whose lease has no meaning any more. */
+  /** The last run in the directory of this node, which has ended unless the directory is a copy. */
   readonly predecessor: Option.Option<string>
   readonly lease: Duration.Duration
   /** The sessions that the node owns. */
@@ -118,8 +139,8 @@ export const keep = ({
     const millis = Duration.toMillis(lease)
     const watch = new NodeWatch(millis)
     const watchAddress = addressWatch()
-    let over = predecessor
     let lapses = 0
+    let hasRenewed = false
     /** How many renewals are still followed by a look at what others have taken, which they may not have committed. */
     let looks = 0
 
@@ -145,19 +166,19 @@ export const keep = ({
     })
 
     const renew: Effect.Effect<void, StoreUnavailable> = Effect.gen(function* () {
-      if (Option.isSome(over)) {
-        yield* pool.read(farewell, [over.value], () => undefined)
-        over = Option.none()
-      }
       // An interruption would not stop the statement, which could then begin the lease again after the node has ended it.
-      const now = yield* Effect.uninterruptible(pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0])))
+      const [now, hadLease] = yield* Effect.uninterruptible(
+        pool.read(renewal, [node, millis], ([row]) => [Number(row?.[0]), row?.[1] === true] as const)
+      )
       const others = yield* introduce(pool, node, address())
       onOthers(others.length)
       yield* watchAddress(others, address())
       for (const stalled of watch.look(yield* Monotonic.millis, others)) {
         yield* pool.read(expiry, [stalled.node, stalled.renewals], () => undefined)
       }
-      if (now > lapses) {
+      const isLapsed = now > lapses || (hasRenewed && !hadLease)
+      hasRenewed = true
+      if (isLapsed) {
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
         lapses = now
         onLapse()
@@ -168,10 +189,20 @@ export const keep = ({
       looks--
     })
 
+    const endPredecessor = (id: string) =>
+      Effect.gen(function* () {
+        const before = yield* pool.read(leaseOf, [id], ([row]) => row)
+        if (before === undefined) return
+        const [count, predecessorLease] = [Number(before[0]), Number(before[1])]
+        yield* Effect.sleep((predecessorLease / renewals) * silentIntervals)
+        yield* pool.read(removal, [id, count], () => undefined)
+      }).pipe(Effect.retry(Schedule.spaced(Duration.times(lease, 1 / renewals))), Effect.ignore)
+
     yield* Effect.addFinalizer(() =>
       Supervision.within(farewellLimit, Effect.ignore(pool.read(farewell, [node], () => undefined)))
     )
     yield* Effect.ignore(renew)
+    if (Option.isSome(predecessor)) yield* Effect.forkScoped(Effect.interruptible(endPredecessor(predecessor.value)))
     yield* Supervision.repeatScoped("renewing the lease of the node", Duration.times(lease, 1 / renewals), renew)
     yield* Supervision.repeatScoped(
       "removing nodes that are gone",

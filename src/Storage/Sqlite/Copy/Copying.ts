@@ -9,9 +9,9 @@ import { createHash } from "node:crypto"
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statfsSync, statSync } from "node:fs"
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
+import { hasCode } from "../../FileSystem.ts"
 import { openForReading } from "../Database/Connection.ts"
 import { describe, isLocked } from "../Database/DatabaseError.ts"
-import { hasCode } from "../Database/Files.ts"
 
 /** What a database is known by; it can be sent to a thread. */
 export interface Kind {

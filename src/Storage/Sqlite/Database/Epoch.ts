@@ -5,8 +5,9 @@
  */
 import { closeSync, openSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from "node:fs"
 import type { Database } from "better-sqlite3"
+import { hasCode } from "../../FileSystem.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
-import { hasCode, lastingIdOf } from "./Files.ts"
+import { lastingIdOf } from "./Files.ts"
 
 /** What a database with a log has beside the table `metadata`. */
 export interface LogFormat {

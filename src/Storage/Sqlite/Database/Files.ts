@@ -1,55 +1,10 @@
 /**
- * The files of a database: how they are made, locked and told apart, and whether they still have their names.
+ * The files of a database: how they are told apart, and whether they still have their names.
  */
-import {
-  type BigIntStats,
-  closeSync,
-  lstatSync,
-  mkdirSync,
-  openSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeSync
-} from "node:fs"
-import { dirname, join } from "node:path"
-import Database from "better-sqlite3"
+import { closeSync, lstatSync, openSync, realpathSync, renameSync, rmSync, statSync, writeSync } from "node:fs"
+import { join } from "node:path"
+import { hasCode, idFrom, idOf } from "../../FileSystem.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
-
-const isDirectory = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
-
-/**
- * Makes a directory that only its owner can read, and its missing parents. One that exists is not changed. Throws the
- * system's error.
- *
- * Node's own recursion does not end where the system answers ENOENT below an existing directory, as in `/proc`.
- */
-export const makeDirectory = (path: string): void => {
-  if (isDirectory(path)) return
-  const parent = dirname(path)
-  if (parent !== path) makeDirectory(parent)
-  try {
-    mkdirSync(path, { mode: 0o700 })
-  } catch (error) {
-    // Another process may have made it meanwhile.
-    if (!isDirectory(path)) throw error
-  }
-}
-
-/** Whether an error is one of the system with one of these codes. */
-export const hasCode = (error: unknown, ...codes: ReadonlyArray<string>): boolean =>
-  error instanceof Error && "code" in error && codes.some(code => code === error.code)
-
-/** Makes an empty file. One that exists is not changed. Throws the system's error. */
-export const makeFile = (path: string, mode = 0o600): void => {
-  try {
-    // An existing file is not opened: to close it would release the locks that this process has on it.
-    closeSync(openSync(path, "wx", mode))
-  } catch (error) {
-    if (!hasCode(error, "EEXIST")) throw error
-  }
-}
 
 /** The file itself, or the target of a symbolic link. Throws where that does not exist. */
 export const realFile = (path: string): string =>
@@ -73,13 +28,6 @@ export const hasRoom = (directory: string): boolean => {
     return !hasCode(error, "ENOSPC", "EDQUOT")
   }
 }
-
-const idFrom = (stat: BigIntStats | undefined): string | undefined =>
-  stat === undefined ? undefined : `${stat.dev}:${stat.ino}`
-
-/** Identifies a file for as long as somebody has it open; `undefined` where there is none. */
-export const idOf = (file: string): string | undefined =>
-  idFrom(statSync(file, { bigint: true, throwIfNoEntry: false }))
 
 /**
  * Identifies a file also after everybody has closed it. The number of a device may be another one after a restart, and
@@ -128,67 +76,4 @@ export const setAsideLog = (file: string, { databaseId, logId }: FileIdentity): 
   if (idOf(file) === databaseId || idOf(log) !== logId) return
   const stat = statSync(log, { throwIfNoEntry: false })
   if (stat !== undefined && stat.size > 0) renameSync(log, `${log}.orphan`)
-}
-
-/** Against whom a lock is: everybody, or those who can write its file where this process can only read it. */
-type LockKind = "exclusive" | "shared"
-
-interface HeldLock {
-  readonly db: Database.Database
-  readonly id: string | undefined
-}
-
-/**
- * Proof that this process owns a database.
- *
- * The lock is that of a SQLite transaction on a file beside the database: the operating system releases it however the
- * process ends. The file must not be opened in another way, since closing it would release the lock.
- */
-export class Lock {
-  private held: HeldLock
-
-  /** Takes the lock. Throws where it cannot be taken. */
-  constructor(
-    readonly file: string,
-    private readonly kind: LockKind = "exclusive"
-  ) {
-    this.held = lock(file, kind)
-  }
-
-  /**
-   * Whether this process still owns the database. Where the lock's file was removed, a new one is locked if no other
-   * process has locked it. It is false while the system cannot tell which file that is. It never throws.
-   */
-  isHeld(): boolean {
-    try {
-      if (idOf(this.file) === this.held.id) return true
-      const next = lock(this.file, this.kind)
-      this.held.db.close()
-      this.held = next
-      return true
-    } catch {
-      return false
-    }
-  }
-
-  close(): void {
-    this.held.db.close()
-  }
-}
-
-const lock = (file: string, kind: LockKind): HeldLock => {
-  makeFile(file)
-  const db = new Database(file, { timeout: 0 })
-  try {
-    // A journal in a file would need room on a disk that may be full.
-    db.pragma("journal_mode = MEMORY")
-    db.exec("BEGIN EXCLUSIVE")
-    // SQLite takes a shared lock instead of an exclusive one on a file that it cannot write. This fails then; it changes
-    // nothing, as the transaction is never committed.
-    if (kind === "exclusive") db.pragma("user_version = 0")
-    return { db, id: idOf(file) }
-  } catch (error) {
-    db.close()
-    throw error
-  }
 }

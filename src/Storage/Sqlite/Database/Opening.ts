@@ -17,6 +17,8 @@ import {
 import { dirname, join, resolve } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
+import { Lock } from "../../DirectoryLock.ts"
+import { idOf, makeDirectory, makeFile } from "../../FileSystem.ts"
 import { differenceIn } from "./AppliedMigrations.ts"
 import {
   closeLast,
@@ -29,7 +31,7 @@ import {
 } from "./Connection.ts"
 import { isLocked } from "./DatabaseError.ts"
 import * as Epoch from "./Epoch.ts"
-import { hasRoom, idOf, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
+import { hasRoom, realFile } from "./Files.ts"
 import { finish as finishRestore, flushDirectory, isUnfinished } from "./Restored.ts"
 
 /** The database cannot be opened; it was not changed. */
