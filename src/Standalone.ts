@@ -15,10 +15,10 @@ import {
   Layer,
   Logger,
   LogLevel,
+  ManagedRuntime,
   Option,
   Redacted,
-  Runtime,
-  Scope
+  Runtime
 } from "effect"
 import { Api } from "./Api.ts"
 import { layerListeners } from "./Causeway/EdgeLayer.ts"
@@ -176,13 +176,13 @@ export const createCauseway: CreateCauseway = async options => {
   const problem = problemOf(options)
   if (problem !== undefined) throw new TypeError(`createCauseway: ${problem}`)
   const { gracePeriod = 10_000 } = options
-  const scope = Effect.runSync(Scope.make())
-  const started = await Effect.runPromiseExit(Layer.buildWithScope(layerOf(options), scope))
+  const instance = ManagedRuntime.make(layerOf(options))
+  const started = await instance.runPromiseExit(Instance)
   if (Exit.isFailure(started)) {
-    await Effect.runPromise(Scope.close(scope, started))
+    await instance.dispose()
     throw errorOf(started.cause)
   }
-  const { requests, runtime } = Context.get(started.value, Instance)
+  const { requests, runtime } = started.value
   const run = Runtime.runPromise(runtime)
   const end = Effect.gen(function* () {
     yield* Effect.flatMap(DrainingSignal.DrainingSignal, ({ begin }) => begin)
@@ -192,7 +192,7 @@ export const createCauseway: CreateCauseway = async options => {
       requests.cut()
       yield* Supervision.within(cutting, requests.ended)
     }
-    yield* Scope.close(scope, Exit.void)
+    yield* instance.disposeEffect
   })
   let closed: Promise<void> | undefined
   return {
@@ -201,7 +201,13 @@ export const createCauseway: CreateCauseway = async options => {
     metrics: () => run(Effect.flatMap(Metrics.Metrics, ({ prometheus }) => prometheus)),
     ready: () =>
       closed === undefined
-        ? run(Effect.flatMap(Store, ({ ready }) => ready).pipe(Effect.catchAllCause(() => Effect.succeed(false))))
+        ? run(
+            Effect.flatMap(Store, ({ ready }) => ready).pipe(
+              Effect.catchAllCause(cause =>
+                Effect.as(Effect.logError("It is not known whether the store is ready", cause), false)
+              )
+            )
+          )
         : Promise.resolve(false),
     close: () => {
       closed ??= run(end)

@@ -1,5 +1,5 @@
 /** `causeway kv watch`: what changes, as it happens. */
-import { Effect, Option, Stream } from "effect"
+import { Effect, Option, Runtime, Stream } from "effect"
 import type { FollowEvent, FollowStatus } from "../Client/Model.ts"
 import type { FollowOptions } from "../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
@@ -123,9 +123,10 @@ export const watch = Command.make(
       const { cells, note, paint } = yield* Output
       // What is wrong from the beginning is told at once. Later the follower comes back by itself.
       const end = yield* endOfLog(connection)
+      const run = Runtime.runFork(yield* Effect.runtime<never>())
       const onStatus = (status: FollowStatus) => {
         const text = noteOf(status)
-        if (text !== undefined) Effect.runSync(note(text))
+        if (text !== undefined) run(note(text))
       }
       const options = start(wanted, end)
       yield* Stream.runForEach(

@@ -1,6 +1,6 @@
 /** Input and output of the client. */
 import * as readline from "node:readline"
-import { Context, Effect, Layer, Mailbox, Option } from "effect"
+import { Context, Effect, Exit, Layer, Mailbox, Option } from "effect"
 import { drained } from "../../EventLoop.ts"
 
 /** Input from the keyboard or a file. */
@@ -50,7 +50,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
         lines.on("SIGINT", () => mailbox.unsafeOffer({ is: "interrupt" }))
         lines.on("close", () => {
           isOpen = false
-          Effect.runSync(mailbox.end)
+          mailbox.unsafeDone(Exit.void)
         })
         stdout.on("error", () => lines.close())
         return lines
