@@ -9,6 +9,7 @@ import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import {
   isOutcomeUnknown,
+  isOverLimit,
   isStatementLost,
   notSent,
   ofAnswer,
@@ -56,6 +57,9 @@ const lockTimeout = 1500
 
 /** Milliseconds for which an unused connection is kept. */
 export const unusedTimeout = 60_000
+
+/** Milliseconds for which a pool makes no more connections after the server has refused one for their number. */
+const refusedPause = 1000
 
 /** How often a statement may take its limit while its answer arrives. */
 const maxWaits = 6
@@ -163,6 +167,10 @@ type Done = (destroys?: Error | boolean) => void
 export class Pool {
   private readonly pool: pg.Pool
   private isNamed: boolean
+  /** Connections that were made and have not ended. */
+  private open = 0
+  /** Until when there are to be no more, by the monotonic clock. */
+  private fullUntil = 0
 
   constructor(private readonly options: PoolOptions) {
     this.isNamed = !options.isPooled
@@ -170,7 +178,11 @@ export class Pool {
       ...clientConfig(options.url),
       max: options.max,
       idleTimeoutMillis: unusedTimeout,
-      onConnect: client => prepare(client, options)
+      onConnect: async client => {
+        await prepare(client, options)
+        this.open++
+        client.once("end", () => this.open--)
+      }
     })
     // An unused connection was lost: there will be another one.
     this.pool.on("error", () => undefined)
@@ -183,8 +195,16 @@ export class Pool {
 
   private connect(callback: (error: Error | undefined, client: pg.PoolClient | undefined, done: Done) => void): void {
     const refusal = this.options.refusal?.()
-    if (refusal === undefined) this.pool.connect(callback)
-    else callback(refusal, undefined, noop)
+    if (refusal !== undefined) return callback(refusal, undefined, noop)
+    const { pool } = this
+    if (performance.now() >= this.fullUntil) pool.options.max = this.options.max
+    pool.connect((error, client, done) => {
+      if (error === undefined || pool.totalCount === 0 || !isOverLimit(error)) return callback(error, client, done)
+      // The server has no more connections, so that those that there are have to do.
+      this.fullUntil = performance.now() + refusedPause
+      pool.options.max = Math.max(1, this.open)
+      pool.connect(callback)
+    })
   }
 
   /**

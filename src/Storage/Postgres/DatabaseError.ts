@@ -66,5 +66,8 @@ export const isOutcomeUnknown = (error: QueryError): boolean =>
 /** Whether an error is due to what was written, such as a row that is too large, so that other writes may succeed. */
 export const isOfContent = (error: QueryError | StoreUnavailable): boolean => /^(?:22|23|54)/.test(sqlStateOf(error))
 
+/** Whether a connection was refused since the server, the database or the role has as many as it may have. */
+export const isOverLimit = (error: unknown): boolean => codeOf(error) === "53300"
+
 /** Whether a named statement is unknown to the server, or known already: a pooler shares its connections out. */
 export const isStatementLost = (error: QueryError): boolean => ["26000", "42P05"].includes(sqlStateOf(error))

@@ -59,6 +59,11 @@ class Lane {
 
   constructor(private readonly options: PoolOptions) {}
 
+  /** Whether there is a connection, or will be. */
+  get isMade(): boolean {
+    return this.client !== undefined
+  }
+
   /** Whether an answer has been due for longer than those of short reads take. */
   get isSlow(): boolean {
     return this.pending > 0 && this.looks > 1
@@ -182,7 +187,7 @@ export const make = (
           for (const lane of all) {
             if (lane.isSlow === best.isSlow ? lane.pending < best.pending : best.isSlow) best = lane
           }
-          best.query(statement, values, (error, rows) => {
+          const answer: Callback = (error, rows) => {
             if (error !== undefined) return resume(Exit.fail(error))
             let exit: Exit.Exit<A>
             try {
@@ -191,6 +196,12 @@ export const make = (
               exit = Exit.die(defect)
             }
             resume(exit)
+          }
+          best.query(statement, values, (error, rows) => {
+            // The server may have no more connections, so that those that there are have to do.
+            const other = error?._tag === "NotSent" ? all.find(lane => lane !== best && lane.isMade) : undefined
+            if (other === undefined) answer(error, rows)
+            else other.query(statement, values, answer)
           })
           return noop
         })

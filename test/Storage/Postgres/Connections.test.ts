@@ -1,4 +1,5 @@
 /** The connections of a node: how many there are, when they end, and what becomes of long answers. */
+import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Option, Redacted } from "effect"
 import { vi } from "vitest"
@@ -22,6 +23,38 @@ const count = (url: string) =>
   })
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("statements share the connections that there are where the server refuses more", () =>
+    Effect.gen(function* () {
+      const admin = yield* Effect.promise(() => createDatabase())
+      const role = `few_${randomUUID().replaceAll("-", "")}`
+      yield* Effect.promise(() => execute(admin, `CREATE ROLE ${role} LOGIN CONNECTION LIMIT 2`))
+      const url = Redacted.make(admin.replace("postgres@", `${role}@`))
+      const options = { url, isPooled: false, max: 10, statementTimeout: 10_000 }
+      const asked = Array.from({ length: 60 })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const pool = yield* Connections.make(options)
+          for (let round = 0; round < 3; round++) {
+            const answers = yield* Effect.forEach(asked, () => pool.read(one, [], rows => rows.length), {
+              concurrency: "unbounded"
+            })
+            expect(answers).toEqual(asked.map(() => 1))
+          }
+          expect(pool.use.inUse + pool.use.idle).toBeLessThanOrEqual(2)
+        })
+      )
+      yield* Effect.promise(() => execute(admin, `ALTER ROLE ${role} CONNECTION LIMIT 1`))
+      yield* Effect.repeat(count(admin), { until: now => now === 0 })
+      const pipeline = yield* Pipeline.make(options)
+      for (let round = 0; round < 3; round++) {
+        const answers = yield* Effect.forEach(asked, () => pipeline.run(one, [], rows => rows.length), {
+          concurrency: "unbounded"
+        })
+        expect(answers).toEqual(asked.map(() => 1))
+      }
+    })
+  )
+
   it.scopedLive("a busy node has as many as the documentation says", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
