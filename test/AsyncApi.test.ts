@@ -11,7 +11,7 @@ import { isObject, type JsonObject } from "../src/Json/Parsing.ts"
 import * as Frames from "../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../src/Kv/ChangeFeed/Page.ts"
 import * as Description from "../src/Kv/Description.ts"
-import { FollowParams } from "../src/Kv/Requests.ts"
+import { FollowParams } from "../src/Kv/FeedRequests.ts"
 import { version } from "../src/Version.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)

@@ -3,40 +3,23 @@
  */
 import { eventStream } from "./EventStreamTransport.ts"
 import { followFromEnd, followLog, followNamespace } from "./Follow.ts"
-import {
-  type CallOptions,
-  type KeyValueClient,
-  type KeyValueOptions,
-  keyValueOf,
-  listPage,
-  requestsOf
-} from "./KeyValue.ts"
+import { listPage } from "./KeyValue/Reads.ts"
+import { type KeyValueClient, type KeyValueOptions, keyValueOf, requestsOf } from "./KeyValue.ts"
 import { LogReader, longPolling } from "./LogReader.ts"
 import type { FollowEvent, FollowStatus, TransportName } from "./Model.ts"
+import type { CallOptions } from "./Requests.ts"
 import { iterable } from "./Time.ts"
 import type { WebSocketConstructor } from "./WebSocket.ts"
 import { webSocket } from "./WebSocketTransport.ts"
 
 export * from "./Errors.ts"
-export {
-  type BackupOptions,
-  type BatchOptions,
-  type CallOptions,
-  type DeleteOptions,
-  type DeletePrefixOptions,
-  type GetOptions,
-  type KeyValueClient,
-  type KeyValueOptions,
-  type ListOptions,
-  makeKeyValueClient,
-  type NamespacesOptions,
-  type SetOptions,
-  type StoreBackup,
-  type VersionOptions,
-  type WriteOptions
-} from "./KeyValue.ts"
+export type { BackupOptions, StoreBackup } from "./KeyValue/Backup.ts"
+export type { VersionOptions } from "./KeyValue/Entry.ts"
+export type { GetOptions, ListOptions, NamespacesOptions } from "./KeyValue/Reads.ts"
+export type { BatchOptions, DeleteOptions, DeletePrefixOptions, SetOptions, WriteOptions } from "./KeyValue/Writes.ts"
+export { type KeyValueClient, type KeyValueOptions, makeKeyValueClient } from "./KeyValue.ts"
 export type * from "./Model.ts"
-export type { JsonFormat, Token } from "./Requests.ts"
+export type { CallOptions, JsonFormat, Token } from "./Requests.ts"
 export * from "./SessionErrors.ts"
 export type * from "./SessionModel.ts"
 export {

@@ -13,6 +13,12 @@ import { abortable, type Clock, Lifetime } from "./Time.ts"
 /** The credential, or a function that is asked for it at each try. */
 export type Token = string | (() => string | Promise<string>)
 
+/** What every call takes. */
+export interface CallOptions {
+  /** Ends the call; it then fails with the reason of the signal. */
+  readonly signal?: AbortSignal
+}
+
 /** One request. */
 export interface Request {
   readonly method?: "GET" | "PUT" | "DELETE" | "POST"

@@ -4,8 +4,7 @@
 import { ConnectionFailed, refused } from "./Errors.ts"
 import type { Answer, AnswerOf, RequestFrame } from "./GatewayFrames.ts"
 import { GatewayLink } from "./GatewayLink.ts"
-import type { CallOptions } from "./KeyValue.ts"
-import { Requests, type Token } from "./Requests.ts"
+import { type CallOptions, Requests, type Token } from "./Requests.ts"
 import type { OnLoss } from "./RequestTable.ts"
 import { ConnectionClosed } from "./SessionErrors.ts"
 import type {

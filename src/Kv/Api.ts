@@ -19,13 +19,12 @@ import {
 } from "../Http/ApiError.ts"
 import { JsonBody, Part } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
+import { ChangesParams, FollowParams, ResumeHeaders } from "./FeedRequests.ts"
 import {
   BatchHeaders,
   BatchPayload,
-  ChangesParams,
   DeleteParams,
   EntryPath,
-  FollowParams,
   ListParams,
   NamespacePath,
   NamespacesParams,
@@ -33,7 +32,6 @@ import {
   ReadPayload,
   RemoveHeaders,
   RemoveParams,
-  ResumeHeaders,
   SetPayload,
   WriteHeaders
 } from "./Requests.ts"

@@ -13,9 +13,10 @@ import type { LimitsShape } from "../Limits.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import type { ChangeFeed, FollowQuery } from "./ChangeFeed.ts"
 import * as Errors from "./Errors.ts"
+import { defaultPage } from "./FeedRequests.ts"
 import * as ListHandler from "./ListHandler.ts"
 import * as Operations from "./Operations.ts"
-import { defaultPage, epochHeader, maxPage } from "./Requests.ts"
+import { epochHeader, maxPage } from "./Requests.ts"
 import type { Selection, Store } from "./Store.ts"
 
 /** The part of the log that a request asks for. */

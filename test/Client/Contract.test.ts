@@ -3,7 +3,7 @@ import { execFile } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { gzipSync } from "node:zlib"
@@ -193,10 +193,13 @@ describe("the plain client", () => {
       )
       expect(failure).toBeUndefined()
       const declarations = join(directory, "out", root, "src", "Client")
-      const names = await readdir(declarations)
+      const names = (await readdir(declarations, { recursive: true })).filter(name => name.endsWith(".d.ts"))
       expect(names).toContain("Client.d.ts")
       for (const name of names) {
-        expect(await readFile(join(declarations, name), "utf8")).not.toMatch(/from "(?!\.\/)/)
+        const text = await readFile(join(declarations, name), "utf8")
+        const imported = [...text.matchAll(/from "([^"]+)"/g)].map(([, target = ""]) => target)
+        const outside = imported.filter(target => !target.startsWith(".") || join(dirname(name), target).startsWith(".."))
+        expect({ name, outside }).toEqual({ name, outside: [] })
       }
     } finally {
       await rm(directory, { recursive: true, force: true })

@@ -2,6 +2,10 @@
  * Rows that SQLite prints, as their readers need JSON text.
  */
 import type Database from "better-sqlite3"
+import { isUnreadable } from "../Database/DatabaseError.ts"
+
+/** Greater than every text: SQLite orders blobs after texts. */
+export const afterAllTexts = Buffer.alloc(0)
 
 /** A condition on the time. */
 export const visible = "(expires_at IS NULL OR expires_at > ?)"
@@ -54,4 +58,34 @@ export const prepareList = (db: Database.Database, text: string) => {
       `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key ${order} LIMIT ?`
     )
   return { from: rows(">=", "ASC"), after: rows(">", "ASC"), down: rows(">=", "DESC") }
+}
+
+/**
+ * The rows of a statement, up to the one with which their values come to so many bytes. They end before what cannot
+ * be read, which is then the first row of the next read.
+ */
+export const take = <Parameters extends Array<unknown>>(
+  { print, size }: Printed<Parameters>,
+  parameters: Parameters,
+  maxBytes: number
+): { readonly texts: Array<string>; readonly isCut: boolean } => {
+  try {
+    if (maxBytes === Number.POSITIVE_INFINITY || (size.get(...parameters) ?? 0) < maxBytes)
+      return { texts: print.all(...parameters), isCut: false }
+  } catch (error) {
+    if (!isUnreadable(error)) throw error
+  }
+  const texts: Array<string> = []
+  let total = 0
+  try {
+    for (const text of print.iterate(...parameters)) {
+      if (total >= maxBytes) return { texts, isCut: true }
+      texts.push(text)
+      total += text.length
+    }
+  } catch (error) {
+    if (texts.length === 0 || !isUnreadable(error)) throw error
+    return { texts, isCut: true }
+  }
+  return { texts, isCut: false }
 }

@@ -1,5 +1,4 @@
 import type Database from "better-sqlite3"
-import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import {
@@ -16,13 +15,8 @@ import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
-import { type Printed, prepareList, printed, printedChange, printedEntry, printedKey, visible } from "./Printed.ts"
-
-/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
-const scanned = 2000
-
-/** Greater than every text: SQLite orders blobs after texts. */
-const afterAllTexts = Buffer.alloc(0)
+import { ChangeQueries, type TrimmedBefore } from "./ChangeQueries.ts"
+import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
 
 /** The lesser of an end and a key, where there is a key. */
 const before = (end: string | Buffer, key: string): string | Buffer =>
@@ -40,24 +34,21 @@ export interface NameCount {
   readonly next: string | undefined
 }
 
-export interface TrimmedBefore {
-  readonly _tag: "TrimmedBefore"
-  readonly trimmedSeq: number
-}
-
 /**
  * The reads of the key-value store. Each is made from one snapshot, its own or one that the connection holds. Statements
  * throw `SqliteError`; nothing is caught here.
  */
 export class Queries {
   private readonly statements: ReturnType<typeof prepare>
+  private readonly log: ChangeQueries
 
   /** `onPassed` is told of an unreadable page that a read did without. */
   constructor(
     private readonly connection: ReadConnection,
-    private readonly onPassed: (error: unknown) => void = () => {}
+    onPassed: (error: unknown) => void = () => {}
   ) {
     this.statements = connection.prepare(prepare)
+    this.log = new ChangeQueries(connection, onPassed)
   }
 
   get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
@@ -87,7 +78,12 @@ export class Queries {
   }
 
   lastSeq(): number {
-    return this.statements.last.get() ?? 0
+    return this.log.lastSeq()
+  }
+
+  /** `epoch` is that of the log that the connection reads. */
+  changes(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
+    return this.inSnapshot(() => this.log.read(query, epoch))
   }
 
   due(): Due {
@@ -104,10 +100,10 @@ export class Queries {
     const list = keysOnly ? this.statements.keys : this.statements.list
     const most = keysOnly ? Number.POSITIVE_INFINITY : size
     const { isCut, texts } = isDescending
-      ? this.take(list.down, [namespace, low, before(high, after), now, limit + 1], most)
+      ? take(list.down, [namespace, low, before(high, after), now, limit + 1], most)
       : after !== "" && KeyOrder.compare(low, after) <= 0
-        ? this.take(list.after, [namespace, after, high, now, limit + 1], most)
-        : this.take(list.from, [namespace, low, high, now, limit + 1], most)
+        ? take(list.after, [namespace, after, high, now, limit + 1], most)
+        : take(list.from, [namespace, low, high, now, limit + 1], most)
     const more = isCut || texts.length > limit
     if (texts.length > limit) texts.length = limit
     return { entries: texts.map(keysOnly ? Entry.encodedWithoutValue : Entry.encoded), more }
@@ -164,88 +160,6 @@ export class Queries {
     return { namespaces: rows, lastSeq, epoch, more }
   }
 
-  /** `epoch` is that of the log that the connection reads. */
-  changes(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
-    return this.inSnapshot(() => {
-      const { after, limit, namespace, tenant } = query
-      const bounds = this.bounds(query)
-      if ("_tag" in bounds) return bounds
-      const { last } = bounds
-      if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
-      const end = namespace === undefined ? last : Math.min(after + scanned, last)
-      const { isCut, texts } =
-        namespace !== undefined
-          ? this.takePart(query, namespace, end)
-          : tenant === ""
-            ? this.take(this.statements.changes, [after, limit], pageBytes)
-            : this.take(this.statements.tenantChanges, [tenant, after, limit], pageBytes)
-      const changes = texts.map(Change.encoded)
-      const isFull = isCut || changes.length === limit
-      return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
-    })
-  }
-
-  /** The records of a part of a namespace, up to one with this `seq`. */
-  private takePart({ after, limit, prefix = "", tenant }: ChangeQuery, namespace: string, upTo: number) {
-    const own = Entry.tenantOf(namespace)
-    if (!prefix.isWellFormed() || (tenant !== "" && tenant !== own)) return { texts: [], isCut: false }
-    const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
-    const part: PartParameters = [after, upTo, namespace, prefix, end, limit]
-    return own === ""
-      ? this.take(this.statements.partChanges, part, pageBytes)
-      : this.take(this.statements.tenantPartChanges, [own, ...part], pageBytes)
-  }
-
-  /**
-   * The rows of a statement, up to the one with which their values come to so many bytes. They end before what cannot
-   * be read, which is then the first row of the next read.
-   */
-  private take<Parameters extends Array<unknown>>(
-    { print, size }: Printed<Parameters>,
-    parameters: Parameters,
-    maxBytes: number
-  ): { readonly texts: Array<string>; readonly isCut: boolean } {
-    try {
-      if (maxBytes === Number.POSITIVE_INFINITY || (size.get(...parameters) ?? 0) < maxBytes)
-        return { texts: print.all(...parameters), isCut: false }
-    } catch (error) {
-      if (!isUnreadable(error)) throw error
-    }
-    const texts: Array<string> = []
-    let total = 0
-    try {
-      for (const text of print.iterate(...parameters)) {
-        if (total >= maxBytes) return { texts, isCut: true }
-        texts.push(text)
-        total += text.length
-      }
-    } catch (error) {
-      if (texts.length === 0 || !isUnreadable(error)) throw error
-      return { texts, isCut: true }
-    }
-    return { texts, isCut: false }
-  }
-
-  /** The log's end, unless records after `after` were trimmed. */
-  private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
-    const { first, last } = this.ends(after)
-    if (first === null || last === null) return { last: 0 }
-    // Records are dense, and the newest is never removed, so those that are missing at the start were trimmed.
-    return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
-  }
-
-  /** The first and the last `seq` of the log; where the first cannot be read, the first one after `after`. */
-  private ends(after: number): { readonly first: number | null; readonly last: number | null } {
-    try {
-      return this.statements.ends.get()!
-    } catch (error) {
-      if (!isUnreadable(error)) throw error
-      this.onPassed(error)
-      const last = this.lastSeq()
-      return { first: after < last ? this.statements.next.get(after + 1)! : last, last }
-    }
-  }
-
   /** Makes several reads from one snapshot. */
   inSnapshot<A>(body: () => A): A {
     return this.connection.inSnapshot(body)
@@ -268,17 +182,6 @@ const timeOf = (statement: Database.Statement<[], number | null>): number | null
   }
 }
 
-type PartParameters = [
-  after: number,
-  upTo: number,
-  namespace: string,
-  start: string,
-  end: string | Buffer,
-  limit: number
-]
-
-const inPart = "namespace = ? AND key >= ? AND key < ?"
-
 type NamespaceParameters = [
   now: number,
   mostDue: number,
@@ -293,13 +196,6 @@ type NamespaceParameters = [
 type RangeParameters = [namespace: string, start: string, end: string | Buffer]
 
 const prepare = (db: Database.Database) => ({
-  ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
-    "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
-  ),
-  // A statement of its own: the end of the log can be read even if its start cannot.
-  last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
-  // At or after a number rather than after the one before it, whose record may be the one that cannot be read.
-  next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
   firstExpiry: db
     .prepare<[], number | null>("SELECT min(expires_at) FROM entries WHERE expires_at IS NOT NULL")
     .pluck(),
@@ -350,22 +246,5 @@ const prepare = (db: Database.Database) => ({
      WHERE n.namespace >= ? AND n.namespace < ? AND n.namespace > ? AND (n.namespace = ? OR n.namespace >= ?)
        AND n.entries > coalesce(due.entries, 0)
      ORDER BY n.namespace LIMIT ?`
-  ),
-  changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
-  // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
-  tenantChanges: printed<[string, number, number]>(
-    db,
-    printedChange,
-    "FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?"
-  ),
-  partChanges: printed<PartParameters>(
-    db,
-    printedChange,
-    `FROM changes WHERE seq >= ? + 1 AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
-  ),
-  tenantPartChanges: printed<[string, ...PartParameters]>(
-    db,
-    printedChange,
-    `FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
   )
 })

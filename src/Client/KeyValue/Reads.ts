@@ -1,0 +1,162 @@
+/**
+ * The calls that read: entries, lists and namespaces.
+ */
+import { InvalidResponse, NotFound } from "../Errors.ts"
+import type { CursorPage } from "../Follow.ts"
+import type { EntriesRead, Entry, EntryAddress, EntryKey, ListPage, NamespacePage } from "../Model.ts"
+import { type CallOptions, json, type Reader, type Request, type Requests, segment } from "../Requests.ts"
+import { iterable } from "../Time.ts"
+import { entryPath, matching, readEntry, type VersionOptions } from "./Entry.ts"
+import { positionOf } from "./Position.ts"
+
+export interface GetOptions extends VersionOptions {
+  /** The entry as it was read before: returned where it has not changed, without being sent again. */
+  readonly known?: Entry
+}
+
+export interface ListOptions extends CallOptions {
+  /** Only keys that start with this. */
+  readonly prefix?: string
+  /** Only this key and those after it. */
+  readonly start?: string
+  /** Only keys before this one. */
+  readonly end?: string
+  /** Whether the last key comes first. */
+  readonly reverse?: boolean
+  /** Whether the first page tells how many entries there are. */
+  readonly count?: boolean
+  /** The most entries in a page, 1 to 1000; 1000 without it. */
+  readonly limit?: number
+}
+
+export interface NamespacesOptions extends CallOptions {
+  /** Only namespaces that start with this. */
+  readonly prefix?: string
+  /** The most namespaces in a page, 1 to 1000; 1000 without it. */
+  readonly limit?: number
+}
+
+/** Reads entries. Calls fail with a `ClientError`. */
+export interface Reads {
+  /** The entry, or `undefined` where it is absent. */
+  readonly get: (namespace: string, key: string, options?: GetOptions) => Promise<Entry | undefined>
+  /** Several entries, read from one snapshot. They may be of several namespaces. */
+  readonly getMany: (addresses: ReadonlyArray<EntryAddress>, options?: CallOptions) => Promise<EntriesRead>
+  /** The same without values: what is there, at which version. */
+  readonly getManyKeys: (
+    addresses: ReadonlyArray<EntryAddress>,
+    options?: CallOptions
+  ) => Promise<EntriesRead<EntryKey | undefined>>
+  /** The entries of a namespace, page by page, each page read as it is asked for. */
+  readonly list: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage>
+  /** The same without the values. */
+  readonly listKeys: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage<EntryKey>>
+  /** The namespaces, page by page, with the numbers of their entries. */
+  readonly namespaces: (options?: NamespacesOptions) => AsyncIterable<NamespacePage>
+}
+
+/** The most entries in a page of a list. */
+const maxPage = 1000
+
+const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
+
+const readNamespaces = json<Pick<NamespacePage, "namespaces">>(({ namespaces }) => Array.isArray(namespaces))
+
+const readPage: Reader<CursorPage> = async (response, limitBytes, format) => {
+  const { items } = await readItems(response, limitBytes, format)
+  const count = response.headers.get("kv-count")
+  const page = { items, ...positionOf(response) }
+  return count === null ? page : { ...page, count: Number(count) }
+}
+
+const readNamespacePage: Reader<NamespacePage & { readonly cursor: string | undefined }> = async (
+  response,
+  limitBytes,
+  format
+) => ({
+  ...(await readNamespaces(response, limitBytes, format)),
+  ...positionOf(response)
+})
+
+/** Reads a page of a list. */
+export const listPage = (
+  requests: Requests,
+  namespace: string,
+  { count, end, limit = maxPage, prefix, reverse, signal, start }: ListOptions,
+  cursor: string | undefined,
+  keysOnly = false
+): Promise<CursorPage> => {
+  const query = {
+    prefix,
+    start,
+    end,
+    reverse: flag(reverse),
+    keysOnly: flag(keysOnly),
+    count: flag(count && cursor === undefined),
+    limit,
+    cursor
+  }
+  return requests.ask({ path: `/kv/${segment("namespace", namespace)}`, query }, signal, readPage)
+}
+
+const flag = (isOn: boolean | undefined): string | undefined => (isOn ? "1" : undefined)
+
+/** All pages, each read as it is asked for. */
+const pages = <Page extends object>(
+  { clock }: Requests,
+  signal: AbortSignal | undefined,
+  read: (signal: AbortSignal, cursor: string | undefined) => Promise<Page & { readonly cursor: string | undefined }>
+): AsyncIterable<Omit<Page, "cursor">> =>
+  iterable(clock, signal, async function* (signal) {
+    for (let cursor: string | undefined, isMore = true; isMore; ) {
+      const { cursor: next, ...page } = await read(signal, cursor)
+      yield page
+      cursor = next
+      isMore = cursor !== undefined
+    }
+  })
+
+const list = (requests: Requests, namespace: string, options: ListOptions, keysOnly: boolean) =>
+  pages(requests, options.signal, (signal, cursor) =>
+    listPage(requests, namespace, { ...options, signal }, cursor, keysOnly)
+  )
+
+/** Several entries from one snapshot. */
+const readMany = async (
+  requests: Requests,
+  addresses: ReadonlyArray<EntryAddress>,
+  form: { readonly keysOnly?: true },
+  signal: AbortSignal | undefined
+): Promise<EntriesRead> => {
+  const keys = addresses.map(({ key, namespace }) => ({ namespace, key }))
+  const request: Request = { method: "POST", path: "/kv/read", body: JSON.stringify({ keys, ...form }) }
+  const { items, epoch, lastSeq } = await requests.ask(request, signal, readPage)
+  return { items: items.map((item: Entry | null) => item ?? undefined), lastSeq, epoch }
+}
+
+/** The calls that read. */
+export const readsOf = (requests: Requests): Reads => ({
+  get: async (namespace, key, { ifVersion, known, signal } = {}) => {
+    const headers = { ...matching(ifVersion), ...(known && { "if-none-match": `"${known.version}"` }) }
+    try {
+      return await requests.ask({ path: entryPath(namespace, key), headers }, signal, readEntry)
+    } catch (error) {
+      if (error instanceof NotFound && error.isEntry) return undefined
+      if (error instanceof InvalidResponse && error.status === 304) return known
+      throw error
+    }
+  },
+
+  getMany: (addresses, { signal } = {}) => readMany(requests, addresses, {}, signal),
+
+  getManyKeys: (addresses, { signal } = {}) => readMany(requests, addresses, { keysOnly: true }, signal),
+
+  list: (namespace, options = {}) => list(requests, namespace, options, false),
+
+  listKeys: (namespace, options = {}) => list(requests, namespace, options, true),
+
+  namespaces: ({ limit = maxPage, prefix, signal } = {}) =>
+    pages(requests, signal, (signal, cursor) =>
+      requests.ask({ path: "/kv", query: { prefix, limit, cursor } }, signal, readNamespacePage)
+    )
+})

@@ -1,0 +1,122 @@
+import type Database from "better-sqlite3"
+import * as Change from "../../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery } from "../../../Kv/ChangeLog.ts"
+import * as Entry from "../../../Kv/Entry.ts"
+import { pageBytes } from "../../../Kv/Store.ts"
+import * as KeyOrder from "../../KeyOrder.ts"
+import { isUnreadable } from "../Database/DatabaseError.ts"
+import type { ReadConnection } from "../Database/ReadConnection.ts"
+import { afterAllTexts, printed, printedChange, take } from "./Printed.ts"
+
+/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
+const scanned = 2000
+
+export interface TrimmedBefore {
+  readonly _tag: "TrimmedBefore"
+  readonly trimmedSeq: number
+}
+
+/** The reads of the change log, from the snapshot of the connection. Statements throw `SqliteError`. */
+export class ChangeQueries {
+  private readonly statements: ReturnType<typeof prepare>
+
+  /** `onPassed` is told of an unreadable page that a read did without. */
+  constructor(
+    connection: ReadConnection,
+    private readonly onPassed: (error: unknown) => void
+  ) {
+    this.statements = connection.prepare(prepare)
+  }
+
+  lastSeq(): number {
+    return this.statements.last.get() ?? 0
+  }
+
+  /** `epoch` is that of the log that the connection reads. */
+  read(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
+    const { after, limit, namespace, tenant } = query
+    const bounds = this.bounds(query)
+    if ("_tag" in bounds) return bounds
+    const { last } = bounds
+    if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
+    const end = namespace === undefined ? last : Math.min(after + scanned, last)
+    const { isCut, texts } =
+      namespace !== undefined
+        ? this.takePart(query, namespace, end)
+        : tenant === ""
+          ? take(this.statements.changes, [after, limit], pageBytes)
+          : take(this.statements.tenantChanges, [tenant, after, limit], pageBytes)
+    const changes = texts.map(Change.encoded)
+    const isFull = isCut || changes.length === limit
+    return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
+  }
+
+  /** The records of a part of a namespace, up to one with this `seq`. */
+  private takePart({ after, limit, prefix = "", tenant }: ChangeQuery, namespace: string, upTo: number) {
+    const own = Entry.tenantOf(namespace)
+    if (!prefix.isWellFormed() || (tenant !== "" && tenant !== own)) return { texts: [], isCut: false }
+    const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
+    const part: PartParameters = [after, upTo, namespace, prefix, end, limit]
+    return own === ""
+      ? take(this.statements.partChanges, part, pageBytes)
+      : take(this.statements.tenantPartChanges, [own, ...part], pageBytes)
+  }
+
+  /** The log's end, unless records after `after` were trimmed. */
+  private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
+    const { first, last } = this.ends(after)
+    if (first === null || last === null) return { last: 0 }
+    // Records are dense, and the newest is never removed, so those that are missing at the start were trimmed.
+    return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
+  }
+
+  /** The first and the last `seq` of the log; where the first cannot be read, the first one after `after`. */
+  private ends(after: number): { readonly first: number | null; readonly last: number | null } {
+    try {
+      return this.statements.ends.get()!
+    } catch (error) {
+      if (!isUnreadable(error)) throw error
+      this.onPassed(error)
+      const last = this.lastSeq()
+      return { first: after < last ? this.statements.next.get(after + 1)! : last, last }
+    }
+  }
+}
+
+type PartParameters = [
+  after: number,
+  upTo: number,
+  namespace: string,
+  start: string,
+  end: string | Buffer,
+  limit: number
+]
+
+const inPart = "namespace = ? AND key >= ? AND key < ?"
+
+const prepare = (db: Database.Database) => ({
+  ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
+    "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
+  ),
+  // A statement of its own: the end of the log can be read even if its start cannot.
+  last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
+  // At or after a number rather than after the one before it, whose record may be the one that cannot be read.
+  next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
+  changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
+  // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+  tenantChanges: printed<[string, number, number]>(
+    db,
+    printedChange,
+    "FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?"
+  ),
+  partChanges: printed<PartParameters>(
+    db,
+    printedChange,
+    `FROM changes WHERE seq >= ? + 1 AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
+  ),
+  tenantPartChanges: printed<[string, ...PartParameters]>(
+    db,
+    printedChange,
+    `FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
+  )
+})
