@@ -15,7 +15,7 @@ export interface LimitsShape {
   readonly wholeLists: number
   /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
-  /** What is remembered of writes with an idempotency key; above it the oldest are forgotten. */
+  /** What is remembered of writes with an idempotency key; above it the oldest of the tenants with the most are forgotten. */
   readonly idempotencyBytes: number
 }
 
@@ -79,7 +79,7 @@ export const config: Config.Config<LimitsShape> = Config.all({
   idempotencyBytes: limit(
     "idempotencyBytes",
     "LIMIT_IDEMPOTENCY_BYTES",
-    "Bytes of what is remembered of writes with an Idempotency-Key, above which the oldest are forgotten",
+    "Bytes of what is remembered of writes with an Idempotency-Key, above which the tenants with the most lose their oldest",
     { min: MiB, max: 1024 * 1024 * MiB }
   )
 })

@@ -10,6 +10,9 @@ export const lifetime = 24 * 60 * 60 * 1000
 /** The bytes that a remembered write counts for beside those of its text: its key, its digest, and their index. */
 export const overheadBytes = 256
 
+/** The bytes for which a write counts that is remembered with this text, whose characters are of ASCII. */
+export const bytesOf = (text: string): number => overheadBytes + text.length
+
 /** What separates the numbers of a text from the expiries of the operations. */
 const separator = ";"
 

@@ -19,7 +19,7 @@ export const idempotency = {
         minLength: 1,
         maxLength: 256,
         description:
-          "Any text that names this write. If the request is repeated with it while it is remembered, which is 24 hours at most and less where many writes have keys, it is answered as the first time and not applied again."
+          "Any text that names this write. If the request is repeated with it while it is remembered, which is 24 hours at most and less where its tenant has written very many keys, it is answered as the first time and not applied again."
       }
     }),
     { exact: true }

@@ -6,6 +6,7 @@ import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
 import * as Direct from "../Direct.ts"
 import { type ApiError, Conflict, UnprocessableContent } from "../Http/ApiError.ts"
 import * as MetricTags from "../MetricTags.ts"
+import { tenantOf } from "./Entry.ts"
 import type { Expiry, Sender } from "./Operations.ts"
 import type { IdempotencyConflict, Store } from "./Store.ts"
 import type { IdempotencyKey, Precondition, Write } from "./Write.ts"
@@ -44,7 +45,8 @@ export interface Requested {
 
 /**
  * What a request is remembered by. Each tenant has keys of its own, and so have the credentials without a tenant together.
- * Two requests are the same that ask for the same write, however they are spelled; the actor counts too.
+ * Two requests are the same that ask for the same write, however they are spelled; the actor counts too. A credential
+ * without a tenant writes for many: what it writes is in the share of the tenant of the first namespace.
  */
 export const keyOf = (header: string, { expiries, kind, sender, write }: Requested): IdempotencyKey => {
   const { actor, operations, removal } = write
@@ -57,7 +59,9 @@ export const keyOf = (header: string, { expiries, kind, sender, write }: Request
     return [op, namespace, key, precondition?.match, precondition?.noneMatch, ttlMs, expiresAt, length]
   })
   const removed = removal && [removal.namespace, removal.prefix, removal.limit]
+  const namespace = operations[0]?.namespace ?? removal?.namespace ?? ""
   return {
+    tenant: sender?.tenant ?? tenantOf(namespace),
     id: digestOf([sender?.tenant ?? null, header]),
     digest: digestOf([kind, actor, removed, parts], values)
   }

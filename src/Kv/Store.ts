@@ -204,7 +204,7 @@ export class Store extends Context.Tag("causeway/Store")<
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.
      *
      * A write with an idempotency key is remembered for a day if it is applied, within `Limits.idempotencyBytes`, beyond
-     * which the oldest ones are forgotten. Repeated with the same digest it has its results again; that is decided before
+     * which the tenants that have the most lose their oldest ones (`IdempotencyShares`). Repeated with the same digest it has its results again; that is decided before
      * its preconditions. Only such a write fails with `IdempotencyConflict`.
      */
     readonly commit: (

@@ -48,6 +48,8 @@ export interface Removal {
 
 /** What a write is remembered by. */
 export interface IdempotencyKey {
+  /** In whose share of `Limits.idempotencyBytes` it is remembered; `""` where it is nobody's. */
+  readonly tenant: string
   /** Names the key among those of all clients: a digest of at most 64 characters. */
   readonly id: string
   /** A digest of the request, of at most 64 characters. The same key with another one is refused. */

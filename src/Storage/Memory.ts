@@ -9,8 +9,10 @@ import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type * as Entry from "../Kv/Entry.ts"
 import { BackupRefused, Store } from "../Kv/Store.ts"
 import { Limits } from "../Limits.ts"
+import * as MetricTags from "../MetricTags.ts"
 import { randomHex } from "../RandomHex.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
+import * as RememberedMetrics from "./RememberedMetrics.ts"
 
 /** Entries in a portion of a whole list. */
 const portionEntries = 1000
@@ -69,7 +71,8 @@ export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const { idempotencyBytes } = yield* Limits
-    const state = new State(yield* randomHex(2), idempotencyBytes)
+    const onFound = RememberedMetrics.make(yield* MetricTags.current)
+    const state = new State(yield* randomHex(2), idempotencyBytes, onFound)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))
   })

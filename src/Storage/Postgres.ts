@@ -35,6 +35,7 @@ import { SessionSignals } from "./Postgres/SessionSignals.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
 import * as Writer from "./Postgres/Writer.ts"
+import * as RememberedMetrics from "./RememberedMetrics.ts"
 import * as StoreCommit from "./StoreCommit.ts"
 import type { PostgresLocation } from "./StoreUrl.ts"
 
@@ -161,7 +162,8 @@ export const make = (
     const writer = Writer.make(writes, clock.lastTold, {
       onLastSeq,
       onLockWait: millis => Metrics.lockWaited(millis, tags),
-      rememberedBytes: limits.idempotencyBytes
+      rememberedBytes: limits.idempotencyBytes,
+      onFound: RememberedMetrics.make(tags)
     })
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)

@@ -4,11 +4,13 @@
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import type { Found } from "../Kv/IdempotencyShares.ts"
 import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import { LastSeq } from "./LastSeq.ts"
+import * as RememberedMetrics from "./RememberedMetrics.ts"
 import * as StoreBackup from "./Sqlite/Copy/StoreBackup.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
@@ -57,10 +59,11 @@ export const make = (
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
       })
     })
+    const onFound = RememberedMetrics.make(tags)
     const group = yield* StoreCommit.make({
       commit: (writes, now) =>
         Effect.map(commit(writes, now), outcomes =>
-          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
+          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome, onFound))
         )
     })
 
@@ -137,9 +140,14 @@ export const make = (
 
 type WriteError = PreconditionFailed | IdempotencyConflict | StoreUnavailable | Database.WriterDefect
 
-const outcomeOf = (write: Write, outcome: Outcome | WriteFailure): Either.Either<Committed, WriteError> => {
+const outcomeOf = (
+  write: Write,
+  outcome: Outcome | WriteFailure,
+  onFound: (found: Found) => void
+): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {
     case "Committed":
+      if (outcome.found !== undefined) onFound(outcome.found)
       return Either.right(committed(write, outcome.committed))
     case "Refused": {
       const { index, currentVersion, isChangedBefore } = outcome

@@ -198,7 +198,9 @@ describe("the plain client", () => {
       for (const name of names) {
         const text = await readFile(join(declarations, name), "utf8")
         const imported = [...text.matchAll(/from "([^"]+)"/g)].map(([, target = ""]) => target)
-        const outside = imported.filter(target => !target.startsWith(".") || join(dirname(name), target).startsWith(".."))
+        const outside = imported.filter(
+          target => !target.startsWith(".") || join(dirname(name), target).startsWith("..")
+        )
         expect({ name, outside }).toEqual({ name, outside: [] })
       }
     } finally {

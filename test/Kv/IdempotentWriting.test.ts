@@ -26,6 +26,21 @@ describe("the idempotency key of a request", () => {
     expect(keyOf("a", request({ kind: "batch", sender: { access: "write", actor: "anna" } })).id).toBe(one.id)
   })
 
+  it("counts toward the tenant of the credential, or else that of the first namespace", () => {
+    const tenantOf = (given: Parameters<typeof request>[0]) => keyOf("a", request(given)).tenant
+    const [acme, other] = [set("tenant:acme/orders", "k", 1), set("tenant:other", "k", 1)]
+    expect(tenantOf({ operations: [acme, other] })).toBe("acme")
+    expect(tenantOf({ operations: [other, acme] })).toBe("other")
+    expect(tenantOf({ operations: [set("orders", "k", 1), acme] })).toBe("")
+    expect(tenantOf({ operations: [] })).toBe("")
+    const removal = { namespace: "tenant:acme", prefix: "", limit: 1 }
+    expect(tenantOf({ write: { operations: [], actor: "api", removal } })).toBe("acme")
+    expect(tenantOf({ operations: [], sender: { access: "write", tenant: "acme" } })).toBe("acme")
+    // Whose share it is in does not make it another key.
+    const ids = [acme, other].map(operation => keyOf("a", request({ operations: [operation] })).id)
+    expect(ids).toEqual([one.id, one.id])
+  })
+
   it("tells requests apart by all that they ask for", () => {
     const digests = [
       one,

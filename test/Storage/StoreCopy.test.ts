@@ -76,7 +76,7 @@ const keyed = Effect.flatMap(Store, store =>
   store.commit({
     operations: [set("n", "keyed", 1, { expiresAt: start + 20_000 })],
     actor: "tester",
-    idempotencyKey: { id: "id", digest: "digest" }
+    idempotencyKey: { tenant: "t", id: "id", digest: "digest" }
   })
 )
 

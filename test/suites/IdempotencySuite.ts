@@ -1,22 +1,34 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, FastCheck as fc, Layer, TestContext } from "effect"
+import { Effect, FastCheck as fc, Layer, Metric, TestContext } from "effect"
 import * as TestClock from "effect/TestClock"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { overheadBytes } from "../../src/Kv/Idempotency.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import type { Operation, Write } from "../../src/Kv/Write.ts"
 import * as Limits from "../../src/Limits.ts"
+import * as MetricTags from "../../src/MetricTags.ts"
 import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
 import { Model } from "./Model.ts"
 import { del, feed, lastSeq, set, start } from "./Store/Fixture.ts"
 
 const namespace = "tenant:t/retries"
 
-const keyed = (id: string, ...operations: ReadonlyArray<Operation>): Write => ({
+const keyedOf = (tenant: string, id: string, ...operations: ReadonlyArray<Operation>): Write => ({
   operations,
   actor: "tester",
-  idempotencyKey: { id, digest: "digest" }
+  idempotencyKey: { tenant, id: `${tenant} ${id}`, digest: "digest" }
 })
+
+const keyed = (id: string, ...operations: ReadonlyArray<Operation>): Write => keyedOf("t", id, ...operations)
+
+/** The value of a metric of the instance with a tag. */
+const valueOf = (metric: string, tag: string): number => {
+  const found = Metric.unsafeSnapshot().find(
+    ({ metricKey }) => metricKey.name === metric && metricKey.tags.some(({ value }) => value === tag)
+  )
+  const state = found?.metricState as { readonly count?: number; readonly value?: number } | undefined
+  return state?.count ?? state?.value ?? Number.NaN
+}
 
 const commit = (write: Write) => Effect.flatMap(Store, store => store.commit(write))
 
@@ -69,11 +81,8 @@ export const idempotencySuite = (
 ): void => {
   const { layerAt, persists, runs } = options
   const limitBytes = 72 * 1024
-  const limited = (directory: string) =>
-    Layer.provide(
-      layerAt(directory),
-      Layer.succeed(Limits.Limits, { ...Limits.defaults, idempotencyBytes: limitBytes })
-    )
+  const limited = (directory: string, idempotencyBytes = limitBytes) =>
+    Layer.provide(layerAt(directory), Layer.succeed(Limits.Limits, { ...Limits.defaults, idempotencyBytes }))
 
   describe(`${name}, writes with idempotency keys`, () => {
     it.scoped("above the limit of bytes the oldest are forgotten, and no others", () =>
@@ -95,6 +104,95 @@ export const idempotencySuite = (
           for (const id of ["4", "3", "2", "1"]) expect(yield* isKnown(id, ...large)).toBe(true)
           expect(yield* isKnown(small.at(-1)!, none)).toBe(false)
           expect(yield* isKnown("0", ...large)).toBe(false)
+        }).pipe(Effect.provide(limited(yield* temporaryDirectory)))
+      })
+    )
+
+    /** Room for some sixty writes. */
+    const fewBytes = 16 * 1024
+    const day = 24 * 60 * 60 * 1000
+    const none = del(namespace, "none")
+    const isKnown = (tenant: string, id: string) =>
+      Effect.map(commit(keyedOf(tenant, id, none)), ({ isReplay = false }) => isReplay)
+
+    it.scoped("of tenants with no more bytes than an equal share nothing is forgotten, whatever others write", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(start)
+        yield* Effect.gen(function* () {
+          const few = Array.from({ length: 6 }, (_, index) => `${index}`)
+          const modest = ["a", "", "tenant/\u00e9"]
+          for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(false)
+          const floods = ["flood", "other flood"] as const
+          const many = 2 * Math.ceil(fewBytes / overheadBytes)
+          for (let index = 0; index < many; index++) for (const tenant of floods) yield* isKnown(tenant, `${index}`)
+          for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(true)
+          // Of the others the last ones are known, of the one as many as of the other.
+          const known = { flood: 0, "other flood": 0 }
+          for (const tenant of floods) {
+            while (known[tenant] < many && (yield* isKnown(tenant, `${many - 1 - known[tenant]}`))) known[tenant]++
+          }
+          expect(Math.abs(known.flood - known["other flood"])).toBeLessThanOrEqual(3)
+          expect(known.flood).toBeGreaterThan(15)
+        }).pipe(Effect.provide(limited(yield* temporaryDirectory, fewBytes)))
+      })
+    )
+
+    it.scoped("of many tenants with one key each the oldest are forgotten", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(start)
+        yield* Effect.gen(function* () {
+          const many = Math.ceil(fewBytes / overheadBytes)
+          for (let index = 0; index < many; index++) expect(yield* isKnown(`tenant${index}`, "a")).toBe(false)
+          let known = 0
+          while (known < many && (yield* isKnown(`tenant${many - 1 - known}`, "a"))) known++
+          expect(known).toBeGreaterThan(0.75 * many)
+          expect(yield* isKnown("tenant0", "a")).toBe(false)
+        }).pipe(Effect.provide(limited(yield* temporaryDirectory, fewBytes)))
+      })
+    )
+
+    it.scoped("metrics tell the bytes, and what was forgotten before its time", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(start)
+        const measured = MetricTags.tagged({ remembered: name })(limited(yield* temporaryDirectory, fewBytes))
+        const figures = () => ({
+          bytes: valueOf("kv_idempotency_bytes", name),
+          forgotten: valueOf("kv_idempotency_keys_forgotten_total", name)
+        })
+        yield* Effect.gen(function* () {
+          expect(figures()).toEqual({ bytes: 0, forgotten: 0 })
+          yield* isKnown("t", "first")
+          const each = figures().bytes
+          expect(each).toBeGreaterThan(overheadBytes)
+          const fitting = Math.floor(fewBytes / each)
+          for (let index = 0; index < 2 * fitting; index++) yield* isKnown("t", `${index}`)
+          const full = figures()
+          expect(full.bytes).toBeLessThanOrEqual(fewBytes)
+          expect(full.bytes).toBeGreaterThan(fewBytes - 3 * each)
+          expect(full.forgotten).toBeGreaterThanOrEqual(fitting)
+          expect(full.forgotten).toBeLessThanOrEqual(fitting + 3)
+          // What is too old is not forgotten early.
+          yield* TestClock.setTime(start + day)
+          for (let index = 0; index < fitting - 5; index++) yield* isKnown("t", `later ${index}`)
+          expect(figures().forgotten).toBe(full.forgotten)
+          expect(figures().bytes).toBeLessThanOrEqual(fewBytes)
+        }).pipe(Effect.provide(measured))
+      })
+    )
+
+    it.scoped("a clock that is set back for a moment makes no earlier write forgotten", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(start)
+        yield* Effect.gen(function* () {
+          yield* isKnown("t", "old")
+          yield* TestClock.setTime(start + day - 1000)
+          yield* isKnown("t", "young")
+          yield* TestClock.setTime(start - 9 * day)
+          yield* isKnown("t", "long ago")
+          yield* TestClock.setTime(start + day)
+          expect(yield* isKnown("t", "last")).toBe(false)
+          expect(yield* isKnown("t", "young")).toBe(true)
+          expect(yield* isKnown("t", "old")).toBe(false)
         }).pipe(Effect.provide(limited(yield* temporaryDirectory)))
       })
     )

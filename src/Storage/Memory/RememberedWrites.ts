@@ -1,19 +1,34 @@
-import { lifetime, overheadBytes } from "../../Kv/Idempotency.ts"
+import { bytesOf, lifetime } from "../../Kv/Idempotency.ts"
+import * as Shares from "../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../Kv/Write.ts"
 
-/** What is kept of a write, and since when, in epoch milliseconds. */
+/** What is kept of a write. */
 interface Remembered {
+  readonly tenant: string
+  readonly id: string
   readonly digest: string
   readonly kept: string
+  /** Epoch milliseconds. */
   readonly keptAt: number
 }
 
-const sizeOf = ({ kept }: Remembered): number => overheadBytes + kept.length
+/** What is remembered of a tenant. */
+interface Share {
+  bytes: number
+  /** The oldest first. */
+  readonly writes: Set<Remembered>
+}
 
-/** The writes with idempotency keys that were applied, the oldest first. */
+/** The writes with idempotency keys that were applied. */
 export class RememberedWrites {
+  /** By their ids, the oldest first. */
   private readonly writes = new Map<string, Remembered>()
-  private bytes = 0
+  /** By tenant, those first whose last write is the oldest. */
+  private readonly shares = new Map<string, Share>()
+  private readonly comparisons = new Shares.Comparisons()
+  private total = 0
+  /** The bytes of all writes that were ever added. */
+  private end = 0
 
   constructor(private readonly limitBytes: number) {}
 
@@ -22,21 +37,65 @@ export class RememberedWrites {
     return found !== undefined && found.keptAt > now - lifetime ? found : undefined
   }
 
-  keep({ digest, id }: IdempotencyKey, kept: string, now: number): void {
-    this.forget(id)
-    const remembered = { digest, kept, keptAt: now }
+  /** Returns what was found where tenants were compared. */
+  keep({ digest, id, tenant }: IdempotencyKey, kept: string, now: number): Shares.Found | undefined {
+    const old = this.writes.get(id)
+    if (old !== undefined) this.forget(old)
+    const remembered = { tenant, id, digest, kept, keptAt: now }
+    const bytes = bytesOf(kept)
+    const share = this.shares.get(tenant) ?? { bytes: 0, writes: new Set() }
+    this.shares.delete(tenant)
+    this.shares.set(tenant, share)
     this.writes.set(id, remembered)
-    this.bytes += sizeOf(remembered)
-    for (const [oldest, { keptAt }] of this.writes) {
-      if (oldest === id || (this.bytes <= this.limitBytes && keptAt > now - lifetime)) return
-      this.forget(oldest)
+    share.writes.add(remembered)
+    share.bytes += bytes
+    this.total += bytes
+    const before = this.end
+    this.end += bytes
+    const isDue = Shares.isStepReached(this.limitBytes, before, this.end) || this.comparisons.isDue(now)
+    return isDue ? this.compare(remembered, bytes, now) : undefined
+  }
+
+  private compare(newest: Remembered, added: number, now: number): Shares.Found {
+    const portion = Shares.portionOf(this.limitBytes, added)
+    for (const write of this.oldest(this.writes.values(), newest, portion)) {
+      if (isTooOld(write, now)) this.forget(write)
+    }
+    const target = Shares.targetOf(this.limitBytes, this.total, added)
+    let forgotten = 0
+    if (this.total > target) {
+      const descending = [...this.shares.values()].map(({ bytes }) => bytes).sort((one, other) => other - one)
+      const mostBytes = Shares.shareOf(descending, this.total, target)
+      for (const share of [...this.shares.values()]) {
+        if (this.total <= target) break
+        for (const write of this.oldest(share.writes.values(), newest, portion)) {
+          if (share.bytes <= mostBytes) break
+          if (!isTooOld(write, now)) forgotten++
+          this.forget(write)
+        }
+      }
+    }
+    this.comparisons.done(now)
+    return { bytes: this.total, forgotten }
+  }
+
+  /** So many writes at most, without the newest of all. */
+  private *oldest(writes: Iterable<Remembered>, newest: Remembered, portion: number): Generator<Remembered> {
+    let left = portion
+    for (const write of writes) {
+      if (write !== newest && left-- > 0) yield write
     }
   }
 
-  private forget(id: string): void {
-    const found = this.writes.get(id)
-    if (found === undefined) return
-    this.writes.delete(id)
-    this.bytes -= sizeOf(found)
+  private forget(write: Remembered): void {
+    const share = this.shares.get(write.tenant)
+    if (share === undefined || !share.writes.delete(write)) return
+    const bytes = bytesOf(write.kept)
+    this.writes.delete(write.id)
+    this.total -= bytes
+    share.bytes -= bytes
+    if (share.writes.size === 0) this.shares.delete(write.tenant)
   }
 }
+
+const isTooOld = ({ keptAt }: Remembered, now: number): boolean => keptAt <= now - lifetime

@@ -6,6 +6,7 @@ import * as Change from "../../Kv/Change.ts"
 import { type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
+import type { Found } from "../../Kv/IdempotencyShares.ts"
 import {
   type Address,
   EntriesTooLarge,
@@ -91,7 +92,9 @@ export class State {
 
   constructor(
     readonly epoch: string,
-    rememberedBytes: number
+    rememberedBytes: number,
+    /** Told what was found where tenants were compared. */
+    private readonly onFound: (found: Found) => void
   ) {
     this.remembered = new RememberedWrites(rememberedBytes)
   }
@@ -179,7 +182,8 @@ export class State {
     const found = this.remembered.find(key.id, now)
     if (found === undefined) {
       return Either.map(this.apply(write, now), applied => {
-        this.remembered.keep(key, Idempotency.encode(write, applied), now)
+        const found = this.remembered.keep(key, Idempotency.encode(write, applied), now)
+        if (found !== undefined) this.onFound(found)
         return applied
       })
     }

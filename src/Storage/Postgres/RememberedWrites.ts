@@ -7,13 +7,15 @@
  * the key before it applies anything.
  */
 import * as Idempotency from "../../Kv/Idempotency.ts"
+import type { Found } from "../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey, Removal, Write } from "../../Kv/Write.ts"
 import type { Parameter, Statement } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
 import type { Outcome } from "./Group.ts"
 import * as Removals from "./Removal.ts"
 
-const settings = `
+/** Settings of functions that look rows up by an index. */
+export const settings = `
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
@@ -23,24 +25,47 @@ SET plan_cache_mode = force_generic_plan`
 /** The bytes of all rows before one. */
 const startOf = (row: string): string => `${row}.up_to - ${Idempotency.overheadBytes} - length(${row}.outcome)`
 
-/** How the function as it was first differs from the one of now. */
+/** How a version of the function differs from the others. */
 interface Variant {
   readonly create: string
+  /** Parameters after those of all versions. */
+  readonly parameters: string
   readonly declarations: string
   /** Locks the log. */
   readonly lock: string
   /** Puts what all locks were waited for in place of what `commit_group` was. */
   readonly total: string
+  /** Collects what `remember` needs of a write beside its id and its digest. */
+  readonly collect: string
+  readonly remember: string
+  readonly returned: string
+}
+
+/** What the versions have in common that do not know tenants. */
+const withoutTenants = {
+  parameters: "",
+  collect: "",
+  remember: "PERFORM causeway.remember_writes(now, limit_bytes, kept_ids, kept_digests, outcomes);",
+  returned: "answer"
 }
 
 const plainLock = "PERFORM FROM causeway.log FOR UPDATE;"
 
 /** Returns what `recall_writes` does, having applied nothing, or else what `commit_group` does. */
-const commitKeyedOf = ({ create, declarations, lock, total }: Variant): string =>
+const commitKeyedOf = ({
+  collect,
+  create,
+  declarations,
+  lock,
+  parameters,
+  remember,
+  returned,
+  total
+}: Variant): string =>
   `${create} causeway.commit_keyed(
     group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes integer[], actors text[],
     op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[], op_none_matches text[],
-    limit_bytes bigint, key_writes integer[], key_ids text[], key_digests text[], key_expiries text[]
+    limit_bytes bigint, key_writes integer[], key_ids text[], key_digests text[], key_expiries text[]${parameters}
   ) RETURNS text
   LANGUAGE plpgsql
   AS $function$
@@ -66,7 +91,7 @@ const commitKeyedOf = ({ create, declarations, lock, total }: Variant): string =
       IF key_at <= cardinality(key_writes) AND key_writes[key_at] = w THEN
         IF numbers[at] = 0 THEN
           kept_ids := kept_ids || key_ids[key_at];
-          kept_digests := kept_digests || key_digests[key_at];
+          kept_digests := kept_digests || key_digests[key_at];${collect}
           outcomes := outcomes || (
             concat_ws(
               ',', numbers[1], numbers[2] + numbers[at + 1],
@@ -78,18 +103,14 @@ const commitKeyedOf = ({ create, declarations, lock, total }: Variant): string =
       END IF;
       at := at + CASE numbers[at] WHEN 0 THEN 2 + write_sizes[w] ELSE 4 END;
     END LOOP;
-    PERFORM causeway.remember_writes(now, limit_bytes, kept_ids, kept_digests, outcomes);
+    ${remember}
     PERFORM causeway.mark_group(group_id, answer);
-    RETURN answer;
+    RETURN ${returned};
   END
   $function$`
 
-/**
- * The function of now: how long it has waited for the lock is what it has before and after `commit_group`, and what that
- * has. A mark of `commit_group` has only its own.
- */
-export const timedCommitKeyed = commitKeyedOf({
-  create: "CREATE OR REPLACE FUNCTION",
+/** How long it has waited for the lock is what it has before and after `commit_group`, and what that has. */
+const timed = {
   declarations: `
     lock_asked timestamptz;
     lock_wait bigint := 0;`,
@@ -100,6 +121,24 @@ export const timedCommitKeyed = commitKeyedOf({
   total: `
     numbers[cardinality(numbers)] := greatest(numbers[cardinality(numbers)], 0) + lock_wait;
     answer := array_to_string(numbers, ',');`
+}
+
+/** The second version. A mark of `commit_group` has only its own wait for the lock. */
+export const timedCommitKeyed = commitKeyedOf({ create: "CREATE OR REPLACE FUNCTION", ...withoutTenants, ...timed })
+
+/** The version of now, which nodes of earlier ones do not call. It returns what was found where tenants were compared. */
+export const sharedCommitKeyed = commitKeyedOf({
+  create: "CREATE FUNCTION",
+  ...timed,
+  parameters: ", key_tenants text[], compares boolean",
+  declarations: `${timed.declarations}
+    kept_tenants text[] := '{}';
+    found text;`,
+  collect: `
+          kept_tenants := kept_tenants || key_tenants[key_at];`,
+  remember:
+    "found := causeway.remember_writes(now, limit_bytes, compares, kept_tenants, kept_ids, kept_digests, outcomes);",
+  returned: "answer || found"
 })
 
 /** Rows are ordered by the bytes of all rows up to each, so that the bytes of all follow from the first and the last. */
@@ -174,7 +213,7 @@ export const statements: ReadonlyArray<string> = [
     END IF;
   END
   $function$`,
-  commitKeyedOf({ create: "CREATE FUNCTION", declarations: "", lock: plainLock, total: "" }),
+  commitKeyedOf({ create: "CREATE FUNCTION", declarations: "", lock: plainLock, total: "", ...withoutTenants }),
   // Returns what \`recall_writes\` does, having deleted nothing, or else what \`remove_entries\` does.
   `CREATE FUNCTION causeway.remove_keyed(
     group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer, actor text,
@@ -209,13 +248,20 @@ const calling = (name: string, parameters: number): Statement => ({
   text: `SELECT causeway.${name}(${Array.from({ length: parameters }, (_, index) => `$${index + 1}`).join(", ")})`
 })
 
-export const commit: Statement = calling("commit_keyed", 17)
+export const commit: Statement = calling("commit_keyed", 19)
 
-export const remove: Statement = calling("remove_keyed", 10)
+export const remove: Statement = calling("remove_keyed", 12)
+
+/** How much may be remembered, and whether tenants are compared however much is added. */
+export interface Bounds {
+  readonly limitBytes: number
+  readonly compares: boolean
+}
 
 /** The parameters of `commit_keyed` after those of `commit_group`. */
-export const encode = (writes: ReadonlyArray<Write>, limitBytes: number): ReadonlyArray<Parameter> => {
+export const encode = (writes: ReadonlyArray<Write>, { compares, limitBytes }: Bounds): ReadonlyArray<Parameter> => {
   const numbers: Array<number> = []
+  const tenants: Array<string> = []
   const ids: Array<string> = []
   const digests: Array<string> = []
   const expiries: Array<string> = []
@@ -223,6 +269,7 @@ export const encode = (writes: ReadonlyArray<Write>, limitBytes: number): Readon
     const key = write.idempotencyKey
     if (key === undefined) continue
     numbers.push(index + 1)
+    tenants.push(key.tenant)
     ids.push(key.id)
     digests.push(key.digest)
     expiries.push(Idempotency.expiriesOf(write))
@@ -232,7 +279,9 @@ export const encode = (writes: ReadonlyArray<Write>, limitBytes: number): Readon
     Encoding.integers(numbers),
     Encoding.texts(ids),
     Encoding.texts(digests),
-    Encoding.texts(expiries)
+    Encoding.texts(expiries),
+    Encoding.texts(tenants),
+    compares
   ]
 }
 
@@ -240,21 +289,29 @@ export const encode = (writes: ReadonlyArray<Write>, limitBytes: number): Readon
 export const encodeRemoval = (
   removal: Removal,
   actor: string,
-  { digest, id }: IdempotencyKey,
-  limitBytes: number
-): ReadonlyArray<Parameter> => [...Removals.encode(removal, actor), limitBytes, id, digest]
+  { digest, id, tenant }: IdempotencyKey,
+  { compares, limitBytes }: Bounds
+): ReadonlyArray<Parameter> => [...Removals.encode(removal, actor), limitBytes, id, digest, tenant, compares]
 
-/**
- * What became of the writes that are remembered, by their index, as a function has returned it; `undefined` where it has
- * returned what it has applied.
- */
-export const decode = (writes: ReadonlyArray<Write>, result: string): ReadonlyMap<number, Outcome> | undefined => {
-  if (!result.startsWith("[")) return undefined
-  const rows = JSON.parse(result) as ReadonlyArray<readonly [write: number, isSame: boolean, kept: string]>
-  return new Map(
-    rows.map(([number, isSame, kept]) => [
+/** What a function has returned. */
+export type Answer =
+  /** What became of the writes that are remembered, by their index. Nothing was applied. */
+  | { readonly _tag: "Remembered"; readonly outcomes: ReadonlyMap<number, Outcome> }
+  /** What `commit_group` or `remove_entries` has returned, and what was found where tenants were compared. */
+  | { readonly _tag: "Applied"; readonly result: string; readonly found: Found | undefined }
+
+export const decode = (writes: ReadonlyArray<Write>, answer: string): Answer => {
+  if (!answer.startsWith("[")) {
+    const [result = "", numbers] = answer.split(";")
+    const [bytes = 0, forgotten = 0] = numbers?.split(",").map(Number) ?? []
+    return { _tag: "Applied", result, found: numbers === undefined ? undefined : { bytes, forgotten } }
+  }
+  const rows = JSON.parse(answer) as ReadonlyArray<readonly [write: number, isSame: boolean, kept: string]>
+  const outcomes = new Map(
+    rows.map(([number, isSame, kept]): [number, Outcome] => [
       number - 1,
       isSame ? { _tag: "Committed", committed: Idempotency.decode(writes[number - 1]!, kept) } : { _tag: "KeyReused" }
     ])
   )
+  return { _tag: "Remembered", outcomes }
 }

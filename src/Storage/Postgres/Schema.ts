@@ -3,6 +3,7 @@
  */
 import { commitFunction, timedCommitFunction } from "./CommitFunction.ts"
 import { newEpoch } from "./Epoch.ts"
+import * as RememberedShares from "./RememberedShares.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import { removeFunction } from "./Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
@@ -293,5 +294,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "lock waits", statements: [timedCommitFunction] },
   { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] },
   { name: "lengths of leases", statements: SessionEvents.leaseStatements },
-  { name: "epochs of histories", statements: SessionEvents.epochStatements }
+  { name: "epochs of histories", statements: SessionEvents.epochStatements },
+  { name: "shares of remembered writes", statements: RememberedShares.statements }
 ]

@@ -2,6 +2,7 @@
  * Commits groups of writes.
  */
 import { Effect, Either, Exit } from "effect"
+import { Comparisons, type Found } from "../../Kv/IdempotencyShares.ts"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { IdempotencyKey, Removal, Write } from "../../Kv/Write.ts"
 import type { Parameter, Pool, Statement } from "./Connections.ts"
@@ -39,13 +40,15 @@ export interface WriterOptions {
   readonly onLockWait: (millis: number) => void
   /** How many bytes may be remembered of writes with idempotency keys. */
   readonly rememberedBytes: number
+  /** Told what was found where tenants were compared, by whose bytes they share those. */
+  readonly onFound: (found: Found) => void
 }
 
 /** For `lastTold` see `GroupCall`. */
 export const make = (
   pool: Pick<Pool, "run" | "read">,
   lastTold: () => number,
-  { onLastSeq, onLockWait, rememberedBytes }: WriterOptions
+  { onFound, onLastSeq, onLockWait, rememberedBytes }: WriterOptions
 ): Writer => {
   // One for all functions: none may overtake a call of another whose outcome is unknown.
   const callOne = GroupCall.make(pool, lastTold)
@@ -53,6 +56,21 @@ export const make = (
   let isGivenUp = (): boolean => false
   const callGroup = (call: Statement, parametersOf: Parameters<GroupCall.GroupCall>[1]) =>
     callOne(call, parametersOf, () => isGivenUp())
+  const comparisons = new Comparisons()
+
+  const bounds = (now: number): RememberedWrites.Bounds => ({
+    limitBytes: rememberedBytes,
+    compares: comparisons.isDue(now)
+  })
+
+  const decodeKeyed = (writes: ReadonlyArray<Write>, result: string, now: number): RememberedWrites.Answer => {
+    const answer = RememberedWrites.decode(writes, result)
+    if (answer._tag === "Applied" && answer.found !== undefined) {
+      comparisons.done(now)
+      onFound(answer.found)
+    }
+    return answer
+  }
 
   const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
     const { lastSeq, lockWait, outcomes } = Group.decode(writes, result)
@@ -79,12 +97,13 @@ export const make = (
 
   /** Where some of the writes are remembered, nothing is applied, and the others are committed without them. */
   const commitWithKeys = (writes: ReadonlyArray<Write>, now: number, parameters: ReadonlyArray<Parameter>) => {
-    const keys = RememberedWrites.encode(writes, rememberedBytes)
+    const keys = RememberedWrites.encode(writes, bounds(now))
     return Effect.flatMap(
       callGroup(RememberedWrites.commit, (id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
       (result): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> => {
-        const remembered = RememberedWrites.decode(writes, result)
-        if (remembered === undefined) return Exit.succeed(applied(writes, result))
+        const answer = decodeKeyed(writes, result, now)
+        if (answer._tag === "Applied") return Exit.succeed(applied(writes, answer.result))
+        const { outcomes: remembered } = answer
         const others = writes.filter((_, index) => !remembered.has(index))
         if (others.length === 0) return Exit.succeed(writes.map((_, index) => remembered.get(index)!))
         return Effect.map(commitAll(others, now), outcomes => {
@@ -112,7 +131,7 @@ export const make = (
 
   const callOf = (removal: Removal, actor: string, key: IdempotencyKey | undefined, now: number) => {
     if (key === undefined) return callGroup(Removals.call, id => [id, now, ...Removals.encode(removal, actor)])
-    const parameters = RememberedWrites.encodeRemoval(removal, actor, key, rememberedBytes)
+    const parameters = RememberedWrites.encodeRemoval(removal, actor, key, bounds(now))
     return callGroup(RememberedWrites.remove, id => [id, now, ...parameters])
   }
 
@@ -120,9 +139,9 @@ export const make = (
     Effect.mapBoth(callOf(removal, write.actor, write.idempotencyKey, now), {
       onFailure: unavailable,
       onSuccess: result => {
-        const remembered = RememberedWrites.decode([write], result)?.get(0)
-        if (remembered !== undefined) return remembered
-        const committed = Removals.decode(result, now)
+        const answer = decodeKeyed([write], result, now)
+        if (answer._tag === "Remembered") return answer.outcomes.get(0)!
+        const committed = Removals.decode(answer.result, now)
         onLastSeq(committed.lastSeq)
         return { _tag: "Committed", committed }
       }

@@ -97,10 +97,21 @@ export const tables: ReadonlyArray<Table> = [
       ["id", "text"],
       ["digest", "text"],
       ["kept_at", "bigint"],
-      ["outcome", "text"]
+      ["outcome", "text"],
+      ["tenant", "text"]
     ],
     sqlite: { database: "kv", order: "up_to" },
     postgres: { order: [["up_to", "bigint"]] }
+  },
+  {
+    name: "remembered_tenants",
+    columns: [
+      ["tenant", "text"],
+      ["bytes", "bigint"],
+      ["up_to", "bigint"]
+    ],
+    sqlite: { database: "kv", order: "tenant" },
+    postgres: { order: [["tenant", "text"]] }
   },
   {
     name: "histories",

@@ -85,7 +85,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
       const context = yield* Layer.build(MetricTags.tagged({ store: `${tag}-keyed` })(Postgres.layer(optionsOf(url))))
       const { commit } = Context.get(context, Store)
       const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
-        commit({ operations: [operation], actor: "tester", idempotencyKey: { id, digest: "digest" } })
+        commit({ operations: [operation], actor: "tester", idempotencyKey: { tenant: "t", id, digest: "digest" } })
       yield* kept(url, keyed("first", set(namespace, "k", 1)))
       const changed = yield* waitsOf(`${tag}-keyed`)
       expect(changed?.count).toBe(1)

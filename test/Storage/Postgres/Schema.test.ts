@@ -16,6 +16,7 @@ it("the steps of the schema keep their order", () => {
     "lock waits",
     "lock waits with idempotency keys",
     "lengths of leases",
-    "epochs of histories"
+    "epochs of histories",
+    "shares of remembered writes"
   ])
 })

@@ -11,7 +11,7 @@ const set: Write = {
   operations: [{ op: "set", namespace: "n", key: "k", value: JsonText("1"), expiresAt: null }],
   actor: "tester"
 }
-const idempotencyKey = { id: "key", digest: "digest" }
+const idempotencyKey = { tenant: "t", id: "key", digest: "digest" }
 const removal: Write = { operations: [], actor: "tester", removal: { namespace: "n", prefix: "", limit: 10 } }
 
 const kinds: ReadonlyArray<readonly [statement: string, write: Write]> = [
@@ -45,7 +45,7 @@ const makePool = () => {
   return { state, pool }
 }
 
-const options = { onLastSeq: () => {}, onLockWait: () => {}, rememberedBytes: 1_000_000 }
+const options = { onLastSeq: () => {}, onLockWait: () => {}, rememberedBytes: 1_000_000, onFound: () => {} }
 
 describe("a group of unknown outcome is fenced off before one", () => {
   for (const [first, lost] of kinds) {

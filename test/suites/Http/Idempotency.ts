@@ -212,6 +212,30 @@ export const idempotency = (check: Check) => {
     })
   )
 
+  check("of different requests under one key at the same time one is applied", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const key = fresh()
+      const start = yield* end
+      const values = Array.from({ length: 12 }, (_, value) => value)
+      const answers = yield* Effect.forEach(
+        values,
+        value =>
+          value % 3 === 0
+            ? batch([{ op: "set", namespace, key: "k", value }], keyed(key))
+            : put(namespace, "k", value, keyed(key)),
+        { concurrency: "unbounded" }
+      )
+      const applied = values.filter(value => answers[value]!.status === 200)
+      expect(applied).toHaveLength(1)
+      for (const answer of answers.filter(({ status }) => status !== 200 && status !== 409)) {
+        expectError(answer, 422, reused)
+      }
+      expect(bodyOf<EntryBody>(yield* get(namespace, "k")).value).toBe(applied[0])
+      expect(yield* changesOf(namespace, start)).toHaveLength(1)
+    })
+  )
+
   check("requests in a row on one connection are answered in order", () =>
     Effect.gen(function* () {
       const namespace = space()

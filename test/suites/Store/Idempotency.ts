@@ -9,7 +9,9 @@ const namespace = "tenant:t1/idempotency"
 
 /** Commits a write under an idempotency key. */
 const commitAs = (id: string, digest: string, given: Omit<Write, "actor">) =>
-  Effect.flatMap(Store, store => store.commit({ ...given, actor: "tester", idempotencyKey: { id, digest } }))
+  Effect.flatMap(Store, store =>
+    store.commit({ ...given, actor: "tester", idempotencyKey: { tenant: "t1", id, digest } })
+  )
 
 const writeAs = (id: string, ...operations: ReadonlyArray<Operation>) => commitAs(id, "digest", { operations })
 

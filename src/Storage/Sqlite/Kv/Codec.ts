@@ -2,6 +2,7 @@
  * How writes and their outcomes are packed between threads.
  */
 import type { JsonText } from "../../../Json/JsonText.ts"
+import type { Found } from "../../../Kv/IdempotencyShares.ts"
 import type {
   Applied,
   IdempotencyKey,
@@ -15,7 +16,15 @@ import type {
 import type { Codec, Packer, Unpacker } from "../Database/Messages.ts"
 
 /** What became of one write of a group. */
-export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused | KeyReused
+export type Outcome = Done | Refused | KeyReused
+
+/** A write that was applied, or was before. */
+interface Done {
+  readonly _tag: "Committed"
+  readonly committed: Applied
+  /** What was found where its group had the tenants compared. */
+  readonly found?: Found
+}
 
 /** Stands for a value, a tag or a precondition that is absent, and for the tag `"any"`. */
 const absent = -1
@@ -24,8 +33,9 @@ const anyVersion = -2
 /** Stands before the number of operations, for the idempotency key that follows. */
 const keyed = -3
 
-const packIdempotencyKey = (packer: Packer, { digest, id }: IdempotencyKey): void => {
+const packIdempotencyKey = (packer: Packer, { digest, id, tenant }: IdempotencyKey): void => {
   packer.number(keyed)
+  packer.text(tenant)
   packer.text(id)
   packer.text(digest)
 }
@@ -86,13 +96,16 @@ export const codec: Codec<Write, Outcome> = {
   },
   unpackWrite: unpacker => {
     const actor = unpacker.text()
-    const idempotencyKey = unpacker.skip(keyed) ? { id: unpacker.text(), digest: unpacker.text() } : undefined
+    const idempotencyKey = unpacker.skip(keyed)
+      ? { tenant: unpacker.text(), id: unpacker.text(), digest: unpacker.text() }
+      : undefined
     const operations: Array<Operation> = []
     for (let left = unpacker.number(); left > 0; left--) operations.push(unpackOperation(unpacker))
     return idempotencyKey === undefined ? { operations, actor } : { operations, actor, idempotencyKey }
   },
   packOutcome: (packer, outcome) => {
-    if (outcome._tag !== "Committed" || outcome.committed.more !== undefined || outcome.committed.isReplay) return false
+    if (outcome._tag !== "Committed" || outcome.found !== undefined) return false
+    if (outcome.committed.more !== undefined || outcome.committed.isReplay) return false
     const { lastSeq, results, timestamp } = outcome.committed
     packer.number(timestamp)
     packer.number(lastSeq)

@@ -1,23 +1,33 @@
 import type Database from "better-sqlite3"
-import { lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
+import { bytesOf, lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
+import * as Shares from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../../Kv/Write.ts"
 
 /** What is kept of a write. */
 interface Remembered {
   readonly digest: string
   readonly outcome: string
+  /** Epoch milliseconds. */
+  readonly keptAt: number
+  /** Its place among all: the bytes of all writes that were ever added, this one included. */
+  readonly upTo: number
+  readonly tenant: string
 }
 
 /**
- * The table of writes with idempotency keys that were applied. A row has the bytes of all rows up to it, `up_to`, by
- * which rows are ordered, so that the bytes of all follow from the first and the last.
+ * The tables of writes with idempotency keys that were applied: a row for each write, the oldest first, and a row for each
+ * tenant with the bytes of its writes.
  */
 export class RememberedWrites {
   private readonly statements: ReturnType<typeof prepare>
-  /** The bytes up to the last row; `undefined` where it was not asked for in this transaction. */
-  private end: number | undefined
-  /** Bytes that this transaction has added. */
-  private added = 0
+  private readonly comparisons = new Shares.Comparisons()
+  /** The place of the last row before this transaction and now; `undefined` where it was not asked for. */
+  private start: number | undefined
+  private end = 0
+  /** The bytes that this transaction has added, by tenant. */
+  private readonly added = new Map<string, number>()
+  /** A write that was looked up and is too old. */
+  private expired: (Remembered & { readonly id: string }) | undefined
 
   constructor(
     db: Database.Database,
@@ -27,50 +37,131 @@ export class RememberedWrites {
   }
 
   find(id: string, now: number): Remembered | undefined {
-    return this.statements.find.get(id, now - lifetime)
+    const found = this.statements.find.get(id)
+    if (found === undefined || found.keptAt > now - lifetime) return found
+    this.expired = { ...found, id }
+    return undefined
   }
 
-  keep({ digest, id }: IdempotencyKey, outcome: string, now: number): void {
-    const bytes = overheadBytes + outcome.length
-    this.end = (this.end ?? this.statements.end.get() ?? 0) + bytes
-    this.added += bytes
-    this.statements.keep.run(this.end, id, digest, now, outcome)
-  }
-
-  /** Removes rows that are too old, and the oldest above the limit: twice as many bytes as were added, at least. */
-  flush(now: number): void {
-    const { added, end } = this
-    if (end === undefined) return
-    const isDue = ([upTo, start, keptAt]: readonly [number, number, number]) =>
-      upTo < end && (start < end - this.limitBytes || keptAt <= now - lifetime)
-    const first = this.statements.oldest.get(1)
-    if (first !== undefined && isDue(first)) {
-      const last = this.statements.oldest.all(2 * Math.ceil(added / overheadBytes)).findLast(isDue)
-      this.statements.forget.run(last?.[0])
+  /** Adds a write whose id was looked up in this transaction, and not found. */
+  keep({ digest, id, tenant }: IdempotencyKey, outcome: string, now: number): void {
+    if (this.start === undefined) this.start = this.end = this.statements.end.get() ?? 0
+    const { expired } = this
+    if (expired?.id === id) {
+      this.statements.forget.run(expired.upTo)
+      this.statements.reduce.run(bytesOf(expired.outcome), expired.tenant)
     }
-    this.clear()
+    const bytes = bytesOf(outcome)
+    this.end += bytes
+    this.added.set(tenant, (this.added.get(tenant) ?? 0) + bytes)
+    this.statements.keep.run(this.end, tenant, id, digest, now, outcome)
+  }
+
+  /** Writes the bytes of tenants, and compares them where that is due. Returns what was found then. */
+  flush(now: number): Shares.Found | undefined {
+    if (this.start === undefined) return undefined
+    for (const [tenant, bytes] of this.added) this.statements.add.run(tenant, bytes, this.end)
+    const isDue = Shares.isStepReached(this.limitBytes, this.start, this.end) || this.comparisons.isDue(now)
+    return isDue ? this.compare(this.end - this.start, now) : undefined
   }
 
   /** Forgets what a transaction has done. */
   clear(): void {
-    this.end = undefined
-    this.added = 0
+    this.start = undefined
+    this.added.clear()
+    this.expired = undefined
+  }
+
+  private compare(added: number, now: number): Shares.Found {
+    const { above, descending, removeEmpty, total } = this.statements
+    const portion = Shares.portionOf(this.limitBytes, added)
+    this.forgetOld(portion, now)
+    let bytes = total.get() ?? 0
+    const target = Shares.targetOf(this.limitBytes, bytes, added)
+    let forgotten = 0
+    if (bytes > target) {
+      const share = Shares.shareOf(descending.iterate(), bytes, target)
+      for (const [tenant, has] of above.all(share, portion)) {
+        if (bytes <= target) break
+        const gone = this.forgetOldest(tenant, has - share, now)
+        bytes -= gone.bytes
+        forgotten += gone.forgotten
+      }
+    }
+    removeEmpty.run()
+    this.comparisons.done(now)
+    return { bytes, forgotten }
+  }
+
+  /** Forgets those of the oldest writes that are too old. Where the clock was set back, later ones may be it before them. */
+  private forgetOld(portion: number, now: number): void {
+    const { forget, oldest, reduce } = this.statements
+    const first = oldest.get(1)
+    if (first === undefined || (first[3] > now - lifetime && first[3] <= now)) return
+    const removed = new Map<string, number>()
+    for (const [upTo, tenant, bytes, keptAt] of oldest.all(portion)) {
+      if (keptAt > now - lifetime || upTo === this.end) continue
+      forget.run(upTo)
+      removed.set(tenant, (removed.get(tenant) ?? 0) + bytes)
+    }
+    for (const [tenant, bytes] of removed) reduce.run(bytes, tenant)
+  }
+
+  /** Forgets the oldest writes of a tenant that have so many bytes together, but for the newest of all tenants. */
+  private forgetOldest(tenant: string, excess: number, now: number): Shares.Found {
+    let bytes = 0
+    let forgotten = 0
+    let last = 0
+    for (const [upTo, size, keptAt] of this.statements.oldestOf.all(
+      tenant,
+      this.end,
+      Math.ceil(excess / overheadBytes)
+    )) {
+      if (bytes >= excess) break
+      bytes += size
+      last = upTo
+      if (keptAt > now - lifetime) forgotten++
+    }
+    this.statements.forgetUpTo.run(tenant, last)
+    this.statements.reduce.run(bytes, tenant)
+    return { bytes, forgotten }
   }
 }
 
+const size = `${overheadBytes} + length(outcome)`
+
 const prepare = (db: Database.Database) => ({
-  find: db.prepare<[id: string, after: number], Remembered>(
-    "SELECT digest, outcome FROM remembered_writes WHERE id = ? AND kept_at > ?"
+  find: db.prepare<[id: string], Remembered>(
+    `SELECT digest, outcome, kept_at AS keptAt, up_to AS upTo, tenant FROM remembered_writes WHERE id = ?`
   ),
   end: db.prepare<[], number | null>("SELECT max(up_to) FROM remembered_writes").pluck(),
-  // A row of the same id is too old, or it would have been found.
   keep: db.prepare(
-    "INSERT OR REPLACE INTO remembered_writes (up_to, id, digest, kept_at, outcome) VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO remembered_writes (up_to, tenant, id, digest, kept_at, outcome) VALUES (?, ?, ?, ?, ?, ?)"
   ),
+  add: db.prepare(
+    `INSERT INTO remembered_tenants (tenant, bytes, up_to) VALUES (?, ?, ?)
+     ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes, up_to = excluded.up_to`
+  ),
+  reduce: db.prepare("UPDATE remembered_tenants SET bytes = bytes - ? WHERE tenant = ?"),
   oldest: db
-    .prepare<[limit: number], [upTo: number, start: number, keptAt: number]>(
-      `SELECT up_to, up_to - ${overheadBytes} - length(outcome), kept_at FROM remembered_writes ORDER BY up_to LIMIT ?`
+    .prepare<[limit: number], [upTo: number, tenant: string, bytes: number, keptAt: number]>(
+      `SELECT up_to, tenant, ${size}, kept_at FROM remembered_writes ORDER BY up_to LIMIT ?`
     )
     .raw(),
-  forget: db.prepare("DELETE FROM remembered_writes WHERE up_to <= ?")
+  oldestOf: db
+    .prepare<[tenant: string, before: number, limit: number], [upTo: number, bytes: number, keptAt: number]>(
+      `SELECT up_to, ${size}, kept_at FROM remembered_writes WHERE tenant = ? AND up_to < ? ORDER BY up_to LIMIT ?`
+    )
+    .raw(),
+  forget: db.prepare("DELETE FROM remembered_writes WHERE up_to = ?"),
+  forgetUpTo: db.prepare("DELETE FROM remembered_writes WHERE tenant = ? AND up_to <= ?"),
+  total: db.prepare<[], number | null>("SELECT sum(bytes) FROM remembered_tenants").pluck(),
+  descending: db.prepare<[], number>("SELECT bytes FROM remembered_tenants ORDER BY bytes DESC").pluck(),
+  // Those first whose last write is the oldest.
+  above: db
+    .prepare<[share: number, limit: number], [tenant: string, bytes: number]>(
+      "SELECT tenant, bytes FROM remembered_tenants WHERE bytes > ? ORDER BY up_to LIMIT ?"
+    )
+    .raw(),
+  removeEmpty: db.prepare("DELETE FROM remembered_tenants WHERE bytes <= 0")
 })

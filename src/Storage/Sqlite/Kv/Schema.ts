@@ -196,5 +196,18 @@ export const migrations: ReadonlyArray<Migration> = [
       kept_at INTEGER NOT NULL,
       outcome TEXT NOT NULL
     ) STRICT`
+  ),
+  fromStatements(
+    "remembered_tenants",
+    "ALTER TABLE remembered_writes ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX remembered_writes_by_tenant ON remembered_writes (tenant, up_to)",
+    // The bytes of each tenant, and the place of its last write. The writer keeps it.
+    `CREATE TABLE remembered_tenants (
+      tenant TEXT NOT NULL PRIMARY KEY,
+      bytes INTEGER NOT NULL,
+      up_to INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID`,
+    `INSERT INTO remembered_tenants (tenant, bytes, up_to)
+     SELECT '', sum(256 + length(outcome)), max(up_to) FROM remembered_writes HAVING count(*) > 0`
   )
 ]

@@ -5,6 +5,7 @@ import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../../Kv/Entry.ts"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
+import type { Found } from "../../../Kv/IdempotencyShares.ts"
 import {
   type IdempotencyKey,
   type KeyState,
@@ -20,14 +21,22 @@ import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"
 import { codec, type Outcome } from "./Codec.ts"
 import { NamespaceCounts } from "./NamespaceCounts.ts"
+import { afterAllTexts } from "./Printed.ts"
 import { RememberedWrites } from "./RememberedWrites.ts"
 
 /** The database of the key-value store; its application id is `CWKV`. */
 export const format: Format = {
   name: "kv",
   applicationId: 0x43574b56,
-  schemaVersion: 5,
-  migrationNames: ["initial", "launch_configurations", "metadata", "namespaces", "remembered_writes"],
+  schemaVersion: 6,
+  migrationNames: [
+    "initial",
+    "launch_configurations",
+    "metadata",
+    "namespaces",
+    "remembered_writes",
+    "remembered_tenants"
+  ],
   log: { lastSeq: "SELECT max(seq) FROM changes" },
   load: () => import("./Schema.ts")
 }
@@ -58,9 +67,6 @@ interface DueEntry {
   readonly key: string
   readonly version: number
 }
-
-/** Greater than every text: SQLite orders blobs after texts. */
-const afterAllTexts = Buffer.alloc(0)
 
 class Tables {
   private readonly statements: ReturnType<typeof prepare>
@@ -94,8 +100,8 @@ class Tables {
       return { _tag: "Committed", committed }
     })
     this.flush()
-    this.remembered.flush(now)
-    return outcomes
+    const found = this.remembered.flush(now)
+    return found === undefined ? outcomes : withFound(writes, outcomes, found)
   }
 
   /** What became of a write before; `undefined` where it is not remembered. */
@@ -207,6 +213,18 @@ class Tables {
         : updateExpiring.run(value, version, actor, timestamp, expiresAt, entry.rowid)
     if (changes !== 1) throw new Error(`the row ${entry.rowid} of an entry is gone`)
   }
+}
+
+/** Tells what was found of tenants with the outcome of a write that was added to what is remembered. */
+const withFound = (
+  writes: ReadonlyArray<Write>,
+  outcomes: ReadonlyArray<Outcome>,
+  found: Found
+): ReadonlyArray<Outcome> => {
+  const at = outcomes.findIndex(
+    (outcome, index) => writes[index]!.idempotencyKey !== undefined && outcome._tag === "Committed"
+  )
+  return outcomes.map((outcome, index) => (index === at ? { ...outcome, found } : outcome))
 }
 
 const prepare = (db: Database.Database) => ({
