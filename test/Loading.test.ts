@@ -50,3 +50,12 @@ describe("the service", () => {
     })
   )
 })
+
+describe("the store in PostgreSQL", () => {
+  it.scopedLive("is loaded without SQLite", () =>
+    Effect.gen(function* () {
+      const { code, stderr } = yield* runToEnd(without("better-sqlite3"), [], Compiled.module("postgres"))
+      assert.deepStrictEqual([code, stderr], [0, ""])
+    })
+  )
+})

@@ -11,7 +11,10 @@ export const environment = (): Readonly<Record<string, string>> => ({
 })
 
 /** The service as users run it, module by module. */
-export const main = (): string => join(inject("compiled"), "src", "main.js")
+export const main = (): string => module("main")
+
+/** A module of the sources. */
+export const module = (name: string): string => join(inject("compiled"), "src", `${name}.js`)
 
 /** A program in one piece: the service (`main`), or one of the tests. */
 export const program = (name: "main" | "faults" | "hostile" | "host"): string =>

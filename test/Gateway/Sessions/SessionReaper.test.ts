@@ -1,11 +1,11 @@
 /** Sessions of an earlier run, and a platform that may be away when the gateway comes back. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Layer, Option } from "effect"
+import { Cause, Context, Effect, Layer, Logger, Option } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
 import * as Settings from "../../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../../src/Gateway/Sessions.ts"
-import { Store } from "../../../src/Kv/Store.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as Tracer from "../../../src/Observability/Tracer.ts"
 import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../src/Upstream/Inference.ts"
@@ -13,7 +13,10 @@ import { until } from "../../Kv/ChangeFeedHarness.ts"
 import { alice, make, pass, upstreams } from "../Fixture.ts"
 
 /** A gateway that was killed with an active session, and another one on what it has stored. */
-const restarted = (isAway: boolean) =>
+const restarted = (
+  isAway: boolean,
+  change: (events: typeof SessionEvents.Service) => Partial<typeof SessionEvents.Service> = () => ({})
+) =>
   Effect.gen(function* () {
     const gateways = yield* make()
     const first = yield* gateways.start
@@ -30,6 +33,7 @@ const restarted = (isAway: boolean) =>
         return Option.some({ status: isAway ? "unhealthy" : "degraded", latencyMs: 0 })
       })
     }
+    const events = Context.get(gateways.stored, SessionEvents)
     const context = yield* Layer.build(
       Registry.layer(Settings.defaults).pipe(
         Layer.provide(
@@ -37,7 +41,7 @@ const restarted = (isAway: boolean) =>
             Layer.succeed(AgentPlatform, platform),
             Layer.succeed(Inference, Context.get(clients, Inference)),
             Layer.succeed(Store, Context.get(gateways.stored, Store)),
-            Layer.succeed(SessionEvents, Context.get(gateways.stored, SessionEvents))
+            Layer.succeed(SessionEvents, { ...events, ...change(events) })
           )
         ),
         Layer.provide(Tracer.layer)
@@ -68,4 +72,25 @@ describe("recovery of sessions", () => {
       expect(seen.stopped).toEqual([instanceId])
     })
   )
+
+  it.scoped("goes on after failures and defects, and the log has their reasons", () => {
+    const lines: Array<string> = []
+    const logger = Logger.make<unknown, void>(({ annotations, cause, message }) => {
+      lines.push([String(message), ...[...annotations].map(String), Cause.pretty(cause)].join(" "))
+    })
+    return Effect.gen(function* () {
+      let [reads, opened] = [0, 0]
+      const { instanceId, seen } = yield* restarted(false, ({ open, unfinished }) => ({
+        unfinished: Effect.suspend(() => (reads++ === 0 ? new StoreUnavailable({ reason: "away" }) : unfinished)),
+        open: (...session) =>
+          Effect.suspend(() => (opened++ === 0 ? Effect.die(new Error("a planned defect")) : open(...session)))
+      }))
+      yield* pass("30 seconds", "1 second")
+      yield* until(() => seen.stopped.length > 0)
+      expect(seen.stopped).toEqual([instanceId])
+      const log = lines.join("\n")
+      expect(log).toMatch(/reading what the last run has left fails until the store is back.*away/)
+      expect(log).toMatch(/The recovery of a session met a defect.*a planned defect/)
+    }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+  })
 })
