@@ -10,12 +10,12 @@ import * as Metrics from "./Forwarding/Metrics.ts"
 import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import type { Answer } from "./Protocol/Answer.ts"
 import { errorMeanings } from "./Protocol/ErrorCode.ts"
-import { type Call, carryOut, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
+import { type Call, execute, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
 import { type Peer, type ReachablePeer, SessionNodes, type SessionNodesShape } from "./SessionNodes.ts"
 import { type Caller, Sessions } from "./Sessions.ts"
 
 /** Carries a request of a client out, wherever its session is. */
-export type CarryOut = (caller: Caller, request: Call) => Effect.Effect<Answer, RequestError | Refused>
+export type Execute = (caller: Caller, request: Call) => Effect.Effect<Answer, RequestError | Refused>
 
 /** The pauses between attempts, in milliseconds: a session that changes hands is nobody's for a moment. */
 const pauses = [50, 150, 400, 900, 1500]
@@ -109,7 +109,7 @@ const routed = (
   nodes: SessionNodesShape,
   link: NodeLinkShape,
   tags: MetricTags.MetricTags
-): CarryOut => {
+): Execute => {
   const owners = new Owners()
 
   /** One attempt at another node. */
@@ -174,7 +174,7 @@ const routed = (
           if (isInDoubt && !isRepeatable(request)) return yield* Effect.fail(inDoubt)
         }
         // It may belong to nobody by now, or to this node.
-        const here = yield* Effect.either(carryOut(sessions, caller, request))
+        const here = yield* Effect.either(execute(sessions, caller, request))
         const isElsewhere = Either.isLeft(here) && here.left._tag === "SessionElsewhere"
         if (!isElsewhere && isFinal(here, isInDoubt)) return yield* isInDoubt ? afterDoubt(request, here) : here
         const elapsed = (yield* Monotonic.millis) - startedAt
@@ -185,11 +185,11 @@ const routed = (
     })
 
   return (caller, request) => {
-    if (!("sessionId" in request)) return carryOut(sessions, caller, request)
+    if (!("sessionId" in request)) return execute(sessions, caller, request)
     const session = `${caller.tenant}/${request.sessionId}`
     const known = owners.get(session)
     return known === undefined
-      ? Effect.catchTag(carryOut(sessions, caller, request), "SessionElsewhere", () =>
+      ? Effect.catchTag(execute(sessions, caller, request), "SessionElsewhere", () =>
           forward(session, caller, request, undefined)
         )
       : forward(session, caller, request, known)
@@ -197,12 +197,12 @@ const routed = (
 }
 
 /** Requests are carried out here alone where there is no way to other nodes. */
-export const make: Effect.Effect<CarryOut, never, Sessions> = Effect.gen(function* () {
+export const make: Effect.Effect<Execute, never, Sessions> = Effect.gen(function* () {
   const sessions = yield* Sessions
   const nodes = yield* SessionNodes
   const link = yield* NodeLink
   const tags = yield* MetricTags.current
-  if (Option.isNone(link)) return (caller, request) => carryOut(sessions, caller, request)
+  if (Option.isNone(link)) return (caller, request) => execute(sessions, caller, request)
   Metrics.register(tags)
   return routed(sessions, nodes, link.value, tags)
 })

@@ -23,7 +23,7 @@ import type {
 export type Call = Exclude<Request, RequestOf<"subscribe" | "unsubscribe" | "ping">>
 
 /** Carries a request out. */
-export const carryOut = (
+export const execute = (
   sessions: Context.Tag.Service<Sessions>,
   caller: Caller,
   request: Call

@@ -44,7 +44,7 @@ export interface SessionPage extends Omit<AnswerOf<"session_list">, "type" | "id
 /** The cursor is not that of any page. */
 export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidCursor", {}) {
   override get message(): string {
-    return "The cursor is none that an answer came with"
+    return "The cursor is not that of any page"
   }
 }
 

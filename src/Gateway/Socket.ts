@@ -149,7 +149,7 @@ const make = (settings: Settings) =>
     })
     const shared: Shared = {
       sessions,
-      carryOut: yield* Forwarding.make,
+      execute: yield* Forwarding.make,
       traceId: tracer.currentTraceId,
       replays: yield* Replays.make,
       now: () => clock.unsafeCurrentTimeMillis(),

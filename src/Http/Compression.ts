@@ -41,7 +41,7 @@ export const takesGzip = (header: string | ReadonlyArray<string> | undefined): b
   const weights = new Map<string, number>()
   for (const part of String(header).split(",")) {
     const [, coding, weight = "1"] = weighted.exec(part) ?? []
-    // A weight that is none refuses the coding.
+    // A weight that is no number refuses the coding.
     if (coding !== undefined) weights.set(coding.toLowerCase(), Number(weight) || 0)
   }
   const weight = weights.get("gzip") ?? weights.get("x-gzip") ?? weights.get("*") ?? 0

@@ -56,7 +56,7 @@ const node = (
       adopt: unused,
       subscriptions: () => 0
     }
-    const carryOut = yield* Forwarding.make.pipe(
+    const execute = yield* Forwarding.make.pipe(
       Effect.provideService(Sessions, sessions),
       Effect.provideService(SessionNodes, {
         ...alone,
@@ -80,7 +80,7 @@ const node = (
     )
     const ask = (request: Call) =>
       Effect.gen(function* () {
-        const fiber = yield* Effect.fork(Effect.either(carryOut(caller, request)))
+        const fiber = yield* Effect.fork(Effect.either(execute(caller, request)))
         yield* TestClock.adjust("1 minute")
         return yield* Fiber.join(fiber)
       })

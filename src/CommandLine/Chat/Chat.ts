@@ -34,7 +34,7 @@ export interface Options {
   readonly session: Option.Option<string>
   readonly agentType: string
   /** How long to try to connect again; 10 minutes without it. */
-  readonly patience?: Duration.DurationInput
+  readonly giveUpAfter?: Duration.DurationInput
   /** How long an answer may take; a minute without it. */
   readonly timeout?: Duration.DurationInput
 }
@@ -68,7 +68,7 @@ const catchUpWithin = "30 seconds"
 const isKnown = Schema.is(Event)
 
 /** Whether to show a prompt. */
-type Mood = "idle" | "busy"
+type PromptState = "idle" | "busy"
 
 const make = (options: Options) =>
   Effect.gen(function* () {
@@ -79,13 +79,13 @@ const make = (options: Options) =>
     const pen = yield* Effect.makeSemaphore(1)
     let screen = Screen.empty
     let state = Requests.nothing
-    let mood: Mood = "busy"
+    let promptState: PromptState = "busy"
     let failures = 0
     /** Messages of this client, which are on the screen already. */
     const own = new Set<string>()
 
     const isPromptWanted = () =>
-      mood === "idle" && screen.isAtLineStart && (state.running.size === 0 || state.open.length > 0)
+      promptState === "idle" && screen.isAtLineStart && (state.running.size === 0 || state.open.length > 0)
     const promptText = () => (state.open.length > 0 ? "answer> " : "> ")
 
     const put = (draw: (screen: Screen.Screen) => Screen.Drawn): Effect.Effect<void> =>
@@ -118,7 +118,7 @@ const make = (options: Options) =>
     const clock = yield* Clock.clockWith(Effect.succeed)
     /** Fails when there is no use in going on. */
     const ended = yield* Deferred.make<never, Client.SessionsError>()
-    const patience = Duration.toMillis(options.patience ?? "10 minutes")
+    const giveUpAfter = Duration.toMillis(options.giveUpAfter ?? "10 minutes")
     let lostAt: number | undefined
     let isConnected = false
 
@@ -134,7 +134,7 @@ const make = (options: Options) =>
       const { error } = status
       if (lostAt === undefined) runFork(tell(noticeText({ is: "lost", reason: error.message }, paint)))
       lostAt ??= now
-      if (now - lostAt >= patience) {
+      if (now - lostAt >= giveUpAfter) {
         Deferred.unsafeDone(ended, new Client.ConnectionFailed({ message: error.message, isTimeout: true }))
       }
     }
@@ -244,7 +244,7 @@ const make = (options: Options) =>
       return open === undefined ? say(command.content) : Effect.as(reply(open, command.content), open.turnId)
     }
 
-    const carryOut = (command: Parameters<typeof perform>[0]): Effect.Effect<string | undefined> =>
+    const execute = (command: Parameters<typeof perform>[0]): Effect.Effect<string | undefined> =>
       Effect.suspend(() => perform(command)).pipe(
         Effect.catchAll(error => Effect.as(fail(AnswerText.ofError(error)), undefined))
       )
@@ -261,7 +261,7 @@ const make = (options: Options) =>
           continue
         }
         if (command.right.do === "quit") break
-        const turnId = yield* carryOut(command.right)
+        const turnId = yield* execute(command.right)
         if (turnId !== undefined) yield* settled(turnId)
       }
       if (state.open.length > 0)
@@ -275,14 +275,14 @@ const make = (options: Options) =>
     const withPerson: Effect.Effect<void, Interrupted, Scope.Scope> = Effect.gen(function* () {
       const room = yield* Effect.makeSemaphore(16)
       for (;;) {
-        mood = "idle"
+        promptState = "idle"
         yield* put(screen => [screen, ""])
         const input = yield* terminal.next
-        mood = "busy"
+        promptState = "busy"
         if (Option.isNone(input)) return
         if (input.value.is === "interrupt") {
           if (state.running.size === 0) return yield* new Interrupted()
-          yield* Effect.forkScoped(carryOut({ do: "interrupt" }))
+          yield* Effect.forkScoped(execute({ do: "interrupt" }))
           continue
         }
         const command = Command.parse(input.value.text)
@@ -293,7 +293,7 @@ const make = (options: Options) =>
         const { right } = command
         if (right.do === "quit") return
         yield* room.take(1)
-        yield* Effect.forkScoped(Effect.ensuring(carryOut(right), room.release(1)))
+        yield* Effect.forkScoped(Effect.ensuring(execute(right), room.release(1)))
       }
     })
 

@@ -16,7 +16,7 @@ import { clean } from "../Text.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import { type Done, type Existing, type Item, learned, lineOf, portions, send } from "./ImportBatch.ts"
 import { lines, parse, type TextLine } from "./Lines.ts"
-import { patiently } from "./Patience.ts"
+import { retryWhileAway } from "./Retrying.ts"
 
 const mostBatchBytes = 4 * 1024 * 1024
 
@@ -81,12 +81,12 @@ const toldOf = (line: number, { file }: Source): ReadonlyArray<string> => {
     : [`Lines 1 to ${line} are imported; go on with --resume.`]
 }
 
-const carryOut = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
+const importEntries = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
   Effect.gen(function* () {
     const progress = yield* ProgressLine.make(source.size, start.offset)
     const isAway = yield* Ref.make(false)
     const done = yield* Ref.make(start.line)
-    const retrying = patiently(patience, ({ message }) =>
+    const retrying = retryWhileAway(patience, ({ message }) =>
       // One line for each outage, not for each attempt.
       Effect.flatMap(Ref.getAndSet(isAway, true), wasAway =>
         wasAway ? Effect.void : progress.note(`${clean(message)}. Trying again.`)
@@ -199,7 +199,7 @@ export const command = Command.make(
       yield* endOfLog(connection)
       const [elapsed, sums] = yield* Effect.timed(
         Effect.scoped(
-          carryOut({
+          importEntries({
             connection,
             client,
             source,

@@ -44,7 +44,7 @@ export const untilBack =
     )
 
 /** Repeats a request that is safe to repeat. */
-export const patiently =
+export const retryWhileAway =
   (giveUpAfter: Duration.DurationInput, onAway: (error: ClientError) => Effect.Effect<void>) =>
   <A, R>(request: Effect.Effect<A, ClientError, R>): Effect.Effect<A, ClientError, R> =>
     request.pipe(

@@ -161,7 +161,7 @@ class PeerConnections {
 
   constructor(
     private readonly connections: number,
-    private readonly patience: number
+    private readonly timeLimit: number
   ) {}
 
   /** Has a connection to a node while an effect runs. */
@@ -170,7 +170,7 @@ class PeerConnections {
       const pool = this.pools.get(address) ?? sharedPool("connections to another node", this.connections)
       this.pools.set(address, pool)
       return Effect.ensuring(
-        pool.use(tenant, 1, () => work, this.patience),
+        pool.use(tenant, 1, () => work, this.timeLimit),
         Effect.sync(() => {
           if (pool.used === 0 && pool.waiting === 0 && this.pools.get(address) === pool) this.pools.delete(address)
         })

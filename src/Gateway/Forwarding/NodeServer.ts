@@ -11,7 +11,7 @@ import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
 import { FileCalls, fileRequests } from "../FileCalls.ts"
-import { carryOut, defect, failureOf, type RequestError } from "../Requests.ts"
+import { defect, execute, failureOf, type RequestError } from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions, type SessionsBusy } from "../Sessions.ts"
 import {
@@ -39,7 +39,7 @@ export const limits = {
 
 type Limits = { readonly [Name in keyof typeof limits]: number }
 
-/** Milliseconds between two signs of life while a command is carried out. */
+/** Milliseconds between two heartbeats while a command is carried out. */
 const signInterval = 1000
 
 /** Milliseconds. */
@@ -49,7 +49,7 @@ const timeouts = { headersTimeout: 5000, requestTimeout: 10_000, keepAliveTimeou
 const interruption = "1 second"
 
 /** How long it may take to tell the others that the node takes no commands any more. */
-const farewellLimit = "500 millis"
+const withdrawalLimit = "500 millis"
 
 /** The length of a body, if the head of the request tells it. */
 const lengthOf = ({ headers }: IncomingMessage): number | undefined =>
@@ -130,7 +130,7 @@ const ofCommand = ({ files, self, sessions }: Node, text: string): Work | undefi
     ...{ tenant, actor, name: request.type },
     run: send => {
       if (node !== self) return send({ is: "not_owner" })
-      const work = Effect.flatMap(carryOut(sessions, { tenant, actor, commandId }, request), answer =>
+      const work = Effect.flatMap(execute(sessions, { tenant, actor, commandId }, request), answer =>
         send({ is: "answer", answer })
       )
       return fileRequests.has(request.type) ? files.use(tenant, request.type, () => work) : work
@@ -158,7 +158,7 @@ const works: ReadonlyMap<string | undefined, (node: Node, text: string) => Work 
   [paths.handover, ofHandover]
 ])
 
-const execute = (
+const executeWork = (
   { actor, name, run, tenant }: Work,
   parent: Tracer.AnySpan | undefined,
   send: Send
@@ -229,19 +229,19 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
     }
 
     const begin = (response: ServerResponse, work: Work, parent: Tracer.AnySpan | undefined): void => {
-      const signs = setInterval(() => {
+      const heartbeats = setInterval(() => {
         if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
         // White space before a JSON text means nothing.
         response.write(" ")
       }, signInterval)
       const send = (result: Reply): Effect.Effect<void> =>
         Effect.async<void>(resume => {
-          clearInterval(signs)
+          clearInterval(heartbeats)
           reply(response, result, () => resume(Effect.void))
         })
-      const fiber = run(execute(work, parent, send))
+      const fiber = run(executeWork(work, parent, send))
       response.on("close", () => {
-        clearInterval(signs)
+        clearInterval(heartbeats)
         run(Fiber.interrupt(fiber))
       })
     }
@@ -266,13 +266,13 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
         begin(response, work, spanOf(request))
       })
     })
-    // While a command is carried out, the signs of life keep the connection.
+    // While a command is carried out, the heartbeats keep the connection.
     server.setTimeout(limited.unread)
     // An answer to what is no HTTP could be taken for that to a command which is under way.
     server.on("clientError", (_error, socket) => socket.destroy())
     const address = yield* listen(server, options)
     yield* Effect.acquireRelease(advertise(formatAddress(address)), () =>
-      Supervision.within(farewellLimit, advertise(null))
+      Supervision.within(withdrawalLimit, advertise(null))
     )
     yield* Effect.annotateLogs(Effect.logInfo("Listening for other nodes"), { ...address })
     return address

@@ -20,7 +20,7 @@ const concurrency = { perNode: 8, inAll: 32 } as const
 const attempts = 3
 
 /** How long a node is waited for before the next one is asked as well. */
-const patience = "400 millis"
+const attemptLimit = "400 millis"
 
 export interface Options {
   readonly nodes: SessionNodesShape
@@ -87,7 +87,7 @@ const giveAll = (
       const refused = yield* Deferred.make<void>()
       const asking = Effect.tapError(ask(peer, handedOver), () => Deferred.succeed(refused, undefined))
       const others = Effect.gen(function* () {
-        const answer = yield* Effect.timeoutOption(Deferred.await(refused), patience)
+        const answer = yield* Effect.timeoutOption(Deferred.await(refused), attemptLimit)
         if (Option.isNone(answer)) stalled.add(peer.node)
         yield* askFrom(index, handedOver, asked)
       })

@@ -24,7 +24,7 @@ type Stored = SessionEvents.LaunchConfiguration
 /** A session that was given nothing. */
 export const empty: Stored = { environment: null, deployment: null }
 
-/** What is given in place of what is stored; what is absent stays. An empty environment is none. */
+/** What is given in place of what is stored; what is absent stays. An empty environment removes what is stored. */
 export const merge = (stored: Stored, { deployment, environment }: Omit<StartSession, "secrets">): Stored => ({
   environment:
     environment === undefined

@@ -40,7 +40,7 @@ export const promptFor = (message: string): string =>
 /** Marks and blanks that models put around a title. */
 const surroundingMarks = /^["'“‘#*\s]+|["'”’*\s]+$/gu
 
-/** A model's answer as a title; nothing where it is none. */
+/** A model's answer as a title; nothing where it has no text. */
 export const fromAnswer = (answer: string): string | undefined => {
   const title = startOf(answer).split(/\r?\n/u, 1)[0]!.replace(surroundingMarks, "")
   return title === "" ? undefined : titleOf(title)

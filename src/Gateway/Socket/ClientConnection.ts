@@ -171,7 +171,7 @@ export class ClientConnection implements Handler {
   private call(request: Call, frame: LogValue | undefined): void {
     const { type } = request
     if (fileRequests.has(type)) return this.start(request, this.file(request), frame)
-    const work = Effect.flatMap(this.shared.carryOut(this.client.identity, request), answer =>
+    const work = Effect.flatMap(this.shared.execute(this.client.identity, request), answer =>
       this.responder.answer(answer)
     )
     if ("sessionId" in request) {
@@ -186,7 +186,7 @@ export class ClientConnection implements Handler {
   private file(request: Call): Effect.Effect<void, RequestError | Refused> {
     const { identity } = this.client
     const work = this.shared.files.use(identity.tenant, request.type, claim =>
-      Effect.flatMap(this.shared.carryOut(identity, request), answer => this.responder.answerFile(answer, claim))
+      Effect.flatMap(this.shared.execute(identity, request), answer => this.responder.answerFile(answer, claim))
     )
     return this.files.withPermits(1)(work)
   }

@@ -1,5 +1,5 @@
 import { type Context, Effect, Exit, Scope } from "effect"
-import type { CarryOut } from "../Forwarding.ts"
+import type { Execute } from "../Forwarding.ts"
 import { errorAnswer } from "../Protocol/Answer.ts"
 import { subscriptions as maxSubscriptions } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
@@ -14,7 +14,7 @@ import type * as Responder from "./Responder.ts"
 export interface Shared extends Responder.Shared {
   readonly sessions: Context.Tag.Service<Sessions>
   /** Carries out what may concern a session of another node. */
-  readonly carryOut: CarryOut
+  readonly execute: Execute
   readonly replays: Replays
 }
 
@@ -103,7 +103,7 @@ export class Subscriptions {
   /** A session of another node as that one has it, or as it was stored last. */
   private viewElsewhere(id: string, { session }: Subscription): Effect.Effect<Session> {
     const request = { type: "get_session", id, sessionId: session.id } as const
-    return this.shared.carryOut(this.caller, request).pipe(
+    return this.shared.execute(this.caller, request).pipe(
       Effect.map(answer => (answer.type === "session" ? answer.session : session)),
       Effect.timeout(viewLimit),
       Effect.orElseSucceed(() => session)
@@ -113,7 +113,7 @@ export class Subscriptions {
   /** Answers `unsubscribed`, even if there was no subscription to the session. */
   unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, RequestError | Refused> {
     return Effect.gen(this, function* () {
-      if (!this.end(sessionId)) yield* this.shared.carryOut(this.caller, { type: "get_session", id, sessionId })
+      if (!this.end(sessionId)) yield* this.shared.execute(this.caller, { type: "get_session", id, sessionId })
       yield* this.responder.answer({ type: "unsubscribed", id, sessionId })
     })
   }

@@ -23,17 +23,17 @@ export const lanes = 2
 /** Statements that may be without an answer on one connection. */
 const maxPending = 5000
 
-/** Milliseconds between two looks at the connections. */
-const lookInterval = 100
+/** Milliseconds between two checks of the connections. */
+const checkInterval = 100
 
-/** Looks in a row after which a connection ends that has received nothing though answers are due. */
+/** Checks in a row after which a connection ends that has received nothing though answers are due. */
 const mostSilent = 17
 
-/** Looks after which a connection ends that is still receiving the same answer. */
+/** Checks after which a connection ends that is still receiving the same answer. */
 const mostUnanswered = 100
 
-/** Looks after which an unused connection ends. */
-const mostUnused = unusedTimeout / lookInterval
+/** Checks after which an unused connection ends. */
+const mostUnused = unusedTimeout / checkInterval
 
 type Callback = (error: QueryError | undefined, rows: ReadonlyArray<Row>) => void
 
@@ -51,10 +51,10 @@ class Lane {
   private waiting: Array<Waiting> = []
   /** Statements without an answer. */
   pending = 0
-  /** Looks since the last answer, or since the first statement after a pause. */
-  private looks = 0
-  /** Looks since the last bytes of an answer, and the bytes that the connection had received by then. */
-  private silentLooks = 0
+  /** Checks since the last answer, or since the first statement after a pause. */
+  private checks = 0
+  /** Checks since the last bytes of an answer, and the bytes that the connection had received by then. */
+  private silentChecks = 0
   private received = 0
 
   constructor(private readonly options: PoolOptions) {}
@@ -66,17 +66,17 @@ class Lane {
 
   /** Whether an answer has been due for longer than those of short reads take. */
   get isSlow(): boolean {
-    return this.pending > 0 && this.looks > 1
+    return this.pending > 0 && this.checks > 1
   }
 
   query(statement: Statement, values: ReadonlyArray<Parameter>, done: Callback): void {
     const refusal = this.options.refusal?.()
     if (refusal !== undefined) return done(notSent(refusal), [])
     if (this.pending >= maxPending) return done(notSent("too many statements wait for an answer"), [])
-    if (this.pending++ === 0) this.looks = this.silentLooks = 0
+    if (this.pending++ === 0) this.checks = this.silentChecks = 0
     const callback: Callback = (error, rows) => {
       this.pending--
-      this.looks = this.silentLooks = 0
+      this.checks = this.silentChecks = 0
       done(error, rows)
     }
     if (this.isOpen) this.send({ statement, values, callback })
@@ -89,20 +89,20 @@ class Lane {
   /** Ends a connection that has not answered for too long, which fails what waits for it, or that is not used. */
   look(): void {
     if (this.client === undefined) return
-    this.looks++
+    this.checks++
     if (this.pending === 0) {
-      if (this.looks >= mostUnused) this.fail(notSent("the connection was not used"))
+      if (this.checks >= mostUnused) this.fail(notSent("the connection was not used"))
       return
     }
     // A long answer on its way is no silence.
     const { bytesRead } = this.client.connection.stream as Socket
-    if (bytesRead === this.received) this.silentLooks++
-    else this.silentLooks = 0
+    if (bytesRead === this.received) this.silentChecks++
+    else this.silentChecks = 0
     this.received = bytesRead
-    if (this.silentLooks > mostSilent)
-      this.fail(new Unanswered({ reason: `no answer within ${mostSilent * lookInterval} ms` }))
-    else if (this.looks > mostUnanswered)
-      this.fail(new Unanswered({ reason: `no whole answer within ${mostUnanswered * lookInterval} ms` }))
+    if (this.silentChecks > mostSilent)
+      this.fail(new Unanswered({ reason: `no answer within ${mostSilent * checkInterval} ms` }))
+    else if (this.checks > mostUnanswered)
+      this.fail(new Unanswered({ reason: `no whole answer within ${mostUnanswered * checkInterval} ms` }))
   }
 
   /** Ends the connection. */
@@ -171,7 +171,7 @@ export const make = (
         const all = Array.from({ length: lanes }, () => new Lane({ ...options, isPooled: false, max: lanes }))
         const looking = setInterval(() => {
           for (const lane of all) lane.look()
-        }, lookInterval)
+        }, checkInterval)
         return { all, looking }
       }),
       ({ all, looking }) =>

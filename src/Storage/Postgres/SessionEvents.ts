@@ -165,7 +165,7 @@ export const make = (
         Effect.suspend(() => {
           address = next
           // It is repeated with each renewal.
-          return Effect.ignore(bySystemClock(NodeLease.introduce(writes, node, next)))
+          return Effect.ignore(bySystemClock(NodeLease.publishAddress(writes, node, next)))
         }),
       peers: run(Queries.peers(node)),
       adopt: (session, from, prepare) =>

@@ -242,7 +242,7 @@ describe("a conversation from a file or a pipe", () => {
           return [{ close: 1001 }]
         }
       })
-      const held = yield* hold({ url: gateway.url, patience: "50 millis" }, ["hello"])
+      const held = yield* hold({ url: gateway.url, giveUpAfter: "50 millis" }, ["hello"])
       assert.include(failureOf(held), ": not you")
       assert.isAbove(gateway.handshakes.length, 1)
     })

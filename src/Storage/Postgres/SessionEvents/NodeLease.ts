@@ -18,8 +18,8 @@ const renewal: Statement = {
 }
 
 /** Tells the address of the node, and reads the leases of the others, and whether they have told the same address. */
-const introduction: Statement = {
-  name: "introduce_node",
+const publication: Statement = {
+  name: "publish_address",
   text: `WITH told AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
@@ -47,7 +47,7 @@ const removal: Statement = {
   text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2"
 }
 
-const farewell: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
+const endOfLease: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
 
 /** Rows of nodes that were gone for long. */
 const cleaning: Statement = {
@@ -65,7 +65,7 @@ const renewals = 3
 const silentIntervals = 1.5
 
 /** How long the end of the lease may take. */
-const farewellLimit = Duration.seconds(1)
+const endLimit = Duration.seconds(1)
 
 /** Sessions that are asked for at once. */
 const portion = 1000
@@ -91,8 +91,8 @@ interface Other extends Renewals {
 }
 
 /** Tells where other nodes reach this one. Returns the others. */
-export const introduce = (pool: Pool, node: string, address: string | null) =>
-  pool.read(introduction, [node, address], rows =>
+export const publishAddress = (pool: Pool, node: string, address: string | null) =>
+  pool.read(publication, [node, address], rows =>
     rows.map(
       ([id, renewals, lease, hasSameAddress]): Other => ({
         node: String(id),
@@ -141,10 +141,10 @@ export const keep = ({
     const watchAddress = addressWatch()
     let lapses = 0
     let hasRenewed = false
-    /** How many renewals are still followed by a look at what others have taken, which they may not have committed. */
-    let looks = 0
+    /** How many renewals are still followed by a check of what others have taken, which they may not have committed. */
+    let checks = 0
 
-    const look = Effect.suspend(() => {
+    const check = Effect.suspend(() => {
       const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
       const portions = Array.from({ length: Math.ceil(known.length / portion) }, (_, index) =>
         known.slice(index * portion, (index + 1) * portion)
@@ -170,7 +170,7 @@ export const keep = ({
       const [now, hadLease] = yield* Effect.uninterruptible(
         pool.read(renewal, [node, millis], ([row]) => [Number(row?.[0]), row?.[1] === true] as const)
       )
-      const others = yield* introduce(pool, node, address())
+      const others = yield* publishAddress(pool, node, address())
       onOthers(others.length)
       yield* watchAddress(others, address())
       for (const stalled of watch.look(yield* Monotonic.millis, others)) {
@@ -182,11 +182,11 @@ export const keep = ({
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
         lapses = now
         onLapse()
-        looks = renewals + 1
+        checks = renewals + 1
       }
-      if (looks === 0) return
-      yield* look
-      looks--
+      if (checks === 0) return
+      yield* check
+      checks--
     })
 
     const endPredecessor = (id: string) =>
@@ -199,7 +199,7 @@ export const keep = ({
       }).pipe(Effect.retry(Schedule.spaced(Duration.times(lease, 1 / renewals))), Effect.ignore)
 
     yield* Effect.addFinalizer(() =>
-      Supervision.within(farewellLimit, Effect.ignore(pool.read(farewell, [node], () => undefined)))
+      Supervision.within(endLimit, Effect.ignore(pool.read(endOfLease, [node], () => undefined)))
     )
     yield* Effect.ignore(renew)
     if (Option.isSome(predecessor)) yield* Effect.forkScoped(Effect.interruptible(endPredecessor(predecessor.value)))
