@@ -29,8 +29,10 @@ export const help = (): string =>
     "causeway --help lists the commands."
   ].join("\n")
 
-const startFailed = ({ message }: { readonly message: string }) =>
-  new CommandFailed({ message: `causeway cannot start. ${message}`, exitCode: exitCodes.failed })
+const startFailed =
+  (exitCode: number) =>
+  ({ message }: { readonly message: string }) =>
+    new CommandFailed({ message: `causeway cannot start. ${message}`, exitCode })
 
 const limitShutdown = (limit: ShutdownDeadline.Limit) =>
   Effect.map(Effect.runtime<never>(), runtime => {
@@ -40,7 +42,7 @@ const limitShutdown = (limit: ShutdownDeadline.Limit) =>
 
 /** Serves until it is interrupted. */
 export const serve: Effect.Effect<void, CommandFailed> = Effect.gen(function* () {
-  const configuration = yield* Effect.mapError(Configuration.load, startFailed)
+  const configuration = yield* Effect.mapError(Configuration.load, startFailed(exitCodes.wrongArguments))
   const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
   const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
   // Loaded here, so that `--help` needs no native module, which an older Node cannot load.
@@ -48,7 +50,7 @@ export const serve: Effect.Effect<void, CommandFailed> = Effect.gen(function* ()
   // What is built at the start survives, so that the young generation would grow for it alone.
   const server = Layer.tap(Server.layer(configuration), () => Effect.sync(YoungGeneration.release))
   return yield* Effect.zipRight(limitShutdown(limit), Layer.launch(server)).pipe(
-    Effect.mapError(startFailed),
+    Effect.mapError(startFailed(exitCodes.failed)),
     Effect.ensuring(ShutdownDeadline.settled(limit)),
     Effect.provide(logging),
     LogOutput.withBound(!configuration.devMode)

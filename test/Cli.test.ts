@@ -33,8 +33,8 @@ const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
 }
 
 /** A failed start: one message for a person, and nothing else. */
-const assertFailedStart = (ended: { code: number | null; stdout: string; stderr: string }) => {
-  assert.strictEqual(ended.code, 1, ended.stderr)
+const assertFailedStart = (ended: { code: number | null; stdout: string; stderr: string }, code = 1) => {
+  assert.strictEqual(ended.code, code, ended.stderr)
   assert.strictEqual(ended.stdout, "")
   assert.match(ended.stderr, /^causeway cannot start\. /)
   assert.notMatch(ended.stderr, /^\s+at /m)
@@ -80,7 +80,10 @@ describe("Cli", () => {
       const { code, stdout, stderr } = yield* runToEnd({}, ["sreve"])
       assert.strictEqual(code, 2)
       assert.strictEqual(stdout, "")
-      assert.strictEqual(stderr, 'causeway does not take "sreve"\ncauseway --help tells what it takes.\n')
+      assert.strictEqual(
+        stderr,
+        'causeway does not take "sreve"\nDid you mean causeway serve? causeway --help tells what it takes.\n'
+      )
     })
   )
 
@@ -108,7 +111,8 @@ describe("Cli", () => {
   it.scoped("names all invalid variables at once", () =>
     Effect.gen(function* () {
       const message = assertFailedStart(
-        yield* runToEnd({ PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "mysql://u:sesame@db/kv", KV_API_KEY: "" })
+        yield* runToEnd({ PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "mysql://u:sesame@db/kv", KV_API_KEY: "" }),
+        2
       )
       assert.include(message, 'PORT: "99999" is not a whole number from 0 to 65535')
       assert.include(

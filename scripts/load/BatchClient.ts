@@ -1,6 +1,6 @@
 /** Sends batches by the client of the service, again and again while the service is away. */
 import { Duration, Effect, Option, type Redacted, Schema } from "effect"
-import { untilBack } from "../../src/CommandLine/Transfer/Retrying.ts"
+import { untilBack } from "../../src/CommandLine/Retrying.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
 import type { Operation } from "./Batches.ts"
 

@@ -23,6 +23,14 @@ export interface Arranged {
 export interface Stray {
   readonly path: ReadonlyArray<string>
   readonly stray: string
+  /** What it may have been meant to be. */
+  readonly known: ReadonlyArray<string>
+}
+
+/** An option behind which its value is missing. */
+export interface Bare {
+  readonly path: ReadonlyArray<string>
+  readonly bare: string
 }
 
 /** What every command takes, and what the first one does. */
@@ -68,7 +76,7 @@ const split = (args: ReadonlyArray<string>, known: ReadonlyMap<string, boolean>)
 }
 
 /** Brings arguments into order: the command, its options, and its other arguments behind `--`. */
-export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged | Stray => {
+export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged | Stray | Bare => {
   const { options, others } = split(args, new Map([...optionsOf(root), ...general, ...ofRoot]))
   const path: Array<string> = []
   let node = root
@@ -81,10 +89,12 @@ export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged | Str
   const unknown = options.find(
     ({ name, value }) => !taken.has(name) || (value !== undefined && taken.get(name) === false)
   )
-  if (unknown !== undefined) return { path, stray: unknown.name }
+  if (unknown !== undefined) return { path, stray: unknown.name, known: [...taken.keys()] }
   if (options.some(({ name }) => general.has(name))) return { path, args: [...path, "--help"] }
+  const bare = options.find(({ name, value }) => value === undefined && taken.get(name) === true)
+  if (bare !== undefined) return { path, bare: bare.name }
   const [stray] = others
-  if (stray !== undefined && node.below.length > 0) return { path, stray }
+  if (stray !== undefined && node.below.length > 0) return { path, stray, known: node.below.map(({ name }) => name) }
   const words = options.flatMap(({ name, value }) => (value === undefined ? [name] : [name, value]))
   return { path, args: [...path, ...words, ...(others.length > 0 ? ["--", ...others] : [])] }
 }

@@ -11,6 +11,7 @@ import { Args, Command, Options } from "./Library.ts"
 import { countOf } from "./List.ts"
 import { isJson, Output, record, write } from "./Output.ts"
 import { clean } from "./Text.ts"
+import * as Write from "./Write.ts"
 
 const entries = (count: number): string => `${count.toLocaleString("en")} ${count === 1 ? "entry" : "entries"}`
 
@@ -100,12 +101,16 @@ export const remove = Command.make(
     yes: Options.boolean("yes").pipe(Options.withDescription("Delete those of a prefix without a question")),
     ifVersion,
     actor,
+    ...Write.options,
     ...Connection.options
   },
-  ({ actor, ifVersion, json, key, namespace, prefix, yes, ...options }) =>
+  ({ actor, idempotencyKey, ifVersion, json, key, namespace, patience, prefix, yes, ...options }) =>
     Effect.gen(function* () {
       if (Option.isSome(key) === Option.isSome(prefix)) return yield* wrong("Give a key, or --prefix and no key")
       if (Option.isSome(prefix) && Option.isSome(ifVersion)) return yield* wrong("--prefix takes no --if-version")
+      if (Option.isSome(prefix) && (Option.isSome(idempotencyKey) || patience !== 0)) {
+        return yield* wrong("--prefix takes no --idempotency-key and no --patience", "It can be repeated as it is.")
+      }
       const connection = yield* Connection.resolve(options)
       const author = given("actor", actor)
       if (Option.isSome(prefix)) {
@@ -117,9 +122,8 @@ export const remove = Command.make(
       }
       const client = yield* Connection.store(connection)
       const name = Option.getOrElse(key, () => "")
-      const deleted = yield* Effect.mapError(
-        client.delete(namespace, name, { ...given("ifVersion", ifVersion), ...author }),
-        Failure.of(connection)
+      const deleted = yield* Write.once(connection, { idempotencyKey, patience }, once =>
+        client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
       )
       const address = `${clean(namespace)} ${clean(name)}`
       return yield* (yield* isJson(json))

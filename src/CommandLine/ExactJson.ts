@@ -49,15 +49,39 @@ export const parse = (text: string): unknown =>
   // A newer service may send what is not known here.
   Either.getOrElse(read(text), () => JSON.parse(text) as unknown)
 
+const wrapper = '{"value":'
+
+const isCut = (text: string): boolean => {
+  try {
+    JSON.parse(text)
+    return false
+  } catch (error) {
+    return error instanceof Error && error.message.includes("end of JSON")
+  }
+}
+
+/** What is wrong with a text that was read within an object, by the positions of the text alone. */
+const unwrapped = (problem: string, text: string): string => {
+  if (text.trim() === "") return "it is empty"
+  const [, start, position] = /^(it is not JSON: .*) at position (\d+)$/s.exec(problem) ?? []
+  if (start === undefined) return problem
+  const at = Number(position) - wrapper.length
+  if (at < text.length) return `${start} at position ${at}`
+  return `it is not JSON: ${isCut(text) ? "it ends too early" : "it is more than one value"}`
+}
+
 /** A value that a user gives, or why it is not one. */
 export const value = (text: string): Either.Either<RawJson, string> =>
-  Either.flatMap(read(`{"value":${text}}`), found => {
-    const members = Object.entries(found as object)
-    const [name, given] = members[0] ?? []
-    return members.length === 1 && name === "value" && given instanceof RawJson
-      ? Either.right(given)
-      : Either.left("it is not JSON: it is more than one value")
-  })
+  Either.flatMap(
+    Either.mapLeft(read(`${wrapper}${text}}`), problem => unwrapped(problem, text)),
+    found => {
+      const members = Object.entries(found as object)
+      const [name, given] = members[0] ?? []
+      return members.length === 1 && name === "value" && given instanceof RawJson
+        ? Either.right(given)
+        : Either.left("it is not JSON: it is more than one value")
+    }
+  )
 
 /** An object that a user gives, or why it is not one. */
 export const object = (text: string): Either.Either<Readonly<Record<string, unknown>>, string> =>

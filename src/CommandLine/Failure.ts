@@ -9,17 +9,18 @@ const credentialHint = (source: string, kind: string): string =>
     ? `There is no credential. Give ${kind} by --token-file, by the environment or by a profile.`
     : `The credential is from ${source}. Give another one by --token-file, by the environment or by a profile.`
 
-const outcomeUnknown = "A write may or may not have been applied: read before you repeat it."
+const outcomeUnknown = "A write may or may not have been applied"
 
 /** The service cannot be reached, or not at present. */
 const away = (url: string, reason: string, hint: string): CommandFailed =>
   new CommandFailed({ message: `${url}: ${reason}`, hint, exitCode: exitCodes.unavailable })
 
-/** A failed call as the failure of the command. */
+/** A failed call as the failure of the command. `repeat` tells how a write is repeated whose outcome is not known. */
 export const of =
-  ({ source, url }: Pick<Connection, "url" | "source">) =>
+  ({ source, url }: Pick<Connection, "url" | "source">, repeat?: string) =>
   (error: ClientError | SessionsError): CommandFailed => {
     const message = clean(error.message)
+    const unknown = `${outcomeUnknown}: ${repeat ?? "read before you repeat it"}.`
     const failed = (exitCode: number, hint?: string) =>
       new CommandFailed({ message, exitCode, ...(hint !== undefined && { hint }) })
     switch (error._tag) {
@@ -31,18 +32,22 @@ export const of =
         })
       case "Forbidden":
         return failed(exitCodes.accessRefused, credentialHint(source, "a key that writes"))
+      case "BadRequest":
+        return failed(exitCodes.wrongArguments)
       case "PreconditionFailed":
         return failed(exitCodes.preconditionFailed, "Read the entry, and try again with its version as --if-version.")
       case "ConnectionFailed":
         return error.isTimeout
-          ? away(url, message, `${outcomeUnknown} --timeout gives more time.`)
+          ? away(url, message, `${unknown} --timeout gives more time.`)
           : away(
               url,
               `it cannot be reached: ${message}`,
-              "Is the service running there? causeway dev starts one; --url names another one."
+              `Is the service running there? causeway dev starts one; --url names another one.${
+                repeat === undefined ? "" : ` ${unknown}`
+              }`
             )
       case "ServiceUnavailable":
-        return away(url, message, `Try again later. ${outcomeUnknown}`)
+        return away(url, message, `Try again later. ${unknown}`)
       case "NotFound":
       case "MethodNotAllowed":
       case "InvalidResponse":

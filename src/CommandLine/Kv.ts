@@ -12,6 +12,7 @@ import { Args, Command, Options } from "./Library.ts"
 import { isJson, record, write, writeJson } from "./Output.ts"
 import { clean } from "./Text.ts"
 import * as Utf8 from "./Utf8.ts"
+import * as Write from "./Write.ts"
 
 export const get = Command.make(
   "get",
@@ -105,9 +106,10 @@ export const set = Command.make(
       Options.optional
     ),
     actor,
+    ...Write.options,
     ...Connection.options
   },
-  ({ actor, file, ifVersion, key, namespace, string, ttl, value, ...options }) =>
+  ({ actor, file, idempotencyKey, ifVersion, key, namespace, patience, string, ttl, value, ...options }) =>
     Effect.gen(function* () {
       if (Option.isSome(file) && Option.isSome(value)) return yield* wrong("Give the value as an argument or by --file")
       const text =
@@ -116,13 +118,13 @@ export const set = Command.make(
       const ttlMs = Option.isSome(ttl) ? Option.some(yield* lifetime(ttl.value)) : Option.none()
       const connection = yield* Connection.resolve(options)
       const client = yield* Connection.store(connection)
-      const entry = yield* Effect.mapError(
+      const entry = yield* Write.once(connection, { idempotencyKey, patience }, once =>
         client.set(namespace, key, json, {
+          ...once,
           ...given("ifVersion", ifVersion),
           ...given("ttlMs", ttlMs),
           ...given("actor", actor)
-        }),
-        Failure.of(connection)
+        })
       )
       return yield* (yield* isJson(options.json))
         ? record(entry)

@@ -11,9 +11,39 @@ import * as Help from "./Help.ts"
 import { CliConfig, Command } from "./Library.ts"
 import * as Output from "./Output.ts"
 import * as Root from "./Root.ts"
+import * as Suggestion from "./Suggestion.ts"
 import { clean } from "./Text.ts"
 
 const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} tells what it takes.`
+
+/** Those for which there are completions. */
+const shells = ["bash", "zsh", "fish"]
+
+/** An argument that is not taken, and what may have been meant. */
+const strayed = ({ known, path, stray }: Arguments.Stray): CommandFailed => {
+  const command = ["causeway", ...path].join(" ")
+  const meant = Suggestion.of(stray, [...known, "--help", ...(path.length === 0 ? ["--version"] : [])])
+  const hint =
+    meant === undefined || meant === "--help" ? help(path) : `Did you mean ${command} ${meant}? ${help(path)}`
+  return wrong(`${command} does not take ${JSON.stringify(clean(stray))}`, hint)
+}
+
+/** What the library says of wrong arguments, with the name of the option that it leaves out. */
+const problemOf = (text: string, given: ReadonlyArray<string>): string =>
+  text
+    .split("\n")
+    .map(line => {
+      const [, value] = /^'(.*)' is not an? integer$/.exec(line) ?? []
+      if (value !== undefined) {
+        const option = given.find((word, index) => word.startsWith("--") && given[index + 1] === value)
+        return `${option === undefined ? "" : `${option}: `}'${value}' is not a whole number`
+      }
+      const [, cases] = /^Expected one of the following cases: (.*)$/.exec(line) ?? []
+      // No other option is one of several words.
+      return cases === undefined ? line : `${given.includes("--existing") ? "--existing" : "It"} takes ${cases}`
+    })
+    .filter(line => line !== "")
+    .join("\n")
 
 /** What the library prints, as it can be read anywhere. */
 const printed = (text: string, path: ReadonlyArray<string>): string => {
@@ -33,11 +63,14 @@ export const runWith = (
       migrateStore: given => Effect.withConsole(parts.migrateStore(given), outer)
     })
     const arranged = Arguments.arrange(args, tree)
-    if ("stray" in arranged) {
-      const command = ["causeway", ...arranged.path].join(" ")
-      return yield* wrong(`${command} does not take ${JSON.stringify(clean(arranged.stray))}`, help(arranged.path))
+    const { path } = arranged
+    if ("stray" in arranged) return yield* strayed(arranged)
+    if ("bare" in arranged) return yield* wrong(`${arranged.bare} takes a value`, help(path))
+    const { args: given } = arranged
+    const shell = given.indexOf("--completions") + 1
+    if (path.length === 0 && shell > 0 && !shells.includes(given[shell] ?? "")) {
+      return yield* wrong(`--completions takes ${shells.join(", ")}`, help(path))
     }
-    const { args: given, path } = arranged
     const group = Help.ofGroup(tree, path)
     if (group !== undefined && given.includes("--help")) return yield* Output.write(`${group}\n`)
     if (group !== undefined && !given.some(argument => argument === "--completions" || argument === "--version")) {
@@ -56,8 +89,7 @@ export const runWith = (
       Effect.withConsole(console),
       Effect.catchAll((error): Effect.Effect<never, CommandFailed | Output.OutputClosed> => {
         if (error._tag === "CommandFailed" || error._tag === "OutputClosed") return error
-        const message = stripVTControlCharacters(errors.join("\n")).trim()
-        return wrong(clean(message), help(path))
+        return wrong(clean(problemOf(stripVTControlCharacters(errors.join("\n")).trim(), given)), help(path))
       })
     )
     if (texts.length > 0) yield* Output.write(texts.join(""))

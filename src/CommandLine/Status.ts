@@ -1,8 +1,8 @@
 /** `causeway health` and `causeway openapi`. */
-import { Effect } from "effect"
+import { Effect, Option } from "effect"
 import { textOf } from "../Client/Errors.ts"
 import { json } from "../Client/Requests.ts"
-import { CommandFailed, exitCodes } from "./CommandFailed.ts"
+import { CommandFailed, exitCodes, failed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import { Command, Options } from "./Library.ts"
 import { isJson, Output, record, write, writeJson } from "./Output.ts"
@@ -95,6 +95,12 @@ export const health = Command.make(
 
 const readText = (response: Response, limitBytes: number): Promise<string> => textOf(response, limitBytes)
 
+/** Whether a text is an object with a member that such documents have. */
+const isDocument = (text: string, member: string): boolean => {
+  const found = Option.getOrUndefined(Option.liftThrowable((text: string): unknown => JSON.parse(text))(text))
+  return typeof found === "object" && found !== null && member in found
+}
+
 /** The documents of this version, which need no service. */
 export interface Documents {
   readonly openApi: Effect.Effect<string>
@@ -113,9 +119,15 @@ export const openapi = (documents: Documents) =>
     },
     ({ asyncapi, fromService, ...options }) =>
       Effect.gen(function* () {
-        const ofService = Effect.flatMap(Connection.resolve(options), connection =>
-          ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, readText)
-        )
+        const ofService = Effect.gen(function* () {
+          const connection = yield* Connection.resolve(options)
+          const text = yield* ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, readText)
+          if (isDocument(text, asyncapi ? "asyncapi" : "openapi")) return text
+          return yield* failed(
+            `${connection.url}: the answer is no ${asyncapi ? "AsyncAPI" : "OpenAPI"} document`,
+            "Is this the address of a Causeway service?"
+          )
+        })
         const text = yield* fromService ? ofService : asyncapi ? documents.asyncApi : documents.openApi
         const { isTerminal } = yield* Output
         // Another service may send white space that moves the cursor.

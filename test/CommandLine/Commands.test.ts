@@ -80,7 +80,10 @@ const linesOf = (text: string): ReadonlyArray<Record<string, unknown>> =>
 /** A server between the command and the service. */
 const proxy = (
   target: string,
-  onRequest: (request: Http.IncomingMessage, body: string) => "pass" | "hang" | Promise<"pass">
+  onRequest: (
+    request: Http.IncomingMessage,
+    body: string
+  ) => "pass" | "hang" | "lose the answer" | "answer as another" | Promise<"pass">
 ): Effect.Effect<string, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
@@ -89,13 +92,27 @@ const proxy = (
           const chunks: Array<Buffer> = []
           for await (const chunk of request) chunks.push(Buffer.from(chunk))
           const body = Buffer.concat(chunks)
-          if ((await onRequest(request, body.toString())) === "hang") return
-          const { authorization = "" } = request.headers
+          const fate = await onRequest(request, body.toString())
+          if (fate === "hang") return
+          if (fate === "answer as another") {
+            response.end("<html></html>")
+            return
+          }
+          const { authorization = "", "idempotency-key": key } = request.headers
           const answer = await fetch(target + request.url, {
             method: request.method ?? "GET",
-            headers: { authorization, "content-type": "application/json" },
+            headers: {
+              authorization,
+              "content-type": "application/json",
+              ...(typeof key === "string" && { "idempotency-key": key })
+            },
             ...(body.length > 0 && { body })
           })
+          if (fate === "lose the answer") {
+            await answer.arrayBuffer()
+            response.destroy()
+            return
+          }
           const headers = ["kv-count", "kv-epoch", "kv-last-seq", "link"].flatMap(name => {
             const value = answer.headers.get(name)
             return value === null ? [] : [[name, value] as const]
@@ -466,6 +483,78 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
     })
   )
 
+  it.scoped("leaves nothing of an export that is interrupted", () =>
+    Effect.gen(function* () {
+      const { client, env, files, url } = yield* Setting
+      yield* client.set("cli/stopped", "a", 1)
+      const changes = new Changes()
+      let isWaiting = false
+      const between = yield* proxy(url, request => {
+        if (!request.url?.startsWith("/api/v1/kv/cli%2Fnever")) return "pass"
+        isWaiting = true
+        changes.notify()
+        return "hang"
+      })
+      const exporting = yield* Program.start({
+        env: { ...env, CAUSEWAY_URL: between },
+        args: ["export", "cli/stopped", "cli/never", "--output", join(files, "stopped.ndjson")]
+      })
+      yield* changes.until(() => (isWaiting ? Option.some(undefined) : Option.none()))
+      const parts = () => readdirSync(files).filter(name => name.startsWith("stopped"))
+      assert.match(parts().join(), /^stopped\.ndjson\.\w+\.part$/)
+      yield* exporting.signal("SIGINT")
+      assert.deepStrictEqual(yield* exporting.ended, { code: 130, stdout: "", stderr: "" })
+      assert.deepStrictEqual(parts(), [])
+    })
+  )
+
+  it.scoped("repeats a write whose answer is lost, and tells how to: it is applied once", () =>
+    Effect.gen(function* () {
+      const { files, url } = yield* Setting
+      const keys: Array<string> = []
+      let lost = 1
+      const losing = yield* proxy(url, ({ headers }) => {
+        keys.push(String(headers["idempotency-key"]))
+        return --lost >= 0 ? "lose the answer" : "pass"
+      })
+      const file = join(files, "once.json")
+      writeFileSync(file, '[{"op":"set","namespace":"cli/once","key":"b","value":1}]')
+      const versions = (text: string) => [...text.matchAll(/"version":(\d+)/g)].map(([, version]) => version)
+      for (const args of [
+        ["kv", "set", "cli/once", "a", "1"],
+        ["batch", file],
+        ["kv", "delete", "cli/once", "a"]
+      ]) {
+        const isDelete = args.includes("delete")
+        keys.length = 0
+        lost = 1
+        const failed = yield* call(args, { CAUSEWAY_URL: losing })
+        assert.strictEqual(failed.code, 6, failed.stderr)
+        const [, key = ""] = /with --idempotency-key (\S+) it can be repeated/.exec(failed.stderr) ?? []
+        const again = yield* call([...args, "--idempotency-key", key])
+        assert.deepStrictEqual([again.stderr, keys], ["", [key]])
+        // The next write is another one, and goes on by itself.
+        lost = 1
+        const patient = yield* call([...args, "--patience", "30"], { CAUSEWAY_URL: losing })
+        assert.strictEqual(patient.code, 0, patient.stderr)
+        assert.match(patient.stderr, /Trying again\.$/)
+        assert.deepStrictEqual([keys[1] === keys[2], keys[0] === keys[1]], [true, false])
+        assert.deepStrictEqual(
+          isDelete ? [again.stdout, patient.stdout] : [...versions(again.stdout), ...versions(patient.stdout)],
+          isDelete ? ['{"deleted":true}\n', '{"deleted":false}\n'] : ["1", "2"]
+        )
+      }
+      const wrong = yield* call(["kv", "set", "cli/once", "a", "1", "--idempotency-key", "é"])
+      assert.match(wrong.stderr, /^idempotencyKey must be/)
+      for (const more of [
+        ["--idempotency-key", "k"],
+        ["--patience", "1"]
+      ]) {
+        assert.strictEqual((yield* call(["kv", "delete", "cli/once", "--prefix", "", ...more])).code, 2)
+      }
+    })
+  )
+
   it.scoped("goes on with an import that was killed, and writes nothing again that was recorded as done", () =>
     Effect.gen(function* () {
       const { client, env, files, url } = yield* Setting
@@ -483,7 +572,8 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       let isHanging = true
       const changes = new Changes()
       const between = yield* proxy(url, request => {
-        if (request.url?.endsWith("/batch")) batches++
+        if (!request.url?.endsWith("/batch")) return "pass"
+        batches++
         changes.notify()
         return batches > 4 && isHanging ? "hang" : "pass"
       })
@@ -497,6 +587,15 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       yield* first.signal("SIGKILL")
       yield* first.ended
       assert.strictEqual(JSON.parse(readFileSync(`${file}.import`, "utf8")).line, 400)
+      // It hangs again at the same batch, and a signal ends it.
+      const second = yield* Program.start({ env: mine, args: ["import", file, "--batch", "100", "--resume"] })
+      yield* changes.until(() => (batches >= 6 ? Option.some(undefined) : Option.none()))
+      yield* second.signal("SIGINT")
+      assert.deepStrictEqual(yield* second.ended, {
+        code: 130,
+        stdout: "",
+        stderr: "Lines 1 to 400 are imported; go on with --resume.\n"
+      })
       isHanging = false
       const refused = yield* call(["import", file], mine)
       assert.strictEqual(refused.code, 2)
@@ -573,6 +672,11 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       assert.strictEqual(code, 0, stdout)
       assert.match(stdout, /100 % {2}1 entries/)
       assert.match(stdout, /1 entries written in \d/)
+      const exported = yield* run(["export", "cli/few", "--prefix", "k", "--output", join(files, "out")], {
+        isTerminal: true
+      })
+      assert.strictEqual(exported.code, 0, exported.stdout)
+      assert.match(exported.stdout, /100 % {2}1 entries/)
     })
   )
 
@@ -615,6 +719,7 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
     Effect.gen(function* () {
       const { url } = yield* Setting
       const silent = yield* proxy(url, () => "hang")
+      const another = yield* proxy(url, () => "answer as another")
       const cases: ReadonlyArray<readonly [ReadonlyArray<string>, Record<string, string>, number, RegExp]> = [
         [["kv", "get", "n", "k"], { CAUSEWAY_TOKEN: "wrong" }, 5, /refuses the credential.*\n.*CAUSEWAY_TOKEN/],
         [
@@ -632,7 +737,17 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
         ],
         [["kv", "get", "n", "k"], { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
         [["kv", "get", "n"], {}, 2, /Missing argument <key>\ncauseway kv get --help/],
-        [["kv", "list", "n", "--limit", "x"], {}, 2, /limit|x/],
+        [["kv", "list", "n", "--limit", "x"], {}, 2, /^--limit: 'x' is not a whole number\n/],
+        [["import", "--existing", "keep"], {}, 2, /^--existing takes replace, skip\n/],
+        [["kv", "get", "n", "k", "--url"], {}, 2, /^--url takes a value\n/],
+        [["kv", "lst"], {}, 2, /^causeway kv does not take "lst"\nDid you mean causeway kv list\?/],
+        [["kv", "get", "n", "k", "--jsn"], {}, 2, /Did you mean causeway kv get --json\?/],
+        [["-v"], {}, 2, /Did you mean causeway --version\?/],
+        [["--completions", "tcsh"], {}, 2, /^--completions takes bash, zsh, fish\n/],
+        [["kv", "get", "n", "."], {}, 2, /^key must not be "\."/],
+        [["kv", "get", "n", "k".repeat(2000)], {}, 2, /^key /],
+        [["kv", "set", "n", "k", "1", "--actor", "a".repeat(2000)], {}, 2, /^actor /],
+        [["openapi", "--from-service"], { CAUSEWAY_URL: another }, 1, /no OpenAPI document\nIs this the address/],
         [
           ["kv", "get", "n", "k"],
           { CAUSEWAY_URL: `${url}/elsewhere` },

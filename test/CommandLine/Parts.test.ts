@@ -6,6 +6,7 @@ import * as ExactJson from "../../src/CommandLine/ExactJson.ts"
 import { stringWidth } from "../../src/CommandLine/Library.ts"
 import * as Profile from "../../src/CommandLine/Profile.ts"
 import * as Progress from "../../src/CommandLine/Progress.ts"
+import * as Suggestion from "../../src/CommandLine/Suggestion.ts"
 import * as Table from "../../src/CommandLine/Table.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
 import * as Lines from "../../src/CommandLine/Transfer/Lines.ts"
@@ -55,11 +56,41 @@ describe("arguments", () => {
     ["options of the library", ["kv", "get", "--wizard"], "--wizard"],
     ["a value for a switch", ["kv", "get", "--json=true"], "--json"],
     ["an unknown command", ["frob"], "frob"],
-    ["an unknown command of a group", ["kv", "frob"], "frob"]
+    ["an unknown command of a group", ["kv", "frob"], "frob"],
+    ["an option without its value", ["kv", "get", "n", "k", "--url"], "--url"],
+    ["help where a value is missing", ["kv", "get", "--help", "--url"], ["kv", "get", "--help"]]
   ]
   it.each(cases)("%s", (_, args, expected) => {
     const arranged = Arguments.arrange(args, root)
-    assert.deepStrictEqual("stray" in arranged ? arranged.stray : arranged.args, expected)
+    const found = "stray" in arranged ? arranged.stray : "bare" in arranged ? arranged.bare : arranged.args
+    assert.deepStrictEqual(found, expected)
+  })
+
+  it.each<readonly [string, string | undefined]>([
+    ["lst", "list"],
+    ["ilst", "list"],
+    ["lists", "list"],
+    ["ls", "list"],
+    ["wacth", "watch"],
+    ["help", "--help"],
+    ["-v", "--version"],
+    ["--jsn", "--json"],
+    ["frob", undefined],
+    ["", undefined],
+    ["l".repeat(100_000), undefined]
+  ])("%s: the name that it is most like", (text, expected) => {
+    assert.strictEqual(Suggestion.of(text, ["list", "watch", "set", "--json", "--help", "--version"]), expected)
+  })
+
+  it("differ as much from one another in both directions, and not at all from themselves", () => {
+    fc.assert(
+      fc.property(fc.string(), fc.string(), (a, b) => {
+        assert.strictEqual(Suggestion.distance(a, a), 0)
+        assert.strictEqual(Suggestion.distance(a, b), Suggestion.distance(b, a))
+        assert.isAtMost(Suggestion.distance(a, b), Math.max(a.length, b.length))
+      }),
+      { numRuns: 100 * soak }
+    )
   })
 
   it("lose no other argument, wherever options stand", () => {
@@ -165,8 +196,11 @@ describe("JSON of the service", () => {
   })
 
   const refused: ReadonlyArray<readonly [string, RegExp]> = [
-    ["hello", /not JSON/],
-    ["", /not JSON/],
+    ["hello", /^it is not JSON: unexpected "h" at position 0$/],
+    ["", /^it is empty$/],
+    ["[1,", /^it is not JSON: it ends too early$/],
+    ['"é" x', /^it is not JSON: unexpected "x" at position 4$/],
+    ["1}", /^it is not JSON: it is more than one value$/],
     ["1,2", /not JSON/],
     ['1},"x":{"y":2', /./],
     ['1,"items":[]', /more than one value/],

@@ -4,12 +4,12 @@ import type { Operation } from "../../Client/Model.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as ExactJson from "../ExactJson.ts"
-import * as Failure from "../Failure.ts"
 import { contentOf } from "../Kv.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, Output, record, write } from "../Output.ts"
 import { table } from "../Table.ts"
 import { clean } from "../Text.ts"
+import * as Write from "../Write.ts"
 
 /** The operations of a text, and who carries them out. */
 export interface Batch {
@@ -58,17 +58,17 @@ export const command = Command.make(
       Options.withDescription("Recorded as the author; api without it"),
       Options.optional
     ),
+    ...Write.options,
     ...Connection.options
   },
-  ({ actor, file, json, ...given }) =>
+  ({ actor, file, idempotencyKey, json, patience, ...given }) =>
     Effect.gen(function* () {
       const batch = yield* parse(yield* contentOf(Option.getOrElse(file, () => "-")))
       const connection = yield* Connection.resolve(given)
       const client = yield* Connection.store(connection)
       const author = Option.getOrElse(actor, () => batch.actor)
-      const results = yield* Effect.mapError(
-        client.batch(batch.operations, author === undefined ? {} : { actor: author }),
-        Failure.of(connection)
+      const results = yield* Write.once(connection, { idempotencyKey, patience }, once =>
+        client.batch(batch.operations, author === undefined ? once : { ...once, actor: author })
       )
       if (yield* isJson(json)) return yield* record({ ok: true, results })
       const { cells } = yield* Output

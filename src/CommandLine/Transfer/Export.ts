@@ -1,18 +1,46 @@
 /** `causeway export`: entries as lines of JSON. */
 import { Effect, Option, Stream } from "effect"
 import type { Entry } from "../../Client/Model.ts"
+import type { Service } from "../../EffectClient/Client.ts"
 import { wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
+import { countOf } from "../List.ts"
 import * as NewFile from "../NewFile.ts"
 import { isJson, Output, record, write } from "../Output.ts"
 import * as ProgressLine from "../ProgressLine.ts"
 import { clean } from "../Text.ts"
 
+/** The most namespaces whose entries are counted, each by a request. */
+const mostCounted = 100
+
 const linesOf = (entries: ReadonlyArray<Entry>): string =>
   entries.map(entry => `${ExactJson.stringify(entry)}\n`).join("")
+
+/** How many entries there are, where few requests tell it. Entries may be added until they are exported. */
+const totalOf = (
+  client: Service,
+  connection: Connection.Connection,
+  namespaces: ReadonlyArray<string>,
+  range: { readonly prefix?: string }
+): Effect.Effect<number | undefined> => {
+  if (namespaces.length > mostCounted || (namespaces.length === 0 && range.prefix !== undefined)) {
+    return Effect.succeed(undefined)
+  }
+  const counts: Effect.Effect<number, unknown> =
+    namespaces.length === 0
+      ? Stream.runFold(client.namespaces(), 0, (sum, page) =>
+          page.namespaces.reduce((sum, { count }) => sum + count, sum)
+        )
+      : Effect.map(
+          Effect.forEach(namespaces, namespace => countOf(client, connection, namespace, range)),
+          counts => counts.reduce((sum, { count }) => sum + count, 0)
+        )
+  // An older service does not count, and the export may succeed.
+  return Effect.orElseSucceed(counts, () => undefined)
+}
 
 export const command = Command.make(
   "export",
@@ -53,7 +81,8 @@ export const command = Command.make(
       const count = yield* Effect.scoped(
         Effect.gen(function* () {
           const file = yield* NewFile.make(path, force)
-          const progress = yield* ProgressLine.make(undefined, 0)
+          const total = process.stderr.isTTY ? yield* totalOf(client, connection, namespaces, options) : undefined
+          const progress = yield* ProgressLine.make(total, 0)
           const count = yield* Stream.runFoldEffect(pages, 0, (count, items) =>
             file
               .write(linesOf(items))

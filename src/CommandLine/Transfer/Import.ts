@@ -1,22 +1,22 @@
 /** `causeway import`: entries from lines of JSON. */
+import { randomUUID } from "node:crypto"
 import { constants, createReadStream } from "node:fs"
 import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
 import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
-import { randomHex } from "../../RandomHex.ts"
 import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, record, write } from "../Output.ts"
 import * as ProgressLine from "../ProgressLine.ts"
+import { retryWhileAway } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
 import { clean } from "../Text.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import { type Done, type Existing, type Item, learned, lineOf, portions, send } from "./ImportBatch.ts"
 import { lines, parse, type TextLine } from "./Lines.ts"
-import { retryWhileAway } from "./Retrying.ts"
 
 const mostBatchBytes = 4 * 1024 * 1024
 
@@ -103,7 +103,7 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
       Effect.gen(function* () {
         const items = yield* itemsOf(lines, namespace)
         const { expired, skipped, written } = yield* Effect.catchAll(
-          retrying(send(client, items, existing, knowledge, yield* randomHex(4))),
+          retrying(send(client, items, existing, knowledge, randomUUID())),
           refusal
         )
         yield* Ref.set(isAway, false)
@@ -128,6 +128,9 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
       error => wrong(`${source.name} cannot be read: ${error instanceof Error ? error.message : error}`)
     ).pipe(
       Stream.runFoldEffect(none, handle),
+      Effect.onInterrupt(() =>
+        Effect.flatMap(Ref.get(done), line => Effect.forEach(toldOf(line, source), progress.note, { discard: true }))
+      ),
       Effect.catchAll(({ exitCode, hint, message }) =>
         Effect.flatMap(Ref.get(done), line => {
           const hints = [...(hint === undefined ? [] : [hint]), ...toldOf(line, source)]

@@ -1,7 +1,7 @@
 /** Repeats requests while the service is away. */
 import { Duration, Effect, Schedule } from "effect"
-import type { ClientError } from "../../EffectClient/Errors.ts"
-import * as Monotonic from "../../Monotonic.ts"
+import type { ClientError } from "../EffectClient/Errors.ts"
+import * as Monotonic from "../Monotonic.ts"
 
 /**
  * Statuses by which proxies say that the service is away, or has too much to do; and 409, by which the service says that
