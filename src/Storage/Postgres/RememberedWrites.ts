@@ -37,6 +37,8 @@ interface Variant {
   readonly total: string
   /** Collects what `remember` needs of a write beside its id and its digest. */
   readonly collect: string
+  /** What is done once the lock is held, before keys are added. */
+  readonly check: string
   readonly remember: string
   readonly returned: string
 }
@@ -53,6 +55,7 @@ const plainLock = "PERFORM FROM causeway.log FOR UPDATE;"
 
 /** Returns what `recall_writes` does, having applied nothing, or else what `commit_group` does. */
 const commitKeyedOf = ({
+  check,
   collect,
   create,
   declarations,
@@ -102,7 +105,7 @@ const commitKeyedOf = ({
         key_at := key_at + 1;
       END IF;
       at := at + CASE numbers[at] WHEN 0 THEN 2 + write_sizes[w] ELSE 4 END;
-    END LOOP;
+    END LOOP;${check}
     ${remember}
     PERFORM causeway.mark_group(group_id, answer);
     RETURN ${returned};
@@ -124,11 +127,15 @@ const timed = {
 }
 
 /** The second version. A mark of `commit_group` has only its own wait for the lock. */
-export const timedCommitKeyed = commitKeyedOf({ create: "CREATE OR REPLACE FUNCTION", ...withoutTenants, ...timed })
+export const timedCommitKeyed = commitKeyedOf({
+  create: "CREATE OR REPLACE FUNCTION",
+  check: "",
+  ...withoutTenants,
+  ...timed
+})
 
-/** The version of now, which nodes of earlier ones do not call. It returns what was found where tenants were compared. */
-export const sharedCommitKeyed = commitKeyedOf({
-  create: "CREATE FUNCTION",
+/** What nodes of earlier versions do not call. It returns what was found where tenants were compared. */
+const shared = {
   ...timed,
   parameters: ", key_tenants text[], compares boolean",
   declarations: `${timed.declarations}
@@ -139,7 +146,25 @@ export const sharedCommitKeyed = commitKeyedOf({
   remember:
     "found := causeway.remember_writes(now, limit_bytes, compares, kept_tenants, kept_ids, kept_digests, outcomes);",
   returned: "answer || found"
-})
+}
+
+/** The third version, beside the second. */
+export const sharedCommitKeyed = commitKeyedOf({ create: "CREATE FUNCTION", check: "", ...shared })
+
+/**
+ * A write may have been refused because its first try was applied by another node after the keys were looked up. Under the
+ * lock the key is there, and the function is called again as where a key is found to be taken.
+ */
+const checkRefused = `
+    IF NOT lock_first AND cardinality(kept_ids) < cardinality(key_ids)
+        AND causeway.recall_writes(now, key_writes, key_ids, key_digests) IS NOT NULL THEN
+      RAISE EXCEPTION 'a key is taken' USING ERRCODE = '40001';
+    END IF;`
+
+/** The versions of now of both functions. */
+export const checkedCommitKeyed: ReadonlyArray<string> = [{ ...withoutTenants, ...timed }, shared].map(version =>
+  commitKeyedOf({ create: "CREATE OR REPLACE FUNCTION", check: checkRefused, ...version })
+)
 
 /** Rows are ordered by the bytes of all rows up to each, so that the bytes of all follow from the first and the last. */
 export const statements: ReadonlyArray<string> = [
@@ -213,7 +238,14 @@ export const statements: ReadonlyArray<string> = [
     END IF;
   END
   $function$`,
-  commitKeyedOf({ create: "CREATE FUNCTION", declarations: "", lock: plainLock, total: "", ...withoutTenants }),
+  commitKeyedOf({
+    create: "CREATE FUNCTION",
+    declarations: "",
+    lock: plainLock,
+    total: "",
+    check: "",
+    ...withoutTenants
+  }),
   // Returns what \`recall_writes\` does, having deleted nothing, or else what \`remove_entries\` does.
   `CREATE FUNCTION causeway.remove_keyed(
     group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer, actor text,

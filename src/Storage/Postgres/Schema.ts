@@ -295,5 +295,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] },
   { name: "lengths of leases", statements: SessionEvents.leaseStatements },
   { name: "epochs of histories", statements: SessionEvents.epochStatements },
-  { name: "shares of remembered writes", statements: RememberedShares.statements }
+  { name: "shares of remembered writes", statements: RememberedShares.statements },
+  { name: "keys of refused writes", statements: RememberedWrites.checkedCommitKeyed }
 ]

@@ -12,6 +12,8 @@ import { namespace, node, put, quiet } from "./Fixture.ts"
 
 const one = { name: "one", text: "SELECT 1" }
 
+const pause = Effect.sleep("20 millis")
+
 const count = (url: string) =>
   Effect.promise(async () => {
     const [row] = await execute(
@@ -61,7 +63,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       const options = optionsOf(url)
       const busy = yield* node(options)
       yield* put(busy, "k", 1)
-      // All requests wait for locks, so that each keeps its connection.
+      // All requests wait for locks, so that each keeps its connection. New connections need the table of the log.
       const requests: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
         ...Array.from({ length: 20 }, () => busy.store.get(namespace, "k")),
         ...Array.from({ length: 20 }, () => busy.store.list({ namespace, prefix: "", after: "", limit: 10 })),
@@ -73,10 +75,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       yield* withClient(url, other =>
         Effect.gen(function* () {
           yield* other("BEGIN")
-          yield* other("LOCK TABLE causeway.entries, causeway.changes, causeway.log IN ACCESS EXCLUSIVE MODE")
-          yield* Effect.forEach(requests, request => Effect.fork(Effect.forever(Effect.ignore(request))))
+          yield* other("LOCK TABLE causeway.entries, causeway.changes IN ACCESS EXCLUSIVE MODE")
+          yield* Effect.forEach(requests, request =>
+            Effect.fork(Effect.forever(Effect.zipRight(Effect.ignore(request), pause)))
+          )
           yield* Effect.repeat(
-            Effect.tap(count(url), now =>
+            Effect.tap(Effect.zipRight(pause, count(url)), now =>
               Effect.sync(() => {
                 most = Math.max(most, now)
               })

@@ -138,6 +138,40 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
     })
   )
 
+  it.scopedLive(
+    "a node that finds its key free, and its condition not met because of the first try, has its results",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const [one, other] = [yield* node(optionsOf(url)), yield* node(optionsOf(`${url}?application_name=late`))]
+        yield* put(one, "k", 1)
+        // The other node stops between looking its key up and its group.
+        const [row] = yield* Effect.promise(() =>
+          execute(url, "SELECT pg_get_functiondef('causeway.recall_writes'::regproc) AS text")
+        )
+        const late = `IF current_setting('application_name') = 'late' THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;`
+        yield* Effect.promise(() => execute(url, String(row!.text).replace("RETURN found;", `${late} RETURN found;`)))
+        const write = (on: Node) => writeAs(on, "a", set(namespace, "k", 2, { precondition: { match: [1] } }))
+        const [first, second] = yield* withClient(url, client =>
+          Effect.gen(function* () {
+            yield* client("SELECT pg_advisory_lock(7)")
+            const writing = yield* Effect.fork(persist(write(other)))
+            yield* Effect.promise(async () => {
+              for (;;) {
+                const text = "SELECT count(*)::int AS count FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                if (Number((await execute(url, text))[0]!.count) > 0) return
+              }
+            })
+            const first = yield* write(one)
+            yield* client("SELECT pg_advisory_unlock(7)")
+            return [first, yield* Fiber.join(writing)]
+          })
+        )
+        expect(second).toMatchObject({ isReplay: true, lastSeq: first!.lastSeq, results: first!.results })
+        expect(yield* versions(other)).toEqual(["k 1", "k 2"])
+      })
+  )
+
   const lost = (mode: Proxy.Mode, statement: string, attempt: (on: Node) => ReturnType<typeof writeAs>) =>
     Effect.gen(function* () {
       const proxy = yield* Proxy.make(yield* database)

@@ -17,6 +17,7 @@ it("the steps of the schema keep their order", () => {
     "lock waits with idempotency keys",
     "lengths of leases",
     "epochs of histories",
-    "shares of remembered writes"
+    "shares of remembered writes",
+    "keys of refused writes"
   ])
 })
