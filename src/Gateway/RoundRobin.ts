@@ -13,9 +13,10 @@ export class RoundRobin<A> {
     else queue.add(item)
   }
 
-  /** Takes what has its turn. */
-  next(): A | undefined {
+  /** Takes what has its turn, of the tenants that may have one. */
+  next(mayHaveTurn: (tenant: string) => boolean = () => true): A | undefined {
     for (const [tenant, queue] of this.queues) {
+      if (!mayHaveTurn(tenant)) continue
       this.queues.delete(tenant)
       for (const item of queue) {
         queue.delete(item)

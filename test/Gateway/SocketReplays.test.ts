@@ -21,7 +21,8 @@ const feedOf = (
   replays: Replays.Replays,
   head: number,
   read: Subscription["read"],
-  room = Number.POSITIVE_INFINITY
+  room = Number.POSITIVE_INFINITY,
+  tenant = "t"
 ) => {
   const sent: Array<number> = []
   const writes: Array<number> = []
@@ -46,7 +47,7 @@ const feedOf = (
     }
   }
   const feed = new Feed(outbox, {
-    onBehind: feed => replays.add("t", feed),
+    onBehind: feed => replays.add(tenant, feed),
     onDeleted: () => {},
     onLost: () => {},
     onUnreadable: () => {
@@ -135,11 +136,11 @@ describe("Replays", () => {
   it.scoped("reads that do not answer delay no other", () =>
     Effect.gen(function* () {
       const replays = yield* Replays.make
-      const silent = [1, 2, 3, 4].map(() => feedOf(replays, 10, () => Effect.never))
-      const well = feedOf(replays, 200, pages)
+      const silent = Array.from({ length: 20 }, () => feedOf(replays, 10, () => Effect.never))
+      const well = feedOf(replays, 200, pages, undefined, "other")
       yield* until(() => well.sent.length === 200)
       expect(well.sent).toHaveLength(200)
-      expect(silent.map(({ failures, sent }) => [sent.length, failures()])).toEqual([1, 2, 3, 4].map(() => [0, 0]))
+      expect(silent.map(({ failures, sent }) => [sent.length, failures()])).toEqual(silent.map(() => [0, 0]))
     })
   )
 

@@ -19,8 +19,9 @@ interface Replay {
   readonly feed: Feed
 }
 
-/** Pages that are read concurrently. */
+/** Pages that are read concurrently, of all tenants and of one. */
 const readers = 8
+const mostOfOne = 6
 
 /** Events of one session that are read at once. */
 const pageEvents = 256
@@ -96,11 +97,29 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
       )
     })
 
+  /** How many pages of each tenant are being read. */
+  const reading = new Map<string, number>()
+  const readingOf = (tenant: string): number => reading.get(tenant) ?? 0
+
+  const begin = (tenant: string): void => void reading.set(tenant, readingOf(tenant) + 1)
+
+  const end = (tenant: string): void => {
+    const left = readingOf(tenant) - 1
+    if (left > 0) reading.set(tenant, left)
+    else reading.delete(tenant)
+    // The tenant may have another turn.
+    if (!queue.isEmpty) hasQueued.unsafeOpen()
+  }
+
   const next = Effect.suspend(() => {
-    const replay = queue.next()
-    if (replay !== undefined) return Effect.zipRight(advance(replay), yieldToEventLoop)
-    hasQueued.unsafeClose()
-    return hasQueued.await
+    const replay = queue.next(tenant => readingOf(tenant) < mostOfOne)
+    if (replay === undefined) {
+      hasQueued.unsafeClose()
+      return hasQueued.await
+    }
+    const { tenant } = replay
+    begin(tenant)
+    return advance(replay).pipe(Effect.ensuring(Effect.sync(() => end(tenant))), Effect.zipRight(yieldToEventLoop))
   })
 
   /** Queues the postponed feeds whose pauses are over. They stay known as postponed until they are read. */
