@@ -81,7 +81,10 @@ const deletePrefix = (
       counted === undefined
         ? deleteAll(client, connection, namespace, prefix, options, onDeleted)
         : deleteCounted(client, connection, counted, options, onDeleted)
-    ).pipe(Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`))))
+    ).pipe(
+      Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`))),
+      Effect.onInterrupt(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted.`)))
+    )
   })
 
 const told = ({ count, kept }: Outcome): string => {

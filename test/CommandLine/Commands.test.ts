@@ -288,17 +288,29 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
 
   it.scoped("tells how many entries were deleted before a failure", () =>
     Effect.gen(function* () {
-      const { client, url } = yield* Setting
+      const { client, env, url } = yield* Setting
+      const changes = new Changes()
       const set = (key: string) => ({ op: "set", namespace: "cli/half", key, value: 1 }) as const
       for (const half of ["a", "b"]) {
         yield* client.batch(Array.from({ length: 600 }, (_, index) => set(`${half}${index}`)))
       }
       let deletes = 0
-      const losing = yield* proxy(url, ({ method }) => (method === "DELETE" && ++deletes === 2 ? "hang" : "pass"))
+      const losing = yield* proxy(url, ({ method }) => {
+        if (method !== "DELETE") return "pass"
+        deletes++
+        changes.notify()
+        return deletes === 2 ? "hang" : "pass"
+      })
       const args = ["kv", "delete", "cli/half", "--prefix", "", "--yes", "--timeout", "1"]
       const failed = yield* call(args, { CAUSEWAY_URL: losing })
       assert.strictEqual(failed.code, 6)
       assert.match(failed.stderr, /^1,000 entries were deleted before this:/)
+      yield* client.batch(Array.from({ length: 1000 }, (_, index) => set(`c${index}`)))
+      deletes = 0
+      const stopped = yield* Program.start({ env: { ...env, CAUSEWAY_URL: losing }, args: args.slice(0, -2) })
+      yield* changes.until(() => (deletes === 2 ? Option.some(undefined) : Option.none()))
+      yield* stopped.signal("SIGINT")
+      assert.deepStrictEqual(yield* stopped.ended, { code: 130, stdout: "", stderr: "1,000 entries were deleted.\n" })
     })
   )
 
