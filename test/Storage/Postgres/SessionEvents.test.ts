@@ -136,7 +136,9 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     () =>
       Effect.gen(function* () {
         const url = yield* database
-        const [one, other, third] = [yield* node(url), yield* node(url), yield* node(url)]
+        // No lease ends meanwhile, however slow the machine is.
+        const lasting = node(url, { lease: Duration.minutes(1) })
+        const [one, other, third] = [yield* lasting, yield* lasting, yield* lasting]
         for (const session of ["t/s", "t/unfinished"]) yield* one.events.open(session, "e1")
         yield* append(one.events, "t/unfinished", 0, ["1"], { recoveryState: "open" })
         const prepared: Array<number> = []
