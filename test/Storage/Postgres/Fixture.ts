@@ -23,12 +23,12 @@ export const put = ({ store }: Node, key: string, value: unknown) =>
 export const isUnavailable = (outcome: Either.Either<unknown, unknown>): boolean =>
   Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable
 
-/** Tries again while the store is unavailable. */
-export const persist = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.retry(effect, { while: error => error instanceof StoreUnavailable })
-
 /** True time, whatever the clock of the test: sockets and timers have their turn. */
 const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 10)))
+
+/** Tries again while the store is unavailable. */
+export const persist = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.retry(effect, { while: error => Effect.as(pause, error instanceof StoreUnavailable) })
 
 /** Waits until the store says that it is ready. */
 export const ready = ({ store }: Node) =>

@@ -21,7 +21,7 @@ import {
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
-import { logged } from "./Fixture.ts"
+import { logged, persist } from "./Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -48,10 +48,6 @@ const textsOf = (events: Events, session: string) =>
   Effect.map(Effect.flatten(events.read(session, 0, 1000)), page => page.events.map(({ text }) => text))
 
 const database = Effect.promise(() => createDatabase())
-
-/** Tries again while the store is unavailable. */
-const persist = <A, E>(effect: Effect.Effect<A, E>) =>
-  Effect.retry(effect, { while: error => error instanceof StoreUnavailable })
 
 /** Opens a session as soon as its owner is gone. */
 const takeOver = (events: Events, session: string) =>
