@@ -84,23 +84,27 @@ interface Shell {
 
 /**
  * A shell in an empty directory, in which `npm`, `npx causeway` and `causeway` are those of this repository, and port
- * 8080 of the page is another one. Whatever runs in the background ends with the scope.
+ * 8080 of the page is another one. After `npm ci` the directory is a checkout, which has no program `causeway` before it
+ * is built: commands that need one fail, as they do for a reader. Whatever runs in the background ends with the scope.
  */
 export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}): Effect.Effect<Shell> =>
   Effect.gen(function* () {
     const port = yield* Effect.promise(freePort)
     const service = `exec "${process.execPath}" "${program("main")}"`
+    const checkout = join(directory, ".checkout")
+    const installed = `if [ -e "${checkout}" ]; then echo "causeway: not found" >&2; exit 127; fi`
     const programs = {
       npm: [
         'case "$*" in',
-        "ci) ;;",
+        `ci) touch "${checkout}" ;;`,
         `"run dev") DEV_MODE=true ${service} ;;`,
         `"run causeway -- "*) shift 3; ${service} "$@" ;;`,
+        `"run --silent causeway -- "*) shift 4; ${service} "$@" ;;`,
         '*) echo "npm $*?" >&2; exit 1 ;;',
         "esac"
       ].join("\n"),
-      npx: `shift; ${service} "$@"`,
-      causeway: `${service} "$@"`
+      npx: `${installed}\nshift; ${service} "$@"`,
+      causeway: `${installed}\n${service} "$@"`
     }
     for (const [name, script] of Object.entries(programs)) {
       const file = join(directory, name)
