@@ -43,7 +43,7 @@ const { metafile } = await build({
 const types = readFileSync(join(root, "src/Standalone/Interface.ts"), "utf8")
 writeFileSync(join(out, "dist/causeway/index.d.ts"), `${types}\nexport declare const createCauseway: CreateCauseway\n`)
 
-const { description, engines, license, type, version } = manifest
+const { description, engines, license, private: isPrivate, type, version } = manifest
 writeFileSync(
   join(out, "package.json"),
   `${JSON.stringify(
@@ -52,6 +52,7 @@ writeFileSync(
       version,
       description,
       license,
+      private: isPrivate,
       type,
       engines,
       sideEffects: false,

@@ -20,11 +20,6 @@ export const excuses: ReadonlyArray<Excuse> = [
     starts: "npm run load:cities",
     reason: "It takes a minute; test/Load.test.ts has its parts, and reads the same cities."
   },
-  {
-    page: "README.md",
-    starts: "npm run build",
-    reason: "The tests build the package once, in test/Package, and start it as npm start does."
-  },
   { page: "README.md", starts: "npm ci && npm test", reason: "These are the tests." },
   {
     page: "docs/deployment.md",

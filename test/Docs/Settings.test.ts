@@ -8,10 +8,17 @@ import { expect, it } from "vitest"
 import { parse } from "yaml"
 import * as Profile from "../../src/CommandLine/Profile.ts"
 import { Report } from "../../src/Health/Api.ts"
-import { fencesOf } from "./Page.ts"
+import { version } from "../../src/Version.ts"
+import { fencesOf, pages, read } from "./Page.ts"
 
 const blocks = (page: string, language: string): ReadonlyArray<string> =>
   fencesOf(page).flatMap(fence => (fence.language === language ? [fence.code] : []))
+
+it("pages install the package by its path, as another project has its name at npm, and name its version", () => {
+  const named = pages.flatMap(page => [...read(page).matchAll(/causeway-(\d[\w.]*)\.tgz/g)].map(([, found]) => found))
+  expect(new Set(named)).toEqual(new Set([version]))
+  for (const page of pages) expect(read(page), page).not.toMatch(/npm (?:install|i|add|exec)\b.* causeway(?:@|\s|$)/m)
+})
 
 it("docs/cli.md shows a file of profiles", () => {
   const [profiles = "", ...others] = blocks("docs/cli.md", "json")

@@ -98,6 +98,9 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
         'case "$*" in',
         `ci) touch "${checkout}" ;;`,
         `"run dev") DEV_MODE=true ${service} ;;`,
+        // test/Package builds the package, and starts it.
+        `"run build") ;;`,
+        `start) ${service} ;;`,
         `"run causeway -- "*) shift 3; ${service} "$@" ;;`,
         `"run --silent causeway -- "*) shift 4; ${service} "$@" ;;`,
         '*) echo "npm $*?" >&2; exit 1 ;;',
