@@ -191,7 +191,7 @@ describe("in the API of a host", () => {
   it.scopedLive("the typed client writes, reads, lists, deletes and follows, whatever the names hold", () =>
     Effect.gen(function* () {
       const { health, kv } = yield* shopClient("store-key", "open")
-      expect(yield* health.ready({})).toEqual({ ok: true })
+      expect(yield* health.ready({ urlParams: {} })).toEqual({ ok: true })
       const namespace = "tenant:a/b c%/ü"
       const names = ["a/b", "100%", "%2F", "?#&+", "../up", "😀", "a;b", `${"long".repeat(256)}`]
       for (const key of names) {
@@ -310,7 +310,7 @@ describe("one group alone", () => {
   it.scopedLive("needs only its own services, and serves only its own routes", () =>
     Effect.gen(function* () {
       const { health } = yield* Effect.flatMap(url, baseUrl => HttpApiClient.make(Probes, { baseUrl }))
-      expect(yield* health.ready({})).toEqual({ ok: true })
+      expect(yield* health.ready({ urlParams: {} })).toEqual({ ok: true })
       expect((yield* ask("/api/v1/kv/n")).status).toBe(404)
     }).pipe(Effect.provide([probes, client]))
   )

@@ -3,8 +3,9 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import { InternalServerError } from "../Http/ApiError.ts"
+import { BadRequest, InternalServerError } from "../Http/ApiError.ts"
 import { Part } from "../Http/Contract.ts"
+import { Flag } from "../Http/Flag.ts"
 import { operation } from "../OpenApi/Describe.ts"
 
 /** A health status. */
@@ -72,8 +73,16 @@ export const overall = (dependencies: ReadonlyArray<Dependency>): Status => {
 
 const Ok = (description: string) => Schema.Struct({ ok: Schema.Boolean.annotations({ description }) })
 
-const probe = (operationId: string, description: string) =>
-  operation({ operationId, answers: { 200: { description, example: { ok: true } } } })
+const Ready = Ok("False only while the store is unavailable.").annotations({ identifier: "Ready" })
+
+/** The same with a status that tells it. */
+const NotReady = Ready.annotations({ ...HttpApiSchema.annotations({ status: 503 }), identifier: "Ready" })
+
+const ReadyParams = Schema.Struct({
+  strict: Flag(
+    "With `1`, the status is 503 where `ok` is false, for load balancers and orchestrators that only know statuses."
+  )
+})
 
 const example: Report = {
   status: "ok",
@@ -104,6 +113,20 @@ const report = operation({
   }
 })
 
+const readiness = operation({
+  operationId: "getReadiness",
+  answers: {
+    200: { description: "Whether the store answers; with `strict=1`, that it does.", example: { ok: true } },
+    400: { example: { error: 'strict: must be 0 or 1, not "yes"' } },
+    503: {
+      description: "With `strict=1`: the store is unavailable.",
+      // No Retry-After: load balancers have their own interval.
+      headers: undefined,
+      example: { ok: false }
+    }
+  }
+})
+
 /** Liveness and readiness, without credentials. */
 const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>) =>
   HttpApiGroup.make("health")
@@ -121,16 +144,28 @@ const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>)
     .add(
       HttpApiEndpoint.get("alive", paths.alive)
         .addSuccess(Ok("Always true.").annotations({ identifier: "Alive" }))
-        .annotate(OpenApi.Transform, probe("getHealth", "The process runs."))
+        .annotate(
+          OpenApi.Transform,
+          operation({
+            operationId: "getHealth",
+            answers: { 200: { description: "The process runs.", example: { ok: true } } }
+          })
+        )
         .annotate(OpenApi.Summary, "200 while the process runs")
         .annotate(OpenApi.Description, "For a supervisor that starts the process again.")
     )
     .add(
       HttpApiEndpoint.get("ready", paths.ready)
-        .addSuccess(Ok("False only while the store is unavailable.").annotations({ identifier: "Ready" }))
-        .annotate(OpenApi.Transform, probe("getReadiness", "Whether the store answers."))
+        .setUrlParams(ReadyParams)
+        .addSuccess(Ready)
+        .addSuccess(NotReady)
+        .addError(BadRequest.Wire)
+        .annotate(OpenApi.Transform, readiness)
         .annotate(OpenApi.Summary, "Whether the store answers")
-        .annotate(OpenApi.Description, "For a load balancer. `ok` is false while the store is unavailable.")
+        .annotate(
+          OpenApi.Description,
+          "For a load balancer. `ok` is false while the store is unavailable. The status is 200 either way, unless `strict` is `1`."
+        )
     )
     .addError(InternalServerError.Wire)
     .annotate(Part, "health")

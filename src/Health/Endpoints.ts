@@ -19,8 +19,9 @@ export const endpoints = Endpoints.of(
           status: report.status === "unhealthy" ? 503 : 200
         })),
       alive: () => Effect.succeed(json('{"ok":true}')),
-      // 200 either way.
-      ready: () => Effect.map(store.ready, ok => json(`{"ok":${ok}}`))
+      // 200 either way, unless the caller wants the status to tell.
+      ready: ({ urlParams }) =>
+        Effect.map(store.ready, ok => ({ ...json(`{"ok":${ok}}`), status: ok || urlParams.strict !== "1" ? 200 : 503 }))
     }
   })
 )

@@ -2,7 +2,8 @@
  * What requests to the change feed hold: queries and headers.
  */
 import { Schema } from "effect"
-import { Flag, Misplaced, optional, QueryInt } from "./Fields.ts"
+import { Flag } from "../Http/Flag.ts"
+import { Misplaced, optional, QueryInt } from "./Fields.ts"
 import { maxPage } from "./Requests.ts"
 
 /** The default number of changes in a page of the log. */

@@ -58,15 +58,6 @@ export const Whole = (options: { readonly minimum: number; readonly maximum: num
       `must be a whole number from ${options.minimum} to ${options.maximum}, not ${JSON.stringify(actual)}`
   })
 
-/** A parameter that is switched on by `1`. */
-export const Flag = (description: string) =>
-  optional(
-    Schema.Literal("0", "1").annotations({
-      description,
-      message: ({ actual }) => ({ message: `must be 0 or 1, not ${JSON.stringify(actual)}`, override: true })
-    })
-  )
-
 /** A precondition of another kind of request. It is refused, since to ignore it could overwrite an entry that it protects. */
 export const Misplaced = (advice: string) =>
   optional(

@@ -3,8 +3,9 @@
  */
 import { Schema } from "effect"
 import { withFastDecoder } from "../Http/Contract.ts"
+import { Flag } from "../Http/Flag.ts"
 import { fastBatchPayload, fastPath, fastSetPayload, headersWithout } from "./FastDecoders.ts"
-import { Flag, Misplaced, optional, QueryInt, strict, strictBut, Whole } from "./Fields.ts"
+import { Misplaced, optional, QueryInt, strict, strictBut, Whole } from "./Fields.ts"
 import { idempotency } from "./IdempotencyHeader.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */

@@ -132,6 +132,12 @@ describe("The example of a deployment", () => {
       servers,
       backends.flatMap(() => nodes.map(name => `${name} ${name}:8080`))
     )
+    assert.deepStrictEqual(
+      [...balancer.matchAll(/option httpchk GET (\S+)\n {2}http-check expect status (\d+)$/gm)].map(
+        ([, ...probe]) => probe
+      ),
+      backends.map(() => ["/api/v1/ready?strict=1", "200"])
+    )
     for (const [, seconds] of balancer.matchAll(/timeout (?:client|server|tunnel) (\d+)s/g)) {
       assert.isAbove(Number(seconds), 60)
     }

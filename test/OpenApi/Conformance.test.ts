@@ -46,6 +46,8 @@ const requests: ReadonlyArray<Sent> = [
   { method: "GET", path: "/health", status: 200 },
   { method: "GET", path: "/api/v1/health", status: 200 },
   { method: "GET", path: "/api/v1/ready", status: 200 },
+  { method: "GET", path: "/api/v1/ready?strict=1", status: 200 },
+  { method: "GET", path: "/api/v1/ready?strict=2", status: 400 },
   { method: "GET", path: entry, status: 404 },
   { ...put('{"value":null}'), status: 200 },
   { ...put('{"value":[1],"ttlMs":60000}'), status: 200 },

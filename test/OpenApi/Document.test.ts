@@ -102,8 +102,9 @@ describe("the OpenAPI document", () => {
       for (const [status, response] of Object.entries(operation.responses as JsonObject)) {
         const at = `${method} ${path} ${status}`
         expect(member(response, "description"), at).not.toBe("Success")
-        // The report of an unhealthy gateway is no error.
-        if (Number(status) < 400 || (path === "/health" && status === "503")) continue
+        // The reports of an unhealthy gateway, and of a store that is away, are no errors.
+        const isReport = ["/health", "/api/v1/ready"].includes(path) && status === "503"
+        if (Number(status) < 400 || isReport) continue
         expect(member(response, "content", "application/json", "schema"), at).toStrictEqual({
           $ref: "#/components/schemas/Error"
         })

@@ -125,6 +125,7 @@ export const entries = (check: Check) => {
       for (const [target, text] of [
         ["/api/v1/health", '{"ok":true}'],
         ["/api/v1/ready", '{"ok":true}'],
+        ["/api/v1/ready?strict=1", '{"ok":true}'],
         ["/api/v1/cluster/status", '{"ok":true,"mode":"store"}'],
         ["/api/v1/cluster/leader", '{"leader":null,"address":null,"mode":"store"}']
       ] as const) {

@@ -201,6 +201,21 @@ export const whileAway = (check: Check) => {
       expect((yield* call("GET", "/api/v1/openapi.json")).status).toBe(200)
     })
   )
+
+  check("the status tells that the service is not ready, where it is asked to", () =>
+    Effect.gen(function* () {
+      for (const [query, status] of [
+        ["strict=1", 503],
+        ["strict=0", 200],
+        ["other=1", 200]
+      ] as const) {
+        const answer = yield* call("GET", `/api/v1/ready?${query}`, { key: null })
+        expect([query, answer.status, answer.text, telling(answer)]).toEqual([query, status, '{"ok":false}', json])
+      }
+      const misspelled = yield* call("GET", "/api/v1/ready?strict=yes", { key: null })
+      expectError(misspelled, 400, 'strict: must be 0 or 1, not "yes"')
+    })
+  )
 }
 
 /** While the store refuses writes. */
