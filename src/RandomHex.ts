@@ -1,7 +1,21 @@
-import { Array as Arr, Effect, Random } from "effect"
+import { Array as Arr, Context, DefaultServices, Effect, Random } from "effect"
 
-/** Random hexadecimal digits, 8 for each word. */
+/** Random numbers of 32 bits each. */
+type Words = ReadonlyArray<number>
+
+const textOf = (words: Words): string => words.map(word => word.toString(16).padStart(8, "0")).join("")
+
+const fromSystem = (count: number): Words => Array.from(crypto.getRandomValues(new Uint32Array(count)))
+
+const usual = Context.get(DefaultServices.liveServices, Random.Random)
+
+/**
+ * Random hexadecimal digits, 8 for each word. They are those of the operating system unless the program provides its own
+ * `Random`: Effect's begins with a seed of 32 bits, so that two processes could make the same ids, one after the other.
+ */
 export const randomHex = (words: number): Effect.Effect<string> =>
-  Effect.map(Effect.all(Arr.makeBy(words, () => Random.nextIntBetween(0, 2 ** 32))), all =>
-    all.map(word => word.toString(16).padStart(8, "0")).join("")
+  Effect.randomWith(random =>
+    random === usual
+      ? Effect.sync(() => textOf(fromSystem(words)))
+      : Effect.map(Effect.all(Arr.makeBy(words, () => random.nextIntBetween(0, 2 ** 32))), textOf)
   )
