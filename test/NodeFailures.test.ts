@@ -4,7 +4,7 @@
  */
 import { assert, layer } from "@effect/vitest"
 import { Cause, Deferred, Effect, Random, type Scope } from "effect"
-import type { Event, EventOf } from "../src/Gateway/Protocol.ts"
+import type { Event } from "../src/Gateway/Protocol.ts"
 import { type Client, createSession } from "./Gateway/SocketFixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import * as Environment from "./service/Environment.ts"
@@ -34,16 +34,9 @@ interface Node extends Gateway {
   readonly gone: Deferred.Deferred<void>
 }
 
-/** What became of a message, as far as its client knows. */
-interface Message {
-  readonly content: string
-  /** Of one that was accepted. */
-  readonly turnId?: string | undefined
-}
-
 /** The nodes that clients go to, and how far they have come. */
 class Run {
-  readonly sent: ReadonlyArray<Array<Message>> = Array.from({ length: sessionCount }, () => [])
+  readonly sent: ReadonlyArray<Array<Gateways.Message>> = Array.from({ length: sessionCount }, () => [])
   /** What became of the last attempt in each session. */
   readonly attempts: Array<string> = Array.from({ length: sessionCount }, () => "none")
   nodes: ReadonlyArray<Node> = []
@@ -101,35 +94,6 @@ const talk = (run: Run, sessionId: string, index: number, total: number, random:
     }
   })
 
-const isStart = (event: Event): event is EventOf<"turn_started"> => event.type === "turn_started"
-
-/** Turns that ended because their message was not sent to the agent. The client was told, and may have sent it again. */
-const unsent: ReadonlySet<string> = new Set(["not_sent", "not_recorded"])
-
-/** Checks the history of a session against what its client knows. */
-const check = (events: ReadonlyArray<Event>, sent: ReadonlyArray<Message>) => {
-  assert.deepStrictEqual(
-    events.map(({ seq }) => seq),
-    events.map((_, index) => index + 1)
-  )
-  const starts = events.filter(isStart)
-  for (const { turnId } of starts) assert.lengthOf(Gateways.endsOf(events, turnId), 1, turnId)
-  const isSent = ({ turnId }: { readonly turnId: string }) =>
-    !events.some(event => event.type === "turn_errored" && event.turnId === turnId && unsent.has(event.code))
-  const carriedOut = starts.filter(isSent)
-  for (const { content, turnId } of sent) {
-    const turns = carriedOut.filter(start => start.content === content).map(start => start.turnId)
-    if (turnId === undefined) assert.isAtMost(turns.length, 1, content)
-    else assert.deepStrictEqual(turns, [turnId], content)
-  }
-  // Each was sent after the answer to the one before.
-  const accepted = new Set(sent.flatMap(({ turnId }) => (turnId === undefined ? [] : [turnId])))
-  assert.deepStrictEqual(
-    starts.map(({ turnId }) => turnId).filter(turnId => accepted.has(turnId)),
-    [...accepted]
-  )
-}
-
 /** Follows sessions from their beginning, and resumes where it was if its connection is closed, at the node of then. */
 const follow = (nodeOf: () => Node, sessions: ReadonlyArray<string>) =>
   Effect.gen(function* () {
@@ -157,7 +121,7 @@ const settled = (client: Client, sessionId: string) =>
   Effect.gen(function* () {
     const open = () => {
       const events = client.events(sessionId)
-      return events.filter(isStart).filter(({ turnId }) => Gateways.endsOf(events, turnId).length === 0)
+      return events.filter(Gateways.isStart).filter(({ turnId }) => Gateways.endsOf(events, turnId).length === 0)
     }
     yield* ends(() => `the history of session ${sessionId}`, Gateways.follow(client, sessionId))
     yield* ends(
@@ -229,8 +193,8 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that fail ${re
         let turns = 0
         for (const [index, sessionId] of sessions.entries()) {
           const events = yield* settled(late, sessionId)
-          check(events, run.sent[index]!)
-          turns += events.filter(isStart).length
+          Gateways.checkHistory(events, run.sent[index]!)
+          turns += events.filter(Gateways.isStart).length
           // Whoever was subscribed all the while has the same events, each once and in order.
           yield* ends(
             () =>

@@ -169,8 +169,10 @@ export const connect = (
         return Option.none()
       })
     }
-    const ask: Client["ask"] = (request, id = `r${++lastId}`) =>
+    const ask: Client["ask"] = (request, own) =>
       Effect.suspend(() => {
+        // Another one each time that the effect is run, so that a repeated request does not find the answer to the first.
+        const id = own ?? `r${++lastId}`
         const isAnswer = (frame: Answer | Event) => !isEvent(frame) && frame.id === id
         socket.send(JSON.stringify({ ...request, id }), () => undefined)
         return until(isAnswer, `the answer to ${request.type}`) as Effect.Effect<Answer>

@@ -1,6 +1,7 @@
 /** Gateways that share one PostgreSQL and one platform, as processes. */
+import { assert } from "@effect/vitest"
 import { Effect, type Scope } from "effect"
-import { type Event, turnEnds } from "../../src/Gateway/Protocol.ts"
+import { type Event, type EventOf, turnEnds } from "../../src/Gateway/Protocol.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { type Client, completeTurn, connect, createSession } from "../Gateway/SocketFixture.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
@@ -70,6 +71,42 @@ const ends: ReadonlySet<string> = new Set(turnEnds)
 /** The ends of a turn. */
 export const endsOf = (events: ReadonlyArray<Event>, turnId: string | undefined) =>
   events.filter(event => ends.has(event.type) && turnOf(event) === turnId).map(({ type }) => type)
+
+export const isStart = (event: Event): event is EventOf<"turn_started"> => event.type === "turn_started"
+
+/** Turns that ended because their message was not sent to the agent. The client was told, and may have sent it again. */
+const unsent: ReadonlySet<string> = new Set(["not_sent", "not_recorded"])
+
+/** What became of a message, as far as its client knows. */
+export interface Message {
+  readonly content: string
+  /** Of one that was accepted. */
+  readonly turnId?: string | undefined
+}
+
+/** Checks the history of a session against what a client knows that sent messages one after the other. */
+export const checkHistory = (events: ReadonlyArray<Event>, sent: ReadonlyArray<Message>) => {
+  assert.deepStrictEqual(
+    events.map(({ seq }) => seq),
+    events.map((_, index) => index + 1)
+  )
+  const starts = events.filter(isStart)
+  for (const { turnId } of starts) assert.lengthOf(endsOf(events, turnId), 1, turnId)
+  const isSent = ({ turnId }: { readonly turnId: string }) =>
+    !events.some(event => event.type === "turn_errored" && event.turnId === turnId && unsent.has(event.code))
+  const carriedOut = starts.filter(isSent)
+  for (const { content, turnId } of sent) {
+    const turns = carriedOut.filter(start => start.content === content).map(start => start.turnId)
+    if (turnId === undefined) assert.isAtMost(turns.length, 1, content)
+    else assert.deepStrictEqual(turns, [turnId], content)
+  }
+  // Each was sent after the answer to the one before.
+  const accepted = new Set(sent.flatMap(({ turnId }) => (turnId === undefined ? [] : [turnId])))
+  assert.deepStrictEqual(
+    starts.map(({ turnId }) => turnId).filter(turnId => accepted.has(turnId)),
+    [...accepted]
+  )
+}
 
 /** A session of a node, with one turn completed and one that does not end. */
 export const begin = (client: Client) =>
