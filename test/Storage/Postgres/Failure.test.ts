@@ -1,9 +1,11 @@
 /** What a node does while its database is away or slow. */
+import { randomBytes } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Option, type Scope } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
+import * as Disk from "../../postgres/Disk.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
@@ -137,5 +139,30 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
         { statement: "5s", lock: "1500ms" }
       ])
     }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive.skipIf(Disk.reasonToSkip !== undefined)(
+    `writes are refused while the disk is full, reads go on, and so do writes when there is room ${Disk.reasonToSkip ?? ""}`,
+    () =>
+      Effect.gen(function* () {
+        const disk = yield* Disk.make(24)
+        const url = yield* Disk.createDatabase(disk)
+        const started = yield* node(optionsOf(url))
+        const text = randomBytes(600_000).toString("base64")
+        const stored: Array<string> = []
+        const fill = Effect.suspend(() => {
+          const key = `k${stored.length}`
+          return Effect.map(put(started, key, text), () => stored.push(key))
+        })
+        const refused = yield* Effect.either(Effect.forever(fill))
+        expect(isUnavailable(refused)).toBe(true)
+        expect(stored.length).toBeGreaterThan(0)
+        for (const key of stored) expect(Option.isSome(yield* started.store.get(namespace, key))).toBe(true)
+        expect(Option.isNone(yield* started.store.get(namespace, `k${stored.length}`))).toBe(true)
+        disk.resize(64)
+        yield* put(started, "last", text)
+        // The refused one has no number.
+        expect(yield* started.log.lastSeq).toBe(stored.length + 1)
+      }).pipe(Effect.provide(quiet))
   )
 })
