@@ -5,6 +5,7 @@ import { varyOf } from "../Http/Compression.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { empty, type Reply } from "../Http/Reply.ts"
+import { MetricsRoutes, type MetricsRoutesShape } from "../Observability/Endpoints.ts"
 import * as Setting from "../Setting.ts"
 import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
 import { describe, type Routes } from "./Paths.ts"
@@ -99,19 +100,22 @@ const withRoutes = (page: StaticFiles.StaticFile, routes: string): StaticFiles.S
   return StaticFiles.changed(page, new TextEncoder().encode(body))
 }
 
-/** Without the pages that are switched off, to which no other page should lead. */
-const served = ({ console, reference, ...routes }: Routes, pages: PagesShape): Routes => ({
+/** Without the routes that are switched off, which no page should lead to or ask. */
+const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: MetricsRoutesShape): Routes => ({
   ...routes,
-  console: pages.console ? console : undefined,
-  reference: pages.reference ? reference : undefined
+  metrics: prometheus && Option.isNone(token) ? routes.metrics : undefined,
+  lockedMetrics: prometheus && Option.isSome(token) ? routes.lockedMetrics : undefined,
+  metricsJson: json ? routes.metricsJson : undefined,
+  console: pages.console ? routes.console : undefined,
+  reference: pages.reference ? routes.reference : undefined
 })
 
 /** Serves a page at `/<name>/` of a path that a host may have put a prefix before, and its files. */
-const serve = (name: string, address: string, routes: Routes, pages: PagesShape) => {
+const serve = (name: string, address: string, routes: Routes, pages: PagesShape, metrics: MetricsRoutesShape) => {
   const { directory = ownDirectory() } = pages
   const files = StaticFiles.make(new URL(`${name}/`, directory))
   const assets = StaticFiles.make(new URL(`${name}/assets/`, directory))
-  const described = describe(`${address}/`, served(routes, pages))
+  const described = describe(`${address}/`, served(routes, pages, metrics))
   return {
     // Relative, as a proxy may have taken off a prefix.
     address: () => Effect.succeed(empty(308, { location: `${name}/`, "cache-control": "no-cache" })),
@@ -140,12 +144,16 @@ const hidden = { address: () => notFound, page: () => notFound, asset: () => not
 export const consoleEndpoints = (routes: Routes) =>
   Endpoints.of(
     ConsoleGroup,
-    Effect.map(Pages, pages => (pages.console ? serve("console", routes.console ?? "/console", routes, pages) : hidden))
+    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
+      pages.console ? serve("console", routes.console ?? "/console", routes, pages, metrics) : hidden
+    )
   )
 
 /** The handlers of the `reference` group, which stands where the routes say. */
 export const referenceEndpoints = (routes: Routes) =>
   Endpoints.of(
     ReferenceGroup,
-    Effect.map(Pages, pages => (pages.reference ? serve("docs", routes.reference ?? "/docs", routes, pages) : hidden))
+    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
+      pages.reference ? serve("docs", routes.reference ?? "/docs", routes, pages, metrics) : hidden
+    )
   )

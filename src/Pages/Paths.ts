@@ -8,7 +8,12 @@ export interface Routes {
   readonly store: string | undefined
   readonly gateway: string | undefined
   readonly health: string | undefined
+  readonly ready: string | undefined
+  /** `/metrics`, where it is served and open. */
   readonly metrics: string | undefined
+  /** `/metrics`, where it is served and wants a token of its own. */
+  readonly lockedMetrics: string | undefined
+  /** `/api/metrics`, where it is served. */
   readonly metricsJson: string | undefined
   readonly openApi: string | undefined
   readonly asyncApi: string | undefined

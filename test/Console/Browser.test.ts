@@ -1,5 +1,7 @@
 /** The console as its users see it: one browser, one service that is restarted underneath. */
 import { readFileSync } from "node:fs"
+import { rename } from "node:fs/promises"
+import { join } from "node:path"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
 import type { BrowserContext, Locator, Page } from "playwright-core"
@@ -112,6 +114,40 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
     await page.getByRole("img", { name: /^Event loop delay: p99 \d/ }).waitFor()
     await isFit()
+  })
+
+  it("says that the store is away, of which the health of the gateway says nothing", async () => {
+    const { DATA_DIR = "" } = env
+    const file = join(DATA_DIR, "kv.db")
+    await rename(file, `${file}.away`)
+    await page.getByRole("heading", { name: "The store is unavailable" }).waitFor()
+    await page.getByRole("row", { name: /^Store unhealthy/ }).waitFor()
+    await isFit()
+    await rename(`${file}.away`, file)
+    await page.getByRole("heading", { name: "Everything works" }).waitFor()
+    await page.getByRole("row", { name: /^Store ok/ }).waitFor()
+  })
+
+  it("says that breakers are unknown where the page is told of no metrics, and asks for none", async () => {
+    const asked: Array<string> = []
+    const note = (request: { readonly url: () => string }) => {
+      if (request.url().endsWith("metrics")) asked.push(request.url())
+    }
+    await page.route(`${base}/console/`, async route => {
+      const response = await route.fetch()
+      const html = (await response.text()).replace(/,&#34;metrics\w*&#34;:&#34;[^&]*&#34;/g, "")
+      await route.fulfill({ response, body: html })
+    })
+    await page.reload()
+    page.on("request", note)
+    const platform = page.getByRole("row", { name: /^Agent platform/ })
+    await platform.filter({ hasText: "unknown: no metrics" }).waitFor()
+    await page.getByText("The service shows no metrics.").waitFor()
+    await page.unroute(`${base}/console/`)
+    page.off("request", note)
+    assert.deepStrictEqual(asked, [])
+    await page.reload()
+    await platform.filter({ hasText: "closed" }).waitFor()
   })
 
   it("creates an entry, and shows a change by another client at once", async () => {

@@ -9,6 +9,7 @@ const dom = { hidden: false, querySelector: () => null, addEventListener: () => 
 interface Health {
   readonly doubt: () => void
   readonly isReachable: { readonly value: boolean | undefined }
+  readonly isStoreReady: { readonly value: boolean | undefined }
   readonly watchHealth: (ended: AbortSignal) => Promise<void>
 }
 
@@ -21,6 +22,7 @@ const setUp = async () => {
 
 describe("The health in the console", () => {
   let isUp = true
+  let ready = async () => Response.json({ ok: true })
   /** When the service was asked, in virtual milliseconds. */
   const asked: Array<number> = []
   let ended = new AbortController()
@@ -30,7 +32,8 @@ describe("The health in the console", () => {
     vi.useFakeTimers()
     vi.stubGlobal("document", dom)
     vi.stubGlobal("addEventListener", () => {})
-    vi.stubGlobal("fetch", async () => {
+    vi.stubGlobal("fetch", async (path: string) => {
+      if (path === "/api/v1/ready") return ready()
       asked.push(Date.now())
       if (!isUp) throw new TypeError("Failed to fetch")
       return Response.json({ status: "ok" })
@@ -90,6 +93,29 @@ describe("The health in the console", () => {
     assert.isFalse(lifetime.signal.aborted)
     await advance(60_000)
     assert.isTrue(lifetime.signal.aborted)
+  })
+
+  it("tells of the store, of which the report says nothing, whether it says that it is away or does not answer", async () => {
+    isUp = true
+    const { isReachable, isStoreReady, watchHealth } = await setUp()
+    void watchHealth(ended.signal)
+    const states: Array<unknown> = []
+    for (const answer of [
+      async () => Response.json({ ok: true }),
+      async () => Response.json({ ok: false }),
+      () => Promise.reject(new TypeError("Failed to fetch")),
+      async () => Response.json({ ok: true })
+    ]) {
+      ready = answer
+      await vi.advanceTimersByTimeAsync(5000)
+      states.push([isReachable.value, isStoreReady.value])
+    }
+    assert.deepStrictEqual(states, [
+      [true, true],
+      [true, false],
+      [true, false],
+      [true, true]
+    ])
   })
 
   it("is asked about twice in a second at most, however often connections are lost while it answers", async () => {

@@ -80,6 +80,22 @@ describe("The metrics in the console", () => {
     assert.deepStrictEqual([metricsState.value, asked], ["hidden", 2])
   })
 
+  it("are locked without a request where the page was told that they want a token", async () => {
+    const asked: Array<string> = []
+    answer = path => {
+      asked.push(path)
+      return text()
+    }
+    const content = JSON.stringify({ lockedMetrics: "../metrics", root: "../" })
+    vi.stubGlobal("location", { href: "http://127.0.0.1:8080/console/" })
+    vi.stubGlobal("document", { hidden: false, querySelector: () => ({ content }), addEventListener: () => {} })
+    const { metricsState, useMetricsToken } = await watch()
+    assert.deepStrictEqual([metricsState.value, asked], ["locked", []])
+    useMetricsToken("right")
+    await vi.advanceTimersByTimeAsync(0)
+    assert.deepStrictEqual([metricsState.value, asked], ["shown", ["/metrics"]])
+  })
+
   it("are locked without their token, which is tried at once", async () => {
     answer = (path, token) => {
       if (path !== "/metrics") return new Response("", { status: 404 })

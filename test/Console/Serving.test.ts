@@ -5,6 +5,7 @@ import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { Causeway, ConsoleGroup, DrainingSignal, HealthRoutes, KvRoutes, NodeServer } from "../../src/index.ts"
 import { memory } from "../../src/store.ts"
+import { launch } from "../ServerProcess.ts"
 import { buildPages, builtPages, start } from "./Service.ts"
 
 beforeAll(buildPages, 180_000)
@@ -94,6 +95,25 @@ describe("The console", () => {
     })
   )
 
+  it.scopedLive("tells the page which metrics there are, so that it asks for no others", () =>
+    Effect.gen(function* () {
+      for (const [env, named] of [
+        [{ DEV_MODE: "true" }, ["metricsJson"]],
+        [{ DEV_MODE: "true", METRICS_PROMETHEUS: "true" }, ["metrics", "metricsJson"]],
+        [{}, []],
+        [{ METRICS_PROMETHEUS: "true", METRICS_TOKEN: "sesame" }, ["lockedMetrics"]]
+      ] as const) {
+        const service = yield* launch({ KV_API_KEY: "key", ...env })
+        const [, port] = yield* service
+          .shows(/dev mode, at http:\S+:(\d+)\n|"Listening".*"port":(\d+)/)
+          .pipe(Effect.map(found => found.filter(part => part !== undefined)))
+        const page = yield* get(`http://127.0.0.1:${port}/console/`)
+        const names = [...page.body.toString().matchAll(/&#34;(\w*metrics\w*)&#34;:/gi)].map(([, name]) => name)
+        assert.deepStrictEqual(names.sort(), [...named].sort(), JSON.stringify(env))
+      }
+    })
+  )
+
   for (const [name, variable, other] of [
     ["console", "CONSOLE_ENABLED", "docs"],
     ["docs", "REFERENCE_ENABLED", "console"]
@@ -135,6 +155,7 @@ describe("The console", () => {
       assert.deepStrictEqual(JSON.parse(content.replaceAll("&#34;", '"')), {
         store: "../../../store",
         health: "../../../probes/health",
+        ready: "../../../probes/ready",
         console: "../../../admin/tools/console",
         root: "../../../"
       })

@@ -55,8 +55,11 @@ const read = async (): Promise<Snapshot | "hidden" | "locked"> => {
     isDevMode.value = !isAbsent(response)
     if (response.ok) return fromJson(await response.text(), Date.now())
   }
-  if (routes.metrics === undefined) return "hidden"
-  const response = await ask(routes.metrics, token === "" ? {} : { authorization: `Bearer ${token}` })
+  // Without a token the answer is known, and the browser would report it as an error of the page.
+  if (routes.lockedMetrics !== undefined && token === "") return "locked"
+  const prometheus = routes.metrics ?? routes.lockedMetrics
+  if (prometheus === undefined) return "hidden"
+  const response = await ask(prometheus, token === "" ? {} : { authorization: `Bearer ${token}` })
   if (response.status === 401) {
     metricsRefusal.value = token === "" ? "" : "The service does not know this token."
     return "locked"

@@ -1,7 +1,7 @@
 /** How the service is: its health, what it depends on, and what it does at present. */
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
-import { type Dependency, health, isReachable, type Status } from "../Service/Health.ts"
+import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
 import { SecretForm } from "../Widgets/SecretForm.tsx"
 import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
 import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
@@ -41,9 +41,10 @@ const Summary = () => {
     )
   }
   if (report === undefined) return <section class="panel summary" aria-busy="true" />
+  const isStoreAway = isStoreReady.value === false
   return (
-    <section class="panel summary" data-tone={toneOf[report.status]}>
-      <h2>{summaries[report.status]}</h2>
+    <section class="panel summary" data-tone={isStoreAway ? "bad" : toneOf[report.status]}>
+      <h2>{isStoreAway ? "The store is unavailable" : summaries[report.status]}</h2>
       <dl class="facts">
         <Fact name="Status">{report.status}</Fact>
         <Fact name="Up for">{duration(report.uptime)}</Fact>
@@ -56,6 +57,7 @@ const Summary = () => {
 }
 
 const names: Readonly<Record<string, string>> = {
+  store: "Store",
   agent_platform: "Agent platform",
   agent_platform_cleanup: "Stops of agent instances",
   inference: "Inference",
@@ -64,8 +66,24 @@ const names: Readonly<Record<string, string>> = {
 
 const nameOf = (name: string): string => names[name] ?? name
 
+/** The store as a dependency, in the form of the others. */
+const store = (): ReadonlyArray<Dependency> => {
+  if (health.value === undefined || isStoreReady.value === undefined) return []
+  if (isStoreReady.value) return [{ name: "store", status: "ok" }]
+  return [{ name: "store", status: "unhealthy", error: "It does not answer; writes are refused with 503" }]
+}
+
+/** Dependencies without a circuit breaker. */
+const unbroken = new Set(["store", "replication"])
+
+/** Breakers are in the metrics alone. */
+const withoutBreaker = (name: string): string => {
+  if (unbroken.has(name) || latest.value !== undefined) return "none"
+  return metricsState.value === "unknown" || metricsState.value === "shown" ? "unknown" : "unknown: no metrics"
+}
+
 const Dependencies = () => {
-  const dependencies = health.value?.dependencies ?? []
+  const dependencies = [...store(), ...(health.value?.dependencies ?? [])]
   const breakers = latest.value === undefined ? [] : breakersOf(latest.value)
   const rows = new Map<string, { readonly dependency?: Dependency; readonly breaker?: BreakerState }>()
   for (const dependency of dependencies) rows.set(dependency.name, { dependency })
@@ -104,7 +122,7 @@ const Dependencies = () => {
                   </td>
                   <td>
                     {breaker === undefined ? (
-                      <span class="muted">none</span>
+                      <span class="muted">{withoutBreaker(name)}</span>
                     ) : (
                       <span class={`badge ${toneOf[breaker]}`}>{breaker}</span>
                     )}

@@ -27,6 +27,9 @@ export const health = signal<Report | undefined>(undefined)
 /** Whether the service has answered the last time it was asked; unknown at first. */
 export const isReachable = signal<boolean | undefined>(undefined)
 
+/** Whether the store answers, of which the health does not tell; unknown at first, and where there is no such route. */
+export const isStoreReady = signal<boolean | undefined>(undefined)
+
 /** Milliseconds between questions: while the service answers, and the least where a connection was lost. */
 const usualMs = 5000
 const leastMs = 500
@@ -68,14 +71,29 @@ export const watchHealth = async (ended: AbortSignal): Promise<void> => {
   }
 }
 
+const read = async (route: string) => {
+  const response = await fetch(route, { cache: "no-store", signal: AbortSignal.timeout(answerMs) })
+  return response.json()
+}
+
+/** A store that does not answer in time is not ready either. */
+const askStore = async (): Promise<boolean | undefined> => {
+  if (routes.ready === undefined) return undefined
+  try {
+    return (await read(routes.ready)).ok === true
+  } catch {
+    return false
+  }
+}
+
 const ask = async (): Promise<void> => {
   if (routes.health === undefined) return
   const wasAway = isReachable.value === false
   try {
-    const response = await fetch(routes.health, { cache: "no-store", signal: AbortSignal.timeout(answerMs) })
-    const report = await response.json()
+    const [report, isReady] = await Promise.all([read(routes.health), askStore()])
     if (typeof report.status === "string") health.value = report
     isReachable.value = typeof report.status === "string"
+    isStoreReady.value = isReady
   } catch {
     isReachable.value = false
   }

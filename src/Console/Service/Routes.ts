@@ -2,10 +2,11 @@
 import type { Routes } from "../../Pages/Paths.ts"
 
 /** Those of the service itself, for a page that a development server sends. */
-const defaults: { readonly [Name in keyof Routes]: string } = {
+const defaults: Partial<Routes> & Pick<Routes, "root"> = {
   store: "/api/v1",
   gateway: "/ws",
   health: "/health",
+  ready: "/api/v1/ready",
   metrics: "/metrics",
   metricsJson: "/api/metrics",
   openApi: "/api/v1/openapi.json",

@@ -5,7 +5,7 @@ import { Feed } from "../Feed/Feed.tsx"
 import { watchMetrics } from "../Overview/Metrics.ts"
 import { Overview } from "../Overview/Overview.tsx"
 import { user } from "../Service/Connection.ts"
-import { health, isReachable, watchHealth } from "../Service/Health.ts"
+import { health, isReachable, isStoreReady, watchHealth } from "../Service/Health.ts"
 import { href, view } from "../Service/Route.ts"
 import { routes } from "../Service/Routes.ts"
 import { SessionsView } from "../Sessions/SessionsView.tsx"
@@ -38,7 +38,7 @@ const views = (): ReadonlyArray<View> => [
 const accessNames = { write: "reads and writes", read: "reads only", none: "sessions only" } as const
 
 const statusTone = (): string => {
-  if (isReachable.value === false) return "bad"
+  if (isReachable.value === false || isStoreReady.value === false) return "bad"
   const status = health.value?.status
   return status === undefined ? "idle" : status === "ok" ? "good" : status === "degraded" ? "warn" : "bad"
 }
