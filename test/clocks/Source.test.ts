@@ -24,7 +24,6 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/Housekeeping.ts": 1,
   "Storage/Memory.ts": 1,
   "Storage/Postgres/DatabaseClock.ts": 3,
-  "Storage/Postgres/SessionEvents.ts": 1,
   "Storage/Sqlite.ts": 3,
   "Storage/Sqlite/Database/Reader.ts": 1,
   "Storage/Sqlite/Kv/Lists.ts": 2,
@@ -33,6 +32,8 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/Backup/Restore.ts": 1,
   // Times below plots.
   "Console/Overview/Metrics.ts": 2,
+  // How long ago something was, beside it.
+  "Console/Widgets/Now.ts": 2,
   // Timestamps of lines that the log writes by itself.
   "Observability/LogOutput.ts": 1,
   "Process/ShutdownDeadline.ts": 1,

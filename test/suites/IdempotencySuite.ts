@@ -154,7 +154,7 @@ export const idempotencySuite = (
     it.scoped("metrics tell the bytes, and what was forgotten before its time", () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(start)
-        const measured = MetricTags.tagged({ remembered: name })(limited(yield* temporaryDirectory, fewBytes))
+        const measured = MetricTags.tagged({ test_store: name })(limited(yield* temporaryDirectory, fewBytes))
         const figures = () => ({
           bytes: valueOf("kv_idempotency_bytes", name),
           forgotten: valueOf("kv_idempotency_keys_forgotten_total", name)

@@ -40,7 +40,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
   it.scopedLive("are measured by the database, of groups that take the lock", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      const context = yield* Layer.build(MetricTags.tagged({ store: tag })(Postgres.layer(optionsOf(url))))
+      const context = yield* Layer.build(MetricTags.tagged({ test_store: tag })(Postgres.layer(optionsOf(url))))
       const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
       expect(yield* waits).toEqual({ count: 0, sum: 0 })
       yield* withClient(url, other =>
@@ -82,7 +82,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
   it.scopedLive("are measured of writes with idempotency keys, also of one that changes nothing", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      const context = yield* Layer.build(MetricTags.tagged({ store: `${tag}-keyed` })(Postgres.layer(optionsOf(url))))
+      const context = yield* Layer.build(
+        MetricTags.tagged({ test_store: `${tag}-keyed` })(Postgres.layer(optionsOf(url)))
+      )
       const { commit } = Context.get(context, Store)
       const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
         commit({ operations: [operation], actor: "tester", idempotencyKey: { tenant: "t", id, digest: "digest" } })
