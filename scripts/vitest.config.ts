@@ -1,4 +1,4 @@
-import { existsSync, statfsSync } from "node:fs"
+import { existsSync } from "node:fs"
 import { availableParallelism, tmpdir } from "node:os"
 import { dirname, join, relative, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -6,18 +6,6 @@ import { configDefaults, defineConfig } from "vitest/config"
 import { BaseSequencer, type TestSpecification } from "vitest/node"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
-
-/**
- * Where tests put their files: in memory, where there is room, as each new database would wait for the disk at each step of
- * its schema. They show the same there: what they kill are processes, which lose nothing that they have written; what a
- * disk does to writes is told by `test/faults`. The soak writes to a disk.
- */
-const inMemory = (directory: string, bytes: number): boolean => {
-  if (process.env.TMPDIR !== undefined || process.env.SOAK !== undefined || !existsSync(directory)) return false
-  const { bavail, bsize } = statfsSync(directory)
-  return bavail * bsize >= bytes
-}
-if (inMemory("/dev/shm", 8 * 1024 ** 3)) process.env.TMPDIR = "/dev/shm"
 
 /** Where `test/service/compile.ts` puts what it compiles. */
 const compiled = join(tmpdir(), `causeway-program-${process.pid}`)
