@@ -20,17 +20,13 @@ const longest = [
   "Storage/Postgres",
   "Http/Edge/Edge",
   "history/Postgres",
-  "Console/Browser",
-  "CommandLine/Commands",
   "Http/Edge/EdgePostgres",
   "Http/Platform/StockSqlite",
   "SharedSessions",
   "Docs/Commands",
-  "Console/Credentials",
   "Storage/StoreCopy",
   "Shutdown",
   "NodeFailures",
-  "Console/Large",
   "FaultInjection",
   "CommandLine/Chat/Process",
   "Gateway/Survival",
@@ -48,9 +44,14 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** They build and install the package, which takes as long as a fifth of all others. They run where they are asked for. */
-const packages = "test/Package"
-const isWithPackages = process.argv.some(argument => argument.includes(packages))
+/**
+ * Tests that run where they are asked for, each kind with a command of its own: to build and install the package takes as
+ * long as a fifth of all others, and browsers take as long as a tenth.
+ */
+const apart = [
+  { argument: "test/Package", files: "test/Package/**" },
+  { argument: ".browser", files: "**/*.browser.test.ts" }
+].filter(({ argument }) => !process.argv.some(given => given.includes(argument)))
 
 const processes = Math.min(2 * availableParallelism(), 8)
 
@@ -76,7 +77,7 @@ export default defineConfig({
   ],
   test: {
     include: ["test/**/*.test.ts"],
-    exclude: [...configDefaults.exclude, ...(isWithPackages ? [] : [`${packages}/**`])],
+    exclude: [...configDefaults.exclude, ...apart.map(({ files }) => files)],
     globalSetup: ["test/service/compile.ts", "test/postgres/setup.ts"],
     provide: { compiled },
     server: { deps: { external: [/\/causeway-program-\d+\/src\//] } },

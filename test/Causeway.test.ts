@@ -307,6 +307,22 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
       })
       const namespaces = [{ namespace: "tenant:acme/x", count: 2 }]
       expect(yield* ask("anna", "GET", "/store/kv")).toEqual({ status: 200, body: { namespaces } })
+      for (const query of ["?tenant=acme", "?prefix=tenant%3Aacme"]) {
+        expect(yield* ask("anna", "GET", `/store/kv${query}`)).toEqual({ status: 200, body: { namespaces } })
+      }
+      expect(yield* ask("anna", "GET", "/store/kv?withoutTenant=1")).toEqual({ status: 200, body: { namespaces: [] } })
+      expect(yield* ask("anna", "GET", "/store/kv?tenant=evil")).toEqual({
+        status: 403,
+        body: { error: "Forbidden: tenant is not acme" }
+      })
+      const tenants = [{ tenant: "acme", namespaces: 1, entries: 2 }]
+      for (const query of ["", "?prefix=ac"]) {
+        expect(yield* ask("anna", "GET", `/store/tenants${query}`)).toEqual({ status: 200, body: { tenants } })
+      }
+      for (const prefix of ["evil", "acmes"]) {
+        const answer = yield* ask("anna", "GET", `/store/tenants?prefix=${prefix}`)
+        expect(answer).toEqual({ status: 200, body: { tenants: [] } })
+      }
       for (const prefix of ["tenant%3Aevil", "tenant%3Aacmes", "plain"]) {
         const answer = yield* ask("anna", "GET", `/store/kv?prefix=${prefix}`)
         expect(answer).toEqual({ status: 200, body: { namespaces: [] } })

@@ -38,7 +38,7 @@ export interface Options {
   readonly fetch?: typeof globalThis.fetch
   /** How long a batch is retried while the service is unavailable; a minute by default. */
   readonly giveUpAfter?: Duration.DurationInput
-  /** Called for each failed attempt that may be retried. */
+  /** Called for each failed attempt after which there is another one. */
   readonly onAway?: (error: Away) => Effect.Effect<void>
 }
 
@@ -69,17 +69,14 @@ export const make = (options: Options): Effect.Effect<BatchClient> => {
   const { actor, fetch, giveUpAfter = "1 minute", key, onAway = () => Effect.void, url } = options
   const retried = untilBack<Refused | Away>(giveUpAfter, {
     isPassing: error => error._tag === "Away",
-    pauseOf: error => (error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero)
+    pauseOf: error => (error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero),
+    onRetry: error => (error._tag === "Away" ? onAway(error) : Effect.void)
   })
   return Effect.map(
     Client.make({ baseUrl: url, token: key, ...(fetch !== undefined && { fetch }) }),
     client => operations =>
       client
         .batch(operations, { actor })
-        .pipe(
-          Effect.mapBoth({ onFailure: problemOf, onSuccess: results => results.length }),
-          Effect.tapErrorTag("Away", onAway),
-          retried
-        )
+        .pipe(Effect.mapBoth({ onFailure: problemOf, onSuccess: results => results.length }), retried)
   )
 }

@@ -12,6 +12,7 @@ export interface ErrorDetails {
   readonly retryAfterMs: number | undefined
   readonly etag?: string | null
   readonly epoch?: string | null
+  readonly trimmedSeq?: string | null
 }
 
 /** The service, or something before it, has answered with an error. */
@@ -73,10 +74,13 @@ export class Gone extends ResponseError {
   readonly _tag = "Gone"
   /** The epoch of the log that the service has, if it has said so. */
   readonly epoch: string | undefined
+  /** The last change that is no longer kept, fit to be the next `after`; `undefined` for another log. */
+  readonly trimmedSeq: number | undefined
 
   constructor(details: ErrorDetails) {
     super(details)
     this.epoch = details.epoch ?? undefined
+    this.trimmedSeq = /^\d{1,16}$/.test(details.trimmedSeq ?? "") ? Number(details.trimmedSeq) : undefined
   }
 }
 
@@ -227,7 +231,8 @@ export const detailsOf = ({ headers, status }: Response, message: string): Error
   requestId: headers.get("x-request-id") ?? undefined,
   retryAfterMs: retryAfterOf(headers),
   etag: headers.get("etag"),
-  epoch: headers.get("kv-epoch")
+  epoch: headers.get("kv-epoch"),
+  trimmedSeq: headers.get("kv-trimmed-seq")
 })
 
 /** The most bytes of an error that are read. */

@@ -24,7 +24,9 @@ export async function* followLog(
     }
   } catch (error) {
     if (!(error instanceof Gone)) throw error
-    if (epoch === undefined || !isOther(error.epoch, epoch)) return yield { type: "trimmed", after }
+    if (epoch === undefined || !isOther(error.epoch, epoch)) {
+      return yield { type: "trimmed", after, trimmedSeq: error.trimmedSeq }
+    }
     const { epoch: newEpoch, lastSeq } = await reader.end()
     yield { type: "reset", lastSeq, epoch: newEpoch }
   }

@@ -127,6 +127,24 @@ export interface NamespacePage {
   readonly epoch: string
 }
 
+/** A tenant that has entries, or `""` for all namespaces that belong to none. */
+export interface TenantCount {
+  readonly tenant: string
+  /** How many namespaces it has, and how many entries these have together. */
+  readonly namespaces: number
+  readonly entries: number
+}
+
+/** A part of the tenants. */
+export interface TenantPage {
+  /** In byte order of their UTF-8. */
+  readonly tenants: ReadonlyArray<TenantCount>
+  /** The position of the change log that the page was read at. */
+  readonly lastSeq: number
+  /** The log that the position belongs to. */
+  readonly epoch: string
+}
+
 /** What addresses an entry. */
 export interface EntryAddress {
   readonly namespace: string
@@ -156,8 +174,11 @@ export type FollowEvent =
    * again.
    */
   | { readonly type: "reset"; readonly lastSeq: number; readonly epoch: string }
-  /** Changes after `after` are no longer kept. What is known must be read again. */
-  | { readonly type: "trimmed"; readonly after: number }
+  /**
+   * Changes after `after` are no longer kept. What is known must be read again. Those after `trimmedSeq` are kept; an
+   * older service does not tell it.
+   */
+  | { readonly type: "trimmed"; readonly after: number; readonly trimmedSeq: number | undefined }
 
 /** How changes come in. */
 export type TransportName = "webSocket" | "serverSentEvents" | "longPolling"

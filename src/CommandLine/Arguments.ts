@@ -43,6 +43,10 @@ const ofRoot: ReadonlyMap<string, boolean> = new Map([
   ["--completions", true]
 ])
 
+/** The options that a command takes, those of all commands included, and whether they have a value. */
+export const optionsAt = ({ options }: Node, isRoot: boolean): ReadonlyMap<string, boolean> =>
+  new Map([...options, ...general, ...(isRoot ? ofRoot : [])])
+
 const isOption = (argument: string): boolean => /^-(?:-[a-z]|[a-z]$)/i.test(argument)
 
 /** All options of a command and of those below it. */
@@ -85,7 +89,7 @@ export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged | Str
     next = node.below.find(({ name }) => name === others[0])
     if (next !== undefined) path.push(others.shift() ?? "")
   }
-  const taken = new Map([...node.options, ...general, ...(node === root ? ofRoot : [])])
+  const taken = optionsAt(node, node === root)
   const unknown = options.find(
     ({ name, value }) => !taken.has(name) || (value !== undefined && taken.get(name) === false)
   )

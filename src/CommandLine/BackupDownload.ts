@@ -1,6 +1,5 @@
 /** Takes a backup of the store from a service, and verifies what has arrived. It needs the native module of SQLite. */
 import { createHash } from "node:crypto"
-import { open } from "node:fs/promises"
 import { Duration, Effect, Stream } from "effect"
 import * as Client from "../EffectClient/Client.ts"
 import { store, verificationOf } from "../Storage/Backup/Manifest.ts"
@@ -10,6 +9,7 @@ import * as CopyPort from "../Storage/Sqlite/Copy/CopyPort.ts"
 import { CommandFailed, exitCodes, failed } from "./CommandFailed.ts"
 import type { Connection } from "./Connection.ts"
 import * as Failure from "./Failure.ts"
+import * as PrivateFile from "./PrivateFile.ts"
 
 export interface Options {
   readonly target: string
@@ -37,10 +37,7 @@ const receive = (
   Effect.gen(function* () {
     const writing = (error: unknown) =>
       failed(`There is no backup. ${file} cannot be written: ${error instanceof Error ? error.message : error}`)
-    const handle = yield* Effect.acquireRelease(
-      Effect.tryPromise({ try: () => open(file, "wx", 0o600), catch: writing }),
-      handle => Effect.promise(() => handle.close().catch(() => undefined))
-    )
+    const { sync, write } = yield* PrivateFile.open(file, "new", writing)
     const hash = createHash("sha256")
     const { bytes, content } = backup
     let done = 0
@@ -50,7 +47,7 @@ const receive = (
       const chunk = Buffer.concat(waiting)
       waiting = []
       waitingBytes = 0
-      return Effect.tryPromise({ try: () => handle.writeFile(chunk), catch: writing })
+      return write(chunk)
     })
     yield* content.pipe(
       Stream.mapError(({ message }) => cut(connection, message)),
@@ -66,7 +63,7 @@ const receive = (
     yield* flush
     if (done !== bytes) return yield* cut(connection, `${done} of ${bytes} bytes have come`)
     if (hash.digest("hex") !== backup.sha256) return yield* cut(connection, "its SHA-256 is not what the service says")
-    yield* Effect.tryPromise({ try: () => handle.sync(), catch: writing })
+    yield* sync
   }).pipe(Effect.scoped)
 
 const toFailed = ({ hint, message }: BackupFailed): CommandFailed => failed(`There is no backup. ${message}`, hint)

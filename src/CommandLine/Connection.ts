@@ -67,17 +67,14 @@ const variable = (name: string): Effect.Effect<Option.Option<string>> =>
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i
 
 const parseUrl = (text: string, source: string): Effect.Effect<string, CommandFailed> => {
-  const example = `It looks like ${defaultUrl}`
-  if (!URL.canParse(text)) return wrong(`${source}: ${JSON.stringify(text)} is not an address`, example)
+  const refuse = (problem: string) => wrong(`${source}: ${problem}`, `It looks like ${defaultUrl}`)
+  // What may have a password is not repeated.
+  const shown = /[@?#]/.test(text) ? "it" : JSON.stringify(text)
+  if (!URL.canParse(text)) return refuse(`${shown} is not an address`)
   const { hash, password, protocol, search, username } = new URL(text)
-  // A text with a password is not repeated.
-  if (username !== "" || password !== "")
-    return wrong(`${source}: an address must not have a user or a password`, example)
+  if (username !== "" || password !== "") return refuse("an address must not have a user or a password")
   if (!/^https?:$/.test(protocol) || search !== "" || hash !== "") {
-    return wrong(
-      `${source}: ${JSON.stringify(text)} is not an http or https address without query and fragment`,
-      example
-    )
+    return refuse(`${shown} is not an http or https address without query and fragment`)
   }
   return Effect.succeed(text.replace(/\/+$/, ""))
 }
@@ -138,8 +135,8 @@ const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profile
     ]
   })
 
-/** Finds out which service to ask. A profile that is named comes before the environment, one that is not behind it. */
-export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Connection, CommandFailed> =>
+/** Finds the address, and the profile. A profile that is named comes before the environment, one that is not behind it. */
+const locate = (given: Given) =>
   Effect.gen(function* () {
     if (!(given.timeout > 0)) return yield* wrong("--timeout must be a positive number of seconds")
     const ofEnvironment = yield* variable("CAUSEWAY_PROFILE")
@@ -153,9 +150,18 @@ export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Conne
         : [from(yield* variable("CAUSEWAY_URL"), "CAUSEWAY_URL"), from(Option.fromNullable(profile.url), profileName)])
     ]
     const { source, value } = Option.getOrElse(Option.firstSomeOf(urls), () => ({ value: defaultUrl, source: "" }))
-    const url = yield* parseUrl(value, source)
+    return { url: yield* parseUrl(value, source), timeout: Duration.seconds(given.timeout), profile, profileName }
+  })
+
+/** The service to ask for what takes no credential. */
+export const withoutCredential = (given: Given): Effect.Effect<Connection, CommandFailed> =>
+  Effect.map(locate(given), ({ timeout, url }) => ({ url, token: Redacted.make(""), source: "", timeout }))
+
+/** Finds out which service to ask, and with which credential. */
+export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Connection, CommandFailed> =>
+  Effect.gen(function* () {
+    const { profile, profileName, timeout, url } = yield* locate(given)
     const found = Option.firstSomeOf(yield* credentials(given, kind, profile, profileName, url))
-    const timeout = Duration.seconds(given.timeout)
     if (Option.isNone(found)) return { url, token: Redacted.make(""), source: "", timeout }
     return { url, token: yield* found.value.read, source: found.value.source, timeout }
   })

@@ -15,6 +15,9 @@ const outcomeUnknown = "A write may or may not have been applied"
 const away = (url: string, reason: string, hint: string): CommandFailed =>
   new CommandFailed({ message: `${url}: ${reason}`, hint, exitCode: exitCodes.unavailable })
 
+/** Whether the answer is that of a proxy which has none of the service, or has waited for too long. */
+const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 429, 502, 504].includes(status)
+
 /** A failed call as the failure of the command. `repeat` tells how a write is repeated whose outcome is not known. */
 export const of =
   ({ source, url }: Pick<Connection, "url" | "source">, repeat?: string) =>
@@ -51,6 +54,8 @@ export const of =
       case "NotFound":
       case "MethodNotAllowed":
       case "InvalidResponse":
+        // A proxy answers so for a service that it has asked, which may have applied the write.
+        if (isOfProxy(error)) return away(url, message, `Try again later. ${unknown}`)
         return new CommandFailed({
           message: `${url}: ${message}`,
           hint: "Is this the address of a Causeway service, and a version that has this command?",

@@ -7,6 +7,7 @@ import { Console, Effect, Layer } from "effect"
 import { version } from "../Version.ts"
 import * as Arguments from "./Arguments.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
+import * as Completions from "./Completions.ts"
 import * as Help from "./Help.ts"
 import { CliConfig, Command } from "./Library.ts"
 import * as Output from "./Output.ts"
@@ -15,9 +16,6 @@ import * as Suggestion from "./Suggestion.ts"
 import { clean } from "./Text.ts"
 
 const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} tells what it takes.`
-
-/** Those for which there are completions. */
-const shells = ["bash", "zsh", "fish"]
 
 /** An argument that is not taken, and what may have been meant. */
 const strayed = ({ known, path, stray }: Arguments.Stray): CommandFailed => {
@@ -67,13 +65,14 @@ export const runWith = (
     if ("stray" in arranged) return yield* strayed(arranged)
     if ("bare" in arranged) return yield* wrong(`${arranged.bare} takes a value`, help(path))
     const { args: given } = arranged
-    const shell = given.indexOf("--completions") + 1
-    if (path.length === 0 && shell > 0 && !shells.includes(given[shell] ?? "")) {
-      return yield* wrong(`--completions takes ${shells.join(", ")}`, help(path))
+    if (path.length === 0 && given.includes("--completions")) {
+      const shell = given[given.indexOf("--completions") + 1] ?? ""
+      if (Completions.isShell(shell)) return yield* Output.write(Completions.script(shell, tree))
+      return yield* wrong(`--completions takes ${Completions.shells.join(", ")}`, help(path))
     }
     const group = Help.ofGroup(tree, path)
     if (group !== undefined && given.includes("--help")) return yield* Output.write(`${group}\n`)
-    if (group !== undefined && !given.some(argument => argument === "--completions" || argument === "--version")) {
+    if (group !== undefined && !given.includes("--version")) {
       return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
     }
     const texts: Array<string> = []

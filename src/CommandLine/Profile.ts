@@ -1,6 +1,6 @@
 /** The file of profiles: services that a user works with, and where their credentials are. */
 import { readFileSync, statSync } from "node:fs"
-import { homedir, userInfo } from "node:os"
+import { homedir } from "node:os"
 import { dirname, isAbsolute, join } from "node:path"
 import { Config, Effect, Either, Option, ParseResult, Redacted, Schema } from "effect"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
@@ -29,12 +29,19 @@ export interface Access {
   readonly uid: number
 }
 
-/** Why a file of secrets is not safe; `undefined` where it is. `uid` is the user's. */
+/**
+ * Why a file of secrets is not safe; `undefined` where it is. `uid` is the user's. Who may read a file of root is root's
+ * decision: containers get their secrets in such files, which others than their owner can read, and nobody can change.
+ */
 export const problemOfAccess = (path: string, { mode, uid: owner }: Access, uid: number): string | undefined => {
   if (owner !== uid && owner !== 0) return `${path} belongs to another user`
   if ((mode & 0o022) !== 0) return `${path} can be written by others`
+  if (owner !== uid) return undefined
   return (mode & 0o044) === 0 ? undefined : `${path} can be read by others`
 }
+
+/** The user's directory. The system may not know the user, as in a container. */
+const home = (): string => Option.getOrElse(Option.liftThrowable(homedir)(), () => "/")
 
 /** Where the file is: what `CAUSEWAY_PROFILES` says, else in the user's directory of configurations. */
 export const path: Effect.Effect<string> = Effect.gen(function* () {
@@ -42,7 +49,7 @@ export const path: Effect.Effect<string> = Effect.gen(function* () {
   const configurations = yield* Config.option(Config.nonEmptyString("XDG_CONFIG_HOME"))
   return Option.getOrElse(given, () =>
     join(
-      Option.getOrElse(configurations, () => join(homedir(), ".config")),
+      Option.getOrElse(configurations, () => join(home(), ".config")),
       "causeway",
       "profiles.json"
     )
@@ -83,7 +90,7 @@ const readPrivate = (path: string): Effect.Effect<string | undefined, CommandFai
     ),
     Effect.flatMap(found => {
       if (found === undefined) return Effect.succeed(undefined)
-      const problem = problemOfAccess(path, found.access, userInfo().uid)
+      const problem = problemOfAccess(path, found.access, process.geteuid?.() ?? -1)
       return problem === undefined
         ? Effect.succeed(found.content)
         : Effect.fail(wrong(problem, `It may hold credentials. Do this: chmod 600 '${path}'`))

@@ -2,6 +2,7 @@
 import { Duration, Effect, Schedule } from "effect"
 import type { ClientError } from "../EffectClient/Errors.ts"
 import * as Monotonic from "../Monotonic.ts"
+import { clean } from "./Text.ts"
 
 /**
  * Statuses by which proxies say that the service is away, or has too much to do; and 409, by which the service says that
@@ -24,7 +25,12 @@ const askedPause = (error: ClientError): Duration.Duration =>
 export const untilBack =
   <E>(
     giveUpAfter: Duration.DurationInput,
-    failures: { readonly isPassing: (error: E) => boolean; readonly pauseOf: (error: E) => Duration.Duration }
+    failures: {
+      readonly isPassing: (error: E) => boolean
+      readonly pauseOf: (error: E) => Duration.Duration
+      /** Is told of each failure after which there is another try. */
+      readonly onRetry: (error: E) => Effect.Effect<void>
+    }
   ) =>
   <A, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.flatMap(Monotonic.millis, startedAt =>
@@ -36,18 +42,25 @@ export const untilBack =
           Schedule.modifyDelay(([, error], delay) => Duration.max(delay, failures.pauseOf(error)))
         ),
         while: error =>
-          Effect.map(
-            Monotonic.millis,
-            now => failures.isPassing(error) && now - startedAt < Duration.toMillis(giveUpAfter)
+          Effect.flatMap(Monotonic.millis, now =>
+            failures.isPassing(error) && now - startedAt < Duration.toMillis(giveUpAfter)
+              ? Effect.as(failures.onRetry(error), true)
+              : Effect.succeed(false)
           )
       })
     )
 
-/** Repeats a request that is safe to repeat. */
+/** Repeats a request that is safe to repeat. The user gets one line for each outage, not for each try. */
 export const retryWhileAway =
-  (giveUpAfter: Duration.DurationInput, onAway: (error: ClientError) => Effect.Effect<void>) =>
+  (giveUpAfter: Duration.DurationInput, note: (text: string) => Effect.Effect<void>) =>
   <A, R>(request: Effect.Effect<A, ClientError, R>): Effect.Effect<A, ClientError, R> =>
-    request.pipe(
-      Effect.tapError(error => (isPassing(error) ? onAway(error) : Effect.void)),
-      untilBack(giveUpAfter, { isPassing, pauseOf: askedPause })
-    )
+    Effect.suspend(() => {
+      let isTold = false
+      const onRetry = ({ message }: ClientError) =>
+        Effect.suspend(() => {
+          if (isTold) return Effect.void
+          isTold = true
+          return note(`${clean(message)}. Trying again.`)
+        })
+      return untilBack<ClientError>(giveUpAfter, { isPassing, pauseOf: askedPause, onRetry })(request)
+    })

@@ -174,11 +174,11 @@ export const chat = Command.make(
     ),
     ...Connection.options
   },
-  ({ agent, session, ...given }) =>
+  ({ agent, json, session, ...given }) =>
     Effect.gen(function* () {
       const connection = yield* Connection.resolve(given, "sessions")
       const { timeout, token, url } = connection
-      yield* Chat.run({ url, token, session, agentType: agent, timeout }).pipe(
+      yield* Chat.run({ url, token, session, agentType: agent, timeout, json }).pipe(
         Effect.provide(Terminal.layer),
         Effect.mapError(error => {
           if (error._tag === "Interrupted") return new CommandFailed({ message: "", exitCode: exitCodes.interrupted })

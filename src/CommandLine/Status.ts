@@ -75,7 +75,7 @@ export const health = Command.make(
   },
   ({ strict, ...options }) =>
     Effect.gen(function* () {
-      const connection = yield* Connection.resolve(options)
+      const connection = yield* Connection.withoutCredential(options)
       const ready = (yield* ask(connection, { path: "/ready" }, readReady)).ok
       // 503 with a report like any other says that a dependency is not well.
       const report = yield* ask(connection, { prefix: "", path: "/health", accepts: 503 }, readReport)

@@ -1,7 +1,7 @@
 /** `causeway kv watch`: what changes, as it happens. */
 import { Effect, Option, Runtime, Stream } from "effect"
 import type { FollowEvent, FollowStatus } from "../Client/Model.ts"
-import type { FollowOptions } from "../EffectClient/Client.ts"
+import type { ClientError, FollowOptions, Service } from "../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import * as EntryText from "./EntryText.ts"
@@ -69,6 +69,14 @@ const problemOf = ({ epoch, from, namespace, prefix, tenant, updatesOnly }: Want
   return Option.isSome(tenant) && Option.isSome(namespace) ? wrong("Give a namespace or --tenant") : undefined
 }
 
+/** Follows; from position 0 it begins where the log is kept, which is later where records were removed. */
+const follow = (client: Service, options: FollowOptions): Stream.Stream<FollowEvent, ClientError> =>
+  Stream.flatMap(client.follow(options), event =>
+    event.type === "trimmed" && event.after === 0 && event.trimmedSeq !== undefined && "after" in options
+      ? follow(client, { ...options, after: event.trimmedSeq })
+      : Stream.make(event)
+  )
+
 /** A follower from a position ends with these; one of a namespace begins anew. */
 const endOf = (event: FollowEvent): CommandFailed | undefined => {
   switch (event.type) {
@@ -130,7 +138,7 @@ export const watch = Command.make(
       }
       const options = start(wanted, end)
       yield* Stream.runForEach(
-        client.follow({ ...options, onStatus }).pipe(Stream.mapError(Failure.of(connection))),
+        follow(client, { ...options, onStatus }).pipe(Stream.mapError(Failure.of(connection))),
         event =>
           Effect.gen(function* () {
             yield* isRecord ? record(event) : write(`${lineOf(event, cells(), paint)}\n`)

@@ -8,7 +8,6 @@ import * as Failure from "./Failure.ts"
 import { Options } from "./Library.ts"
 import { Output } from "./Output.ts"
 import { retryWhileAway } from "./Retrying.ts"
-import { clean } from "./Text.ts"
 
 /** The options of every command that writes once. */
 export const options = {
@@ -43,15 +42,8 @@ export const once = <A>(
     if (patience < 0) return yield* wrong("--patience must be 0 or more")
     const key = Option.isSome(idempotencyKey) ? idempotencyKey.value : randomUUID()
     const { note } = yield* Output
-    let isTold = patience === 0
-    const onAway = ({ message }: ClientError) =>
-      Effect.suspend(() => {
-        if (isTold) return Effect.void
-        isTold = true
-        return note(`${clean(message)}. Trying again.`)
-      })
     return yield* write({ idempotencyKey: key }).pipe(
-      retryWhileAway(Duration.seconds(patience), onAway),
+      retryWhileAway(Duration.seconds(patience), note),
       Effect.mapError(
         Failure.of(connection, `with --idempotency-key ${quoted(key)} it can be repeated, and is applied once`)
       )

@@ -82,6 +82,7 @@ export interface Service {
   readonly namespaces: (
     options?: WithoutSignal<Plain.NamespacesOptions>
   ) => Stream.Stream<Plain.NamespacePage, ClientError>
+  readonly tenants: (options?: WithoutSignal<Plain.TenantsOptions>) => Stream.Stream<Plain.TenantPage, ClientError>
   /** A copy of the whole store at one moment. Its content fails where the connection is lost before the end. */
   readonly backup: (
     options?: WithoutSignal<Plain.BackupOptions>
@@ -139,6 +140,7 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
       list: (namespace, options) => streamOf(client.list(namespace, options)),
       listKeys: (namespace, options) => streamOf(client.listKeys(namespace, options)),
       namespaces: options => streamOf(client.namespaces(options)),
+      tenants: options => streamOf(client.tenants(options)),
       backup: options =>
         Effect.map(
           call(signal => client.backup({ ...options, signal })),

@@ -31,8 +31,15 @@ export class MethodNotAllowed extends Data.TaggedError("MethodNotAllowed")<Respo
 /** 409: the request with this idempotency key is still in progress. */
 export class Conflict extends Data.TaggedError("Conflict")<ResponseFields> {}
 
-/** 410: the changes that were asked for are no longer kept. */
-export class Gone extends Data.TaggedError("Gone")<ResponseFields> {}
+/** 410: the changes that were asked for are no longer kept, or are those of another log. */
+export class Gone extends Data.TaggedError("Gone")<
+  ResponseFields & {
+    /** The epoch of the log that the service has, if it has said so. */
+    readonly epoch: string | undefined
+    /** The last change that is no longer kept, fit to be the next `after`; `undefined` for another log. */
+    readonly trimmedSeq: number | undefined
+  }
+> {}
 
 /** 412: a precondition does not hold; nothing was written. */
 export class PreconditionFailed extends Data.TaggedError("PreconditionFailed")<
@@ -128,6 +135,10 @@ export const fromPlain = (error: Plain.ClientError): ClientError => {
       const { currentVersion, operation } = error
       return new PreconditionFailed({ ...fieldsOf(error), currentVersion, operation })
     }
+    case "Gone": {
+      const { epoch, trimmedSeq } = error
+      return new Gone({ ...fieldsOf(error), epoch, trimmedSeq })
+    }
     default:
       return new byTag[error._tag](fieldsOf(error))
   }
@@ -147,7 +158,6 @@ const byTag = {
   NotFound,
   MethodNotAllowed,
   Conflict,
-  Gone,
   PayloadTooLarge,
   UnsupportedMediaType,
   UnprocessableContent,

@@ -28,7 +28,8 @@ const methods = "GET, HEAD, PUT, POST, DELETE"
 const requestHeaders =
   "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, traceparent, tracestate, x-request-id"
 
-const exposedHeaders = "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Count, Repr-Digest, Retry-After, x-request-id"
+const exposedHeaders =
+  "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-Count, Repr-Digest, Retry-After, x-request-id"
 
 /** How long a browser may keep the answer to a preflight. Longer times are cut by browsers. */
 const maxAgeSeconds = 7200

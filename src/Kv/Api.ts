@@ -33,6 +33,7 @@ import {
   RemoveHeaders,
   RemoveParams,
   SetPayload,
+  TenantsParams,
   WriteHeaders
 } from "./Requests.ts"
 
@@ -127,6 +128,14 @@ const NamespaceCount = Schema.Struct({
   count: Schema.Int.annotations({ description: "How many entries it has, 1 or more." })
 }).annotations({ identifier: "NamespaceCount" })
 
+const TenantCount = Schema.Struct({
+  tenant: Schema.String.annotations({
+    description: "Its id, or the empty string for all namespaces that belong to no tenant."
+  }),
+  namespaces: Schema.Int.annotations({ description: "How many namespaces it has, 1 or more." }),
+  entries: Schema.Int.annotations({ description: "How many entries these have together." })
+}).annotations({ identifier: "TenantCount" })
+
 /** Entries, batches and the change feed, under any prefix. */
 export const KvRoutes = HttpApiGroup.make("kv")
   .add(
@@ -142,6 +151,19 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(
         OpenApi.Description,
         "A namespace is there while it has entries. Namespaces are sorted by their UTF-8 bytes. A `Link` header leads to the next page, if there is one."
+      )
+  )
+  .add(
+    HttpApiEndpoint.get("tenants", "/tenants")
+      .setUrlParams(TenantsParams)
+      .addSuccess(Schema.Struct({ tenants: Schema.Array(TenantCount) }).annotations({ identifier: "TenantList" }))
+      .addError(BadRequest.Wire)
+      .middleware(ReadAccess)
+      .annotate(OpenApi.Transform, Description.tenants)
+      .annotate(OpenApi.Summary, "List tenants, with the numbers of their namespaces and entries")
+      .annotate(
+        OpenApi.Description,
+        "A tenant is there while it has entries. Tenants are sorted by their UTF-8 bytes; namespaces that belong to none come first, as one with an empty id. A `Link` header leads to the next page, if there is one."
       )
   )
   .add(

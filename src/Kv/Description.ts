@@ -57,10 +57,18 @@ const malformed = (error: string) => ({ example: { error: `Invalid request: ${er
 
 const badPrecondition = { example: { error: "If-Match must be a version in quotes, a list of them, or *" } }
 
+const trimmedSeq: Header = {
+  description:
+    "The last change that is no longer kept, where `after` is older than that: those that are kept follow with it as `after`.",
+  required: false,
+  schema: { type: "integer", minimum: 1 },
+  example: 41
+}
+
 const trimmed = {
   description:
     "`after` is older than the history that is kept, or `epoch` is that of another log. List again and follow from `Kv-Last-Seq`.",
-  headers: { "Kv-Epoch": epoch },
+  headers: { "Kv-Epoch": epoch, "Kv-Trimmed-Seq": trimmedSeq },
   example: { error: "Changes up to seq 41 are no longer kept; list again and follow from Kv-Last-Seq" }
 }
 
@@ -77,6 +85,22 @@ export const namespaces = operation({
         Link: { ...nextPage, example: '</api/v1/kv?limit=1&cursor=6Uzq1rMi.dGVuYW50OmFjbWUvc2V0dGluZ3M>; rel="next"' }
       },
       example: { namespaces: [{ namespace: entry.namespace, count: 1 }] }
+    },
+    400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
+  }
+})
+
+export const tenants = operation({
+  operationId: "listTenants",
+  answers: {
+    200: {
+      description: "The tenants of the page.",
+      headers: {
+        "Kv-Last-Seq": lastSeq,
+        "Kv-Epoch": epoch,
+        Link: { ...nextPage, example: '</api/v1/tenants?limit=1&cursor=47DEQpj8.YWNtZS8>; rel="next"' }
+      },
+      example: { tenants: [{ tenant: "acme", namespaces: 1, entries: 1 }] }
     },
     400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
   }

@@ -270,7 +270,8 @@ export const endpoints = Endpoints.of(
     const services = { store, limits, commitKeyed: counted(store) }
     return {
       get: get(services),
-      namespaces: compressing(NamespacesHandler.make(services)),
+      namespaces: compressing(NamespacesHandler.namespaces(services)),
+      tenants: compressing(NamespacesHandler.tenants(services)),
       list: compressing(ListHandler.make(services)),
       read: compressing(ReadHandler.make(services)),
       set: writing(set, services),

@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../Http/ApiError.ts"
 import type { FollowFailure } from "./ChangeFeed.ts"
 import { etag } from "./Entry.ts"
-import { epochHeader } from "./Requests.ts"
+import { epochHeader, trimmedHeader } from "./Requests.ts"
 import type * as Store from "./Store.ts"
 
 export const badRequest = (error: string): BadRequest => new BadRequest({ error })
@@ -42,7 +42,7 @@ export const ofFeed = (error: FollowFailure): Effect.Effect<never, ServiceUnavai
       return Effect.fail(
         new Gone({
           error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`,
-          headers: { [epochHeader]: error.epoch }
+          headers: { [epochHeader]: error.epoch, [trimmedHeader]: String(error.trimmedSeq) }
         })
       )
     case "LogReplaced":

@@ -14,6 +14,9 @@ export const maxPage = 1000
 /** The header that tells of which log a list or a page of changes is. */
 export const epochHeader = "kv-epoch"
 
+/** The header that tells the last change that is no longer kept, where a reader has asked for older ones. */
+export const trimmedHeader = "kv-trimmed-seq"
+
 /** The actor of requests that name none. */
 export const defaultActor = "api"
 
@@ -144,14 +147,34 @@ export const ListParams = Schema.Struct({
   )
 })
 
-export const NamespacesParams = Schema.Struct({
-  prefix: optional(Schema.String.annotations({ description: "Only namespaces with this literal prefix." })),
-  limit: optional(QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The size of a page." })),
-  cursor: optional(
+/** A page of names: of at most 1,000. */
+const pageLimit = optional(
+  QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The size of a page." })
+)
+
+const pageCursor = (goesWith: string) =>
+  optional(
     Schema.String.annotations({
-      description: "The start of the page, from the `Link` header of the previous one. It goes with the same `prefix`."
+      description: `The start of the page, from the \`Link\` header of the previous one. It goes with the same ${goesWith}.`
     })
   )
+
+export const NamespacesParams = Schema.Struct({
+  prefix: optional(Schema.String.annotations({ description: "Only namespaces with this literal prefix." })),
+  tenant: optional(
+    Schema.String.annotations({
+      jsonSchema: { type: "string", default: "", description: "Only namespaces of this tenant. Empty for all tenants." }
+    })
+  ),
+  withoutTenant: Flag("With `1`, only namespaces that belong to no tenant."),
+  limit: pageLimit,
+  cursor: pageCursor("`prefix`, `tenant` and `withoutTenant`")
+})
+
+export const TenantsParams = Schema.Struct({
+  prefix: optional(Schema.String.annotations({ description: "Only tenants whose ids have this literal prefix." })),
+  limit: pageLimit,
+  cursor: pageCursor("`prefix`")
 })
 
 /** Which entries of a namespace to delete. */

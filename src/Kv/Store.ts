@@ -131,6 +131,8 @@ export interface NamespaceQuery {
   readonly limit: number
   /** Only those of this tenant; `""` for all. */
   readonly tenant: string
+  /** Only those that belong to no tenant. */
+  readonly isWithoutTenant?: boolean
 }
 
 /** A namespace that has entries. */
@@ -146,6 +148,32 @@ export interface NamespacePage {
   readonly lastSeq: number
   readonly epoch: string
   /** Whether namespaces follow after the last one here. */
+  readonly more: boolean
+}
+
+/** Which tenants are listed: those whose ids start with `prefix`, literally, and come after `after` if it is given. */
+export interface TenantQuery {
+  readonly prefix: string
+  readonly after?: string
+  readonly limit: number
+  /** Only this tenant; `""` for all. */
+  readonly tenant: string
+}
+
+/** A tenant that has entries, or `""` for all namespaces that belong to none. */
+export interface TenantCount {
+  readonly tenant: string
+  /** How many namespaces it has, and how many entries these have together. */
+  readonly namespaces: number
+  readonly entries: number
+}
+
+/** Tenants in byte order of their UTF-8. */
+export interface TenantPage {
+  readonly tenants: ReadonlyArray<TenantCount>
+  /** As on a page of namespaces. */
+  readonly lastSeq: number
+  readonly epoch: string
   readonly more: boolean
 }
 
@@ -199,6 +227,8 @@ export class Store extends Context.Tag("causeway/Store")<
      * {@link mostDue} entries have expired and are still stored, the others among them are counted as present.
      */
     readonly namespaces: (query: NamespaceQuery) => Effect.Effect<NamespacePage, StoreUnavailable>
+    /** Up to `limit` tenants with the numbers of their namespaces and entries, which writes keep as those of namespaces. */
+    readonly tenants: (query: TenantQuery) => Effect.Effect<TenantPage, StoreUnavailable>
     /**
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.

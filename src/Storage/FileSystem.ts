@@ -1,5 +1,15 @@
 /** What adapters need of the file system. */
-import { type BigIntStats, closeSync, mkdirSync, openSync, statSync } from "node:fs"
+import {
+  type BigIntStats,
+  closeSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  statSync,
+  unlinkSync
+} from "node:fs"
 import { dirname } from "node:path"
 
 const isDirectory = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
@@ -34,6 +44,29 @@ export const makeFile = (path: string, mode = 0o600): void => {
   } catch (error) {
     if (!hasCode(error, "EEXIST")) throw error
   }
+}
+
+/** A new name in a directory, or one that is gone, is only safe once the directory has been flushed. */
+export const flushDirectory = (directory: string): void => {
+  const descriptor = openSync(directory, "r")
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+/** Gives a file a name that no file has. Throws the system's error, EEXIST where somebody else was first. */
+export const claimName = (file: string, name: string): void => {
+  try {
+    linkSync(file, name)
+  } catch (error) {
+    // Some file systems have no hard links. An empty file claims the name there.
+    if (!hasCode(error, "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS")) throw error
+    closeSync(openSync(name, "wx", 0o600))
+    return renameSync(file, name)
+  }
+  unlinkSync(file)
 }
 
 /** Identifies the file of a result of `stat`. */

@@ -4,6 +4,7 @@ import { yieldToEventLoop } from "../EventLoop.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
+import { Gathering, type Wait } from "./Gathering.ts"
 import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
 
 export type { Weight } from "./GroupQueue.ts"
@@ -31,9 +32,10 @@ export interface Options<A, B, E> {
   /** Waited for before a group is taken, and not counted as the time of a commit. It must end. */
   readonly prepare?: Effect.Effect<void>
   /**
-   * Milliseconds for which a group is gathered at most, once there is a write. It is taken at once when as many writes are
-   * there as when the last group was answered, those of that group included, and at the latest after twice the time of a
-   * commit. Without it groups are not gathered.
+   * Milliseconds for which a group is gathered at most, once there is a write. It is taken as soon as it is full or as many
+   * writes are there as when the last group was answered, those of that group included, and at the latest after twice the
+   * time of a commit. Where the answered do not return in time, most groups do not wait for them. Without it groups are
+   * not gathered.
    */
   readonly maxGathering?: number
   /** Where a group ends; a single write may be heavier. */
@@ -66,21 +68,14 @@ export interface GroupCommit<A, B, E> {
 /** Where a group ends unless the options say otherwise. */
 export const maxGroup: Weight = { operations: 1024, bytes: 4 * 1024 * 1024 }
 
-/** How many times as long as a commit takes a group is gathered at most. */
-const gatheredCommits = 2
-
-/** How much of the average time of a commit the newest one is. */
-const newest = 0.25
-
 /** How long the writes that are there at the end of the scope have. */
 const closing = Duration.seconds(4)
 
 /**
  * A committer that gathers the writes of many callers into groups, so that they share one transaction and one flush.
  *
- * Callers that write again as soon as they are answered come in two halves unless groups are gathered: the answered half
- * returns just after the other half has been taken. Then there are twice as many commits as are needed. To wait for them
- * costs a write that comes alone nothing, and any other no more than a fixed multiple of what its commit takes.
+ * A group may be gathered: see {@link Gathering}. A write that comes alone does not wait, except that the first one after
+ * a burst waits for the callers of the burst, as nobody can know yet that they are gone.
  *
  * While a group is in flight new writes wait, up to a bound beyond which they are refused with `StoreBusy`. When the
  * group does not come back in time, its callers and all who wait fail with `StoreUnavailable`, and later ones fail at
@@ -119,20 +114,18 @@ export const make = <A, B, E = never>(
         : Effect.logError("A caller of a commit failed on its answer", faults.splice(0).reduce(Cause.parallel))
     )
 
-    /** The average time of commits in milliseconds, once there was one. */
-    let average: number | undefined
+    const gathering = new Gathering(options.maxGathering ?? 0)
 
     const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
       const { group, startedAt } = queue.flight!
       const millis = Monotonic.unsafeMillis(clock) - startedAt
-      average = average === undefined ? millis : average + newest * (millis - average)
       options.observe?.({
         writes: group.length,
         millis,
         outcome: Exit.isSuccess(exit) ? "ok" : "failed"
       })
       // Before anybody is told: a caller may bring its next write at once.
-      queue.expected = group.length + queue.size
+      gathering.answered(group.length, queue.size, millis)
       queue.flight = undefined
       queue.stuck = false
       for (let index = 0; index < group.length; index++) {
@@ -141,48 +134,45 @@ export const make = <A, B, E = never>(
       queue.changed()
     }
 
-    const commitGroup = Effect.flatMap(Clock.currentTimeMillis, now => {
-      const { bytes, group } = queue.takeGroup()
-      if (group.length === 0) return Effect.void
-      const limit = patience * Math.max(1, bytes / most.bytes)
-      const flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
-      queue.flight = flight
-      queue.changed()
-      return Effect.suspend(() =>
-        options.commit(
-          group.map(item => item.write!),
-          now,
-          () => flight.isGivenUp
+    const commitGroup = (wait: Wait | undefined) =>
+      Effect.flatMap(Clock.currentTimeMillis, now => {
+        const { bytes, group } = queue.takeGroup()
+        if (wait !== undefined) gathering.taken(group.length, wait)
+        if (group.length === 0) return Effect.void
+        const limit = patience * Math.max(1, bytes / most.bytes)
+        const flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
+        queue.flight = flight
+        queue.changed()
+        return Effect.suspend(() =>
+          options.commit(
+            group.map(item => item.write!),
+            now,
+            () => flight.isGivenUp
+          )
+        ).pipe(
+          Effect.exit,
+          Effect.flatMap(exit => {
+            settle(
+              Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)
+                ? Exit.fail(new StoreUnavailable({ reason: "the commit was interrupted" }))
+                : exit
+            )
+            if (options.outage === undefined) return reportFaults
+            const failure = failureOf(exit)
+            return Effect.zipRight(
+              reportFaults,
+              failure === undefined ? options.outage.over : options.outage.failed(failure)
+            )
+          })
         )
-      ).pipe(
-        Effect.exit,
-        Effect.flatMap(exit => {
-          settle(
-            Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)
-              ? Exit.fail(new StoreUnavailable({ reason: "the commit was interrupted" }))
-              : exit
-          )
-          if (options.outage === undefined) return reportFaults
-          const failure = failureOf(exit)
-          return Effect.zipRight(
-            reportFaults,
-            failure === undefined ? options.outage.over : options.outage.failed(failure)
-          )
-        })
-      )
-    })
+      })
 
-    const { maxGathering } = options
-    const gather =
-      maxGathering === undefined
-        ? Effect.void
-        : Effect.suspend(() => queue.gather(Math.min(maxGathering, gatheredCommits * (average ?? 0))))
+    const gather = Effect.suspend(() => queue.gather(gathering.expected, gathering.limit))
     const committer = Effect.forever(
       Effect.zipRight(
         queue.until(() => queue.size > 0),
-        Effect.zipRight(
-          gather,
-          options.prepare === undefined ? commitGroup : Effect.zipRight(options.prepare, commitGroup)
+        Effect.flatMap(gather, wait =>
+          options.prepare === undefined ? commitGroup(wait) : Effect.zipRight(options.prepare, commitGroup(wait))
         )
       )
     )

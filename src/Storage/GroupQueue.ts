@@ -3,6 +3,7 @@
  */
 import { Effect, type Exit } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
+import type { Wait } from "./Gathering.ts"
 
 /** What a write weighs against the bounds of a group and of the queue. */
 export interface Weight {
@@ -43,13 +44,12 @@ export interface Flight<A, B, E> {
 export class GroupQueue<A, B, E> {
   private items: Array<Waiting<A, B, E>> = []
   private count = 0
+  private operations = 0
   private bytes = 0
   private listeners: Array<() => void> = []
   flight: Flight<A, B, E> | undefined
   stuck = false
   closing = false
-  /** How many writes are likely to be there soon. */
-  expected = 0
 
   constructor(
     private readonly maxGroup: Weight,
@@ -69,6 +69,7 @@ export class GroupQueue<A, B, E> {
   add(item: Waiting<A, B, E>): void {
     this.items.push(item)
     this.count++
+    this.operations += item.weight.operations
     this.bytes += item.weight.bytes
     this.changed()
   }
@@ -116,6 +117,7 @@ export class GroupQueue<A, B, E> {
     for (const item of waiting) item.isQueued = false
     this.items = []
     this.count = 0
+    this.operations = 0
     this.bytes = 0
     return waiting
   }
@@ -138,20 +140,27 @@ export class GroupQueue<A, B, E> {
     })
   }
 
-  /** Waits until as many writes are there as are expected, or for so many true milliseconds; timers know no fractions. */
-  gather(millis: number): Effect.Effect<void> {
-    if (millis < 1 || this.size >= this.expected) return Effect.void
+  /**
+   * Waits until as many writes are there as are expected or as make up a group, or for so many true milliseconds; timers
+   * know no fractions. Returns nothing where there is nothing to wait for.
+   */
+  gather(expected: number, millis: number): Effect.Effect<Wait | undefined> {
+    const isThere = (): boolean =>
+      this.count >= expected || this.operations >= this.maxGroup.operations || this.bytes >= this.maxGroup.bytes
+    if (millis < 1 || isThere()) return Effect.succeed(undefined)
     return Effect.async(resume => {
+      const there = this.count
+      const startedAt = performance.now()
       let isOver = false
       const end = (): void => {
         isOver = true
         clearTimeout(timer)
-        resume(Effect.void)
+        resume(Effect.succeed({ there, millis: performance.now() - startedAt }))
       }
       const timer = setTimeout(end, Math.floor(millis))
       const check = (): void => {
         if (isOver) return
-        if (this.size >= this.expected) end()
+        if (isThere()) end()
         else this.listeners.push(check)
       }
       check()
@@ -162,6 +171,7 @@ export class GroupQueue<A, B, E> {
   private leave(item: Waiting<A, B, E>): void {
     item.isQueued = false
     this.count--
+    this.operations -= item.weight.operations
     this.bytes -= item.weight.bytes
   }
 }

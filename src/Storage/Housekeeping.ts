@@ -7,6 +7,7 @@ import { ChangeLog, type Due } from "../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
+import * as HousekeepingMetrics from "./HousekeepingMetrics.ts"
 
 /** How long change records are kept; for ever where it is not set. */
 export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.optionalDuration("CHANGES_RETENTION", {
@@ -61,19 +62,23 @@ export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<
   Layer.scopedDiscard(
     Effect.gen(function* () {
       const log = yield* ChangeLog
+      const expiry = yield* HousekeepingMetrics.make("expiry")
       yield* Supervision.repeatWhenDueScoped(
         "expiry of entries",
         pauses.expiry,
-        whenDue(log, log.expire, pauses.expiry, ({ expiresAt }) => expiresAt)
+        expiry(whenDue(log, log.expire, pauses.expiry, ({ expiresAt }) => expiresAt))
       )
+      const trimming = yield* HousekeepingMetrics.make("retention")
       if (Option.isNone(retention)) return
       const age = retention.value
       yield* Supervision.repeatWhenDueScoped(
         "retention of changes",
         pauses.retention,
-        whenDue(log, log.trim(age), pauses.retention, ({ oldestAt }) =>
-          // Records are removed that are older.
-          oldestAt === null ? null : oldestAt + Duration.toMillis(age) + 1
+        trimming(
+          whenDue(log, log.trim(age), pauses.retention, ({ oldestAt }) =>
+            // Records are removed that are older.
+            oldestAt === null ? null : oldestAt + Duration.toMillis(age) + 1
+          )
         )
       )
     })

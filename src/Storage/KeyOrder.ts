@@ -1,7 +1,7 @@
 /**
  * The order of keys: that of their bytes in UTF-8, which is not that of JavaScript.
  */
-import type { NamespaceQuery, Selection } from "../Kv/Store.ts"
+import type { NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
 
 /** Compares two well-formed texts by their bytes. */
 export const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
@@ -11,6 +11,10 @@ export interface Range {
   readonly low: string
   readonly high: string | undefined
 }
+
+/** Whether a name is in a range. */
+export const isWithin = (name: string, { high, low }: Range): boolean =>
+  compare(name, low) >= 0 && (high === undefined || compare(name, high) < 0)
 
 /** The keys of a selection, or `undefined` where it can have none. */
 export const rangeOf = ({ end = "", prefix, start = "" }: Omit<Selection, "namespace">): Range | undefined => {
@@ -23,23 +27,40 @@ export const rangeOf = ({ end = "", prefix, start = "" }: Omit<Selection, "names
   return high !== undefined && compare(low, high) >= 0 ? undefined : { low, high }
 }
 
-/** The namespaces of a query as a range. */
-export interface NamespaceRange extends Range {
-  /** Of the range, only the namespace `only` and those from `from` on; all of it where these are `""`. */
-  readonly only: string
-  readonly from: string
+/** A name itself, as a range: names hold no U+0000, and not every database takes it. */
+const only = (name: string) => ({ start: name, end: after(name) })
+
+/** The least name after another one. */
+const after = (name: string): string => `${name}\u0001`
+
+/** The least texts after those that start with `tenant:`, and after those that start with `tenant:/`. */
+const afterTenants = "tenant;"
+const afterNameless = "tenant:0"
+
+/** The parts of all names in which the namespaces of a query are, in order. */
+const partsOf = ({
+  isWithoutTenant = false,
+  tenant
+}: NamespaceQuery): ReadonlyArray<Omit<Selection, "namespace" | "prefix">> => {
+  if (isWithoutTenant) {
+    const none = [{ end: after("tenant:") }, { start: "tenant:/", end: afterNameless }, { start: afterTenants }]
+    return tenant === "" ? none : []
+  }
+  // What follows all that start with the name and a slash. Others may come between the name and these.
+  return tenant === "" ? [{}] : [only(`tenant:${tenant}`), { start: `tenant:${tenant}/`, end: `tenant:${tenant}0` }]
 }
 
-/** The range of a query, or `undefined` where there can be none in it. */
-export const rangeOfNamespaces = ({ prefix, tenant }: NamespaceQuery): NamespaceRange | undefined => {
-  if (tenant === "") return merge(rangeOf({ prefix }), "", "")
-  const own = `tenant:${tenant}`
-  // What follows all that start with the name and a slash.
-  return merge(rangeOf({ prefix, start: own, end: `${own}0` }), own, `${own}/`)
-}
+/** The namespaces of a query as ranges, in order. */
+export const rangesOfNamespaces = (query: NamespaceQuery): ReadonlyArray<Range> =>
+  partsOf(query).flatMap(part => rangeOf({ ...part, prefix: query.prefix }) ?? [])
 
-const merge = (range: Range | undefined, only: string, from: string): NamespaceRange | undefined =>
-  range === undefined ? undefined : { ...range, only, from }
+/** The tenants of a query that are still to be listed as a range, or `undefined` where there can be none. */
+export const rangeOfTenants = (query: TenantQuery): Range | undefined => {
+  const { prefix, tenant } = query
+  const { end, start } = tenant === "" ? { end: "", start: "" } : only(tenant)
+  const next = query.after === undefined ? "" : after(query.after)
+  return rangeOf({ prefix, end, start: compare(next, start) > 0 ? next : start })
+}
 
 /** Where the keys that start with a prefix end: the least text after all of them, or nothing where there is none. */
 export const endOfPrefix = (prefix: string): string | undefined => {

@@ -47,6 +47,7 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
       return { lastSeq, epoch, portions, ...(isCounted ? { count: entries.length } : {}) }
     }),
   namespaces: query => Direct.sync(() => state.listNamespaces(query, now())),
+  tenants: query => Direct.sync(() => state.listTenants(query, now())),
   commit: write => Direct.suspend(() => state.commit(write, now())),
   backup: new BackupRefused({
     cause: "Unsupported",

@@ -16,7 +16,7 @@ import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
-import * as Connections from "./Postgres/Connections.ts"
+import * as HousekeepingMetrics from "./HousekeepingMetrics.ts"
 import { Database } from "./Postgres/Database.ts"
 import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
 import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
@@ -25,14 +25,18 @@ import * as GroupCall from "./Postgres/GroupCall.ts"
 import * as Lists from "./Postgres/Lists.ts"
 import { LogEnd } from "./Postgres/LogEnd.ts"
 import * as Metrics from "./Postgres/Metrics.ts"
+import * as Namespaces from "./Postgres/Namespaces.ts"
 import * as Opening from "./Postgres/Opening.ts"
 import * as Pipeline from "./Postgres/Pipeline.ts"
+import * as Pool from "./Postgres/Pool.ts"
 import * as Portions from "./Postgres/Portions.ts"
 import * as Queries from "./Postgres/Queries.ts"
 import * as Readiness from "./Postgres/Readiness.ts"
 import { maxNameBytes } from "./Postgres/Schema.ts"
 import { SessionSignals } from "./Postgres/SessionSignals.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
+import type { Query } from "./Postgres/Statement.ts"
+import * as TableMetrics from "./Postgres/TableMetrics.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
 import * as Writer from "./Postgres/Writer.ts"
 import * as RememberedMetrics from "./RememberedMetrics.ts"
@@ -114,25 +118,25 @@ export const make = (
     const clock = yield* DatabaseClock.make
     const { atNow, refusal } = yield* DatabaseClock.bySystemClock(Readiness.make(directUrl, clock))
     const pooled = { url: options.url, isPooled: Option.isSome(options.directUrl), refusal }
-    const reads = yield* Connections.make({
+    const reads = yield* Pool.make({
       ...pooled,
       max: options.connections,
-      statementTimeout: Connections.readStatementTimeout
+      statementTimeout: Pool.readStatementTimeout
     })
     const pipeline = yield* Pipeline.make({
       url: options.url,
-      statementTimeout: Connections.readStatementTimeout,
+      statementTimeout: Pool.readStatementTimeout,
       refusal
     })
-    const writes = yield* Connections.make({
+    const writes = yield* Pool.make({
       ...pooled,
       max: writeConnections,
       statementTimeout: GroupCall.statementTimeout
     })
-    const lists = yield* Connections.make({
+    const lists = yield* Pool.make({
       ...pooled,
       max: limits.wholeLists,
-      statementTimeout: Connections.readStatementTimeout,
+      statementTimeout: Pool.readStatementTimeout,
       idleTimeout: Snapshots.idleTimeout
     })
     const end = new LogEnd()
@@ -155,6 +159,7 @@ export const make = (
     const wakeUps = yield* DatabaseClock.bySystemClock(
       WakeUps.make({ pool: writes, url: directUrl, end, ask, sessions })
     )
+    yield* DatabaseClock.bySystemClock(TableMetrics.make(reads))
     const onLastSeq = (lastSeq: number): void => {
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
@@ -165,8 +170,9 @@ export const make = (
       rememberedBytes: limits.idempotencyBytes,
       onFound: RememberedMetrics.make(tags)
     })
+    const marks = yield* HousekeepingMetrics.make("marks")
     yield* DatabaseClock.bySystemClock(
-      Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
+      Supervision.repeatScoped("removing marks of commits", "20 seconds", marks(writer.prune))
     )
 
     const group = yield* StoreCommit.make({
@@ -179,10 +185,10 @@ export const make = (
       maxGathering
     })
 
-    const run = <A>({ decode, statement, values }: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>
+    const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
       reads.read(statement, values, decode)
     /** A pooler hands connections on, so that statements on them cannot follow each other. */
-    const runShort = <A>(query: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>
+    const runShort = <A>(query: Query<A>): Effect.Effect<A, StoreUnavailable> =>
       pooled.isPooled
         ? run(query)
         : Direct.catchAll(pipeline.run(query.statement, query.values, query.decode), error =>
@@ -201,7 +207,8 @@ export const make = (
           read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
         ),
       ...Lists.make({ reads, snapshot: Snapshots.make(lists, limits.wholeLists), now: clock.now }),
-      namespaces: query => Direct.suspend(() => run(Queries.namespaces(query, clock.now()))),
+      namespaces: query => Direct.suspend(() => run(Namespaces.namespaces(query, clock.now()))),
+      tenants: query => Direct.suspend(() => run(Namespaces.tenants(query, clock.now()))),
       commit: group.commit,
       backup: new BackupRefused({
         cause: "Unsupported",

@@ -17,6 +17,7 @@ import * as Database from "./Sqlite/Database/Database.ts"
 import { describe } from "./Sqlite/Database/DatabaseError.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
 import { renewEpoch as renewEpochOf, type StoreRefused } from "./Sqlite/Database/Opening.ts"
+import * as DiskMetrics from "./Sqlite/DiskMetrics.ts"
 import * as Lists from "./Sqlite/Kv/Lists.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
 import { format, type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
@@ -35,7 +36,7 @@ export const make = (
   options: Database.Options
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const { idempotencyBytes, wholeLists } = yield* Limits
+    const { idempotencyBytes, walBytes, wholeLists } = yield* Limits
     const threadData: ThreadData = { database: "kv", rememberedBytes: idempotencyBytes }
     const clock = yield* Effect.clock
     const tags = yield* MetricTags.current
@@ -59,6 +60,9 @@ export const make = (
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
       })
     })
+    yield* DiskMetrics.files("kv.db", file)
+    // The write-ahead log may take as much before it is emptied.
+    yield* DiskMetrics.disk(file, walBytes)
     const onFound = RememberedMetrics.make(tags)
     const group = yield* StoreCommit.make({
       commit: (writes, now) =>
@@ -90,6 +94,7 @@ export const make = (
       listAll: Lists.whole(reader, epoch),
       namespaces: query =>
         reader.read((queries, now) => queries.inSnapshot(() => queries.namespaces(query, now, epoch()))),
+      tenants: query => reader.read((queries, now) => queries.inSnapshot(() => queries.tenants(query, now, epoch()))),
       // A bug in the writer is a defect of the commit.
       commit: write =>
         Direct.catchAll(group.commit(write), error =>

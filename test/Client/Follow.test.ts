@@ -150,7 +150,7 @@ describe.each(transports)("a follower by %s", transport => {
       await service.trim()
       const late = new Gathered(connect(only).follow({ after: 1 }))
       await late.done
-      expect([late.events, late.ended]).toEqual([[{ type: "trimmed", after: 1 }], {}])
+      expect([late.events, late.ended]).toEqual([[{ type: "trimmed", after: 1, trimmedSeq: 3 }], {}])
 
       const statuses: Array<FollowStatus> = []
       const onStatus = (status: FollowStatus) => statuses.push(status)

@@ -193,6 +193,32 @@ describe("requests", () => {
       expect(pages.map(({ lastSeq }) => lastSeq)).toEqual([5, 5])
     }))
 
+  it("list tenants with the numbers of their namespaces and entries, and the namespaces of one or of none", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      for (const namespace of ["tenant:a", "tenant:a/1", "tenant:a/1", "tenant:a-b/1", "c"]) {
+        await client.set(namespace, `${Math.random()}`, 1)
+      }
+      const pages = await collect(client.tenants({ limit: 2 }))
+      expect(pages.map(({ tenants }) => tenants)).toEqual([
+        [
+          { tenant: "", namespaces: 1, entries: 1 },
+          { tenant: "a", namespaces: 2, entries: 3 }
+        ],
+        [{ tenant: "a-b", namespaces: 1, entries: 1 }]
+      ])
+      expect(pages.map(({ lastSeq }) => lastSeq)).toEqual([5, 5])
+      const [ofPrefix] = await collect(client.tenants({ prefix: "a-" }))
+      expect(ofPrefix?.tenants).toEqual([{ tenant: "a-b", namespaces: 1, entries: 1 }])
+      const [ofTenant] = await collect(client.namespaces({ tenant: "a" }))
+      expect(ofTenant?.namespaces).toEqual([
+        { namespace: "tenant:a", count: 1 },
+        { namespace: "tenant:a/1", count: 2 }
+      ])
+      const [ofNone] = await collect(client.namespaces({ withoutTenant: true }))
+      expect(ofNone?.namespaces).toEqual([{ namespace: "c", count: 1 }])
+    }))
+
   it("fail with an error for each status, which names the request", () =>
     withService(async ({ connect }) => {
       const client = connect()

@@ -220,6 +220,10 @@ describe("a file of profiles", () => {
   it.each<readonly [number, number, RegExp | undefined]>([
     [0o100600, 7, undefined],
     [0o100400, 0, undefined],
+    // Secrets of containers.
+    [0o100440, 0, undefined],
+    [0o100444, 0, undefined],
+    [0o100646, 0, /written by others/],
     [0o100644, 7, /read by others/],
     [0o100640, 7, /read by others/],
     [0o100620, 7, /written by others/],

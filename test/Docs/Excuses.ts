@@ -25,7 +25,7 @@ export const excuses: ReadonlyArray<Excuse> = [
     page: "docs/deployment.md",
     starts: "docker build",
     reason:
-      "test/Docs/Packaging.test.ts does the same where there is an engine, and checks the Dockerfile where there is none."
+      "It needs an engine and downloads base images. test/Package/Image.test.ts builds and runs it where there is an engine; test/Docs/Packaging.test.ts checks the Dockerfile."
   },
   {
     page: "docs/embedding.md",

@@ -106,6 +106,35 @@ describe("The image", () => {
     return found
   }
 
+  it("is made from the lock file, whose packages are those that the service needs and no others", () => {
+    const installing = instructions.find(line => line.includes("npm ci --ignore-scripts")) ?? assert.fail("No npm ci")
+    assert.isFalse(instructions.some(line => /npm (?:install|i|update|add)\b/.test(line)))
+    // Its commands but for the last, which unpack the service. What npm would do shows without the registry.
+    const commands = installing
+      .replace(/^RUN /, "")
+      .split(" && ")
+      .slice(0, 3)
+      .map(command => command.replaceAll("/source/", root).replace("npm ci", "npm ci --dry-run --offline"))
+    const directory = mkdtempSync(join(tmpdir(), "causeway-image-"))
+    try {
+      const run = (script: ReadonlyArray<string>) =>
+        spawnSync("sh", ["-ec", script.join("\n")], { cwd: directory, encoding: "utf8" })
+      const { status, stderr, stdout } = run(commands)
+      assert.strictEqual(status, 0, stderr)
+      const names = [...stdout.matchAll(/^add (\S+) (\S+)$/gm)].map(([, name]) => name!)
+      const needed = [...installed(root)].map(path => path.slice(path.lastIndexOf("node_modules/") + 13))
+      assert.includeMembers(names, ["effect", "@effect/platform", "@effect/platform-node", "better-sqlite3", "pg"])
+      assert.includeMembers(names, needed)
+      assert.notIncludeMembers(names, ["vitest", "typescript", "@biomejs/biome", "esbuild"])
+      const manifest: Manifest = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
+      const other = { ...manifest, dependencies: { ...manifest.dependencies, pg: "8.0.0" } }
+      writeFileSync(join(directory, "package.json"), JSON.stringify(other))
+      assert.notStrictEqual(run(commands.slice(2)).status, 0)
+    } finally {
+      rmSync(directory, { recursive: true })
+    }
+  })
+
   it("has less than 250 MB with its base image, as far as can be told without building it", () => {
     const text = instructions.join("\n")
     const removed = [

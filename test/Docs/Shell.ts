@@ -145,7 +145,8 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
     }
     const toEnd = ({ code, printed }: Block) =>
       Effect.async<void>(resume => {
-        const child = start(code)
+        // A refusal that no page tells of must not pass: curl succeeds whatever the status is.
+        const child = start(printed === undefined ? `curl() { command curl --fail-with-body "$@"; }\n${code}` : code)
         const output = outputOf(child)
         child.once("close", status => {
           resume(

@@ -55,6 +55,8 @@ describe("the client for Effect", () => {
       expect(known).toEqual([Option.some(rest), Option.none()])
       const [spaces] = yield* Stream.runCollect(client.namespaces({ prefix: namespace }))
       expect(spaces?.namespaces).toEqual([{ namespace, count: 4 }])
+      const [owners] = yield* Stream.runCollect(client.tenants({ prefix: "none" }))
+      expect(owners?.tenants).toEqual([])
       expect(yield* client.delete(namespace, "x", { ifVersion: 1 })).toBe(true)
       expect(yield* client.delete(namespace, "x")).toBe(false)
       expect(yield* client.deletePrefix(namespace, "", { limit: 2 })).toEqual({ deleted: true, count: 2, more: true })

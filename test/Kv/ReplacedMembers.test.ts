@@ -104,6 +104,16 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
       expect(bodyOf(yield* call("GET", "/api/v1/kv"))).toEqual({ namespaces: [{ namespace: "wrapped", count: 7 }] })
     })
   },
+  tenants: {
+    replace: ({ tenants }) => ({
+      tenants: query =>
+        Effect.map(tenants(query), page => ({ ...page, tenants: [{ tenant: "wrapped", namespaces: 7, entries: 8 }] }))
+    }),
+    check: Effect.gen(function* () {
+      const tenants = [{ tenant: "wrapped", namespaces: 7, entries: 8 }]
+      expect(bodyOf(yield* call("GET", "/api/v1/tenants"))).toEqual({ tenants })
+    })
+  },
   commit: {
     replace: ({ commit }) => ({ commit: write => commit({ ...write, actor: "wrapped" }) }),
     check: Effect.gen(function* () {

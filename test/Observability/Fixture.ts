@@ -21,6 +21,7 @@ import * as MetricTags from "../../src/MetricTags.ts"
 import { MetricsRoutes } from "../../src/Observability/Endpoints.ts"
 import * as Metrics from "../../src/Observability/Metrics.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
+import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
 import * as SessionEvents from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { defaultUrl } from "../../src/Upstream/Inference.ts"
@@ -54,6 +55,7 @@ export const serve = (options: {
       Layer.provideMerge(
         Layer.merge(ChangeFeed.layer, Gateway.layerWith(Authentication.layerDev(gateway.authentication), gateway))
       ),
+      Layer.provideMerge(Housekeeping.layer(Option.none())),
       Layer.provideMerge(SessionEvents.layer({ directory, retention: gateway.history })),
       Layer.provideMerge(Sqlite.layer({ directory })),
       Layer.provideMerge(

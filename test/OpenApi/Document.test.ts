@@ -144,6 +144,7 @@ describe("the OpenAPI document", () => {
       "listChanges",
       "listEntries",
       "listNamespaces",
+      "listTenants",
       "openChangesSocket",
       "readEntries",
       "setEntry",
@@ -299,7 +300,7 @@ describe("the document of a host", () => {
       expect.arrayContaining(["/store/api/v1/kv/{namespace}/{key}", "/store/api/v1/openapi.json", "/hello"])
     )
     expect(Object.keys(document.paths)).not.toContain("/api/v1/openapi.json")
-    expect(operationsOf(document)).toHaveLength(15)
+    expect(operationsOf(document)).toHaveLength(16)
   })
 
   it("does not describe the host's malformed requests, which the platform answers", () => {

@@ -39,7 +39,7 @@ beforeAll(async () => {
   if (peers === "lowest" || peers === "newest") return host.installBeside(root, peers)
   await host.install(root)
   host.link({ dependencies: { "@types/node": "*" } })
-}, 300_000)
+}, 480_000)
 
 afterAll(() => host.remove())
 

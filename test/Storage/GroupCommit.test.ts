@@ -222,6 +222,49 @@ describe("GroupCommit", () => {
     )
   }
 
+  for (const { title, maxGroup } of [
+    { title: "operations", maxGroup: { operations: 2, bytes: 1000 } },
+    { title: "bytes", maxGroup: { operations: 1000, bytes: 2 } }
+  ]) {
+    it.scoped(`a group that is full by its ${title} is taken at once, whoever else is expected`, () =>
+      Effect.gen(function* () {
+        const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000, maxGroup, patience: "1 day" })
+        const fibers = yield* Effect.forEach(["a", "b", "c", "d", "e", "f"], submit)
+        yield* TestClock.adjust("1 hour")
+        yield* answer(0)
+        yield* settled
+        expect(groups).toEqual([["a"], ["b", "c"]])
+        yield* answer(1)
+        yield* settled
+        expect(groups).toEqual([["a"], ["b", "c"], ["d", "e"]])
+        yield* answer(2)
+        const last = yield* submit("g")
+        yield* answer(3)
+        expect(yield* joinAll([...fibers, last])).toHaveLength(7)
+      })
+    )
+  }
+
+  it.scoped("after a wait for writes that did not come the next group does not wait for those that were answered", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup({ maxGathering: 100 })
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* TestClock.adjust("1 second")
+      yield* answer(0)
+      yield* settled
+      expect(groups).toEqual([["a"]])
+      // By the true time, which passes while the test waits.
+      yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
+      const next = yield* submit("c")
+      yield* TestClock.adjust("1 second")
+      yield* answer(1)
+      yield* settled
+      expect(groups).toEqual([["a"], ["b"], ["c"]])
+      yield* answer(2)
+      expect(yield* joinAll([...fibers, next])).toEqual(["done a", "done b", "done c"])
+    })
+  )
+
   it.scoped("where commits take no time, or nobody has been answered, nothing is gathered", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { ConfigProvider, Duration, Effect, Either, Layer, Logger, Option } from "effect"
+import { ConfigProvider, Duration, Effect, Either, Exit, Layer, Logger, Metric, Option, Scope } from "effect"
 import * as TestClock from "effect/TestClock"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { decode } from "../../src/Kv/Change.ts"
@@ -102,6 +102,43 @@ describe("Housekeeping", () => {
       Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), layer)),
       Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
     )
+  })
+
+  it.effect("runs that fail are counted by task, defects included, and those that are interrupted are not", () => {
+    const counted = (task: string): unknown => {
+      const tags = new Map([
+        ["test_housekeeping", "failures"],
+        ["task", task]
+      ])
+      const found = Metric.unsafeSnapshot().find(
+        ({ metricKey }) =>
+          metricKey.name === "store_housekeeping_failures_total" &&
+          metricKey.tags.length === tags.size &&
+          metricKey.tags.every(({ key, value }) => tags.get(key) === value)
+      )
+      return found?.metricState
+    }
+    const { state, layer } = faulty()
+    const dying = ChangeLog.pipe(
+      Effect.map(log => ChangeLog.of({ ...log, trim: () => Effect.die(new Error("a bug")) })),
+      Effect.provide(layer)
+    )
+    return Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const built = Layer.provide(Housekeeping.layer(Option.some(Duration.seconds(1))), Layer.effect(ChangeLog, dying))
+      yield* Layer.buildWithScope(built, scope)
+      expect([counted("expiry"), counted("retention")]).toMatchObject([{ count: 0 }, { count: 0 }])
+      yield* TestClock.adjust("1 millis")
+      expect([counted("expiry"), counted("retention")]).toMatchObject([{ count: 0 }, { count: 1 }])
+      state.away = true
+      yield* TestClock.adjust("150 seconds")
+      expect(counted("retention")).toMatchObject({ count: 3 })
+      const { attempts } = state
+      expect(attempts).toBeGreaterThan(100)
+      expect(counted("expiry")).toMatchObject({ count: attempts - 1 })
+      yield* Scope.close(scope, Exit.void)
+      expect(counted("expiry")).toMatchObject({ count: attempts - 1 })
+    }).pipe(Effect.tagMetrics("test_housekeeping", "failures"), Effect.provide(Logger.remove(Logger.defaultLogger)))
   })
 
   it.effect("a defect is logged, and the task continues", () => {

@@ -9,7 +9,7 @@ import { set, write } from "../suites/Store/Fixture.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 
 storeSuite("Memory", Memory.layer)
-modelSuite("Memory", { layerAt: () => Memory.layer, persists: false })
+modelSuite("Memory", { layerAt: () => Memory.layer, persists: false, runs: 30 })
 idempotencySuite("Memory", { layerAt: () => Memory.layer, persists: false, runs: 20 })
 
 it.scoped("other work is done between the portions of a whole list", () =>

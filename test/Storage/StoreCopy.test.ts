@@ -2,7 +2,7 @@ import { cpSync, existsSync, readdirSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Exit, FastCheck as fc, Layer, Logger, Option, Redacted, TestClock } from "effect"
+import { Effect, Exit, FastCheck as fc, Layer, Logger, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { type ChangeLog, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -25,6 +25,7 @@ import {
   write
 } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./SqliteFixture.ts"
+import { database, files, refusal } from "./StoreCopy/Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -42,23 +43,10 @@ const inPostgres =
   <A, E>(body: Effect.Effect<A, E, Ports>) =>
     Effect.provide(body, Layer.provide(nodeLayer(optionsOf(url)), quiet))
 
-const files = (directory: string): StoreCopy.Location => ({ directory, postgres: Option.none() })
-
-const database = (url: string): StoreCopy.Location => ({
-  directory: "",
-  postgres: Option.some({ url: Redacted.make(url), directUrl: Option.none(), connections: 1 })
-})
-
 const newDatabase = Effect.promise(() => createDatabase())
 
 const digests = (copied: StoreCopy.Copied) =>
   Object.fromEntries(copied.tables.map(({ digest, rows, table }) => [table, table === "histories" ? rows : digest]))
-
-const refusal = <A>(copying: Effect.Effect<A, StoreCopy.StoreCopyRefused | StoreCopy.StoreCopyFailed>) =>
-  Effect.map(Effect.flip(copying), error => {
-    expect(error).toBeInstanceOf(StoreCopy.StoreCopyRefused)
-    return error.message
-  })
 
 /** The sessions that tests write to, and the ids that clients give to requests there. */
 const sessions = ["t/one", "t/two"]
@@ -88,6 +76,7 @@ const contentOf = Effect.gen(function* () {
     feeds: yield* Effect.forEach(Array.from({ length: (yield* lastSeq) + 1 }), (_, after) => feedAfter(after, 4)),
     lists: yield* Effect.forEach(namespaces, namespace => list(namespace)),
     counts: (yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })).namespaces,
+    tenants: (yield* store.tenants({ prefix: "", limit: 1000, tenant: "" })).tenants,
     unfinished: yield* unfinished,
     remembered: yield* Effect.map(keyed, ({ isReplay, lastSeq, timestamp }) => ({ isReplay, lastSeq, timestamp })),
     sessions: yield* Effect.forEach(sessions, session =>
@@ -213,7 +202,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       // Rows of SQLite have ids of their own.
       const own = ["events.id", "receipts.id", "launch_configurations.id", "metadata.name", "metadata.value"]
       // The target counts them.
-      own.push("namespaces.namespace", "namespaces.entries")
+      own.push("namespaces.namespace", "namespaces.entries", "tenants.tenant", "tenants.namespaces", "tenants.entries")
       for (const name of ["kv", "sessions"] as const) {
         const db = new Database(join(directory, `${name}.db`))
         const columns = db
@@ -232,7 +221,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const columns = rows.map(({ column_name, table_name }) => `${table_name}.${column_name}`)
       // What belongs to the database or to nodes, and what the database makes.
       const notCopied =
-        /^(?:log|commits|nodes|migrations|namespaces)\.|^(?:changes\.tenant|histories\.(?:owner|token|database_epoch)|receipts\.place)$/
+        /^(?:log|commits|nodes|migrations|namespaces|tenants)\.|^(?:changes\.tenant|histories\.(?:owner|token|database_epoch)|receipts\.place)$/
       expect(columns.filter(column => !notCopied.test(column)).sort()).toEqual(
         tables.flatMap(({ columns, name }) => columns.map(([column]) => `${name}.${column}`)).sort()
       )

@@ -6,10 +6,12 @@
  */
 import type * as H from "./History.ts"
 import { Log } from "./Log.ts"
-import { isWrite, operations, type Write } from "./Operations.ts"
+import { answers, isList, isWrite, operations, type Write } from "./Operations.ts"
+import * as EpochChanges from "./rules/EpochChanges.ts"
 import * as Epochs from "./rules/Epochs.ts"
 import * as Followers from "./rules/Followers.ts"
 import * as Order from "./rules/Order.ts"
+import * as Retries from "./rules/Retries.ts"
 import * as Writes from "./rules/Writes.ts"
 import * as Sightings from "./Sightings.ts"
 import type { Violation } from "./Violation.ts"
@@ -21,23 +23,28 @@ export const check = (history: H.History): ReadonlyArray<Violation> => {
   const writes = new Map(ops.filter(isWrite).map(op => [op.action.actor, op]))
   const joined = Sightings.joined(history, ops)
   const epochs = Epochs.epochs(history, ops)
-  return epochs.flatMap((epoch, index): ReadonlyArray<Violation> => {
+  const ofEpochs = epochs.flatMap((epoch, index): ReadonlyArray<Violation> => {
     const isLast = index === epochs.length - 1
     const { hole, records, violations } = joined.get(epoch.name) ?? { records: [], hole: undefined, violations: [] }
     const log = new Log(records, writes, clockError, isLast)
     const isOf = (name: string | undefined = Sightings.noEpoch) => name === epoch.name
     const own = epoch.operations(log)
-    const context: Writes.Context = { log, writes, clockError, own: new Set<Write>(own.filter(isWrite)) }
+    // A repeated write may have been applied in one epoch and, when that was lost, in the next one again.
+    const isAnswered = (write: Write) =>
+      write.tries.length === 1 || answers(write).every(({ one }) => epochs.length === 1 || epoch.has(one))
+    const context: Writes.Context = { log, writes, clockError, isAnswered, own: new Set<Write>(own.filter(isWrite)) }
     return [
       ...violations,
       ...(isLast && hole !== undefined ? [hole] : []),
       ...Writes.check(context),
+      ...Retries.check(ops.filter(isWrite), epoch),
       // The end of a log that was replaced may have been lost before anybody read it.
       ...(isLast ? Writes.acknowledged(context) : []),
-      ...Order.check({ log, ops: own, events: history.events, isOf, clockError }),
+      ...Order.check({ log, ops: own, events: history.events, isOf, clockError, isAnswered }),
       ...Followers.check(history.events, log, isOf)
     ]
   })
+  return [...EpochChanges.check(history, ops, epochs), ...ofEpochs]
 }
 
 /** How many operations of each kind ended in which way, for those who run a workload. */
@@ -46,7 +53,14 @@ export const counts = (history: H.History): Readonly<Record<string, number>> => 
   const add = (name: string) => {
     found[name] = (found[name] ?? 0) + 1
   }
-  for (const op of operations(history)) add(`${op.action.type} ${op.outcome.type}`)
+  for (const op of operations(history)) {
+    const { type } = op.outcome
+    add(`${op.action.type} ${type}`)
+    if (isWrite(op) && op.action.removal !== undefined) add(`removal ${type}`)
+    if (isWrite(op)) for (const one of op.tries.slice(1)) add(`repetition ${one.outcome.type}`)
+    if (isList(op) && op.action.reverse) add(`reverse ${type}`)
+    if (isList(op) && op.action.count) add(`count ${type}`)
+  }
   for (const event of history.events) if (event.type === "open" || event.type === "reset") add(event.type)
   return found
 }

@@ -69,9 +69,10 @@ export class Client {
     node: Node,
     action: H.Action,
     request: Http.Request,
-    understand: (answer: Http.Answer) => R
+    understand: (answer: Http.Answer) => R,
+    patience = this.session.patience
   ): Outcome<R> {
-    const { patience, recorder } = this.session
+    const { recorder } = this.session
     return Effect.suspend((): Outcome<R> => {
       const base = node.url()
       if (base === undefined) return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
@@ -92,14 +93,19 @@ export class Client {
           }
           if (status === 412) {
             const isSingle = action.type === "write" && action.by !== "batch"
-            recorder.fail(id, body, isSingle ? { currentVersion: versionIn(headers.etag) } : {})
+            recorder.fail(id, body, { refused: isSingle ? { currentVersion: versionIn(headers.etag) } : {} })
             return Effect.succeed(undefined)
+          }
+          if (status === 409) {
+            // Another try of it is in progress; this one has had no effect.
+            recorder.fail(id, body)
+            return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
           }
           if (status === 503) {
             recorder.unknown(id, body)
             return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
           }
-          recorder.fail(id, `${status} ${body}`)
+          recorder.fail(id, `${status} ${body}`, status === 410 ? { gone: true } : {})
           if (status === 410) return new Gone()
           return new Unexpected({
             message: `${request.method} ${request.path} was answered ${status} ${body.slice(0, 500)}`
@@ -114,34 +120,48 @@ export class Client {
     })
   }
 
-  /** A PUT, a DELETE, or a batch of several operations. */
-  write(
-    node: Node,
-    by: H.WriteAction["by"],
-    actor: string,
-    operations: ReadonlyArray<H.Operation>
-  ): Outcome<H.WriteResult> {
-    const action: H.WriteAction = { type: "write", by, actor, operations }
+  /**
+   * A PUT, a DELETE, a batch of several operations, or a delete of a prefix.
+   *
+   * @param patience how long to wait for an answer, where it is not as long as for others
+   */
+  write(node: Node, action: H.WriteAction, patience?: Duration.Duration): Outcome<H.WriteResult> {
+    const { actor, by, idempotencyKey, operations, removal } = action
+    const keyed: Record<string, string> = idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }
+    if (removal !== undefined) {
+      const { limit, namespace, prefix } = removal
+      const target = `${path(namespace)}?${new URLSearchParams({ prefix, limit: String(limit), actor })}`
+      const request: Http.Request = { method: "DELETE", path: target, headers: keyed }
+      const understand = ({ body }: Http.Answer) => {
+        const { count, more } = JSON.parse(body)
+        return { results: [], removed: { count, more } }
+      }
+      return this.perform(node, action, request, understand, patience)
+    }
     if (by === "batch") {
-      const request: Http.Request = { method: "POST", path: "/api/v1/batch", body: { operations, actor } }
-      return this.perform(node, action, request, ({ body }) => ({ results: JSON.parse(body).results }))
+      const body = { operations, actor }
+      const request: Http.Request = { method: "POST", path: "/api/v1/batch", headers: keyed, body }
+      return this.perform(node, action, request, ({ body }) => ({ results: JSON.parse(body).results }), patience)
     }
     const [operation] = operations as readonly [H.Operation]
     const { ifVersion, key, namespace } = operation
-    const headers: Record<string, string> =
+    const condition: Record<string, string> =
       ifVersion === undefined ? {} : ifVersion === 0 ? { "if-none-match": "*" } : { "if-match": `"${ifVersion}"` }
+    const headers = { ...condition, ...keyed }
     if (operation.op === "delete") {
       const target = `${path(namespace, key)}${query({ actor })}`
-      return this.perform(node, action, { method: "DELETE", path: target, headers }, ({ body }) => ({
-        results: [{ deleted: JSON.parse(body).deleted }]
-      }))
+      const request: Http.Request = { method: "DELETE", path: target, headers }
+      const understand = ({ body }: Http.Answer) => ({ results: [{ deleted: JSON.parse(body).deleted }] })
+      return this.perform(node, action, request, understand, patience)
     }
     const { ttlMs, value } = operation
     const body = { value, actor, ...(ttlMs === undefined ? {} : { ttlMs }) }
-    return this.perform(node, action, { method: "PUT", path: path(namespace, key), headers, body }, answer => {
+    const request: Http.Request = { method: "PUT", path: path(namespace, key), headers, body }
+    const understand = (answer: Http.Answer) => {
       const entry: H.Entry = JSON.parse(answer.body)
       return { results: [{ version: versionIn(answer.headers.etag) ?? 0 }], entry }
-    })
+    }
+    return this.perform(node, action, request, understand, patience)
   }
 
   get(node: Node, namespace: string, key: string, ifNoneMatch?: number): Outcome<H.GetResult> {
@@ -155,14 +175,23 @@ export class Client {
     })
   }
 
+  /** Several entries of one moment. */
+  read(node: Node, addresses: H.ReadAction["addresses"]): Outcome<H.ReadResult> {
+    const request: Http.Request = { method: "POST", path: "/api/v1/kv/read", body: { keys: addresses } }
+    return this.perform(node, { type: "read", addresses }, request, ({ body, headers }) => ({
+      entries: JSON.parse(body).items,
+      lastSeq: Number(headers["kv-last-seq"]),
+      ...epochOf(headers)
+    }))
+  }
+
   /** @param next the target of the `Link` header of the page before, whose last key is `afterKey` */
-  list(
-    node: Node,
-    selection: Pick<H.ListAction, "namespace" | "prefix" | "limit" | "afterKey">,
-    next?: string
-  ): Outcome<ListPage> {
-    const { limit, namespace, prefix } = selection
-    const target = next ?? `${path(namespace)}${query({ prefix, limit })}`
+  list(node: Node, selection: Omit<H.ListAction, "type">, next?: string): Outcome<ListPage> {
+    const { count, end, limit, namespace, prefix, reverse, start } = selection
+    const flags = { ...(reverse ? { reverse: 1 } : {}), ...(count ? { count: 1 } : {}) }
+    // The link leaves `count` out.
+    const again = next === undefined || !count ? next : `${next}&count=1`
+    const target = again ?? `${path(namespace)}${query({ prefix, start, end, limit, ...flags })}`
     let link: string | undefined
     const page = this.perform(
       node,
@@ -171,14 +200,16 @@ export class Client {
       ({ body, headers }): H.ListResult => {
         link = typeof headers.link === "string" ? /^<([^>]*)>; rel="next"$/.exec(headers.link)?.[1] : undefined
         const lastSeq = Number(headers["kv-last-seq"])
-        return { items: JSON.parse(body).items, lastSeq, more: link !== undefined, ...epochOf(headers) }
+        const told = headers["kv-count"]
+        const counted = told === undefined ? {} : { count: Number(told) }
+        return { items: JSON.parse(body).items, lastSeq, more: link !== undefined, ...counted, ...epochOf(headers) }
       }
     )
     return Effect.map(page, result => (result === undefined ? undefined : { ...result, next: link }))
   }
 
-  poll(node: Node, action: Omit<H.PollAction, "type">, epoch?: string): Outcome<H.PollResult> {
-    const { after, limit, tenant, wait } = action
+  poll(node: Node, action: Omit<H.PollAction, "type">): Outcome<H.PollResult> {
+    const { after, epoch, limit, tenant, wait } = action
     const target = `/api/v1/changes${query({ after, limit, tenant, wait, epoch })}`
     return this.perform(node, { type: "poll", ...action }, { method: "GET", path: target }, ({ body, headers }) => {
       const { changes, lastSeq } = JSON.parse(body)

@@ -124,23 +124,28 @@ export class Follower {
     this.stays = true
   }
 
-  /** Returns whether to go on with the connection. */
-  private receive(message: Message): boolean {
-    const { recorder } = this.session
-    const { name } = this.options
-    // A connection that was opened before any epoch was known is not told of another one but by its frames.
-    const isOther = ({ epoch }: { readonly epoch?: string }) =>
-      this.position.epoch !== undefined && epoch !== this.position.epoch
-    if (message.type === "reset" || isOther(message)) {
-      recorder.reset(name)
-      this.position = { seq: 0, epoch: undefined }
-      return false
-    }
+  private reset(): false {
+    this.session.recorder.reset(this.options.name)
+    this.position = { seq: 0, epoch: undefined }
+    return false
+  }
+
+  /**
+   * Returns whether to go on with the connection.
+   *
+   * @param isTold whether the service promises to tell over this connection that the log is another one
+   */
+  private receive(message: Message, isTold: boolean): boolean {
+    if (message.type === "reset") return this.reset()
     const { changes, epoch, lastSeq } = message
-    // A heartbeat tells nothing new.
-    if (changes.length > 0 || lastSeq !== this.position.seq) {
-      recorder.seen({ follower: name, changes, lastSeq, ...(epoch === undefined ? {} : { epoch }) })
+    const isOther = this.position.epoch !== undefined && epoch !== this.position.epoch
+    // A heartbeat tells nothing new, unless it is of another log.
+    const isNew = changes.length > 0 || lastSeq !== this.position.seq || isOther
+    if (isNew && (isTold || !isOther)) {
+      const follower = this.options.name
+      this.session.recorder.seen({ follower, changes, lastSeq, ...(epoch === undefined ? {} : { epoch }) })
     }
+    if (isOther) return this.reset()
     this.position = { seq: lastSeq, epoch }
     return this.stays || --this.left > 0
   }
@@ -164,8 +169,12 @@ export class Follower {
         url.searchParams.set("after", String(seq))
         if (epoch !== undefined) url.searchParams.set("epoch", epoch)
       }
-      recorder.open({ follower: name, node: node.name, by, after: seq, ...(tenant === undefined ? {} : { tenant }) })
-      const receive = (message: Message) => this.receive(message)
+      const part = tenant === undefined ? {} : { tenant }
+      const named = epoch === undefined ? {} : { epoch }
+      recorder.open({ follower: name, node: node.name, by, after: seq, ...named, ...part })
+      // A WebSocket that names no epoch is not told of another one but by its frames.
+      const isTold = by === "events" || epoch !== undefined
+      const receive = (message: Message) => this.receive(message, isTold)
       yield* by === "socket" ? socket(url, headers, receive) : events(url, headers, receive)
     })
     return Effect.forever(Effect.zipRight(one, Effect.sleep(pauseWithoutAnswer)))

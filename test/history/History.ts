@@ -29,12 +29,27 @@ export interface DeleteOperation extends Conditional {
 
 export type Operation = SetOperation | DeleteOperation
 
-/** A PUT, a DELETE or a batch. No two writes of a history have the same actor, so that a record tells its write. */
+/** What a delete of a prefix deletes: the first entries whose key starts with it. */
+export interface Removal {
+  readonly namespace: string
+  readonly prefix: string
+  /** How many at most. */
+  readonly limit: number
+}
+
+/**
+ * A PUT, a DELETE, a batch or a delete of a prefix. No two writes of a history have the same actor, so that a record
+ * tells its write. The same action with an `Idempotency-Key` may be invoked repeatedly; it is one write.
+ */
 export interface WriteAction {
   readonly type: "write"
-  readonly by: "put" | "delete" | "batch"
+  readonly by: "put" | "delete" | "batch" | "prefix"
   readonly actor: string
+  /** Empty for a delete of a prefix. */
   readonly operations: ReadonlyArray<Operation>
+  /** There for a delete of a prefix. */
+  readonly removal?: Removal
+  readonly idempotencyKey?: string
 }
 
 export type OperationResult = { readonly version: number } | { readonly deleted: boolean }
@@ -42,6 +57,8 @@ export type OperationResult = { readonly version: number } | { readonly deleted:
 export interface WriteResult {
   /** One for each operation. */
   readonly results: ReadonlyArray<OperationResult>
+  /** How many entries a delete of a prefix deleted, and whether there are others. */
+  readonly removed?: { readonly count: number; readonly more: boolean }
   /** The entry as the answer to a PUT has it. */
   readonly entry?: Entry
 }
@@ -57,11 +74,33 @@ export interface GetAction {
 /** The entry, `null` where it is absent, or that it still has the version in `If-None-Match`. */
 export type GetResult = { readonly entry: Entry | null } | { readonly notModified: number }
 
+/** Reads several entries at one moment. */
+export interface ReadAction {
+  readonly type: "read"
+  readonly addresses: ReadonlyArray<Pick<Operation, "namespace" | "key">>
+}
+
+export interface ReadResult {
+  /** One for each address, `null` where it is absent. */
+  readonly entries: ReadonlyArray<Entry | null>
+  /** `Kv-Last-Seq`. */
+  readonly lastSeq: number
+  /** `Kv-Epoch`, where the service has one. */
+  readonly epoch?: string
+}
+
 /** A page of a list, or a whole one where there is no `limit`. */
 export interface ListAction {
   readonly type: "list"
   readonly namespace: string
   readonly prefix: string
+  /** Only keys from `start` on, and before `end`. */
+  readonly start?: string
+  readonly end?: string
+  /** From the last key to the first. */
+  readonly reverse?: true
+  /** Whether to count all entries of the selection, whatever the page is. */
+  readonly count?: true
   readonly limit?: number
   /** The last key of the page before this one. */
   readonly afterKey?: string
@@ -73,6 +112,8 @@ export interface ListResult {
   readonly lastSeq: number
   /** Whether a `Link` header led to another page. */
   readonly more: boolean
+  /** `Kv-Count`. */
+  readonly count?: number
   /** `Kv-Epoch`, where the service has one. */
   readonly epoch?: string
 }
@@ -83,6 +124,8 @@ export interface PollAction {
   /** Who reads the log in several polls, each from where the last one ended. */
   readonly follower: string
   readonly after: number
+  /** The log that `after` belongs to, where the reader names it. */
+  readonly epoch?: string
   readonly limit: number
   /** Seconds. */
   readonly wait: number
@@ -95,8 +138,8 @@ export interface PollResult {
   readonly epoch?: string
 }
 
-export type Action = WriteAction | GetAction | ListAction | PollAction
-export type Result = WriteResult | GetResult | ListResult | PollResult
+export type Action = WriteAction | GetAction | ReadAction | ListAction | PollAction
+export type Result = WriteResult | GetResult | ReadResult | ListResult | PollResult
 
 /** What an answer of 412 tells of the entry that a PUT or a DELETE was for. */
 export interface Refusal {
@@ -133,6 +176,8 @@ export interface Fail extends At {
   readonly reason: string
   /** There where a precondition did not hold. */
   readonly refused?: Refusal
+  /** There where the answer was that the log is another one, 410. */
+  readonly gone?: true
 }
 
 /** No answer came, or 503: the operation may take effect at any time after its invocation, or never. */
@@ -149,6 +194,8 @@ export interface Open extends At {
   readonly node: string
   readonly by: "events" | "socket"
   readonly after: number
+  /** The log that `after` belongs to, where the follower names it. */
+  readonly epoch?: string
   readonly tenant?: string
 }
 

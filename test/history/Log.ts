@@ -3,7 +3,7 @@
  * that have been made: the state at position 0 is empty, and the commit with index i leads from position i to i + 1.
  */
 import { addressOf, type Change, type Operation, type SetOperation } from "./History.ts"
-import type { Write } from "./Operations.ts"
+import { answers, type Write } from "./Operations.ts"
 
 /** A record and the operation of its write that made it; none for an expiry, or where the record fits none. */
 interface Made {
@@ -70,7 +70,8 @@ export const expiresOf = (
   clockError: number
 ): Expires | undefined => {
   if (write === undefined || operation?.ttlMs === undefined) return undefined
-  const told = write.outcome.type === "ok" ? write.outcome.result.entry?.expiresAt : undefined
+  // A repeated write may have been applied in two epochs, and have an answer of each.
+  const told = answers(write).find(({ result }) => result.entry?.updatedAt === timestamp)?.result.entry?.expiresAt
   if (typeof told === "number") return { min: told, max: told }
   const { ttlMs } = operation
   return { min: write.wallStart - clockError + ttlMs, max: timestamp + clockError + ttlMs }

@@ -14,30 +14,72 @@ interface Of<A extends H.Action, R extends H.Result> {
   readonly wallEnd: number
   readonly outcome:
     | { readonly type: "ok"; readonly result: R }
-    | { readonly type: "fail"; readonly refused: H.Refusal | undefined }
+    | { readonly type: "fail"; readonly refused: H.Refusal | undefined; readonly isGone: boolean }
     | { readonly type: "unknown" }
 }
 
-export type Write = Of<H.WriteAction, H.WriteResult>
+/** One try of a write. */
+export type Try = Of<H.WriteAction, H.WriteResult>
+
+/** A write, however often it was tried: from its first invocation to its first answer that it was applied. */
+export interface Write extends Try {
+  /** More than one with an `Idempotency-Key`. */
+  readonly tries: ReadonlyArray<Try>
+}
+
+/** A try that was refused, of a write that may have been applied by another one; it has not changed anything. */
+export interface RefusedTry extends Try {
+  readonly write: Write
+}
+
 export type Get = Of<H.GetAction, H.GetResult>
+export type Read = Of<H.ReadAction, H.ReadResult>
 export type List = Of<H.ListAction, H.ListResult>
 export type Poll = Of<H.PollAction, H.PollResult>
-export type Op = Write | Get | List | Poll
+export type Op = Write | RefusedTry | Get | Read | List | Poll
 
-export const isWrite = (op: Op): op is Write => op.action.type === "write"
+export const isWrite = (op: Op): op is Write => op.action.type === "write" && "tries" in op
+export const isRefusedTry = (op: Op): op is RefusedTry => op.action.type === "write" && "write" in op
+export const isRead = (op: Op): op is Read => op.action.type === "read"
 export const isGet = (op: Op): op is Get => op.action.type === "get"
 export const isList = (op: Op): op is List => op.action.type === "list"
 export const isPoll = (op: Op): op is Poll => op.action.type === "poll"
 
 /** Whether a write was told that it changed something. */
 export const isEffective = ({ outcome }: Write): boolean =>
-  outcome.type === "ok" && outcome.result.results.some(result => "version" in result || result.deleted)
+  outcome.type === "ok" &&
+  ((outcome.result.removed?.count ?? 0) > 0 ||
+    outcome.result.results.some(result => "version" in result || result.deleted))
 
-/** Joins invocations and outcomes, in the order of invocation; throws where the history is not well-formed. */
+/** The tries of a write that were answered that it was applied. */
+export const answers = ({ tries }: Write) =>
+  tries.flatMap(one => (one.outcome.type === "ok" ? [{ one, result: one.outcome.result }] : []))
+
+/** A write of its tries, and those that were refused where that was not the end of it. */
+const write = (tries: readonly [Try, ...ReadonlyArray<Try>]): readonly [Write, ...ReadonlyArray<RefusedTry>] => {
+  const [first, ...others] = tries
+  if (others.length === 0) return [{ ...first, tries }]
+  const applied = tries
+    .filter(({ outcome }) => outcome.type === "ok")
+    .sort((a, b) => a.end - b.end)
+    .at(0)
+  const open = tries.find(({ outcome }) => outcome.type === "unknown")
+  const last = applied ?? open ?? tries.at(-1)!
+  const outcome: Try["outcome"] =
+    last.outcome.type === "fail" ? { type: "fail", refused: undefined, isGone: false } : last.outcome
+  const whole: Write = { ...first, end: last.end, wallEnd: last.wallEnd, outcome, tries }
+  const refused = tries.filter(({ outcome }) => outcome.type === "fail" && outcome.refused !== undefined)
+  return [whole, ...refused.map(one => ({ ...one, write: whole }))]
+}
+
+/**
+ * Joins invocations and outcomes, in the order of invocation, and the tries of a write; throws where the history is not
+ * well-formed.
+ */
 export const operations = ({ events }: H.History): ReadonlyArray<Op> => {
   const invoked = new Map<number, H.Invoke>()
   const outcomes = new Map<number, H.Ok | H.Fail | H.Unknown>()
-  const actors = new Set<string>()
+  const actions = new Map<string, H.WriteAction>()
   let last = Number.NEGATIVE_INFINITY
   for (const event of events) {
     if (event.time <= last) throw new Error(`The time does not rise at ${JSON.stringify(event).slice(0, 200)}`)
@@ -45,8 +87,15 @@ export const operations = ({ events }: H.History): ReadonlyArray<Op> => {
     if (event.type === "invoke") {
       if (invoked.has(event.id)) throw new Error(`Operation ${event.id} is invoked twice`)
       if (event.action.type === "write") {
-        if (actors.has(event.action.actor)) throw new Error(`Two writes have the actor ${event.action.actor}`)
-        actors.add(event.action.actor)
+        const { actor, idempotencyKey } = event.action
+        const known = actions.get(actor)
+        if (
+          known !== undefined &&
+          (idempotencyKey === undefined || JSON.stringify(known) !== JSON.stringify(event.action))
+        ) {
+          throw new Error(`Two writes have the actor ${actor}`)
+        }
+        actions.set(actor, event.action)
       }
       invoked.set(event.id, event)
     } else if (event.type === "ok" || event.type === "fail" || event.type === "unknown") {
@@ -55,14 +104,14 @@ export const operations = ({ events }: H.History): ReadonlyArray<Op> => {
       outcomes.set(event.id, event)
     }
   }
-  return [...invoked.values()].map(({ action, client, id, node, time, wall }) => {
+  const all = [...invoked.values()].map(({ action, client, id, node, time, wall }) => {
     const ended = outcomes.get(id)
     const isOpen = ended === undefined || ended.type === "unknown"
     const outcome =
       ended?.type === "ok"
         ? { type: "ok", result: ended.result }
         : ended?.type === "fail"
-          ? { type: "fail", refused: ended.refused }
+          ? { type: "fail", refused: ended.refused, isGone: ended.gone === true }
           : { type: "unknown" }
     // Only the recorder joins actions and results.
     return {
@@ -75,8 +124,13 @@ export const operations = ({ events }: H.History): ReadonlyArray<Op> => {
       end: isOpen ? Number.POSITIVE_INFINITY : ended.time,
       wallEnd: isOpen ? Number.POSITIVE_INFINITY : ended.wall,
       outcome
-    } as Op
+    } as Try | Exclude<Op, Write | RefusedTry>
   })
+  const isTry = (op: (typeof all)[number]): op is Try => op.action.type === "write"
+  const tries = Map.groupBy(all.filter(isTry), ({ action }) => action.actor)
+  const writes = [...tries.values()].flatMap(([first, ...others]) => write([first!, ...others]))
+  const rest = all.flatMap((op): ReadonlyArray<Op> => (isTry(op) ? [] : [op as Exclude<Op, Write | RefusedTry>]))
+  return [...rest, ...writes].sort((a, b) => a.start - b.start)
 }
 
 const shown = (operation: H.Operation): string => {
@@ -87,12 +141,18 @@ const shown = (operation: H.Operation): string => {
 const shownAction = (action: H.Action): string => {
   switch (action.type) {
     case "write": {
+      if (action.removal !== undefined) {
+        const { limit, namespace, prefix } = action.removal
+        return `delete ${limit} of ${namespace} ${JSON.stringify(prefix)}`
+      }
       const [first, ...others] = action.operations
       const what = first === undefined ? "nothing" : shown(first)
       return `${action.by}: ${what}${others.length > 0 ? ` and ${others.length} more` : ""}`
     }
     case "get":
       return `get ${action.namespace} ${action.key}`
+    case "read":
+      return `read ${action.addresses.map(({ key, namespace }) => `${namespace} ${key}`).join(", ")}`
     case "list":
       return `list ${action.namespace} ${JSON.stringify(action.prefix)}${action.limit === undefined ? "" : `, ${action.limit} after ${JSON.stringify(action.afterKey ?? "")}`}`
     case "poll":

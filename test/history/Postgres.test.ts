@@ -56,13 +56,13 @@ layer(Environment.layer, { excludeTestServices: true })(
             const random = Random.make(`${seed} failures of ${count} nodes`)
             const { database, nodes } = yield* start(count)
             const failures = 3 * soak
-            const between = 150 * count - 100
+            const between = 170 * count
             const history = yield* Workload.run(
               {
                 seed: `${seed} ${count}`,
                 nodes,
                 key: Service.key,
-                clients: 12,
+                clients: 16,
                 operations: (failures + 1) * between,
                 clockError: 100
               },
@@ -86,7 +86,10 @@ layer(Environment.layer, { excludeTestServices: true })(
                   }
                 })
             )
-            assert.isAbove(counts(history)["write ok"] ?? 0, 0)
+            const found = counts(history)
+            for (const kind of ["write", "repetition", "removal", "read", "count", "reverse"]) {
+              assert.isAbove(found[`${kind} ok`] ?? 0, 0, kind)
+            }
           }),
         300_000 * soak
       )

@@ -51,8 +51,8 @@ export class Recorder implements H.History {
     })
   }
 
-  fail(id: number, reason: string, refused?: H.Refusal): void {
-    this.push({ type: "fail", id, reason, ...(refused === undefined ? {} : { refused }) })
+  fail(id: number, reason: string, why: Pick<H.Fail, "refused" | "gone"> = {}): void {
+    this.push({ type: "fail", id, reason, ...why })
   }
 
   unknown(id: number, reason: string): void {

@@ -6,6 +6,7 @@ import { name, type Op } from "./Operations.ts"
  * - `chain`: the versions of a key follow each other, and each precondition that held saw the version that it names
  * - `outcome`: acknowledged writes are in the log with the results that were told, refused ones are not
  * - `batch`: a write is in the log whole, once and together, and nobody sees a part of it
+ * - `retry`: a write that is repeated with its `Idempotency-Key` is applied once, and all its answers are the same
  * - `order`: a write comes after all that was known when it was invoked
  * - `read`: a read shows a state between what was known when it was invoked and what was invoked when it ended
  * - `list`: a list is the fold of the log up to its `Kv-Last-Seq`
@@ -13,7 +14,18 @@ import { name, type Op } from "./Operations.ts"
  * - `expiry`: an entry goes when its time has come, not before
  * - `epoch`: a position belongs to the log that it was read from
  */
-export type Rule = "log" | "chain" | "outcome" | "batch" | "order" | "read" | "list" | "follower" | "expiry" | "epoch"
+export type Rule =
+  | "log"
+  | "chain"
+  | "outcome"
+  | "batch"
+  | "retry"
+  | "order"
+  | "read"
+  | "list"
+  | "follower"
+  | "expiry"
+  | "epoch"
 
 export interface Violation {
   readonly rule: Rule

@@ -1,5 +1,5 @@
 /** A client of the workload that draws what it does. */
-import { Effect, type Random } from "effect"
+import { Duration, Effect, type Random } from "effect"
 import { Client, type Node, type Session } from "./Client.ts"
 import * as H from "./History.ts"
 
@@ -88,16 +88,40 @@ export class Worker {
     this.versions.set(H.addressOf({ namespace, key }), version)
   }
 
-  private send(by: H.WriteAction["by"], operations: ReadonlyArray<H.Operation>) {
+  /** Sends a write; with a key also again, at other nodes, until it has an answer, and at times once more. */
+  private send(by: H.WriteAction["by"], operations: ReadonlyArray<H.Operation>, removal?: H.Removal) {
     return Effect.gen(this, function* () {
-      const result = yield* this.client.write(yield* this.node, by, `${this.name}-${this.count}`, operations)
+      const actor = `${this.name}-${this.count}`
+      const isKeyed = yield* this.dice.chance(0.4)
+      const action: H.WriteAction = {
+        ...{ type: "write", by, actor, operations },
+        ...(removal === undefined ? {} : { removal }),
+        ...(isKeyed ? { idempotencyKey: actor } : {})
+      }
+      // A client that hangs up does not know whether it was applied.
+      const hangsUp = isKeyed && (yield* this.dice.chance(0.2))
+      const patience = hangsUp ? Duration.millis(yield* this.dice.below(20)) : undefined
+      let result = yield* this.client.write(yield* this.node, action, patience)
+      for (let again = 0; isKeyed && result === undefined && again < 3; again++) {
+        result = yield* this.client.write(yield* this.node, action)
+      }
       for (const [index, one] of (result?.results ?? []).entries()) {
         const operation = operations[index]!
         this.learn(operation, "version" in one ? one.version : 0)
       }
+      if (isKeyed && result !== undefined && (yield* this.dice.chance(0.2))) {
+        yield* this.client.write(yield* this.node, action)
+      }
       return result
     })
   }
+
+  /** Deletes what starts with a prefix: one key, those of ten, or all. */
+  private readonly removal = Effect.gen(this, function* () {
+    const { key, namespace } = yield* this.dice.address
+    const prefix = yield* this.dice.oneOf([key, key.slice(0, 3), "k/"])
+    yield* this.send("prefix", [], { namespace, prefix, limit: 1 + (yield* this.dice.below(12)) })
+  })
 
   private readonly write = Effect.gen(this, function* () {
     const operation = yield* this.operation(0, 0.4)
@@ -133,16 +157,35 @@ export class Worker {
     address => this.read(address)
   )
 
+  /** Several keys at one moment, of any namespace. */
+  private readonly readMany = Effect.gen(this, function* () {
+    const size = 1 + (yield* this.dice.below(8))
+    const addresses = yield* Effect.forEach(Array.from({ length: size }), () => this.dice.address)
+    yield* this.client.read(yield* this.node, addresses)
+  })
+
+  /** What a list selects, and in which order. */
+  private readonly selection = Effect.gen(this, function* () {
+    const { dice } = this
+    const { keys, namespace } = yield* dice.space
+    const bound = Effect.map(dice.below(keys), index => `k/${index}`)
+    return {
+      ...{ namespace, keys, prefix: (yield* dice.chance(0.3)) ? `k/${yield* dice.below(Math.ceil(keys / 10))}` : "" },
+      ...((yield* dice.chance(0.2)) ? { start: yield* bound } : {}),
+      ...((yield* dice.chance(0.2)) ? { end: yield* bound } : {}),
+      ...((yield* dice.chance(0.3)) ? { reverse: true as const } : {}),
+      ...((yield* dice.chance(0.4)) ? { count: true as const } : {})
+    }
+  })
+
   private readonly list = Effect.gen(this, function* () {
-    const { keys, namespace } = yield* this.dice.space
-    const prefix = (yield* this.dice.chance(0.3)) ? `k/${yield* this.dice.below(Math.ceil(keys / 10))}` : ""
-    yield* this.client.list(yield* this.node, { namespace, prefix })
+    const { keys: _, ...selection } = yield* this.selection
+    yield* this.client.list(yield* this.node, selection)
   })
 
   private readonly pages = Effect.gen(this, function* () {
-    const { keys, namespace } = yield* this.dice.space
-    const limit = 1 + (yield* this.dice.below(Math.ceil(keys / 3)))
-    const selection = { namespace, prefix: "", limit }
+    const { keys, ...selected } = yield* this.selection
+    const selection = { ...selected, limit: 1 + (yield* this.dice.below(Math.ceil(keys / 3))) }
     let page = yield* this.client.list(yield* this.node, selection)
     while (page?.next !== undefined) {
       const afterKey = page.items.at(-1)!.key
@@ -155,7 +198,8 @@ export class Worker {
     const { epoch, seq: after } = this.position
     const limit = (yield* this.dice.chance(0.3)) ? 1 + (yield* this.dice.below(20)) : 1000
     const wait = (yield* this.dice.chance(0.2)) ? 1 : 0
-    const page = yield* this.client.poll(yield* this.node, { follower: this.name, after, limit, wait }, epoch).pipe(
+    const named = epoch === undefined ? {} : { epoch }
+    const page = yield* this.client.poll(yield* this.node, { follower: this.name, after, limit, wait, ...named }).pipe(
       Effect.catchTag("Gone", () =>
         Effect.sync(() => {
           this.position = { seq: 0, epoch: undefined }
@@ -170,9 +214,11 @@ export class Worker {
   readonly step = Effect.gen(this, function* () {
     this.count++
     const drawn = yield* this.dice.below(100)
-    if (drawn < 38) return yield* this.write
-    if (drawn < 54) return yield* this.batch
-    if (drawn < 80) return yield* this.readOne
+    if (drawn < 36) return yield* this.write
+    if (drawn < 51) return yield* this.batch
+    if (drawn < 55) return yield* this.removal
+    if (drawn < 74) return yield* this.readOne
+    if (drawn < 80) return yield* this.readMany
     if (drawn < 86) return yield* this.list
     if (drawn < 91) return yield* this.pages
     return yield* this.poll

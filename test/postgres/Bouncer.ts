@@ -22,8 +22,8 @@ const accepts = (port: number): Promise<boolean> =>
     socket.once("connect", () => socket.destroy())
   })
 
-/** The address of a database through PgBouncer, until the scope closes. */
-export const make = (url: string): Effect.Effect<string, never, Scope.Scope> =>
+/** The address of a database through PgBouncer, until the scope closes. It takes so many clients at a time. */
+export const make = (url: string, mostClients = 100): Effect.Effect<string, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
       Effect.promise(async () => {
@@ -42,6 +42,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 4
+max_client_conn = ${mostClients}
 `
         )
         chmodSync(directory, 0o755)

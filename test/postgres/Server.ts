@@ -75,11 +75,16 @@ export const freePort = (): Promise<number> =>
     })
   })
 
-/** Nothing is flushed: for tests that do not ask what is on the disk. */
+/**
+ * Nothing is flushed: for tests that do not ask what is on the disk. Nothing is vacuumed either, as a server of many
+ * databases that live for seconds would start a process for one of them each second.
+ */
 export const fast: Readonly<Record<string, string>> = {
+  autovacuum: "off",
   fsync: "off",
   synchronous_commit: "off",
-  full_page_writes: "off"
+  full_page_writes: "off",
+  max_prepared_transactions: "4"
 }
 
 /** How a server ends: at once without a checkpoint, or in order but without waiting for its clients. */

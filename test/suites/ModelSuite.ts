@@ -5,6 +5,7 @@ import { expect, it } from "@effect/vitest"
 import { Effect, Either, FastCheck as fc, type Layer, Option, Stream, TestContext } from "effect"
 import * as TestClock from "effect/TestClock"
 import { ChangeLog, type ChangeQuery } from "../../src/Kv/ChangeLog.ts"
+import { tenantOf } from "../../src/Kv/Entry.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import type { Operation, Precondition } from "../../src/Kv/Write.ts"
 import { idOf, Model } from "./Model.ts"
@@ -180,6 +181,17 @@ const compare = (model: Model, after: number) =>
     const entries = yield* Effect.forEach(places, ({ namespace, key }) =>
       Effect.map(store.get(namespace, key), Option.getOrUndefined)
     )
+    const counts = namespaces.flatMap(namespace => {
+      const { length: entries } = model.list({ namespace, prefix: "" })
+      return entries === 0 ? [] : [{ tenant: tenantOf(namespace), entries }]
+    })
+    const tenants = ["", "t"].flatMap(tenant => {
+      const own = counts.filter(count => count.tenant === tenant)
+      return own.length === 0
+        ? []
+        : [{ tenant, namespaces: own.length, entries: own.reduce((sum, { entries }) => sum + entries, 0) }]
+    })
+    expect((yield* store.tenants({ prefix: "", limit: 1000, tenant: "" })).tenants).toEqual(tenants)
     expect({ lastSeq: yield* log.lastSeq, changes: yield* feed(from), lists, entries }).toEqual({
       lastSeq: model.end,
       changes: model.log.slice(from),
@@ -214,10 +226,10 @@ export const modelSuite = (
     readonly layerAt: (directory: string) => Layer.Layer<Store | ChangeLog, unknown>
     readonly persists: boolean
     /** Histories to try; SOAK multiplies it. */
-    readonly runs?: number
+    readonly runs: number
   }
 ): void => {
-  const { layerAt, persists, runs = 60 } = options
+  const { layerAt, persists, runs } = options
   const history = fc.array(command(persists), { minLength: 1, maxLength: 60, size: "max" })
   const run = (commands: ReadonlyArray<Command>) =>
     Effect.gen(function* () {

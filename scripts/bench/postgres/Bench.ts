@@ -10,8 +10,12 @@ import * as Contenders from "./Contenders.ts"
 import * as Database from "./Database.ts"
 import * as Measure from "./Measure.ts"
 import * as Page from "./Page.ts"
+import * as WakeUps from "./WakeUps.ts"
 
 const kinds = [Contenders.two, Contenders.three, Contenders.one, Contenders.peer, Contenders.skippingPeer]
+
+/** Connections that write while wake-ups are measured under load. */
+const writersMeanwhile = 16
 
 const measure = (given: Arguments.Arguments) =>
   Effect.gen(function* () {
@@ -28,11 +32,15 @@ const measure = (given: Arguments.Arguments) =>
           Contenders.launch(kind, database, `bench_${index}`)
         )
       )
-      const title = (what: string) => `${what}, ${connections} connections`
+      const title = (what: string, of = connections) => `${what}, ${of} connections`
+      const many = 4 * connections
+      const nodes = groups.filter((_, index) => kinds[index]!.isService)
       return {
         put: yield* Measure.compare(title("PUT, durable"), database, groups, connections, Workloads.put.requests),
+        putOfMany: yield* Measure.compare(title("PUT, durable", many), database, nodes, many, Workloads.put.requests),
         get: yield* Measure.compare(title("GET"), database, groups, connections, Workloads.get.requests),
-        growth: yield* Measure.growth(database, groups[0]!, Workloads.put.requests)
+        growth: yield* Measure.growth(database, groups[0]!, Workloads.put.requests),
+        wakeUps: yield* WakeUps.measure(groups[0]!, writersMeanwhile, Workloads.put.requests)
       }
     }).pipe(Effect.provide(Layer.succeed(Plan, plan)))
     const conditions = [

@@ -53,6 +53,7 @@ const contenderOf = ({ env, isService, name }: Kind, url: string): Contender => 
 export interface Group {
   readonly name: string
   readonly url: string
+  readonly nodes: ReadonlyArray<Running>
   readonly processorSeconds: Effect.Effect<number, BenchFailed>
   /** Loads all processes at once, each with its share of the connections. */
   readonly load: (
@@ -104,6 +105,7 @@ export const launch = (
     return {
       name: kind.name,
       url,
+      nodes: running,
       processorSeconds: Effect.map(
         Effect.forEach(running, ({ pid }) => processorSeconds(pid)),
         all => all.reduce((sum, seconds) => sum + seconds, 0)

@@ -6,12 +6,16 @@ import type { PlanShape } from "../Plan.ts"
 import { micros, milliseconds, percent, plain, range } from "../report/Numbers.ts"
 import * as Contenders from "./Contenders.ts"
 import type { Comparison, Growth, Sample, Series } from "./Measure.ts"
+import type { WakeUps } from "./WakeUps.ts"
 
 export interface Findings {
   readonly conditions: ReadonlyArray<string>
   readonly put: Comparison
+  /** The same with more connections, of the nodes alone. */
+  readonly putOfMany: Comparison
   readonly get: Comparison
   readonly growth: ReadonlyArray<Growth>
+  readonly wakeUps: ReadonlyArray<WakeUps>
 }
 
 const page = new URL("../../../docs/performance-postgresql.md", import.meta.url)
@@ -32,14 +36,25 @@ const goal = (text: string, comparison: Comparison, kind: Contenders.Kind, to: C
   return [text, range(middle, values), middle >= least ? "yes" : "**no**"]
 }
 
-const goals = ({ get, put }: Findings): string =>
+/** Milliseconds within which a follower on another node is to have a write that was answered. */
+const wakeUpGoal = 250
+
+const wakeUpRow = (wakeUps: ReadonlyArray<WakeUps>): ReadonlyArray<string> => [
+  `a follower on another node has a write within ${wakeUpGoal} ms, idle and under load`,
+  `${wakeUps.map(({ most }) => milliseconds(most)).join(" and ")} at most`,
+  wakeUps.every(({ most }) => most <= wakeUpGoal) ? "yes" : "**no**"
+]
+
+const goals = ({ get, put, putOfMany, wakeUps }: Findings): string =>
   table(
     ["goal", "measured", "met"],
     [
       goal("PUT, two nodes: at least 2 × fastify + pg", put, Contenders.two, Contenders.peer, 2),
       goal("GET, two nodes: at least 1 × fastify + pg", get, Contenders.two, Contenders.peer, 1),
       goal("PUT, three nodes: at least 0.9 × two", put, Contenders.three, Contenders.two, 0.9),
-      goal("GET, three nodes: at least 0.9 × two", get, Contenders.three, Contenders.two, 0.9)
+      goal("the same with four times the connections", putOfMany, Contenders.three, Contenders.two, 0.9),
+      goal("GET, three nodes: at least 0.9 × two", get, Contenders.three, Contenders.two, 0.9),
+      wakeUpRow(wakeUps)
     ]
   )
 
@@ -84,6 +99,16 @@ const growthRow = ({ commitsPerSecond, connections, p50, p99, perSecond }: Growt
   milliseconds(p99)
 ]
 
+const wakeUpsHead = ["load", "writes", "p50", "p99", "most"]
+
+const wakeUpsRow = ({ connections, most, p50, p99, writes }: WakeUps): ReadonlyArray<string> => [
+  connections === 0 ? "none" : `PUT, ${connections} connections`,
+  String(writes),
+  milliseconds(p50),
+  milliseconds(p99),
+  milliseconds(most)
+]
+
 const list = (lines: ReadonlyArray<string>): string => lines.map(line => `- ${line}`).join("\n")
 
 /** The findings as Markdown. */
@@ -96,9 +121,12 @@ export const print = (findings: Findings, { rounds, seconds, warmUpSeconds }: Pl
     "### Goals",
     goals(findings),
     "### Beside the peer",
-    table(comparisonHead, [...rows(findings.put), ...rows(findings.get)]),
+    table(comparisonHead, [...rows(findings.put), ...rows(findings.putOfMany), ...rows(findings.get)]),
     "### Commits and the writes that share them, two nodes",
-    table(growthHead, findings.growth.map(growthRow))
+    table(growthHead, findings.growth.map(growthRow)),
+    "### Wake-ups of followers on another node, two nodes",
+    "The time from the answer of a write on one node until a WebSocket on the other one has it; 0 where it was there before the answer. The writes come one after the other, with random pauses of up to 20 ms. The WebSocket follows their namespace alone.",
+    table(wakeUpsHead, findings.wakeUps.map(wakeUpsRow))
   ].join("\n\n")
 
 /** Writes the findings into the page. */

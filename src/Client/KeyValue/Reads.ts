@@ -3,7 +3,7 @@
  */
 import { InvalidResponse, NotFound } from "../Errors.ts"
 import type { CursorPage } from "../Follow.ts"
-import type { EntriesRead, Entry, EntryAddress, EntryKey, ListPage, NamespacePage } from "../Model.ts"
+import type { EntriesRead, Entry, EntryAddress, EntryKey, ListPage, NamespacePage, TenantPage } from "../Model.ts"
 import { type CallOptions, json, type Reader, type Request, type Requests, segment } from "../Requests.ts"
 import { iterable } from "../Time.ts"
 import { entryPath, matching, readEntry, type VersionOptions } from "./Entry.ts"
@@ -32,7 +32,18 @@ export interface ListOptions extends CallOptions {
 export interface NamespacesOptions extends CallOptions {
   /** Only namespaces that start with this. */
   readonly prefix?: string
+  /** Only those of this tenant. */
+  readonly tenant?: string
+  /** Whether only those are listed that belong to no tenant. */
+  readonly withoutTenant?: boolean
   /** The most namespaces in a page, 1 to 1000; 1000 without it. */
+  readonly limit?: number
+}
+
+export interface TenantsOptions extends CallOptions {
+  /** Only tenants whose ids start with this. */
+  readonly prefix?: string
+  /** The most tenants in a page, 1 to 1000; 1000 without it. */
   readonly limit?: number
 }
 
@@ -53,14 +64,23 @@ export interface Reads {
   readonly listKeys: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage<EntryKey>>
   /** The namespaces, page by page, with the numbers of their entries. */
   readonly namespaces: (options?: NamespacesOptions) => AsyncIterable<NamespacePage>
+  /** The tenants, page by page, with the numbers of their namespaces and entries. */
+  readonly tenants: (options?: TenantsOptions) => AsyncIterable<TenantPage>
+}
+
+interface Position {
+  readonly lastSeq: number
+  readonly epoch: string
+}
+
+interface Cursor {
+  readonly cursor: string | undefined
 }
 
 /** The most entries in a page of a list. */
 const maxPage = 1000
 
 const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
-
-const readNamespaces = json<Pick<NamespacePage, "namespaces">>(({ namespaces }) => Array.isArray(namespaces))
 
 const readPage: Reader<CursorPage> = async (response, limitBytes, format) => {
   const { items } = await readItems(response, limitBytes, format)
@@ -69,14 +89,18 @@ const readPage: Reader<CursorPage> = async (response, limitBytes, format) => {
   return count === null ? page : { ...page, count: Number(count) }
 }
 
-const readNamespacePage: Reader<NamespacePage & { readonly cursor: string | undefined }> = async (
-  response,
-  limitBytes,
-  format
-) => ({
-  ...(await readNamespaces(response, limitBytes, format)),
-  ...positionOf(response)
-})
+/** Reads a page of names: the member of the answer that has them, and where it was read. */
+const namesOf = <Page extends Position>(member: Exclude<keyof Page, keyof Position>): Reader<Page & Cursor> => {
+  const read = json<Page>(body => Array.isArray(body[member]))
+  return async (response, limitBytes, format) => ({
+    ...(await read(response, limitBytes, format)),
+    ...positionOf(response)
+  })
+}
+
+const readNamespaces = namesOf<NamespacePage>("namespaces")
+
+const readTenants = namesOf<TenantPage>("tenants")
 
 /** Reads a page of a list. */
 export const listPage = (
@@ -98,6 +122,25 @@ export const listPage = (
   }
   return requests.ask({ path: `/kv/${segment("namespace", namespace)}`, query }, signal, readPage)
 }
+
+/** Reads a page of the namespaces. */
+export const namespacePage = (
+  requests: Requests,
+  { signal, withoutTenant, ...part }: NamespacesOptions,
+  cursor: string | undefined
+) => namePage(requests, "/kv", { ...part, withoutTenant: flag(withoutTenant), cursor }, signal, readNamespaces)
+
+/** Reads a page of the tenants. */
+export const tenantPage = (requests: Requests, { signal, ...part }: TenantsOptions, cursor: string | undefined) =>
+  namePage(requests, "/tenants", { ...part, cursor }, signal, readTenants)
+
+const namePage = <Page>(
+  requests: Requests,
+  path: string,
+  query: Request["query"],
+  signal: AbortSignal | undefined,
+  read: Reader<Page>
+): Promise<Page> => requests.ask({ path, query: { limit: maxPage, ...query } }, signal, read)
 
 const flag = (isOn: boolean | undefined): string | undefined => (isOn ? "1" : undefined)
 
@@ -155,8 +198,9 @@ export const readsOf = (requests: Requests): Reads => ({
 
   listKeys: (namespace, options = {}) => list(requests, namespace, options, true),
 
-  namespaces: ({ limit = maxPage, prefix, signal } = {}) =>
-    pages(requests, signal, (signal, cursor) =>
-      requests.ask({ path: "/kv", query: { prefix, limit, cursor } }, signal, readNamespacePage)
-    )
+  namespaces: (options = {}) =>
+    pages(requests, options.signal, (signal, cursor) => namespacePage(requests, { ...options, signal }, cursor)),
+
+  tenants: (options = {}) =>
+    pages(requests, options.signal, (signal, cursor) => tenantPage(requests, { ...options, signal }, cursor))
 })

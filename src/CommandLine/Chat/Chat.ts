@@ -17,7 +17,8 @@ import {
 import * as Client from "../../EffectClient/Client.ts"
 import { Event } from "../../Gateway/Protocol.ts"
 import { Changes } from "../../Simulator/Changes.ts"
-import { clean, coloured, type Paint, plain } from "../Text.ts"
+import * as ExactJson from "../ExactJson.ts"
+import { clean, cleanJson, coloured, type Paint, plain } from "../Text.ts"
 import * as AnswerText from "./AnswerText.ts"
 import * as Command from "./Command.ts"
 import * as Requests from "./Requests.ts"
@@ -37,6 +38,8 @@ export interface Options {
   readonly giveUpAfter?: Duration.DurationInput
   /** How long an answer may take; a minute without it. */
   readonly timeout?: Duration.DurationInput
+  /** Whether to print events as lines of JSON, and all else on standard error. */
+  readonly json?: boolean
 }
 
 /** The conversation failed, or part of it did. */
@@ -73,7 +76,7 @@ type PromptState = "idle" | "busy"
 const make = (options: Options) =>
   Effect.gen(function* () {
     const terminal = yield* Terminal
-    const paint = terminal.hasColours ? coloured : plain
+    const paint = terminal.hasColours && options.json !== true ? coloured : plain
     const changes = new Changes()
     /** Output is written in order. */
     const pen = yield* Effect.makeSemaphore(1)
@@ -88,15 +91,18 @@ const make = (options: Options) =>
       promptState === "idle" && screen.isAtLineStart && (state.running.size === 0 || state.open.length > 0)
     const promptText = () => (state.open.length > 0 ? "answer> " : "> ")
 
+    const isJson = options.json === true
+
     const put = (draw: (screen: Screen.Screen) => Screen.Drawn): Effect.Effect<void> =>
       Effect.suspend(() => {
+        if (isJson) return Effect.void
         const [next, text] = draw(screen)
         screen = next
         const prompt = Effect.suspend(() => (isPromptWanted() ? terminal.prompt(promptText()) : Effect.void))
         return Effect.zipRight(terminal.write(text), prompt)
       }).pipe(pen.withPermits(1))
 
-    const tell = (line: string) => put(screen => Screen.drawLine(screen, line))
+    const tell = (line: string) => (isJson ? terminal.complain(line) : put(screen => Screen.drawLine(screen, line)))
 
     /** A failure that the exit code must show. */
     const fail = (message: string) =>
@@ -164,7 +170,10 @@ const make = (options: Options) =>
           return update.after === 0 ? Effect.void : tell(noticeText({ is: "trimmed" }, paint))
       }
     }
-    yield* Stream.runForEach(sessions.subscribe(session), onUpdate).pipe(
+    const printJson = (update: Client.SessionUpdate) =>
+      isJson ? terminal.write(`${cleanJson(ExactJson.stringify(update))}\n`) : Effect.void
+    yield* sessions.subscribe(session).pipe(
+      Stream.runForEach(update => Effect.zipRight(printJson(update), onUpdate(update))),
       Effect.onError(cause => Deferred.failCause(ended, cause)),
       Effect.forkScoped
     )

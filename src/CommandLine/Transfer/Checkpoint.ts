@@ -5,6 +5,7 @@ import { readFile, rename, rm, stat, writeFile } from "node:fs/promises"
 import { Effect, Either, Schema } from "effect"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import type { TextLine } from "./Lines.ts"
+import { choose, type Manner, startOver } from "./Resumption.ts"
 
 const Recorded = Schema.Struct({
   /** Where it was imported to, and how. */
@@ -53,11 +54,6 @@ const hashOf = async (file: string, bytes: number): Promise<Hash | undefined> =>
   return last === 10 || (await stat(file)).size === bytes ? hash : undefined
 }
 
-/** What to do with a checkpoint that an earlier run has left. */
-export type Manner = "refuse" | "resume" | "restart"
-
-const startOver = "Remove it, or start over with --restart."
-
 /** What an earlier run has recorded, if that is to be gone on with. */
 const earlier = (path: string, manner: Manner) =>
   Effect.gen(function* () {
@@ -70,10 +66,7 @@ const earlier = (path: string, manner: Manner) =>
     const found = decode(text)
     if (Either.isLeft(found)) return yield* wrong(`${path} is not the checkpoint of an import`, startOver)
     if (manner === "resume") return found.right
-    return yield* wrong(
-      `An import of this file has come to line ${found.right.line}`,
-      "Go on with --resume, or start over with --restart."
-    )
+    return yield* wrong(`An import of this file has come to line ${found.right.line}`, choose)
   })
 
 /**

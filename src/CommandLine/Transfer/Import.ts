@@ -5,7 +5,7 @@ import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
 import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
-import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
@@ -17,6 +17,7 @@ import { clean } from "../Text.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import { type Done, type Existing, type Item, learned, lineOf, portions, send } from "./ImportBatch.ts"
 import { lines, parse, type TextLine } from "./Lines.ts"
+import * as Resumption from "./Resumption.ts"
 
 const mostBatchBytes = 4 * 1024 * 1024
 
@@ -84,14 +85,8 @@ const toldOf = (line: number, { file }: Source): ReadonlyArray<string> => {
 const importEntries = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
   Effect.gen(function* () {
     const progress = yield* ProgressLine.make(source.size, start.offset)
-    const isAway = yield* Ref.make(false)
     const done = yield* Ref.make(start.line)
-    const retrying = retryWhileAway(patience, ({ message }) =>
-      // One line for each outage, not for each attempt.
-      Effect.flatMap(Ref.getAndSet(isAway, true), wasAway =>
-        wasAway ? Effect.void : progress.note(`${clean(message)}. Trying again.`)
-      )
-    )
+    const retrying = retryWhileAway(patience, progress.note)
     const knowledge = yield* learned
     const refusal = (error: Client.ClientError) =>
       Effect.flatMap(Ref.get(knowledge.sent), (sent): Effect.Effect<never, CommandFailed | LineRefused> => {
@@ -106,7 +101,6 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
           retrying(send(client, items, existing, knowledge, randomUUID())),
           refusal
         )
-        yield* Ref.set(isAway, false)
         yield* start.save(lines)
         for (const { end, number } of lines.slice(-1)) {
           yield* Ref.set(done, number)
@@ -128,14 +122,9 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
       error => wrong(`${source.name} cannot be read: ${error instanceof Error ? error.message : error}`)
     ).pipe(
       Stream.runFoldEffect(none, handle),
-      Effect.onInterrupt(() =>
-        Effect.flatMap(Ref.get(done), line => Effect.forEach(toldOf(line, source), progress.note, { discard: true }))
-      ),
-      Effect.catchAll(({ exitCode, hint, message }) =>
-        Effect.flatMap(Ref.get(done), line => {
-          const hints = [...(hint === undefined ? [] : [hint]), ...toldOf(line, source)]
-          return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
-        })
+      Resumption.telling(
+        Effect.map(Ref.get(done), line => toldOf(line, source)),
+        progress.note
       )
     )
   })
@@ -149,11 +138,6 @@ const describe = ({ expired, skipped, written }: Done, elapsed: Duration.Duratio
     ...(expired > 0 ? [`${expired.toLocaleString("en")} left out, as their time is over`] : [])
   ].join("; ")
 }
-
-const mannerOf = (resume: boolean, restart: boolean): Effect.Effect<Checkpoint.Manner, CommandFailed> =>
-  resume && restart
-    ? wrong("--resume and --restart exclude each other")
-    : Effect.succeed(resume ? "resume" : restart ? "restart" : "refuse")
 
 export const command = Command.make(
   "import",
@@ -170,27 +154,21 @@ export const command = Command.make(
       Options.withDescription("What to do with an entry that is there already"),
       Options.withDefault("replace" as const)
     ),
-    resume: Options.boolean("resume").pipe(
-      Options.withDescription("Go on where the last import of this file has stopped")
-    ),
-    restart: Options.boolean("restart").pipe(Options.withDescription("Import the file from its beginning")),
+    ...Resumption.options({
+      resume: "Go on where the last import of this file has stopped",
+      restart: "Import the file from its beginning"
+    }),
     batch: Options.integer("batch").pipe(
       Options.withPseudoName("entries"),
       Options.withDescription("Most entries in a batch"),
       Options.withDefault(1000)
     ),
-    patience: Options.integer("patience").pipe(
-      Options.withPseudoName("seconds"),
-      Options.withDescription("How long to try again while the service is away"),
-      Options.withDefault(60)
-    ),
     ...Connection.options
   },
-  ({ batch, existing, file, json, namespace, patience, restart, resume, ...given }) =>
+  ({ batch, existing, file, json, namespace, ...given }) =>
     Effect.gen(function* () {
       if (batch < 1) return yield* wrong("--batch must be at least 1")
-      if (patience < 0) return yield* wrong("--patience must be 0 or more")
-      const manner = yield* mannerOf(resume, restart)
+      const { manner, patience } = yield* Resumption.resolve(given)
       const source = yield* sourceOf(Option.getOrElse(file, () => "-"))
       if (source.file === undefined && manner === "resume") {
         return yield* wrong("--resume takes a file", "Standard input cannot be read again from where it has stopped.")
@@ -209,7 +187,7 @@ export const command = Command.make(
             namespace: Option.getOrUndefined(namespace),
             existing,
             batch,
-            patience: Duration.seconds(patience),
+            patience,
             start
           })
         )

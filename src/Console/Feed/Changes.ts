@@ -4,7 +4,7 @@ import type { Change } from "../../Client/Client.ts"
 import { follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { persist } from "../Service/Persist.ts"
+import { persist, untilNextTry } from "../Service/Persist.ts"
 import { endOfLog } from "../Store/Entries.ts"
 
 /** A change without its value, of which only the beginning is kept. */
@@ -101,29 +101,40 @@ export class Changes {
   async #follow(): Promise<void> {
     const { signal } = this.#ended
     try {
+      let first = 0
+      let mayHurry = true
       for (;;) {
-        await this.#followOnce(signal)
+        const kept = await this.#followOnce(signal, first)
         // The log is another one, or the position is no longer kept: begin at its end again.
         this.clear()
+        if (!mayHurry || kept <= first) await untilNextTry(signal)
+        mayHurry = !mayHurry
+        first = kept
       }
     } catch (error) {
       if (!isAbort(error)) this.problem.value = messageOf(error)
     }
   }
 
-  async #followOnce(signal: AbortSignal): Promise<void> {
+  /**
+   * Follows the log from shortly before its end, but not before a position, until it has to be begun anew. Returns the
+   * position after which it is kept.
+   */
+  async #followOnce(signal: AbortSignal, first: number): Promise<number> {
     const onProblem = (message: string) => {
       this.problem.value = message
     }
     const end = await persist(() => endOfLog(signal), signal, onProblem)
     if (end === 0) this.isRead.value = true
-    const after = Math.max(0, end - before)
+    const after = Math.max(first, end - before)
     const onStatus = ({ type }: { readonly type: string }) => {
       this.isLive.value = type === "connected"
       if (type === "connected") setTimeout(() => (this.isRead.value = true), emptyMs)
     }
     for await (const event of follow({ after, signal, onStatus })) {
       if (event.type === "change") this.#add(event.change)
+      if (event.type === "trimmed") return event.trimmedSeq ?? 0
     }
+    return 0
   }
 }

@@ -1,6 +1,7 @@
 /** Work that is tried again while the service cannot do it at present. */
 import { ConnectionFailed, isClientError } from "../../Client/Errors.ts"
 import { isTransient } from "../../Client/Retry.ts"
+import { RequestRefused } from "../../Client/SessionErrors.ts"
 import { messageOf } from "./Failure.ts"
 import { pause } from "./Pause.ts"
 
@@ -8,7 +9,8 @@ import { pause } from "./Pause.ts"
 const pauseMs = 2000
 
 /** Whether another try may do better. */
-export const mayDoBetter = (error: unknown): boolean => isClientError(error) && isTransient(error)
+export const mayDoBetter = (error: unknown): boolean =>
+  error instanceof RequestRefused ? error.retryable : isClientError(error) && isTransient(error)
 
 /** Waits until the next try. Fails where the signal has ended the work. */
 export const untilNextTry = async (ended: AbortSignal): Promise<void> => {

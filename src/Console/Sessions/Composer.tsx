@@ -23,11 +23,17 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
   const { failure, isBusy: isSending, run } = useAttempt()
 
   const send = async () => {
-    if (text.trim() === "") return
+    if (text.trim() === "" || isSending) return
     onSend()
+    setText("")
     await run(async () => {
-      await sessions.send(id, text)
-      setText("")
+      try {
+        await sessions.send(id, text)
+      } catch (error) {
+        // Before what was typed meanwhile.
+        setText(typed => (typed === "" ? text : `${text}\n${typed}`))
+        throw error
+      }
     })
   }
 

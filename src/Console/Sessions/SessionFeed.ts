@@ -9,6 +9,7 @@ import {
 } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
+import { persist } from "../Service/Persist.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
 
@@ -115,7 +116,13 @@ export class SessionFeed {
   async #follow(): Promise<void> {
     const { signal } = this.#ended
     try {
-      const session = await this.sessions.get(this.id, { signal })
+      const session = await persist(
+        () => this.sessions.get(this.id, { signal }),
+        signal,
+        message => {
+          this.problem.value = message
+        }
+      )
       this.session.value = session
       if (session.headSeq > longHistory) await this.#showEnd(session)
       for await (const update of this.sessions.subscribe(this.id, { signal })) {

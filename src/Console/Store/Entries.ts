@@ -1,10 +1,13 @@
 /** Entries with their values as text, by the requests of the product's client. */
 
-import { NotFound } from "../../Client/Client.ts"
+import { Gone, NotFound } from "../../Client/Client.ts"
 import { textOf } from "../../Client/Errors.ts"
-import { segment } from "../../Client/Requests.ts"
+import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
+import type { NamespaceCount, TenantCount } from "../../Client/Model.ts"
+import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, elementsOf, membersOf } from "../Json/JsonText.ts"
 import { client, requests } from "../Service/Connection.ts"
+import type { NamePage } from "./NameList.ts"
 
 export interface TextEntry {
   readonly namespace: string
@@ -57,21 +60,24 @@ export const readText = async (
   }
 }
 
+/** When an entry that is written expires: after some time, at a time in epoch milliseconds, or never. */
+export type WrittenExpiry = { readonly ttlMs: number } | { readonly expiresAt: number } | Record<string, never>
+
 /** Sets an entry that is at a version; 0 means that it is absent. Fails with `PreconditionFailed` where it is not. */
 export const writeText = (
   namespace: string,
   key: string,
   value: string,
   ifVersion: number,
-  expiresAt: number | null
+  expiry: WrittenExpiry
 ): Promise<TextEntry> => {
-  const expiry = expiresAt === null ? "" : `,"expiresAt":${expiresAt}`
+  const members = JSON.stringify({ actor, ...expiry }).slice(1)
   return requests.value.ask(
     {
       method: "PUT",
       path: path(namespace, key),
       headers: ifVersion === 0 ? { "if-none-match": "*" } : { "if-match": `"${ifVersion}"` },
-      body: `{"value":${compact(value)},"actor":${JSON.stringify(actor)}${expiry}}`
+      body: `{"value":${compact(value)},${members}`
     },
     undefined,
     readEntry
@@ -81,36 +87,64 @@ export const writeText = (
 interface ChangePage {
   readonly changes: ReadonlyArray<TextChange>
   readonly lastSeq: number
+  /** The log that the position belongs to. */
+  readonly epoch: string
 }
 
 const readChanges = async (response: Response, limitBytes: number): Promise<ChangePage> => {
   const members = membersOf(await textOf(response, limitBytes))
   return {
     changes: elementsOf(members.get("changes") ?? "[]").map(recordOf),
-    lastSeq: Number(members.get("lastSeq"))
+    lastSeq: Number(members.get("lastSeq")),
+    epoch: epochOf(response)
   }
 }
 
-/** A page of the change log. */
-export const readLog = (
-  query: { readonly after: number; readonly namespace?: string; readonly prefix?: string; readonly limit: number },
-  signal?: AbortSignal
-): Promise<ChangePage> => requests.value.ask({ path: "/changes", query }, signal, readChanges)
+interface LogQuery {
+  readonly after: number
+  readonly namespace?: string
+  readonly prefix?: string
+  readonly limit: number
+}
+
+/** A page of the change log. What is no longer kept after the position is passed over. */
+export const readLog = async (query: LogQuery, signal?: AbortSignal): Promise<ChangePage> => {
+  for (let { after } = query; ; ) {
+    try {
+      return await requests.value.ask({ path: "/changes", query: { ...query, after } }, signal, readChanges)
+    } catch (error) {
+      const kept = error instanceof Gone ? (error.trimmedSeq ?? 0) : 0
+      // More may be removed meanwhile.
+      if (kept <= after) throw error
+      after = kept
+    }
+  }
+}
+
+/** Reads nothing but where the log ends. */
+const readEnd = (signal?: AbortSignal): Promise<ChangePage> =>
+  readLog({ after: Number.MAX_SAFE_INTEGER, limit: 1 }, signal)
 
 /** The position of the end of the log. */
-export const endOfLog = async (signal?: AbortSignal): Promise<number> =>
-  (await readLog({ after: Number.MAX_SAFE_INTEGER, limit: 1 }, signal)).lastSeq
+export const endOfLog = async (signal?: AbortSignal): Promise<number> => (await readEnd(signal)).lastSeq
 
-/** The changes of one entry that are kept, the oldest first, told as they are found. */
+/** The end of a log, as a text that is another one where the store has changed. */
+const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }): string =>
+  `${lastSeq}@${epoch}`
+
+/** The end of the log at present. */
+export const presentEnd = async (signal: AbortSignal): Promise<string> => textOfEnd(await readEnd(signal))
+
+/** The changes of one entry that are kept, up to a position, the oldest first, told as they are found. */
 export async function* historyOf(
   namespace: string,
   key: string,
+  end: number,
   signal: AbortSignal
 ): AsyncGenerator<ReadonlyArray<TextChange>> {
-  const end = await endOfLog(signal)
   for (let after = 0; after < end; ) {
     const page = await readLog({ after, namespace, prefix: key, limit: 1000 }, signal)
-    yield page.changes.filter(change => change.key === key)
+    yield page.changes.filter(change => change.key === key && change.seq <= end)
     if (page.lastSeq <= after) return
     after = page.lastSeq
   }
@@ -179,21 +213,31 @@ export const writeAll = (
   })
 }
 
-export interface Namespace {
-  readonly namespace: string
-  readonly count: number
+/** Which namespaces are listed. */
+export interface NamespacePart {
+  /** Those of one tenant, or `""` for those of none; all of them without it. */
+  readonly tenant?: string | undefined
+  /** Only those that start with this. */
+  readonly prefix: string
 }
 
-/** The namespaces that have entries, page by page. */
-export async function* namespacePages(signal: AbortSignal): AsyncGenerator<ReadonlyArray<Namespace>> {
-  for (let cursor: string | undefined, isMore = true; isMore; ) {
-    const page: { namespaces: ReadonlyArray<Namespace>; next: string | undefined } = await requests.value.ask(
-      { path: "/kv", query: { limit: 1000, cursor } },
-      signal,
-      async response => ({ namespaces: (await response.json()).namespaces, next: cursorOf(response) })
-    )
-    yield page.namespaces
-    cursor = page.next
-    isMore = cursor !== undefined
-  }
+/** A page of namespaces. */
+export const readNamespaces = async (
+  { prefix, tenant }: NamespacePart,
+  cursor: string | undefined,
+  signal: AbortSignal
+): Promise<NamePage<NamespaceCount>> => {
+  const part = tenant === undefined ? {} : tenant === "" ? { withoutTenant: true } : { tenant }
+  const page = await namespacePage(requests.value, { prefix, ...part, signal }, cursor)
+  return { items: page.namespaces, end: textOfEnd(page), cursor: page.cursor }
+}
+
+/** A page of tenants whose ids start with a text. */
+export const readTenants = async (
+  prefix: string,
+  cursor: string | undefined,
+  signal: AbortSignal
+): Promise<NamePage<TenantCount>> => {
+  const page = await tenantPage(requests.value, { prefix, signal }, cursor)
+  return { items: page.tenants, end: textOfEnd(page), cursor: page.cursor }
 }

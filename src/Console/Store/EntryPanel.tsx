@@ -6,7 +6,7 @@ import { compact, format, type Problem, problemOf } from "../Json/JsonText.ts"
 import { canWrite, client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { persist } from "../Service/Persist.ts"
-import { go, href } from "../Service/Route.ts"
+import { guard, href, leave } from "../Service/Route.ts"
 import { Confirm } from "../Widgets/Confirm.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
@@ -16,7 +16,7 @@ import { Tabs } from "../Widgets/Tabs.tsx"
 import { ago, bytes, dateAndTime, isolated } from "../Widgets/Text.ts"
 import { Conflict } from "./Conflict.tsx"
 import { actor, readText, type TextEntry, writeText } from "./Entries.ts"
-import { type Expiry, ExpiryField, expiryOf, timeOf } from "./Expiry.tsx"
+import { type Expiry, ExpiryField, expiryOf, writtenOf } from "./Expiry.tsx"
 import { History } from "./History.tsx"
 
 interface Props {
@@ -75,17 +75,20 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const [isBusy, setBusy] = useState(false)
   const [tab, setTab] = useState<"value" | "history">("value")
   const [dialog, setDialog] = useState<"conflict" | "delete">()
+  /** Leaves the entry, where the user is asked first. */
+  const [leaving, setLeaving] = useState<() => void>()
 
   const isDirty = base !== undefined && (draft !== draftOf(base) || expiry.kind !== expiryOf(base.expiresAt).kind)
   const dirty = useRef(isDirty)
   dirty.current = isDirty
+  const isLossy = isDirty && canWrite.value
+  useEffect(() => (isLossy ? guard(go => setLeaving(() => go)) : undefined), [isLossy])
 
   const adopt = (entry: TextEntry) => {
     setBase(entry)
     setDraft(draftOf(entry))
     setExpiry(expiryOf(entry.expiresAt))
     setProblem(undefined)
-    setFailure("")
   }
 
   // Before the next key is typed: what is typed by then would be lost.
@@ -98,7 +101,8 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   }, [stored])
 
   const present = stored === "absent" ? undefined : stored
-  const isBehind = isDirty && (stored === "absent" || (present !== undefined && present.version !== base?.version))
+  const isBehind =
+    isDirty && !isBusy && (stored === "absent" || (present !== undefined && present.version !== base?.version))
 
   /** Writes over the entry at a version; 0 where it was deleted meanwhile. */
   const write = async (ifVersion: number) => {
@@ -108,21 +112,31 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     setBusy(true)
     setFailure("")
     try {
-      const written = await writeText(namespace, entryKey, draft, ifVersion, timeOf(expiry, Date.now()))
+      const written = await writeText(namespace, entryKey, draft, ifVersion, writtenOf(expiry))
       setDialog(undefined)
-      // What was typed stays as it was typed.
       setBase(written)
-      setDraft(draftOf(written))
-      setExpiry(expiryOf(written.expiresAt))
+      // What was typed or chosen meanwhile is not saved yet.
+      setDraft(present => (present === draft ? draftOf(written) : present))
+      setExpiry(present => (present === expiry ? expiryOf(written.expiresAt) : present))
       setStored(written)
       setNotice(`Saved as version ${written.version}`)
     } catch (error) {
-      if (error instanceof PreconditionFailed) {
-        setStored((await readText(namespace, entryKey).catch(() => undefined)) ?? "absent")
-        setDialog("conflict")
-      } else setFailure(messageOf(error))
+      await explain(error, "saved")
     } finally {
       setBusy(false)
+    }
+  }
+
+  /** Says why nothing was written. Where somebody else has written, the entry is read again and both are shown. */
+  const explain = async (error: unknown, what: string) => {
+    if (!(error instanceof PreconditionFailed)) return setFailure(messageOf(error))
+    try {
+      setStored((await readText(namespace, entryKey)) ?? "absent")
+      if (dirty.current) setDialog("conflict")
+      else setFailure(`Nothing was ${what}, as somebody else has written or deleted the entry meanwhile.`)
+    } catch (error) {
+      setDialog(undefined)
+      setFailure(`Nothing was ${what}, as the entry is not at version ${base?.version} now. ${messageOf(error)}`)
     }
   }
 
@@ -132,13 +146,20 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
 
   const remove = async () => {
     if (base === undefined) return
+    setDialog(undefined)
+    setFailure("")
     try {
       await client.value.delete(namespace, entryKey, { ifVersion: base.version, actor })
-      go("store", namespace)
+      leave("store", namespace)
     } catch (error) {
-      setDialog(error instanceof PreconditionFailed ? "conflict" : undefined)
-      if (!(error instanceof PreconditionFailed)) setFailure(messageOf(error))
+      await explain(error, "deleted")
     }
+  }
+
+  const discard = () => {
+    setFailure("")
+    if (present === undefined) leave("store", namespace)
+    else adopt(present)
   }
 
   const title = (
@@ -220,6 +241,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
                 setDraft(typed)
                 setProblem(undefined)
                 setNotice("")
+                setFailure("")
               }}
               onSave={save}
             />
@@ -249,12 +271,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
                   >
                     Format
                   </button>
-                  <button
-                    type="button"
-                    class="button"
-                    disabled={!isDirty}
-                    onClick={() => (present === undefined ? go("store", namespace) : adopt(present))}
-                  >
+                  <button type="button" class="button" disabled={!isDirty} onClick={discard}>
                     Discard
                   </button>
                   <button type="button" class="button primary" disabled={!isDirty || isBusy} onClick={save}>
@@ -283,8 +300,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           onOverwrite={() => void write(present?.version ?? 0)}
           onTake={() => {
             setDialog(undefined)
-            if (present === undefined) go("store", namespace)
-            else adopt(present)
+            discard()
           }}
         />
       )}
@@ -297,6 +313,16 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         >
           <code>{entryKey}</code> in <code>{namespace}</code>, version {base?.version}. The change log keeps its
           history.
+        </Confirm>
+      )}
+      {leaving !== undefined && (
+        <Confirm
+          title="Leave without saving?"
+          action="Discard the edit"
+          onClose={() => setLeaving(undefined)}
+          onConfirm={leaving}
+        >
+          What you have changed in <code>{entryKey}</code> is not saved.
         </Confirm>
       )}
     </section>

@@ -1,6 +1,7 @@
 /** When an entry expires: never, as it does, or at another time. */
 import { useId } from "preact/hooks"
 import { dateAndTime } from "../Widgets/Text.ts"
+import type { WrittenExpiry } from "./Entries.ts"
 
 /** What the user has chosen. */
 export type Expiry =
@@ -15,15 +16,15 @@ const unitMs: Readonly<Record<Unit, number>> = { minutes: 60_000, hours: 3_600_0
 export const expiryOf = (expiresAt: number | null): Expiry =>
   expiresAt === null ? { kind: "never" } : { kind: "kept", at: expiresAt }
 
-/** The time in epoch milliseconds, or `null` for never. */
-export const timeOf = (expiry: Expiry, now: number): number | null => {
+/** As it is sent. What is counted from now on is counted by the clock of the service. */
+export const writtenOf = (expiry: Expiry): WrittenExpiry => {
   switch (expiry.kind) {
     case "never":
-      return null
+      return {}
     case "kept":
-      return expiry.at
+      return { expiresAt: expiry.at }
     case "after":
-      return now + Math.round(expiry.amount * unitMs[expiry.unit])
+      return { ttlMs: Math.round(expiry.amount * unitMs[expiry.unit]) }
   }
 }
 

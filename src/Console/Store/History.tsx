@@ -7,7 +7,7 @@ import { Diff } from "../Widgets/Diff.tsx"
 import { isAlone, placeAfter } from "../Widgets/Keys.ts"
 import { now } from "../Widgets/Now.ts"
 import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
-import { historyOf, type TextChange } from "./Entries.ts"
+import { endOfLog, historyOf, type TextChange } from "./Entries.ts"
 
 interface Props {
   readonly namespace: string
@@ -16,46 +16,63 @@ interface Props {
   readonly onTake: ((value: string) => void) | undefined
 }
 
-/** The most changes that are kept here, and the most bytes of their values; older ones make room. */
+/** The most changes that are shown at a time, and the most characters of their values. */
 const most = { changes: 500, characters: 16 * 1024 * 1024 }
 
-/** The latest changes within the bounds. */
-const bounded = (changes: ReadonlyArray<TextChange>): ReadonlyArray<TextChange> => {
-  const kept: Array<TextChange> = []
-  let characters = 0
-  for (let i = changes.length - 1; i >= 0 && kept.length < most.changes; i--) {
-    characters += changes[i]!.value.length
-    if (characters > most.characters && kept.length > 0) break
-    kept.unshift(changes[i]!)
-  }
-  return kept
+/** A part of the changes, the oldest first. */
+interface Part {
+  /** The change before the first one, if it is kept. */
+  readonly before: TextChange | undefined
+  readonly changes: ReadonlyArray<TextChange>
 }
+
+const nothing: Part = { before: undefined, changes: [] }
+
+/** The latest changes within the bounds. */
+const latest = (changes: ReadonlyArray<TextChange>): Part => {
+  let first = changes.length
+  for (let characters = 0; first > 0 && changes.length - first < most.changes; first--) {
+    characters += changes[first - 1]!.value.length
+    if (characters > most.characters && first < changes.length) break
+  }
+  return { before: changes[first - 1], changes: changes.slice(first) }
+}
+
+const titleOf = ({ op, version }: TextChange): string => (op === "delete" ? "Deleted" : `Version ${version}`)
+
+/** What stands beside the first change that is known. */
+const titleBefore = ({ version }: TextChange): string => (version === 1 ? "Before" : "No longer kept")
 
 const textOf = (change: TextChange | undefined): string =>
   change === undefined || change.op === "delete" ? "" : format(change.value)
 
 export const History = ({ entryKey, namespace, onTake }: Props) => {
-  const [changes, setChanges] = useState<ReadonlyArray<TextChange>>([])
+  const [{ before, changes }, setPart] = useState(nothing)
+  /** The last change that is wanted; all where there is none. */
+  const [end, setEnd] = useState<number>()
   const [isComplete, setComplete] = useState(false)
   const [problem, setProblem] = useState("")
   const [chosen, setChosen] = useState<number>()
 
   useEffect(() => {
     const ended = new AbortController()
+    const { signal } = ended
     const read = async () => {
-      let all: ReadonlyArray<TextChange> = []
-      for await (const page of historyOf(namespace, entryKey, ended.signal)) {
+      let part = nothing
+      for await (const page of historyOf(namespace, entryKey, end ?? (await endOfLog(signal)), signal)) {
         if (page.length === 0) continue
-        all = bounded([...all, ...page])
-        setChanges(all)
+        part = latest([...(part.before === undefined ? [] : [part.before]), ...part.changes, ...page])
+        setPart(part)
       }
       setComplete(true)
     }
-    persist(read, ended.signal, setProblem).catch((error: unknown) => {
+    setPart(nothing)
+    setComplete(false)
+    persist(read, signal, setProblem).catch((error: unknown) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     })
     return () => ended.abort(new DOMException("The history is closed", "AbortError"))
-  }, [namespace, entryKey])
+  }, [namespace, entryKey, end])
 
   const list = useRef<HTMLOListElement>(null)
   const move = (event: KeyboardEvent) => {
@@ -70,6 +87,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
   const index = changes.findIndex(({ seq }) => seq === chosen)
   const shown = index === -1 ? changes.length - 1 : index
   const change = changes[shown]
+  const previous = changes[shown - 1] ?? before
 
   if (change === undefined) {
     return (
@@ -102,16 +120,26 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
       </ol>
       <div class="history-diff">
         <Diff
-          left={textOf(changes[shown - 1])}
+          left={textOf(previous)}
           right={textOf(change)}
-          leftTitle={shown === 0 ? "Before" : `Version ${changes[shown - 1]!.version}`}
-          rightTitle={change.op === "delete" ? "Deleted" : `Version ${change.version}`}
+          leftTitle={previous === undefined ? titleBefore(change) : titleOf(previous)}
+          rightTitle={titleOf(change)}
         />
         <div class="pane-actions">
           <p class="muted grow">
             {dateAndTime(change.timestamp)} · change {change.seq}
             {!isComplete && (problem === "" ? " · reading…" : ` · ${problem}`)}
           </p>
+          {end !== undefined && (
+            <button type="button" class="button quiet" onClick={() => setEnd(undefined)}>
+              Newest changes
+            </button>
+          )}
+          {isComplete && before !== undefined && (
+            <button type="button" class="button quiet" onClick={() => setEnd(before.seq)}>
+              Older changes
+            </button>
+          )}
           {onTake !== undefined && change.op === "set" && (
             <button type="button" class="button" onClick={() => onTake(change.value)}>
               Edit this value

@@ -1,5 +1,5 @@
 /** Entries from a file of lines of JSON. */
-import { PreconditionFailed } from "../../Client/Client.ts"
+import { BadRequest, PreconditionFailed } from "../../Client/Client.ts"
 import { membersOf, problemOf } from "../Json/JsonText.ts"
 import { existingKeys, type Imported, writeAll } from "./Entries.ts"
 import { linesOf } from "./FileLines.ts"
@@ -15,39 +15,79 @@ export interface Progress {
   readonly written: number
   /** Entries that were left out, as they were there. */
   readonly skipped: number
+  /** Entries that were left out, as their time is over. */
+  readonly expired: number
 }
 
+/** An entry, and the line that it is from. */
+interface Item extends Imported {
+  readonly line: number
+}
+
+/** The members of a line. What an export by the command line writes beside is left to the service. */
+const known: ReadonlySet<string> = new Set([
+  ...["namespace", "key", "value", "expiresAt"],
+  ...["version", "updatedBy", "updatedAt"]
+])
+
 /** An entry of a line. */
-const importedOf = (line: string, number: number): Imported => {
+const importedOf = (line: string, number: number, namespace: string): Item => {
   const wrong = (what: string) => new Error(`Line ${number}: ${what}`)
   const problem = problemOf(line)
   if (problem !== undefined) throw wrong(`column ${problem.offset + 1}: ${problem.message}`)
   if (!line.trimStart().startsWith("{")) throw wrong("it is no object with key and value")
   const members = membersOf(line)
+  const stranger = [...members.keys()].find(name => !known.has(name))
+  if (stranger !== undefined) throw wrong(`it has a member ${JSON.stringify(stranger)}, which no entry has`)
+  const place: unknown = JSON.parse(members.get("namespace") ?? JSON.stringify(namespace))
+  if (place !== namespace) throw wrong(`its namespace is ${JSON.stringify(place)}, and not the one that is open`)
   const key: unknown = JSON.parse(members.get("key") ?? "null")
   const value = members.get("value")
   const expiresAt: unknown = JSON.parse(members.get("expiresAt") ?? "null")
   if (typeof key !== "string" || value === undefined) throw wrong("an entry has a key, which is text, and a value")
   if (expiresAt !== null && typeof expiresAt !== "number") throw wrong("expiresAt is a time in milliseconds, or null")
-  return { key, value, expiresAt }
+  return { key, value, expiresAt, line: number }
 }
+
+/** The time of the service, where it refuses an entry whose time is over. The clock of the browser decides nothing. */
+const refusedBy = (error: unknown): number | undefined => {
+  if (!(error instanceof BadRequest)) return undefined
+  const [, now] = /\bexpiresAt must lie in the future: it is \d+, and now is (\d+)$/.exec(error.message) ?? []
+  return now === undefined ? undefined : Number(now)
+}
+
+/** Writes entries as one batch. What is wrong with one of them is told with its line. */
+const write = async (namespace: string, items: ReadonlyArray<Item>, isNew: boolean, signal: AbortSignal) => {
+  try {
+    await writeAll(namespace, items, isNew, signal)
+  } catch (error) {
+    const [, index] = /\boperations\[(\d+)\]/.exec(error instanceof Error ? error.message : "") ?? []
+    const line = index === undefined ? undefined : items[Number(index)]?.line
+    if (line !== undefined && error instanceof Error) {
+      error.message = `Line ${line}: ${error.message.replace(/ at operations\[\d+\]|\boperations\[\d+\]\.?/, "")}`
+    }
+    throw error
+  }
+}
+
+const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== null && expiresAt <= now
 
 /** How often a batch is written again where somebody else writes the same entries. */
 const mostTries = 10
 
 /** Writes those of the entries that are not there. Returns how many. */
-const writeNew = async (namespace: string, entries: ReadonlyArray<Imported>, signal: AbortSignal): Promise<number> => {
+const writeNew = async (namespace: string, entries: ReadonlyArray<Item>, signal: AbortSignal): Promise<number> => {
   for (let tries = 1; ; tries++) {
-    const known = new Set(
+    const there = new Set(
       await existingKeys(
         namespace,
         entries.map(({ key }) => key),
         signal
       )
     )
-    const missing = entries.filter(({ key }) => !known.has(key) && known.add(key))
+    const missing = entries.filter(({ key }) => !there.has(key) && there.add(key))
     try {
-      if (missing.length > 0) await writeAll(namespace, missing, true, signal)
+      if (missing.length > 0) await write(namespace, missing, true, signal)
       return missing.length
     } catch (error) {
       // Somebody has written one of them since.
@@ -64,19 +104,34 @@ export const importFile = async (
   signal: AbortSignal,
   onProgress: (progress: Progress) => void
 ): Promise<Progress> => {
-  let waiting: Array<Imported> = []
+  let waiting: Array<Item> = []
   let characters = 0
-  let progress: Progress = { written: 0, skipped: 0 }
+  let progress: Progress = { written: 0, skipped: 0, expired: 0 }
   let number = 0
+  /** The time by which the service has refused entries. */
+  let now = 0
+  /** Writes those whose time is not over. Returns how many. */
+  const writeLiving = async (items: ReadonlyArray<Item>): Promise<number> => {
+    if (items.length === 0) return 0
+    try {
+      if (existing === "skip") return await writeNew(namespace, items, signal)
+      await write(namespace, items, existing === "stop", signal)
+      return items.length
+    } catch (error) {
+      const refused = refusedBy(error)
+      if (refused === undefined || !items.some(item => isExpired(item, refused))) throw error
+      now = refused
+      return writeLiving(items.filter(item => !isExpired(item, now)))
+    }
+  }
   const flush = async () => {
     if (waiting.length === 0) return
-    const { length } = waiting
-    if (existing === "skip") {
-      const written = await writeNew(namespace, waiting, signal)
-      progress = { written: progress.written + written, skipped: progress.skipped + length - written }
-    } else {
-      await writeAll(namespace, waiting, existing === "stop", signal)
-      progress = { ...progress, written: progress.written + length }
+    const written = await writeLiving(waiting.filter(item => !isExpired(item, now)))
+    const expired = waiting.filter(item => isExpired(item, now)).length
+    progress = {
+      written: progress.written + written,
+      skipped: progress.skipped + waiting.length - written - expired,
+      expired: progress.expired + expired
     }
     onProgress(progress)
     waiting = []
@@ -85,7 +140,14 @@ export const importFile = async (
   for await (const line of linesOf(file)) {
     number++
     if (line.trim() === "") continue
-    waiting.push(importedOf(line, number))
+    let item: Item
+    try {
+      item = importedOf(line, number, namespace)
+    } catch (error) {
+      await flush()
+      throw error
+    }
+    waiting.push(item)
     characters += line.length
     if (waiting.length >= batch.entries || characters >= batch.characters) await flush()
   }

@@ -27,6 +27,10 @@ export class KeyList {
   readonly isLive = signal(false)
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.revision.value++)
+  /** Whether a page has been read, or is being read. */
+  #isBegun = false
+  /** Rises when the list is begun anew: a page that was asked for before is of no use then. */
+  #round = 0
   #pages: AsyncIterator<ListPage<EntryKey>> | undefined
 
   constructor(
@@ -45,11 +49,14 @@ export class KeyList {
   async loadMore(): Promise<void> {
     if (this.isLoading.value || this.isComplete.value) return
     this.isLoading.value = true
+    this.#isBegun = true
+    const round = this.#round
     try {
       const { prefix } = this
       const options = { prefix, count: true, limit: pageSize, signal: this.#ended.signal }
       this.#pages ??= client.value.listKeys(this.namespace, options)[Symbol.asyncIterator]()
       const { done, value } = await this.#pages.next()
+      if (round !== this.#round) return
       if (done) this.isComplete.value = true
       else {
         if (value.count !== undefined) this.total = value.count
@@ -64,6 +71,7 @@ export class KeyList {
     } finally {
       this.isLoading.value = false
       this.#drawing.request()
+      if (round !== this.#round) void this.loadMore()
     }
   }
 
@@ -78,6 +86,7 @@ export class KeyList {
 
   /** Begins anew. */
   async reload(): Promise<void> {
+    this.#round++
     this.items.length = 0
     this.#pages = undefined
     this.isComplete.value = false
@@ -125,7 +134,6 @@ export class KeyList {
     const { signal } = this.#ended
     const timer = setTimeout(() => void this.loadMore(), feedWaitMs)
     signal.addEventListener("abort", () => clearTimeout(timer))
-    let isFirst = true
     try {
       const onStatus = ({ type }: { readonly type: string }) => {
         this.isLive.value = type === "connected"
@@ -133,9 +141,9 @@ export class KeyList {
       for await (const event of follow({ namespace, prefix, initial: false, signal, onStatus })) {
         if (event.type === "synced") {
           clearTimeout(timer)
-          if (isFirst) void this.loadMore()
-          else void this.reload()
-          isFirst = false
+          // What was read before the feed was there may have changed since.
+          if (this.#isBegun) void this.reload()
+          else void this.loadMore()
         }
         if (event.type === "change") {
           this.#apply(event.change)

@@ -1,26 +1,50 @@
-/** The namespaces of the store, and those that the user has opened. */
+/** The namespaces of the store and their tenants, and those that the user has opened. */
 import { signal } from "@preact/signals"
-import { MethodNotAllowed, NotFound } from "../../Client/Client.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
+import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
 import { names } from "../Service/Kept.ts"
-import { endOfLog, namespacePages, readLog } from "./Entries.ts"
+import { pause } from "../Service/Pause.ts"
+import { type NamespacePart, presentEnd, readNamespaces, readTenants } from "./Entries.ts"
+import { NameList } from "./NameList.ts"
 
 export interface ListedNamespace {
   readonly namespace: string
-  /** `undefined` where the service does not count them. */
+  /** `undefined` for one that the user has opened, and that has no entries as far as is known. */
   readonly count: number | undefined
 }
 
-export const namespaces = signal<ReadonlyArray<ListedNamespace>>([])
+/** The most names that are listed: others are found by their start. */
+export const most = 10_000
 
-export const namespacesProblem = signal("")
+/** The tenant whose namespaces are shown, `""` for those of none; all of them without it. */
+export const chosenTenant = signal<string | undefined>(undefined)
 
-export const isListed = signal(false)
+export const listNamespaces = (part: NamespacePart): NameList<NamespaceCount> =>
+  new NameList({
+    nameOf: ({ namespace }) => namespace,
+    read: (cursor, ended) => readNamespaces(part, cursor, ended),
+    most
+  })
 
-/** The most namespaces that are listed: more are found by their names. */
-const most = 10_000
+export const listTenants = (prefix: string): NameList<TenantCount> =>
+  new NameList({ nameOf: ({ tenant }) => tenant, read: (cursor, ended) => readTenants(prefix, cursor, ended), most })
 
-const remembered = (): ReadonlyArray<string> => {
+/** The part of a namespace between `tenant:` and the first `/` or the end, and what follows the slash. */
+export const partsOf = (namespace: string): { readonly tenant: string; readonly rest: string | undefined } => {
+  const [, tenant = "", rest] = /^tenant:([^/]*)(?:\/(.*))?$/s.exec(namespace) ?? []
+  return { tenant, rest }
+}
+
+/** What a namespace is called where those of a tenant are shown. */
+export const titleOf = (namespace: string, tenant: string | undefined): string =>
+  tenant === undefined || tenant === "" ? namespace : partsOf(namespace).rest || namespace
+
+/** The namespace that a text means where those of a tenant are shown: its whole name, or what follows the tenant. */
+export const meant = (text: string, tenant: string | undefined): string =>
+  tenant === undefined || tenant === "" || text === "" || partsOf(text).tenant === tenant
+    ? text
+    : `tenant:${tenant}/${text}`
+
+const kept = (): ReadonlyArray<string> => {
   try {
     return JSON.parse(sessionStorage.getItem(names.namespaces) ?? "[]")
   } catch {
@@ -28,56 +52,32 @@ const remembered = (): ReadonlyArray<string> => {
   }
 }
 
+/** The namespaces that were opened in this tab, the latest first. */
+export const remembered = signal(kept())
+
 /** Remembers a namespace that was opened by its name, for this tab. */
 export const remember = (namespace: string): void => {
-  const known = remembered()
-  if (!known.includes(namespace)) {
-    sessionStorage.setItem(names.namespaces, JSON.stringify([namespace, ...known].slice(0, 50)))
-  }
-  if (!namespaces.value.some(known => known.namespace === namespace)) {
-    namespaces.value = sorted([...namespaces.value, { namespace, count: undefined }])
-  }
+  if (remembered.peek().includes(namespace)) return
+  remembered.value = [namespace, ...remembered.peek()].slice(0, 50)
+  sessionStorage.setItem(names.namespaces, JSON.stringify(remembered.peek()))
 }
 
-const sorted = (list: ReadonlyArray<ListedNamespace>): ReadonlyArray<ListedNamespace> =>
-  [...list].sort((a, b) => (a.namespace < b.namespace ? -1 : 1))
+/** Milliseconds between two looks at the end of the log. */
+const pauseMs = 10_000
 
-/** Namespaces in the latest changes, for a service or a credential that cannot list them. */
-const recent = async (ended: AbortSignal): Promise<ReadonlyArray<ListedNamespace>> => {
-  const { changes } = await readLog({ after: Math.max(0, (await endOfLog(ended)) - 1000), limit: 1000 }, ended)
-  const names = new Set(changes.map(({ namespace }) => namespace))
-  return [...names].map(namespace => ({ namespace, count: undefined }))
-}
-
-/** Whether the service lists namespaces; an older one does not. */
-let isSupported = true
-
-const found = async (ended: AbortSignal): Promise<ReadonlyArray<ListedNamespace>> => {
-  const all: Array<ListedNamespace> = []
-  try {
-    if (!isSupported) return await recent(ended)
-    for await (const page of namespacePages(ended)) {
-      all.push(...page)
-      if (all.length >= most) break
+/**
+ * Tells where the log ends, again and again while the page is looked at: whoever shows what a write changes reads it again
+ * where the end has moved. A service that is away is asked again.
+ */
+export const watchEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Promise<void> => {
+  for (;;) {
+    await pause(pauseMs, ended)
+    if (ended.aborted) return
+    if (document.hidden) continue
+    try {
+      onEnd(await presentEnd(ended))
+    } catch {
+      // The frame of the page says so.
     }
-    return all
-  } catch (error) {
-    if (!(error instanceof NotFound || error instanceof MethodNotAllowed)) throw error
-    isSupported = false
-    return await recent(ended)
-  }
-}
-
-/** Lists the namespaces anew. */
-export const refreshNamespaces = async (ended: AbortSignal): Promise<void> => {
-  try {
-    const listed = await found(ended)
-    const names = new Set(listed.map(({ namespace }) => namespace))
-    const others = remembered().filter(namespace => !names.has(namespace))
-    namespaces.value = sorted([...listed, ...others.map(namespace => ({ namespace, count: undefined }))])
-    namespacesProblem.value = ""
-    isListed.value = true
-  } catch (error) {
-    if (!isAbort(error)) namespacesProblem.value = messageOf(error)
   }
 }

@@ -10,7 +10,7 @@ import { Dialog } from "../Widgets/Dialog.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { isolated } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { type Expiry, ExpiryField, timeOf } from "./Expiry.tsx"
+import { type Expiry, ExpiryField, writtenOf } from "./Expiry.tsx"
 
 export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; readonly onClose: () => void }) => {
   const [key, setKey] = useState("")
@@ -24,7 +24,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
     const found = problemOf(text)
     setProblem(found)
     if (found !== undefined) return
-    await writeText(namespace, key, text, 0, timeOf(expiry, Date.now()))
+    await writeText(namespace, key, text, 0, writtenOf(expiry))
     onClose()
     go("store", namespace, key)
   }

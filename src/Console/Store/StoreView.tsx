@@ -1,9 +1,8 @@
 /** The entries of the store: namespaces, their keys, and one entry. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
-import { go, href, route } from "../Service/Route.ts"
+import { href, route } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
 import { now } from "../Widgets/Now.ts"
 import { ListFoot, PaneHead } from "../Widgets/Pane.tsx"
 import { useRested } from "../Widgets/Rested.ts"
@@ -12,100 +11,14 @@ import { ago, count, isolated } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
-import { isListed, namespaces, namespacesProblem, refreshNamespaces, remember } from "./Namespaces.ts"
+import { NamespacePane } from "./NamespacePane.tsx"
+import { remember } from "./Namespaces.ts"
 import { NewEntry } from "./NewEntry.tsx"
 import { Transfer } from "./Transfer.tsx"
 
 /** What stands between the parts of a view on a narrow window: which of them is seen. */
 const depthOf = (namespace: string | undefined, key: string | undefined): string =>
   key !== undefined ? "item" : namespace !== undefined ? "list" : "groups"
-
-const NamespacePane = ({ present }: { readonly present: string | undefined }) => {
-  const [filter, setFilter] = useState("")
-  useEffect(() => {
-    const ended = new AbortController()
-    void refreshNamespaces(ended.signal)
-    const timer = setInterval(() => document.hidden || void refreshNamespaces(ended.signal), 10_000)
-    return () => {
-      clearInterval(timer)
-      ended.abort(new DOMException("The list is closed", "AbortError"))
-    }
-  }, [])
-  const wanted = filter.trim()
-  const shown = namespaces.value.filter(({ namespace }) => namespace.includes(wanted))
-  const isNew = wanted !== "" && !shown.some(({ namespace }) => namespace === wanted)
-  return (
-    <section class="pane groups" aria-label="Namespaces">
-      <form
-        class="pane-head"
-        onSubmit={event => {
-          event.preventDefault()
-          if (wanted !== "") go("store", isNew ? wanted : shown[0]!.namespace)
-        }}
-      >
-        <SearchField label="Find or open a namespace" placeholder="Find or open" value={filter} onInput={setFilter} />
-      </form>
-      <Banner tone="bad" text={namespacesProblem.value} />
-      {isNew && (
-        <a class="row" href={href("store", wanted)}>
-          <span class="row-title">
-            Open <code dir="auto">{wanted}</code>
-          </span>
-        </a>
-      )}
-      {shown.length === 0 && !isNew ? (
-        <p class="empty">
-          {isListed.value
-            ? `No namespaces yet.${canWrite.value ? " Type a name above to open one, and put an entry into it." : ""}`
-            : namespacesProblem.value === "" && "Reading…"}
-        </p>
-      ) : (
-        <VirtualList
-          label="Namespaces"
-          count={shown.length}
-          rowHeight={34}
-          keyOf={index => shown[index]?.namespace ?? index}
-          row={index => {
-            const { count: entries, namespace } = shown[index]!
-            return (
-              <a
-                class="row"
-                href={href("store", namespace)}
-                aria-current={namespace === present ? "true" : undefined}
-                title={namespace}
-              >
-                <NamespaceName name={namespace} />
-                {entries !== undefined && <span class="row-count">{count(entries)}</span>}
-              </a>
-            )
-          }}
-        />
-      )}
-    </section>
-  )
-}
-
-/** A namespace, of which the tenant is told apart. */
-const NamespaceName = ({ name }: { readonly name: string }) => {
-  const [, tenant, rest] = /^tenant:([^/]+)(?:\/(.*))?$/.exec(name) ?? []
-  return (
-    <span class="row-title mono">
-      {tenant === undefined ? (
-        name
-      ) : (
-        <>
-          <span class="muted">tenant:</span>
-          <bdi>{tenant}</bdi>
-          {rest !== undefined && (
-            <span class="muted">
-              /<bdi>{rest}</bdi>
-            </span>
-          )}
-        </>
-      )}
-    </span>
-  )
-}
 
 interface KeyPaneProps {
   readonly list: KeyList

@@ -49,6 +49,7 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
   const run = async (work: (signal: AbortSignal) => Promise<string>) => {
     setBusy(true)
     setFailure("")
+    setProgress("")
     try {
       setProgress(await work(ended.current.signal))
     } catch (error) {
@@ -67,12 +68,13 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
 
   const importAll = (chosen: File) =>
     run(async signal => {
-      const { skipped, written } = await importFile(chosen, list.namespace, existing, signal, ({ written }) =>
+      const { expired, skipped, written } = await importFile(chosen, list.namespace, existing, signal, ({ written }) =>
         setProgress(`${entries(written)} written…`)
       )
       const left =
         skipped === 0 ? "" : ` ${entries(skipped)} left out, as ${skipped === 1 ? "it was" : "they were"} there.`
-      return `Imported ${entries(written)}.${left}`
+      const over = expired === 0 ? "" : ` ${entries(expired)} left out, as expired.`
+      return `Imported ${entries(written)}.${left}${over}`
     })
 
   return (

@@ -7,24 +7,32 @@ interface Row {
   readonly right: string | undefined
 }
 
-/** Texts of more lines than this are not compared: that takes too long. */
-const maxLines = 20_000
+/** Milliseconds for which the page may stand still while texts are compared. */
+const timeout = 300
+
+/** The most rows of a table that a browser shows at once without delay. */
+const maxRows = 5000
 
 /** Unchanged lines that stay in view around a change. */
 const around = 3
 
 const linesOf = (text: string): ReadonlyArray<string> => text.replace(/\n$/, "").split("\n")
 
-/** The lines of both texts beside each other; a line that only one has stands beside nothing. */
-export const rowsOf = (left: string, right: string): ReadonlyArray<Row> => {
+/**
+ * The lines of both texts beside each other; a line that only one has stands beside nothing. `undefined` where so much
+ * differs that to compare them takes too long.
+ */
+const rowsOf = (left: string, right: string): ReadonlyArray<Row> | undefined => {
   const ended = (text: string) => (text === "" || text.endsWith("\n") ? text : `${text}\n`)
+  const parts = diffLines(ended(left), ended(right), { timeout })
+  if (parts === undefined) return undefined
   const rows: Array<Row> = []
   let removed: ReadonlyArray<string> = []
   const flush = (added: ReadonlyArray<string>) => {
     for (let i = 0; i < Math.max(removed.length, added.length); i++) rows.push({ left: removed[i], right: added[i] })
     removed = []
   }
-  for (const part of diffLines(ended(left), ended(right))) {
+  for (const part of parts) {
     const lines = linesOf(part.value)
     if (part.removed) removed = lines
     else if (part.added) flush(lines)
@@ -65,12 +73,35 @@ interface Props {
   readonly rightTitle: string
 }
 
-export const Diff = ({ left, leftTitle, right, rightTitle }: Props) => {
-  const rows = useMemo(
-    () => (left.split("\n").length + right.split("\n").length > maxLines ? undefined : folded(rowsOf(left, right))),
-    [left, right]
-  )
-  if (rows === undefined) return <p class="muted pad">These texts are too long to be compared here.</p>
+/** The rows to show; `undefined` where they cannot be found or shown without delay. */
+const shownRows = (left: string, right: string): ReadonlyArray<Row | number> | undefined => {
+  const rows = rowsOf(left, right)
+  if (rows === undefined) return undefined
+  const shown = folded(rows)
+  return shown.length > maxRows ? undefined : shown
+}
+
+const Uncompared = ({ left, leftTitle, right, rightTitle }: Props) => (
+  <>
+    <p class="muted">So much differs that the lines are not compared.</p>
+    <div class="diff-texts">
+      {[
+        { title: leftTitle, text: left },
+        { title: rightTitle, text: right }
+      ].map(({ text, title }) => (
+        <label>
+          <span>{title}</span>
+          <textarea readOnly rows={16} value={text} />
+        </label>
+      ))}
+    </div>
+  </>
+)
+
+export const Diff = (props: Props) => {
+  const { left, leftTitle, right, rightTitle } = props
+  const rows = useMemo(() => shownRows(left, right), [left, right])
+  if (rows === undefined) return <Uncompared {...props} />
   return (
     <div class="diff" tabIndex={0} role="region" aria-label={`${leftTitle} beside ${rightTitle}`}>
       <table>

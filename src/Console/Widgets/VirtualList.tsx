@@ -24,6 +24,8 @@ interface Props {
   readonly endRequest?: number
   /** Is called when the last rows come into view. */
   readonly onEnd?: () => void
+  /** Is told which rows are drawn: those that are seen, and some beyond. */
+  readonly onRange?: (first: number, last: number) => void
   readonly role?: "list" | "log"
   /** Whether what is there is still being read: nothing of it is read aloud. */
   readonly isBusy?: boolean
@@ -86,7 +88,9 @@ export const VirtualList = (props: Props) => {
     if (isFollowing && isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight
   }, [isFollowing, count, total, virtualizer.scrollRect?.height, props.revision, props.endRequest])
 
+  const first = rows[0]?.index ?? 0
   const last = rows.at(-1)?.index ?? -1
+  useEffect(() => props.onRange?.(first, last), [first, last])
   useEffect(() => {
     if (count > 0 && last >= count - 1) onEnd?.()
   }, [last, count])

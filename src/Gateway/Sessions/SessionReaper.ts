@@ -140,16 +140,20 @@ export const start = (
       }
     })
 
-    const takeOver = Effect.gen(function* () {
-      const abandoned = yield* events.abandoned
-      if (abandoned.length === 0) return
+    /** Takes over a portion of the sessions of nodes that are gone. Tells whether another one may be taken over at once. */
+    const takeOverPortion = Effect.gen(function* () {
+      // One that this node still has in memory is given up first.
+      const abandoned = (yield* events.abandoned).filter(({ session }) => sessions.peek(session) === undefined)
+      if (abandoned.length === 0) return false
       yield* Effect.logInfo("Taking over sessions of a node that is gone").pipe(
         Effect.annotateLogs({ sessions: abandoned.length })
       )
       // What is left is found again.
-      yield* recoverAll(abandoned)
+      const left = yield* recoverAll(abandoned)
       for (const { session } of abandoned) if (sessions.peek(session) !== undefined) takeovers.unsafeUpdate(1, tags)
+      return left.length < abandoned.length
     })
+    const takeOver = Effect.repeat(takeOverPortion, { while: goesOn => goesOn })
 
     const shutDown = Effect.gen(function* () {
       const startedAt = monotonic()

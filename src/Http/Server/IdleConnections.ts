@@ -5,23 +5,21 @@
  * are a linked list. Networks are in a binary heap by the number of their connections. One that has no idle connection
  * leaves the heap only when it comes up.
  */
+import { type Linked, LinkedList } from "../../LinkedList.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
 /** A connection, and its neighbors among the idle ones of its network. */
-export interface Idle<C extends Idle<C>> {
+export interface Idle<C extends Idle<C>> extends Linked<C> {
   readonly network: Network<C>
-  previous: C | undefined
-  next: C | undefined
   isIdle: boolean
 }
 
 /** A remote network, and how many connections come from it. */
-export interface Network<C> extends IndexedArray.Indexed {
+export interface Network<C extends Linked<C>> extends IndexedArray.Indexed {
   readonly name: string
   count: number
-  /** The connections that have been idle for longest and shortest. */
-  oldest: C | undefined
-  newest: C | undefined
+  /** Its idle connections, in the order in which they became idle. */
+  readonly idle: LinkedList<C>
 }
 
 export class IdleConnections<C extends Idle<C>> {
@@ -32,7 +30,7 @@ export class IdleConnections<C extends Idle<C>> {
   join(name: string): Network<C> {
     let network = this.#networks.get(name)
     if (network === undefined) {
-      network = { name, count: 0, oldest: undefined, newest: undefined, index: -1 }
+      network = { name, count: 0, idle: new LinkedList(), index: -1 }
       this.#networks.set(name, network)
     }
     network.count++
@@ -56,31 +54,22 @@ export class IdleConnections<C extends Idle<C>> {
     if (connection.isIdle) return
     const { network } = connection
     connection.isIdle = true
-    connection.previous = network.newest
-    if (network.newest === undefined) network.oldest = connection
-    else network.newest.next = connection
-    network.newest = connection
+    network.idle.add(connection)
     if (network.index === -1) this.#insert(network)
   }
 
   /** Removes a connection that has become busy. */
   delete(connection: C): void {
     if (!connection.isIdle) return
-    const { network } = connection
-    const { next, previous } = connection
-    if (previous === undefined) network.oldest = next
-    else previous.next = next
-    if (next === undefined) network.newest = previous
-    else next.previous = previous
     connection.isIdle = false
-    connection.previous = undefined
-    connection.next = undefined
+    connection.network.idle.remove(connection)
   }
 
   /** Of the network that has most connections and an idle one, the connection that has been idle for longest. */
   first(): C | undefined {
     for (let largest = this.#heap[0]; largest !== undefined; largest = this.#heap[0]) {
-      if (largest.oldest !== undefined) return largest.oldest
+      const { oldest } = largest.idle
+      if (oldest !== undefined) return oldest
       this.#remove(largest)
     }
     return undefined

@@ -1,24 +1,14 @@
 /**
  * The place of a new backup: a file or a directory that has another name until it is whole and flushed.
  */
-import {
-  existsSync,
-  linkSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-  unlinkSync
-} from "node:fs"
+import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
-import { hasCode, idOf } from "../FileSystem.ts"
+import { claimName, flushDirectory, idOf } from "../FileSystem.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
-import { flushDirectory, isReserved } from "../Sqlite/Database/Restored.ts"
+import { isReserved } from "../Sqlite/Database/Restored.ts"
 import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
 import { histories, manifestName, store } from "./Manifest.ts"
 import { requireClosed } from "./StoreFile.ts"
@@ -89,18 +79,6 @@ const look = ({ force, kind, path, source }: Options): Effect.Effect<void, Backu
     })
   )
 
-/** Gives a file its name, which nobody else may have taken meanwhile. */
-const placeFile = (draft: string, path: string): void => {
-  try {
-    linkSync(draft, path)
-  } catch (error) {
-    // Some file systems have no hard links.
-    if (!hasCode(error, "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS") || existsSync(path)) throw error
-    return renameSync(draft, path)
-  }
-  unlinkSync(draft)
-}
-
 /** Replaces a directory. Where that fails half-way, the old one is put back. */
 const replaceDirectory = (draft: string, path: string): void => {
   const old = `${draft}${oldEnd}`
@@ -168,7 +146,7 @@ export const open = (given: Options): Effect.Effect<Target, BackupFailed, Scope.
         attempt(`${path} cannot be written`, () => {
           if (kind === "file") {
             if (force) renameSync(draft, path)
-            else placeFile(draft, path)
+            else claimName(draft, path)
           } else {
             flushDirectory(draft)
             if (existsSync(path) && !isEmptyDirectory(path)) replaceDirectory(draft, path)

@@ -13,10 +13,13 @@ import {
   IdempotencyConflict,
   type ListPage,
   type ListQuery,
+  type NamespaceCount,
   type NamespacePage,
   type NamespaceQuery,
   PreconditionFailed,
   type Selection,
+  type TenantPage,
+  type TenantQuery,
   type WholeListQuery
 } from "../../Kv/Store.ts"
 import {
@@ -32,6 +35,7 @@ import {
 } from "../../Kv/Write.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 import { LastSeq } from "../LastSeq.ts"
+import * as Namespaces from "./Namespaces.ts"
 import { RememberedWrites } from "./RememberedWrites.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
@@ -135,20 +139,21 @@ export class State {
   }
 
   listNamespaces(query: NamespaceQuery, now: number): NamespacePage {
-    const { after, limit } = query
     const { epoch, lastSeq } = this
-    const range = KeyOrder.rangeOfNamespaces(query)
-    if (range === undefined) return { namespaces: [], lastSeq, epoch, more: false }
-    const { from, high, low, only } = range
+    return { ...Namespaces.page(this.countNamespaces(now), query), lastSeq, epoch }
+  }
+
+  listTenants(query: TenantQuery, now: number): TenantPage {
+    const { epoch, lastSeq } = this
+    return { ...Namespaces.pageOfTenants(this.countNamespaces(now), query), lastSeq, epoch }
+  }
+
+  /** The namespaces that have entries, in any order. */
+  private countNamespaces(now: number): ReadonlyArray<NamespaceCount> {
     const due = this.dueOf(now)
-    const all = [...this.namespaces]
-      .filter(([name]) => KeyOrder.compare(name, low) >= 0 && (high === undefined || KeyOrder.compare(name, high) < 0))
-      .filter(([name]) => only === "" || name === only || KeyOrder.compare(name, from) >= 0)
-      .filter(([name]) => after === "" || KeyOrder.compare(name, after) > 0)
+    return [...this.namespaces]
       .map(([namespace, { sorted }]) => ({ namespace, count: sorted.length - (due.get(namespace) ?? 0) }))
       .filter(({ count }) => count > 0)
-      .sort((a, b) => KeyOrder.compare(a.namespace, b.namespace))
-    return { namespaces: all.slice(0, limit), lastSeq, epoch, more: all.length > limit }
   }
 
   /** How many entries of each namespace have expired and are still stored. */

@@ -1,5 +1,5 @@
 import { Context } from "effect"
-import type { Pool } from "./Connections.ts"
+import type { Pool } from "./Pool.ts"
 import type { Readiness } from "./Readiness.ts"
 import type { SessionSignals } from "./SessionSignals.ts"
 

@@ -66,8 +66,16 @@ export const isOutcomeUnknown = (error: QueryError): boolean =>
 /** Whether an error is due to what was written, such as a row that is too large, so that other writes may succeed. */
 export const isOfContent = (error: QueryError | StoreUnavailable): boolean => /^(?:22|23|54)/.test(sqlStateOf(error))
 
-/** Whether a connection was refused since the server, the database or the role has as many as it may have. */
-export const isOverLimit = (error: unknown): boolean => codeOf(error) === "53300"
+/**
+ * Whether a connection was refused since the server, the database or the role has as many as it may have. PgBouncer says so
+ * in words, under the SQLSTATE of a violation of the protocol.
+ */
+export const isOverLimit = (error: unknown): boolean =>
+  codeOf(error) === "53300" ||
+  (codeOf(error) === "08P01" && /no more connections allowed|client connections exceeded/.test(messageOf(error)))
+
+/** Whether the server has ended a statement, as at its time limit. */
+export const isCanceled = (error: unknown): boolean => codeOf(error) === "57014"
 
 /** Whether a named statement is unknown to the server, or known already: a pooler shares its connections out. */
 export const isStatementLost = (error: QueryError): boolean => ["26000", "42P05"].includes(sqlStateOf(error))

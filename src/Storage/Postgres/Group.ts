@@ -2,8 +2,8 @@
  * A group of writes as `causeway.commit_group` takes it, and the outcomes as it returns them.
  */
 import type { Applied, KeyReused, PlannedResult, Precondition, Refused, Write } from "../../Kv/Write.ts"
-import type { Parameter } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
+import type { Parameter } from "./Statement.ts"
 
 /** What became of one write of a group. */
 export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused | KeyReused

@@ -6,8 +6,9 @@ import { Effect, Schedule } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import { maxGroup } from "../GroupCommit.ts"
-import type { Parameter, Pool, Row, Statement } from "./Connections.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost, type QueryError } from "./DatabaseError.ts"
+import type { Pool } from "./Pool.ts"
+import type { Parameter, Row, Statement } from "./Statement.ts"
 
 /** The time of the database, in epoch milliseconds. */
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"

@@ -5,8 +5,8 @@ import * as Entry from "../../Kv/Entry.ts"
 import { pageBytes, type Selection } from "../../Kv/Store.ts"
 import type { EntryQuery } from "../EntryRows.ts"
 import * as KeyOrder from "../KeyOrder.ts"
-import type { Query, Statement } from "./Connections.ts"
 import { ceiling, floor, lastSeq, page, printedEntry, printedKey, textsOf } from "./Page.ts"
+import type { Query, Statement } from "./Statement.ts"
 
 /** Entries that a page counts, and rows that have expired which it looks at; there may be more of both. */
 const countedWithPage = 5000

@@ -5,9 +5,9 @@ import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../Direct.ts"
 import { type ListQuery, type Selection, type Store, StoreUnavailable } from "../../Kv/Store.ts"
 import type { EntryQuery } from "../EntryRows.ts"
-import { type Pool, readTimeout } from "./Connections.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
 import * as ListQueries from "./ListQueries.ts"
+import { type Pool, readTimeout } from "./Pool.ts"
 import type { Snapshot, TakeSnapshot } from "./Snapshots.ts"
 
 /** A portion of a whole list: small, so that a client with a slow connection reads one in time. */

@@ -3,7 +3,7 @@
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
-import type { PoolUse } from "./Connections.ts"
+import type { PoolUse } from "./Pool.ts"
 
 const connections = Metric.gauge("postgres_connections", {
   description: "Connections to PostgreSQL, by pool and whether they are in use."

@@ -1,13 +1,14 @@
 /**
  * Opening the database: whether it is one that the store can use, and its schema.
  */
-import { Effect, type Redacted, Schema } from "effect"
+import { Duration, Effect, type Redacted, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf } from "../MigrationNames.ts"
-import { clientConfig, type Parameter, queryOn, type Row } from "./Connections.ts"
+import { clientConfig, connectClient, heldTimeout, type Query, queryOn } from "./Client.ts"
 import { unavailable } from "./DatabaseError.ts"
-import { migrations } from "./Schema.ts"
+import { lockable, type Migration, migrations } from "./Schema.ts"
+import * as TableLocks from "./TableLocks.ts"
 
 /** The store cannot be used as it is; the message says why, for the operator. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {
@@ -30,19 +31,18 @@ export const unfinishedCopy = 2_000_000_000
 /** Milliseconds that a step of the schema may take, and the wait for another node that brings it up to date. */
 const migrationTimeout = 600_000
 
-/** Runs a statement. One that may take long has a limit in milliseconds. */
-export type Query = (
-  text: string,
-  values?: ReadonlyArray<Parameter>,
-  limit?: number
-) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
+/** Milliseconds that tables are waited for: less than the nodes that serve meanwhile wait for them, or a lease lasts. */
+const lockPatience = 500
+
+/** Seconds between two attempts to lock tables at most. */
+const longestPause = 10
 
 /** Runs on a connection of its own, whose loss undoes a migration. */
 const withClient = <A, E>(url: Redacted.Redacted, body: (query: Query) => Effect.Effect<A, E>) =>
   Effect.acquireUseRelease(
     Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
     client =>
-      Effect.tryPromise({ try: () => client.connect(), catch: unavailable }).pipe(
+      Effect.tryPromise({ try: () => connectClient(client, heldTimeout), catch: unavailable }).pipe(
         Effect.zipRight(body((text, values, limit) => queryOn(client, text, values, limit)))
       ),
     // Without its socket a client may wait for ever.
@@ -70,14 +70,22 @@ export const check = (query: Query): Effect.Effect<void, StoreRefused | StoreUna
     }
   })
 
+/** The strongest lock of each table that steps lock. */
+const locksOf = (steps: ReadonlyArray<Migration>) =>
+  lockable.flatMap(table => {
+    const modes = steps.flatMap(({ locks }) => locks?.[table] ?? [])
+    const mode = modes.find(mode => mode === "ACCESS EXCLUSIVE") ?? modes[0]
+    return mode === undefined ? [] : [[table, mode] as const]
+  })
+
 /**
  * Brings the schema up to date, within a transaction. Returns the id of the store of which there is an unfinished copy;
- * unless that is asked for, such a database is refused.
+ * unless that is asked for, such a database is refused. All tables that are to be changed are locked first, at once.
  */
 export const migrate = (
   query: Query,
   mayBeUnfinished = false
-): Effect.Effect<string | undefined, StoreRefused | StoreUnavailable> =>
+): Effect.Effect<string | undefined, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
   Effect.gen(function* () {
     // A node that is stopped half-way must not keep the others from starting.
     yield* query(
@@ -127,6 +135,11 @@ export const migrate = (
           "Start that version, or use another database."
       })
     }
+    if (applied < migrations.length) {
+      const there = yield* query("SELECT tablename FROM pg_tables WHERE schemaname = 'causeway'")
+      const locks = locksOf(migrations.slice(applied)).filter(([table]) => there.some(([name]) => name === table))
+      yield* TableLocks.lock(query, locks, lockPatience)
+    }
     for (let version = applied + 1; version <= migrations.length; version++) {
       const { name, statements } = migrations[version - 1]!
       for (const statement of statements) yield* query(statement, [], migrationTimeout)
@@ -135,27 +148,54 @@ export const migrate = (
     return copied
   })
 
+/** What is done once, and may be done again where tables are in use. Returns whether the cluster can be known. */
+const bringUpToDate = (query: Query) =>
+  Effect.gen(function* () {
+    yield* query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+    yield* migrate(query)
+    // A copy of the store that is being made keeps writers off.
+    yield* TableLocks.lock(query, [["log", "ROW EXCLUSIVE"]], lockPatience)
+    const [[isIdentified]] = (yield* query("SELECT causeway.identify()")) as [[boolean]]
+    yield* query("COMMIT")
+    return isIdentified
+  })
+
+export interface Options {
+  /** Runs on the same connection after the transaction. */
+  readonly andThen?: (query: Query) => Effect.Effect<unknown, StoreUnavailable>
+  /** Told where others use tables that are to be locked. Without it the attempt is the only one. */
+  readonly onInUse?: (error: TableLocks.TablesInUse) => Effect.Effect<unknown>
+}
+
 /**
- * Checks the database and brings its schema up to date, in one transaction. It fails with `StoreUnavailable` where a
- * later attempt may succeed. `andThen` runs on the same connection after the transaction.
+ * Checks the database and brings its schema up to date, in one transaction. It fails with `StoreUnavailable` or
+ * `TablesInUse` where a later attempt may succeed. Where tables are in use and `onInUse` is told of that, it tries again
+ * when the transactions that use them have ended, so that nobody waits behind it for as long.
  */
 export const open = (
   url: Redacted.Redacted,
-  andThen: (query: Query) => Effect.Effect<unknown, StoreUnavailable> = () => Effect.void
-): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
-  withClient(url, query =>
-    Effect.gen(function* () {
+  { andThen, onInUse }: Options = {}
+): Effect.Effect<void, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
+  withClient(url, query => {
+    const attempt = (pause: number): ReturnType<typeof bringUpToDate> =>
+      Effect.catchTag(bringUpToDate(query), "TablesInUse", error => {
+        if (onInUse === undefined) return Effect.fail(error)
+        return query("ROLLBACK").pipe(
+          Effect.zipRight(onInUse(error)),
+          Effect.zipRight(Effect.sleep(Duration.seconds(pause))),
+          Effect.zipRight(TableLocks.awaitEnd(query, error.transactions)),
+          Effect.zipRight(Effect.suspend(() => attempt(Math.min(pause + 1, longestPause))))
+        )
+      })
+    return Effect.gen(function* () {
       yield* check(query)
-      yield* query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-      yield* migrate(query)
-      const [[isIdentified]] = (yield* query("SELECT causeway.identify()")) as [[boolean]]
-      yield* query("COMMIT")
+      const isIdentified = yield* attempt(1)
       if (!isIdentified) {
         yield* Effect.logWarning(
           "The database does not tell its system identifier or its timeline: a restore or a fail-over that loses changes " +
             "does not change the epoch. Grant EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_insert_lsn."
         )
       }
-      yield* andThen(query)
+      if (andThen !== undefined) yield* andThen(query)
     })
-  )
+  })

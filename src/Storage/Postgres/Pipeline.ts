@@ -6,16 +6,10 @@ import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
 import * as Direct from "../../Direct.ts"
-import {
-  clientConfig,
-  type Parameter,
-  type PoolOptions,
-  prepare,
-  type Row,
-  type Statement,
-  unusedTimeout
-} from "./Connections.ts"
+import { type ClientOptions, clientConfig, prepare, unusedTimeout } from "./Client.ts"
 import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.ts"
+import type { PoolOptions } from "./Pool.ts"
+import type { Parameter, Row, Statement } from "./Statement.ts"
 
 /** Connections of a node. One server process already executes more reads than one node can send. */
 export const lanes = 2
@@ -34,6 +28,9 @@ const mostUnanswered = 100
 
 /** Checks after which an unused connection ends. */
 const mostUnused = unusedTimeout / checkInterval
+
+/** Where the connections lead. Their number is fixed, and none of them is a pooler's. */
+type Options = Omit<ClientOptions, "isPooled"> & Pick<PoolOptions, "refusal">
 
 type Callback = (error: QueryError | undefined, rows: ReadonlyArray<Row>) => void
 
@@ -57,7 +54,7 @@ class Lane {
   private silentChecks = 0
   private received = 0
 
-  constructor(private readonly options: PoolOptions) {}
+  constructor(private readonly options: Options) {}
 
   /** Whether there is a connection, or will be. */
   get isMade(): boolean {
@@ -125,7 +122,7 @@ class Lane {
     client.once("end", () => lose(new Error("the connection ended")))
     client.connect().then(
       () =>
-        prepare(client, this.options).then(() => {
+        prepare(client, { ...this.options, isPooled: false }).then(() => {
           if (this.client !== client) return
           this.isOpen = true
           const { waiting } = this
@@ -162,13 +159,11 @@ export interface Pipeline {
 const noop = (): void => {}
 
 /** The connections of a node, which end with the scope. */
-export const make = (
-  options: Pick<PoolOptions, "url" | "statementTimeout" | "refusal">
-): Effect.Effect<Pipeline, never, Scope.Scope> =>
+export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() => {
-        const all = Array.from({ length: lanes }, () => new Lane({ ...options, isPooled: false, max: lanes }))
+        const all = Array.from({ length: lanes }, () => new Lane(options))
         const looking = setInterval(() => {
           for (const lane of all) lane.look()
         }, checkInterval)

@@ -1,23 +1,15 @@
 /**
- * The reads of the key-value store but lists of entries. Each is one statement, and so reads one snapshot.
+ * The reads of the key-value store but lists. Each is one statement, and so reads one snapshot.
  */
 
 import * as Change from "../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
-import {
-  type Address,
-  type EntriesRead,
-  mostDue,
-  type NamespacePage,
-  type NamespaceQuery,
-  pageBytes
-} from "../../Kv/Store.ts"
+import { type Address, type EntriesRead, pageBytes } from "../../Kv/Store.ts"
 import { type EntryRow, toEntry } from "../EntryRows.ts"
-import * as KeyOrder from "../KeyOrder.ts"
-import type { Query, Statement } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
-import { floor, lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
+import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
+import type { Query, Statement } from "./Statement.ts"
 
 const getStatement: Statement = {
   name: "get",
@@ -103,45 +95,6 @@ export const getMany = (
     return { entries, lastSeq, epoch }
   }
 })
-
-const namespacesStatement = (isBounded: boolean): Statement => ({
-  name: isBounded ? "namespaces bounded" : "namespaces",
-  text: `SELECT (
-      SELECT coalesce(json_agg(json_build_array(page.namespace, page.count) ORDER BY page.namespace), '[]')
-      FROM (
-        SELECT n.namespace, n.entries - coalesce(due.entries, 0) AS count
-        FROM causeway.namespaces n LEFT JOIN (
-          SELECT e.namespace, count(*) AS entries
-          FROM (
-            SELECT namespace FROM causeway.entries WHERE expires_at <= $1 ORDER BY expires_at LIMIT ${mostDue}
-          ) e GROUP BY e.namespace
-        ) due ON due.namespace = n.namespace
-        WHERE n.namespace >= $2 AND n.namespace > $3 AND (n.namespace = $4 OR n.namespace >= $5)
-          ${isBounded ? "AND n.namespace < $7" : ""} AND n.entries > coalesce(due.entries, 0)
-        ORDER BY n.namespace LIMIT $6
-      ) page
-    ), ${lastSeq}, causeway.epoch()`
-})
-
-const allNamespaces = namespacesStatement(false)
-const boundedNamespaces = namespacesStatement(true)
-
-/** A page of namespaces. */
-export const namespaces = (query: NamespaceQuery, now: number): Query<NamespacePage> => {
-  const { limit } = query
-  const range = KeyOrder.rangeOfNamespaces(query)
-  const { from, high, low, only } = range ?? { from: "", high: undefined, low: "", only: "" }
-  const wanted = range === undefined ? 0 : limit + 1
-  return {
-    statement: high === undefined ? allNamespaces : boundedNamespaces,
-    values: [now, low, floor(query.after), only, from, wanted, ...(high === undefined ? [] : [high])],
-    decode: ([row]) => {
-      const all = JSON.parse(row![0] as string) as ReadonlyArray<readonly [string, number]>
-      const namespaces = all.slice(0, limit).map(([namespace, count]) => ({ namespace, count }))
-      return { namespaces, lastSeq: row![1] as number, epoch: row![2] as string, more: all.length > limit }
-    }
-  }
-}
 
 const changesStatement = (name: string, condition: string): Statement => ({
   name,

@@ -9,6 +9,7 @@ import type { DatabaseClock } from "./DatabaseClock.ts"
 import { describe } from "./DatabaseError.ts"
 import * as Opening from "./Opening.ts"
 import * as Queries from "./Queries.ts"
+import type { TablesInUse } from "./TableLocks.ts"
 
 /** How long the start waits for the database; then it goes on without. */
 const startTimeout = "5 seconds"
@@ -23,7 +24,7 @@ export interface Readiness {
   readonly atNow: <A, E>(use: (now: number) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
 }
 
-type Failure = Cause.Cause<Opening.StoreRefused | StoreUnavailable>
+type Failure = Cause.Cause<Opening.StoreRefused | StoreUnavailable | TablesInUse>
 
 const refusalIn = (cause: Failure): Option.Option<Opening.StoreRefused> =>
   Option.filter(Cause.failureOption(cause), error => error._tag === "StoreRefused")
@@ -57,18 +58,20 @@ export const make = (
         // The service has started, so that only the log can say it.
         return Effect.logError(reason)
       })
-    const attempt = Opening.open(url, query =>
-      clock.measure(Effect.map(query(Queries.pulse.statement.text), Queries.pulse.decode))
-    ).pipe(
-      Effect.zipRight(
-        Effect.sync(() => {
-          refusal = undefined
-        })
-      ),
-      Effect.sandbox
-    )
+    const attempt = (options: Pick<Opening.Options, "onInUse">) =>
+      Opening.open(url, {
+        ...options,
+        andThen: query => clock.measure(Effect.map(query(Queries.pulse.statement.text), Queries.pulse.decode))
+      }).pipe(
+        Effect.zipRight(
+          Effect.sync(() => {
+            refusal = undefined
+          })
+        ),
+        Effect.sandbox
+      )
 
-    const isOver = yield* attempt.pipe(
+    const isOver = yield* attempt({}).pipe(
       Effect.as(true),
       Effect.catchAll(cause =>
         Option.match(refusalIn(cause), {
@@ -83,7 +86,7 @@ export const make = (
       const schedule = Schedule.identity<Failure>().pipe(
         Schedule.addDelay(cause => (Option.isSome(refusalIn(cause)) ? pauses.refused : pauses.unavailable))
       )
-      yield* attempt.pipe(
+      yield* attempt({ onInUse: error => failed(Cause.fail(error)) }).pipe(
         Effect.tapError(failed),
         Effect.retry(schedule),
         Effect.zipRight(outage.over),

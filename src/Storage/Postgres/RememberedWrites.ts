@@ -9,10 +9,10 @@
 import * as Idempotency from "../../Kv/Idempotency.ts"
 import type { Found } from "../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey, Removal, Write } from "../../Kv/Write.ts"
-import type { Parameter, Statement } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
 import type { Outcome } from "./Group.ts"
 import * as Removals from "./Removal.ts"
+import type { Parameter, Statement } from "./Statement.ts"
 
 /** Settings of functions that look rows up by an index. */
 export const settings = `

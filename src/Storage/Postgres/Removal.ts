@@ -3,7 +3,7 @@
  */
 import type { Applied, Removal } from "../../Kv/Write.ts"
 import * as KeyOrder from "../KeyOrder.ts"
-import type { Parameter, Statement } from "./Connections.ts"
+import type { Parameter, Statement } from "./Statement.ts"
 
 /**
  * The entries are looked for under the lock that every writer takes, so that none is added meanwhile; `commit_group` does

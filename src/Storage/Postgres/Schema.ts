@@ -3,6 +3,7 @@
  */
 import { commitFunction, timedCommitFunction } from "./CommitFunction.ts"
 import { newEpoch } from "./Epoch.ts"
+import * as Namespaces from "./Namespaces.ts"
 import * as RememberedShares from "./RememberedShares.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import { removeFunction } from "./Removal.ts"
@@ -12,7 +13,17 @@ import * as SessionEvents from "./SessionEvents/Schema.ts"
 export interface Migration {
   readonly name: string
   readonly statements: ReadonlyArray<string>
+  /** The tables of earlier steps that it locks against writes, or against reads too. */
+  readonly locks?: Readonly<Partial<Record<Lockable, "SHARE ROW EXCLUSIVE" | "ACCESS EXCLUSIVE">>>
 }
+
+/**
+ * Such tables, in the order in which they are locked: writers of entries have a lock of `log` before those of others, and
+ * writers of sessions one of `histories` before that of `nodes`.
+ */
+export const lockable = ["log", "entries", "remembered_writes", "histories", "nodes"] as const
+
+export type Lockable = (typeof lockable)[number]
 
 /** Bytes of a namespace and a key that an index can hold together; the rest of 2,704 is its own. */
 export const maxNameBytes = 2660
@@ -284,17 +295,22 @@ export const migrations: ReadonlyArray<Migration> = [
     ]
   },
   { name: "sessions", statements: SessionEvents.statements },
-  { name: "addresses of nodes", statements: SessionEvents.nodeStatements },
-  { name: "namespaces", statements: namespaces },
+  { name: "addresses of nodes", statements: SessionEvents.nodeStatements, locks: { nodes: "ACCESS EXCLUSIVE" } },
+  { name: "namespaces", statements: namespaces, locks: { entries: "SHARE ROW EXCLUSIVE" } },
   { name: "removals", statements: [removeFunction] },
-  { name: "timelines", statements: timelines },
+  { name: "timelines", statements: timelines, locks: { log: "ACCESS EXCLUSIVE" } },
   { name: "functions without compilation", statements: uncompiled },
-  { name: "counted renewals", statements: SessionEvents.renewalStatements },
+  { name: "counted renewals", statements: SessionEvents.renewalStatements, locks: { nodes: "ACCESS EXCLUSIVE" } },
   { name: "remembered writes", statements: RememberedWrites.statements },
   { name: "lock waits", statements: [timedCommitFunction] },
   { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] },
-  { name: "lengths of leases", statements: SessionEvents.leaseStatements },
-  { name: "epochs of histories", statements: SessionEvents.epochStatements },
-  { name: "shares of remembered writes", statements: RememberedShares.statements },
-  { name: "keys of refused writes", statements: RememberedWrites.checkedCommitKeyed }
+  { name: "lengths of leases", statements: SessionEvents.leaseStatements, locks: { nodes: "ACCESS EXCLUSIVE" } },
+  { name: "epochs of histories", statements: SessionEvents.epochStatements, locks: { histories: "ACCESS EXCLUSIVE" } },
+  {
+    name: "shares of remembered writes",
+    statements: RememberedShares.statements,
+    locks: { remembered_writes: "ACCESS EXCLUSIVE" }
+  },
+  { name: "keys of refused writes", statements: RememberedWrites.checkedCommitKeyed },
+  { name: "tenants", statements: Namespaces.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } }
 ]

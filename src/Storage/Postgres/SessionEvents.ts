@@ -15,7 +15,6 @@ import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as MetricTags from "../../MetricTags.ts"
 import * as SessionCommit from "../SessionCommit.ts"
-import type { Statement } from "./Connections.ts"
 import { Database } from "./Database.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
 import { isOfContent, unavailable } from "./DatabaseError.ts"
@@ -27,6 +26,7 @@ import * as NodeLease from "./SessionEvents/NodeLease.ts"
 import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
 import * as Writes from "./SessionEvents/Writes.ts"
+import type { Statement } from "./Statement.ts"
 
 export interface Options {
   /** How much of each history is kept. */

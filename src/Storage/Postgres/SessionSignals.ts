@@ -5,8 +5,10 @@
 import { Effect, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import type { Pool, Statement } from "./Connections.ts"
 import { texts } from "./Encoding.ts"
+import * as Notifications from "./Notifications.ts"
+import type { Pool } from "./Pool.ts"
+import type { Statement } from "./Statement.ts"
 
 /** The payload of a notification is hashes of sessions, or says that any may have changed. */
 export const channel = "causeway_sessions"
@@ -25,8 +27,6 @@ const askInterval = { listening: "1 second", polling: "150 millis" } as const
 
 /** Sessions that are asked for at once. */
 const portion = 1000
-
-const notification: Statement = { name: "notify_sessions", text: "SELECT pg_notify($1, p) FROM unnest($2::text[]) p" }
 
 const headsStatement: Statement = {
   name: "heads_of_sessions",
@@ -117,7 +117,7 @@ export class SessionSignals {
   }
 
   /** Announces changes and asks for those of others until the scope closes. */
-  run(pool: Pool): Effect.Effect<void, never, Scope.Scope> {
+  run(pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> {
     const work = Effect.async<void>(resume => {
       const check = (): void => {
         if (this.pending.size > 0) resume(Effect.void)
@@ -128,7 +128,7 @@ export class SessionSignals {
     const send = Effect.suspend(() => {
       const payloads = payloadsOf(this.pending)
       this.pending = new Set()
-      return pool.read(notification, [channel, texts(payloads)], () => undefined)
+      return Notifications.send(pool, channel, payloads)
     })
     const announcing = Effect.forever(
       // The others ask too: a notification that is lost makes them late by as much.
@@ -152,7 +152,7 @@ export class SessionSignals {
   /** What was found of each watched session the last time. */
   private known = new Map<string, string>()
 
-  private ask(pool: Pool): Effect.Effect<void, StoreUnavailable> {
+  private ask(pool: Pick<Pool, "read">): Effect.Effect<void, StoreUnavailable> {
     return Effect.suspend(() => {
       const sessions = [...this.watched.keys()]
       const found = new Map<string, string>()

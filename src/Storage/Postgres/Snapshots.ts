@@ -6,8 +6,9 @@ import { tenantOf } from "../../Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { SnapshotShares } from "../SnapshotShares.ts"
-import { type Connection, type Pool, type Query, readTimeout } from "./Connections.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
+import { type Connection, type Pool, readTimeout } from "./Pool.ts"
+import type { Query } from "./Statement.ts"
 
 /** Milliseconds that a snapshot may be without a read, after which the server ends its transaction. */
 export const idleTimeout = 60_000

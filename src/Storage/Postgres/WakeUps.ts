@@ -8,9 +8,11 @@ import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
 import { Announcements } from "./Announcements.ts"
-import { clientConfig, type Pool, queryOn, type Statement, unlimitedSession } from "./Connections.ts"
+import { clientConfig, connectClient, queryOn } from "./Client.ts"
 import { unavailable } from "./DatabaseError.ts"
 import type { LogEnd } from "./LogEnd.ts"
+import * as Notifications from "./Notifications.ts"
+import type { Pool } from "./Pool.ts"
 import * as SessionSignals from "./SessionSignals.ts"
 
 /** The payload of a notification is the last `seq` that a node has committed. */
@@ -26,14 +28,8 @@ const listenPause = "1 second"
 /** Between two questions for the end of the log, with notifications and without. */
 const askInterval = { listening: "1 second", polling: "150 millis" } as const
 
-/** Nothing is lost with a notification, so that its commit need not be flushed. */
-const notification: Statement = {
-  name: "notify",
-  text: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
-}
-
 export interface Options {
-  readonly pool: Pool
+  readonly pool: Pick<Pool, "read">
   /** The address of the database itself, where notifications are heard. */
   readonly url: Redacted.Redacted
   readonly end: LogEnd
@@ -92,9 +88,9 @@ const listen = (
         })
       )
     )
-    yield* Effect.tryPromise({ try: () => client.connect(), catch: unavailable })
+    yield* Effect.tryPromise({ try: () => connectClient(client, probeTimeout), catch: unavailable })
     const channels = [channel, SessionSignals.channel, own].map(name => `LISTEN ${name}`).join("; ")
-    yield* queryOn(client, `${unlimitedSession}; ${channels}`, [], probeTimeout)
+    yield* queryOn(client, channels, [], probeTimeout)
     const probing = Effect.forever(Effect.zipRight(probe, Effect.zipRight(onListening, Effect.sleep(probeInterval))))
     return yield* Effect.raceFirst(probing, lost)
   }).pipe(Effect.scoped)
@@ -155,7 +151,7 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
     })
     const send = Effect.suspend(() => {
       const lastSeq = announcements.take()
-      return lastSeq === undefined ? Effect.void : pool.read(notification, [channel, String(lastSeq)], () => undefined)
+      return lastSeq === undefined ? Effect.void : Notifications.send(pool, channel, [String(lastSeq)])
     })
     yield* Supervision.forkScoped(
       "announcing writes",

@@ -5,12 +5,13 @@ import { Effect, Either, Exit } from "effect"
 import { Comparisons, type Found } from "../../Kv/IdempotencyShares.ts"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { IdempotencyKey, Removal, Write } from "../../Kv/Write.ts"
-import type { Parameter, Pool, Statement } from "./Connections.ts"
 import { isOfContent, type QueryError, unavailable } from "./DatabaseError.ts"
 import * as Group from "./Group.ts"
 import * as GroupCall from "./GroupCall.ts"
+import type { Pool } from "./Pool.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import * as Removals from "./Removal.ts"
+import type { Parameter, Statement } from "./Statement.ts"
 
 const commitGroup: Statement = {
   name: "commit_group",

@@ -21,6 +21,7 @@ import { hasRoom } from "./Database/Files.ts"
 import type { WriteFailure } from "./Database/Messages.ts"
 import type { StoreRefused } from "./Database/Opening.ts"
 import type { Reader } from "./Database/Reader.ts"
+import * as DiskMetrics from "./DiskMetrics.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
 import { type EventOutcome, writer } from "./SessionEvents/Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
@@ -65,7 +66,7 @@ const open = (
 ): Effect.Effect<Opened, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const threadData: ThreadData = { database: "sessions", retention }
-    const { commit, reader, run, started } = yield* Database.make(options, {
+    const { commit, file, reader, run, started } = yield* Database.make(options, {
       ...writer(retention),
       threadData,
       queries: connection => new Queries(connection),
@@ -79,6 +80,7 @@ const open = (
         events: writes.reduce((sum, write) => sum + (write.op === "append" ? write.texts.length : 0), 0)
       })
     })
+    yield* DiskMetrics.files("sessions.db", file)
     const group = yield* SessionCommit.make<EventWrite, OutOfStep | StoreUnavailable>({
       commit: (writes, now) =>
         Effect.map(commit(writes, now), outcomes =>

@@ -7,16 +7,24 @@
  */
 import { Effect, Option, Redacted, type Scope, Stream } from "effect"
 import pg from "pg"
-import { clientConfig, type Row as DatabaseRow, type Parameter, queryOn } from "../Postgres/Connections.ts"
+import { clientConfig, connectClient, type Query, queryOn } from "../Postgres/Client.ts"
 import { describe } from "../Postgres/DatabaseError.ts"
 import * as Encoding from "../Postgres/Encoding.ts"
 import * as Opening from "../Postgres/Opening.ts"
-import { maxNameBytes } from "../Postgres/Schema.ts"
+import { maxNameBytes, migrations } from "../Postgres/Schema.ts"
+import type { Row as DatabaseRow, Parameter } from "../Postgres/Statement.ts"
+import * as TableLocks from "../Postgres/TableLocks.ts"
 import { notEmpty, otherCopy, type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./Port.ts"
 import { type Cell, pageBytes, pageRows, type Row, type Table, tables } from "./Tables.ts"
 
 /** Milliseconds that a statement may take. */
 const statementTimeout = 600_000
+
+/** Milliseconds that writers have to end once a copy asks for its locks. */
+const lockPatience = 10_000
+
+/** How the database and those who wait for a copy know it. */
+const programName = "causeway migrate-store"
 
 /** The address without user, password and parameters. */
 export const nameOf = (url: Redacted.Redacted): string => {
@@ -27,15 +35,17 @@ export const nameOf = (url: Redacted.Redacted): string => {
 const failed = (error: unknown) => new StoreCopyFailed({ message: describe(error) })
 
 /** Statements on a connection of its own, until the scope closes. */
-const connect = (url: Redacted.Redacted): Effect.Effect<Opening.Query, StoreCopyRefused, Scope.Scope> =>
+const connect = (url: Redacted.Redacted): Effect.Effect<Query, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const client = yield* Effect.acquireRelease(
-      Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
+      Effect.sync(() =>
+        new pg.Client({ ...clientConfig(url), fallback_application_name: programName }).on("error", () => undefined)
+      ),
       // Without its socket a client may wait for ever.
       client => Effect.sync(() => void client.end().catch(() => undefined))
     )
     yield* Effect.tryPromise({
-      try: () => client.connect(),
+      try: () => connectClient(client, 0),
       catch: error => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${describe(error)}` })
     })
     return (text, values) => queryOn(client, text, values, statementTimeout)
@@ -44,29 +54,64 @@ const connect = (url: Redacted.Redacted): Effect.Effect<Opening.Query, StoreCopy
 /** What was wrong before anything was copied. */
 const refusing =
   (url: Redacted.Redacted) =>
-  <A, R>(effect: Effect.Effect<A, StoreCopyRefused | Opening.StoreRefused | { readonly reason: string }, R>) =>
+  <A, R>(
+    effect: Effect.Effect<
+      A,
+      StoreCopyRefused | Opening.StoreRefused | TableLocks.TablesInUse | { readonly reason: string },
+      R
+    >
+  ) =>
     Effect.mapError(effect, error => {
       if (error instanceof StoreCopyRefused) return error
       const reason = "reason" in error ? error.reason : error.message
       return new StoreCopyRefused({ message: `${nameOf(url)}: ${reason}` })
     })
 
+/** `SET` takes no snapshot, so that what is committed before the locks is seen. */
 const settings = [
   "SET LOCAL client_encoding = 'UTF8'",
   "SET LOCAL statement_timeout = 0",
-  "SET LOCAL lock_timeout = '10s'",
+  `SET LOCAL lock_timeout = ${lockPatience}`,
   "SET LOCAL idle_in_transaction_session_timeout = 0",
   // Pages are read by an index; a new table has no statistics to tell that it is large.
-  "SET LOCAL enable_seqscan = off",
-  "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+  "SET LOCAL enable_seqscan = off"
 ]
 
+/** Settings that not every server has, or that are kept where they are stricter. These statements take a snapshot. */
+const laterSettings = [
+  "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
+  "SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
+]
+
+const inTurn = (query: Query, statements: ReadonlyArray<string>) =>
+  Effect.forEach(statements, text => query(text), { discard: true })
+
 /** Begins a transaction. */
-const begin = (query: Opening.Query, isolation: "READ COMMITTED" | "REPEATABLE READ") =>
-  Effect.forEach([`BEGIN ISOLATION LEVEL ${isolation} READ WRITE`, ...settings], text => query(text), { discard: true })
+const begin = (query: Query, isolation: "READ COMMITTED" | "REPEATABLE READ") =>
+  inTurn(query, [`BEGIN ISOLATION LEVEL ${isolation} READ WRITE`, ...settings])
+
+/**
+ * Every writer of entries locks a row of `log`, every writer of sessions writes to `histories` or
+ * `launch_configurations`, and nodes renew their leases in `nodes`.
+ */
+const writtenTables = ["histories", "launch_configurations", "log", "nodes"]
+
+const lockAll = (query: Query, tables: ReadonlyArray<string>, mode: TableLocks.Mode) =>
+  TableLocks.lock(
+    query,
+    tables.map(table => [table, mode] as const),
+    lockPatience
+  )
+
+/** Keeps all writers off from here to the end of the transaction, and then refuses a database that a node serves. */
+const lockWriters = (query: Query, name: string, tables: ReadonlyArray<string> = []) =>
+  Effect.zipRight(
+    lockAll(query, [...tables, ...writtenTables], "EXCLUSIVE"),
+    Effect.zipRight(inTurn(query, laterSettings), refuseServed(query, name))
+  )
 
 /** Refuses a database that a node serves. */
-const refuseServed = (query: Opening.Query, name: string) =>
+const refuseServed = (query: Query, name: string) =>
   Effect.flatMap(
     query(
       `SELECT count(*), coalesce(ceil(extract(epoch FROM max(expires_at) - clock_timestamp())), 0)::int
@@ -83,7 +128,7 @@ const refuseServed = (query: Opening.Query, name: string) =>
     }
   )
 
-const row = (query: Opening.Query, text: string, values: ReadonlyArray<Parameter> = []) =>
+const row = (query: Query, text: string, values: ReadonlyArray<Parameter> = []) =>
   Effect.map(query(text, values), ([first]) => first ?? [])
 
 const list = (items: ReadonlyArray<readonly [name: string, ...rest: ReadonlyArray<unknown>]>): string =>
@@ -114,7 +159,7 @@ const read = ({ columns, postgres: { encoded } }: Table, row: DatabaseRow): Row 
 }
 
 const pages =
-  (query: Opening.Query) =>
+  (query: Query) =>
   (table: Table): Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed> => {
     const text = pageText(table)
     return Stream.unfoldEffect(beginning(table), after =>
@@ -153,7 +198,7 @@ const refuseLongNames = ({ columns, postgres: { names } }: Table, page: Readonly
 }
 
 const write =
-  (query: Opening.Query) =>
+  (query: Query) =>
   (table: Table, page: ReadonlyArray<Row>): Effect.Effect<void, StoreCopyFailed> =>
     Effect.suspend(() => {
       const { encoded } = table.postgres
@@ -180,11 +225,12 @@ export const openSource = (url: Redacted.Redacted): Effect.Effect<Source, StoreC
     yield* Opening.open(url)
     yield* refuseServed(query, name)
     yield* begin(query, "REPEATABLE READ")
-    // The snapshot is taken after this. Every writer of entries locks a row of `log`, and every writer of sessions writes
-    // to one of the others.
-    yield* query("LOCK TABLE causeway.log, causeway.histories, causeway.launch_configurations IN EXCLUSIVE MODE")
-    yield* query("LOCK TABLE causeway.nodes IN EXCLUSIVE MODE")
-    yield* refuseServed(query, name)
+    // The snapshot is taken once the locks are held. No newer node changes the schema after that.
+    yield* lockWriters(query, name, ["migrations"])
+    const [version] = yield* row(query, "SELECT max(version) FROM causeway.migrations")
+    if (version !== migrations.length) {
+      return yield* new StoreCopyRefused({ message: `Another process has changed the schema of ${name}. Try again.` })
+    }
     const [id] = yield* row(query, "SELECT epoch FROM causeway.log")
     return {
       name,
@@ -200,17 +246,24 @@ export const openSource = (url: Redacted.Redacted): Effect.Effect<Source, StoreC
 
 const isEmptyText = `SELECT ${tables.map(({ name }) => `NOT EXISTS (SELECT FROM causeway.${name})`).join(" AND ")}`
 
+const refuseFull = (query: Query, name: string) =>
+  Effect.flatMap(row(query, isEmptyText), ([isEmpty]) =>
+    isEmpty === true ? Effect.void : new StoreCopyRefused({ message: notEmpty(name) })
+  )
+
+const removeMark = (query: Query) =>
+  query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
+
 /** Makes the schema and the mark, in a transaction of its own. Returns whether there was an unfinished copy. */
-const prepare = (query: Opening.Query, name: string, sourceId: string) =>
+const prepare = (query: Query, name: string, sourceId: string) =>
   Effect.gen(function* () {
     yield* Opening.check(query)
     yield* begin(query, "READ COMMITTED")
     const copied = yield* Opening.migrate(query, true)
-    yield* query("LOCK TABLE causeway.nodes IN EXCLUSIVE MODE")
     yield* refuseServed(query, name)
     if (copied === undefined) {
-      const [isEmpty] = yield* row(query, isEmptyText)
-      if (isEmpty !== true) return yield* new StoreCopyRefused({ message: notEmpty(name) })
+      yield* lockWriters(query, name)
+      yield* refuseFull(query, name)
       yield* query("INSERT INTO causeway.migrations (version, name) VALUES ($1, $2)", [
         Opening.unfinishedCopy,
         sourceId
@@ -248,8 +301,15 @@ export const openTarget = (
     if (marks.length === 0) {
       return yield* new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
     }
-    yield* query("LOCK TABLE causeway.log IN ACCESS EXCLUSIVE MODE")
-    yield* query(`TRUNCATE causeway.commits, ${tables.map(({ name }) => `causeway.${name}`).join(", ")}`)
+    // A node that was open before the mark was there may have had a lease, or have written, since.
+    const unmarked = Effect.zipRight(removeMark(query), query("COMMIT"))
+    yield* lockWriters(query, name).pipe(
+      Effect.tapErrorTag("StoreCopyRefused", () => (isRestarted ? Effect.void : unmarked))
+    )
+    yield* refuseFull(query, name).pipe(Effect.tapErrorTag("StoreCopyRefused", () => unmarked))
+    const emptied = ["commits", ...tables.map(({ name }) => name)]
+    yield* lockAll(query, ["log", ...emptied], "ACCESS EXCLUSIVE")
+    yield* query(`TRUNCATE ${emptied.map(name => `causeway.${name}`).join(", ")}`)
     return {
       name,
       isRestarted,
@@ -265,7 +325,7 @@ export const openTarget = (
         )
         yield* query(`ANALYZE ${tables.map(({ name }) => `causeway.${name}`).join(", ")}`)
         const [epoch] = yield* row(query, "SELECT causeway.renew_epoch()")
-        yield* query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
+        yield* removeMark(query)
         yield* query("COMMIT")
         return String(epoch)
       }).pipe(Effect.mapError(failed))

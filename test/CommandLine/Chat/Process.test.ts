@@ -75,6 +75,22 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
+  it.scoped("prints events as lines of JSON where it is asked to, and all else on standard error", () =>
+    Effect.gen(function* () {
+      const { env } = yield* setting
+      const { code, stderr, stdout } = yield* Program.run({ env, args: ["chat", "--json"], input: "hello\n:files\n" })
+      assert.strictEqual(code, 0, stderr)
+      const updates = stdout
+        .split("\n")
+        .slice(0, -1)
+        .map(line => JSON.parse(line))
+      assert.strictEqual(updates[0].type, "synced")
+      const types = updates.flatMap(({ event }) => (event === undefined ? [] : [event.type]))
+      assert.includeMembers(types, ["turn_started", "text_delta", "turn_completed"])
+      assert.match(stderr, /· session /)
+    })
+  )
+
   it.scoped("ends with a code that tells how it went", () =>
     Effect.gen(function* () {
       const { env } = yield* setting

@@ -12,16 +12,23 @@ import { Inference } from "../../../src/Upstream/Inference.ts"
 import { until } from "../../Kv/ChangeFeedHarness.ts"
 import { alice, make, pass, upstreams } from "../Fixture.ts"
 
-/** A gateway that was killed with an active session, and another one on what it has stored. */
+/** A gateway that was killed with active sessions, and another one on what it has stored. */
 const restarted = (
   isAway: boolean,
-  change: (events: typeof SessionEvents.Service) => Partial<typeof SessionEvents.Service> = () => ({})
+  change: (events: typeof SessionEvents.Service) => Partial<typeof SessionEvents.Service> = () => ({}),
+  count = 1
 ) =>
   Effect.gen(function* () {
     const gateways = yield* make()
     const first = yield* gateways.start
-    const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
-    const { instanceId } = yield* first.sessions.start(alice, id)
+    const started = yield* Effect.replicateEffect(
+      Effect.gen(function* () {
+        const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+        return { id, instanceId: (yield* first.sessions.start(alice, id)).instanceId }
+      }),
+      count
+    )
+    const { id, instanceId } = started[0]!
     yield* first.kill
     const seen = { probes: 0, stopped: [] as string[] }
     const clients = yield* Layer.build(upstreams(gateways.simulator))
@@ -47,7 +54,7 @@ const restarted = (
         Layer.provide(Tracer.layer)
       )
     )
-    return { id, instanceId, seen, sessions: Context.get(context, Sessions) }
+    return { id, instanceId, started, seen, sessions: Context.get(context, Sessions) }
   })
 
 describe("recovery of sessions", () => {
@@ -93,4 +100,46 @@ describe("recovery of sessions", () => {
       expect(log).toMatch(/The recovery of a session met a defect.*a planned defect/)
     }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
   })
+
+  it.scoped("takes portions of the sessions of a node that is gone over at once, one after the other", () =>
+    Effect.gen(function* () {
+      const { seen, started } = yield* restarted(
+        false,
+        ({ unfinished }) => ({
+          isShared: true,
+          unfinished: Effect.succeed([]),
+          abandoned: Effect.map(unfinished, all => all.slice(0, 2))
+        }),
+        5
+      )
+      // No time passes.
+      yield* until(() => seen.stopped.length === 5)
+      expect(seen.stopped.toSorted()).toEqual(started.map(({ instanceId }) => instanceId).sort())
+    })
+  )
+
+  it.scoped("tries sessions that cannot be taken over again after a pause", () =>
+    Effect.gen(function* () {
+      let reads = 0
+      const { seen } = yield* restarted(
+        false,
+        ({ unfinished }) => ({
+          isShared: true,
+          unfinished: Effect.succeed([]),
+          abandoned: Effect.zipLeft(
+            unfinished,
+            Effect.sync(() => reads++)
+          ),
+          open: () => new StoreUnavailable({ reason: "away" })
+        }),
+        2
+      )
+      for (let pauses = 1; pauses <= 3; pauses++) {
+        yield* until(() => seen.probes === pauses)
+        yield* pass("4 seconds", "1 second")
+        expect(reads).toBe(pauses)
+        yield* pass("1 second", "1 second")
+      }
+    }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+  )
 })

@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import pg from "pg"
 import * as DatabaseError from "../../../src/Storage/Postgres/DatabaseError.ts"
 
-const { isConflict, isOfContent, isOutcomeUnknown, isStatementLost, notSent, ofAnswer } = DatabaseError
+const { isConflict, isOfContent, isOutcomeUnknown, isOverLimit, isStatementLost, notSent, ofAnswer } = DatabaseError
 
 const reported = (sqlState: string) => {
   const error = new pg.DatabaseError("message", 7, "error")
@@ -23,6 +23,16 @@ describe("what is known of a statement that failed", () => {
   it("is that nothing happened where it was not sent, whatever kept it back", () => {
     expect(isOutcomeUnknown(notSent(Object.assign(new Error("refused"), { code: "ECONNREFUSED" })))).toBe(false)
     expect(isConflict(notSent(reported("40001")))).toBe(false)
+  })
+
+  it("is that there are too many connections, also in the words of PgBouncer", () => {
+    const refusals = [
+      ["53300", "sorry, too many clients already"],
+      ["08P01", "no more connections allowed (max_client_conn)"],
+      ["08P01", "client connections exceeded (max_db_client_connections)"],
+      ["08P01", "unsupported startup parameter: options"]
+    ].map(([code, message]) => isOverLimit(Object.assign(new Error(message), { code })))
+    expect(refusals).toEqual([true, true, true, false])
   })
 
   it("is what the database reports", () => {

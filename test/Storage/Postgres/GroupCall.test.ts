@@ -1,9 +1,10 @@
 /** Calls whose outcome stays unknown, by a pool that answers as it is told. */
 import { expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
-import type { Parameter, Pool, Row, Statement } from "../../../src/Storage/Postgres/Connections.ts"
 import { Unanswered, unavailable } from "../../../src/Storage/Postgres/DatabaseError.ts"
 import * as GroupCall from "../../../src/Storage/Postgres/GroupCall.ts"
+import type { Pool } from "../../../src/Storage/Postgres/Pool.ts"
+import type { Parameter, Row, Statement } from "../../../src/Storage/Postgres/Statement.ts"
 
 const call: Statement = { name: "call", text: "" }
 

@@ -1,9 +1,10 @@
 /** Nodes behind a pooler in transaction mode. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Option, Redacted, Stream } from "effect"
+import * as Pool from "../../../src/Storage/Postgres/Pool.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
 import * as Bouncer from "../../postgres/Bouncer.ts"
-import { createDatabase, optionsOf } from "../../postgres/Databases.ts"
+import { createDatabase, execute, optionsOf } from "../../postgres/Databases.ts"
 import * as Server from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { namespace, node, quiet } from "./Fixture.ts"
@@ -53,6 +54,37 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, behind a pooler${reasonTo
       ...optionsOf(pooler),
       directUrl: Option.some(Redacted.make(direct))
     }))
+  )
+
+  it.scopedLive("that refuses more clients: statements share the connections that there are", () =>
+    Effect.gen(function* () {
+      const direct = yield* Effect.promise(() => createDatabase())
+      const url = Redacted.make(yield* Bouncer.make(direct, 2))
+      const pool = yield* Pool.make({ url, isPooled: true, max: 10, statementTimeout: 10_000 })
+      const asked = Array.from({ length: 60 })
+      for (let round = 0; round < 3; round++) {
+        const answers = yield* Effect.forEach(
+          asked,
+          () => pool.read({ name: "one", text: "SELECT 1" }, [], rows => rows.length),
+          { concurrency: "unbounded" }
+        )
+        expect(answers).toEqual(asked.map(() => 1))
+      }
+      expect(pool.use.inUse + pool.use.idle).toBeLessThanOrEqual(2)
+    })
+  )
+
+  it.scopedLive("whose connections have no time for a statement: the error says so", () =>
+    Effect.gen(function* () {
+      const direct = yield* Effect.promise(() => createDatabase())
+      const name = new URL(direct).pathname.slice(1)
+      yield* Effect.promise(() => execute(direct, `ALTER DATABASE ${name} SET statement_timeout = 1`))
+      const url = Redacted.make(yield* Bouncer.make(direct))
+      const pool = yield* Pool.make({ url, isPooled: true, max: 1, statementTimeout: 10_000 })
+      const slow = { name: "slow", text: "SELECT pg_sleep(1)" }
+      const error = yield* Effect.flip(pool.read(slow, [], () => undefined))
+      expect(error.reason).toMatch(/statement_timeout of the role|due to statement timeout/)
+    })
   )
 
   it.scopedLive("that nobody has declared, without notifications", () => works(pooler => optionsOf(pooler)))

@@ -18,6 +18,7 @@ it("the steps of the schema keep their order", () => {
     "lengths of leases",
     "epochs of histories",
     "shares of remembered writes",
-    "keys of refused writes"
+    "keys of refused writes",
+    "tenants"
   ])
 })

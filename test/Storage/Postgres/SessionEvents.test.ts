@@ -272,6 +272,30 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
+  it.scopedLive("of many sessions that a node has left, those who take them over begin with different ones", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const nodes = [yield* node(url), yield* node(url)]
+      yield* Effect.promise(() =>
+        execute(
+          url,
+          `INSERT INTO causeway.histories (session, epoch, head, owner, token, recovery_state)
+            SELECT 't/' || i, 'e', 0, '11111111-1111-4111-8111-111111111111', i, 'open' FROM generate_series(1, 5000) i`
+        )
+      )
+      const portions = yield* Effect.forEach(nodes, ({ events }) =>
+        // They watch the node for the time of a lease before it is gone.
+        Effect.map(
+          Effect.repeat(Effect.delay(events.abandoned, "50 millis"), { until: found => found.length > 0 }),
+          found => new Set(found.map(({ session }) => session))
+        )
+      )
+      expect(portions.map(({ size }) => size)).toEqual([1000, 1000])
+      // 200 by chance.
+      expect([...portions[0]!].filter(session => portions[1]!.has(session)).length).toBeLessThan(400)
+    }).pipe(Effect.provide(quiet))
+  )
+
   it.scopedLive("a renewal that is under way at the end of a node does not outlive it", () =>
     Effect.gen(function* () {
       const url = yield* database
@@ -314,7 +338,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       const abandoned = yield* Effect.repeat(Effect.delay(other.abandoned, "20 millis"), {
         until: found => found.length > 0
       })
-      expect(abandoned.map(({ session }) => session)).toEqual(["t/busy", "t/idle", "t/kept"])
+      expect(abandoned.map(({ session }) => session).sort()).toEqual(["t/busy", "t/idle", "t/kept"])
       yield* takeOver(other, "t/busy")
       yield* takeOver(other, "t/idle")
       yield* append(other, "t/busy", 1, [])

@@ -1,10 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Logger, Option, Redacted } from "effect"
 import * as fc from "fast-check"
+import pg from "pg"
 import { Changes } from "../../../src/Simulator/Changes.ts"
-import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/LogEnd.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
+import * as Pool from "../../../src/Storage/Postgres/Pool.ts"
 import { channel, hashOf, payloadsOf, SessionSignals } from "../../../src/Storage/Postgres/SessionSignals.ts"
 import * as WakeUps from "../../../src/Storage/Postgres/WakeUps.ts"
 import { createDatabase, execute } from "../../postgres/Databases.ts"
@@ -73,7 +74,7 @@ describe("notifications of sessions", () => {
         const node = Effect.gen(function* () {
           const sessions = new SessionSignals()
           const options = { url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 }
-          const pool = yield* Connections.make(options)
+          const pool = yield* Pool.make(options)
           yield* WakeUps.make({ pool, url: options.url, end: new LogEnd(), ask: Effect.never, sessions })
           return sessions
         })
@@ -98,5 +99,32 @@ describe("notifications of sessions", () => {
         yield* Effect.promise(() => execute(url, `SELECT pg_notify('${channel}', '*')`))
         yield* unknown.called
       }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive.skipIf(reasonToSkip !== undefined)(`are sent without a flush ${reasonToSkip ?? ""}`, () =>
+    Effect.gen(function* () {
+      const client = new pg.Client(yield* Effect.promise(() => createDatabase()))
+      yield* Effect.acquireRelease(
+        Effect.promise(() => client.connect()),
+        () => Effect.promise(() => client.end())
+      )
+      const settings: Array<unknown> = []
+      /** Runs a statement in a transaction that would be flushed, and looks whether it still would. */
+      const read: Pool.Pool["read"] = ({ text }, values) =>
+        Effect.promise(async () => {
+          await client.query("BEGIN; SET LOCAL synchronous_commit = on")
+          await client.query(text, [...values])
+          const { rows } = await client.query("SHOW synchronous_commit")
+          await client.query("ROLLBACK")
+          settings.push(rows[0].synchronous_commit)
+          changes.notify()
+        }).pipe(Effect.zipRight(Effect.never))
+      const changes = new Changes()
+      const signals = new SessionSignals()
+      yield* signals.run({ read })
+      signals.changed("acme/1")
+      yield* changes.until(() => (settings.length > 0 ? Option.some(settings) : Option.none()))
+      assert.deepStrictEqual(settings, ["off"])
+    })
   )
 })

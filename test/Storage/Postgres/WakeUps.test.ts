@@ -3,9 +3,9 @@ import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import pg from "pg"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
 import * as DatabaseClock from "../../../src/Storage/Postgres/DatabaseClock.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/LogEnd.ts"
+import * as Pool from "../../../src/Storage/Postgres/Pool.ts"
 import { SessionSignals } from "../../../src/Storage/Postgres/SessionSignals.ts"
 import * as WakeUps from "../../../src/Storage/Postgres/WakeUps.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
@@ -17,8 +17,7 @@ import { logged, quiet } from "./Fixture.ts"
 
 const { bySystemClock, offsetOf, withSample } = DatabaseClock
 
-const poolOf = (url: string) =>
-  Connections.make({ url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 })
+const poolOf = (url: string) => Pool.make({ url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 })
 
 /** A listener that asks nothing, so that only notifications can wake it. */
 const listener = (url: string, ask: Effect.Effect<void> = Effect.never) =>

@@ -3,8 +3,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
-import type { Parameter, Pool, Row, Statement } from "../../../src/Storage/Postgres/Connections.ts"
 import { Unanswered, unavailable } from "../../../src/Storage/Postgres/DatabaseError.ts"
+import type { Pool } from "../../../src/Storage/Postgres/Pool.ts"
+import type { Parameter, Row, Statement } from "../../../src/Storage/Postgres/Statement.ts"
 import * as Writer from "../../../src/Storage/Postgres/Writer.ts"
 
 const set: Write = {

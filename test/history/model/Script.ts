@@ -4,7 +4,7 @@ import * as fc from "fast-check"
 /** What one client does next, in terms that always make sense. Durations are in milliseconds. */
 export interface Step {
   readonly client: number
-  readonly kind: "put" | "delete" | "batch" | "get" | "list" | "page" | "poll"
+  readonly kind: "put" | "delete" | "batch" | "prefix" | "get" | "read" | "list" | "page" | "poll"
   readonly keys: ReadonlyArray<number>
   readonly deletes: number
   readonly condition: "none" | "current" | "absent" | "wrong"
@@ -14,6 +14,10 @@ export interface Step {
   readonly toEffect: number
   readonly toAnswer: number
   readonly fate: "answered" | "lost" | "late" | "never"
+  /** How often a write is sent at most; more than once, it has an `Idempotency-Key`. */
+  readonly tries: number
+  /** Which parameters a list has, as bits. */
+  readonly bounds: number
 }
 
 export interface Script {
@@ -34,7 +38,9 @@ const step: fc.Arbitrary<Step> = fc.record({
     [6, "put"],
     [3, "delete"],
     [5, "batch"],
+    [2, "prefix"],
     [5, "get"],
+    [2, "read"],
     [3, "list"],
     [3, "page"],
     [3, "poll"]
@@ -46,7 +52,9 @@ const step: fc.Arbitrary<Step> = fc.record({
   pause: fc.nat(10),
   toEffect: fc.nat(10),
   toAnswer: fc.nat(10),
-  fate: weighted<Step["fate"]>([12, "answered"], [1, "lost"], [1, "late"], [1, "never"])
+  fate: weighted<Step["fate"]>([12, "answered"], [1, "lost"], [1, "late"], [1, "never"]),
+  tries: weighted([4, 1], [1, 2], [1, 3]),
+  bounds: fc.nat(15)
 })
 
 /** Scripts of up to 120 operations. */

@@ -15,7 +15,8 @@ export class Simulation {
   private readonly agenda: Array<{ readonly at: number; readonly order: number; readonly run: () => void }> = []
   private readonly readers = new Map<number, Reader>()
   private readonly streams = new Map<string, Reader & { isOpen: boolean }>()
-  private readonly lastKeys = new Map<number, string>()
+  /** The pages that clients read next. */
+  private readonly nextPages = new Map<number, H.ListAction>()
   private readonly began = 1_767_225_600_000
   private now = 0
   private ids = 0
@@ -48,39 +49,49 @@ export class Simulation {
   }
 
   private action(step: Step): H.Action {
-    const { client, keys, kind } = step
+    const { bounds, client, keys, kind } = step
     const address = addresses[keys[0]!]!
-    const { namespace } = address
+    const { key, namespace } = address
+    const actor = `w${this.ids + 1}`
+    const keyed = step.tries > 1 ? { idempotencyKey: `key of ${actor}` } : {}
     switch (kind) {
       case "put":
       case "delete":
-        return { type: "write", by: kind, actor: `w${this.ids + 1}`, operations: [this.operation(step, 0)] }
+        return { type: "write", by: kind, actor, operations: [this.operation(step, 0)], ...keyed }
+      case "prefix": {
+        const removal = { namespace, prefix: bounds % 2 === 0 ? "k" : key, limit: keys.length }
+        return { type: "write", by: kind, actor, operations: [], removal, ...keyed }
+      }
       case "batch":
         return {
           type: "write",
           by: "batch",
-          actor: `w${this.ids + 1}`,
-          operations: keys.map((_, index) => this.operation(step, index))
+          actor,
+          operations: keys.map((_, index) => this.operation(step, index)),
+          ...keyed
         }
       case "get":
         return { type: "get", ...address }
+      case "read":
+        return { type: "read", addresses: keys.map(index => addresses[index]!) }
       case "list":
-        return { type: "list", namespace, prefix: step.deletes % 4 === 0 ? "k" : "" }
       case "page": {
-        const afterKey = this.lastKeys.get(client)
+        const limit = kind === "page" ? { limit: keys.length } : {}
+        const next = kind === "page" ? this.nextPages.get(client) : undefined
+        if (next !== undefined) return { ...next, ...limit }
         return {
-          type: "list",
-          namespace,
-          prefix: "",
-          limit: keys.length,
-          ...(afterKey === undefined ? {} : { afterKey })
+          ...{ type: "list", namespace, prefix: step.deletes % 4 === 0 ? "k" : "", ...limit },
+          ...(bounds & 1 ? { reverse: true } : {}),
+          ...(bounds & 2 ? { count: true } : {}),
+          ...(bounds & 4 && step.deletes % 2 === 0 ? { start: key } : {}),
+          ...(bounds & 8 && step.deletes % 2 === 0 ? { end: `${key}!` } : {})
         }
       }
       case "poll": {
-        const { after } = this.reader(client)
+        const { after, epoch } = this.reader(client)
         // A reader keeps to its part of the log.
         const tenant = client === 0 ? { tenant: "a" } : {}
-        return { type: "poll", follower: `client ${client}`, after, limit: 2 * keys.length, wait: 0, ...tenant }
+        return { type: "poll", follower: `client ${client}`, after, epoch, limit: 2 * keys.length, wait: 0, ...tenant }
       }
     }
   }
@@ -106,17 +117,19 @@ export class Simulation {
         return { type: "ok", result: { entry: this.store.get(H.addressOf(action), this.wall) } }
       case "list": {
         const result = this.store.list(action, this.wall)
-        const last = result.more ? result.items.at(-1)?.key : undefined
-        if (last === undefined) this.lastKeys.delete(client)
-        else this.lastKeys.set(client, last)
+        const afterKey = result.more ? result.items.at(-1)?.key : undefined
+        if (afterKey === undefined) this.nextPages.delete(client)
+        else this.nextPages.set(client, { ...action, afterKey })
         return { type: "ok", result }
       }
+      case "read":
+        return { type: "ok", result: this.store.read(action, this.wall) }
       case "poll": {
         const reader = this.reader(client)
         if (reader.epoch !== this.store.epoch) {
           reader.epoch = this.store.epoch
           reader.after = 0
-          return { type: "fail", reason: "another epoch" }
+          return { type: "fail", reason: "another epoch", gone: true }
         }
         const result = this.store.poll(action)
         reader.after = result.lastSeq
@@ -128,29 +141,34 @@ export class Simulation {
   private run(steps: ReadonlyArray<Step>): void {
     const [step, ...others] = steps
     if (step === undefined) return
-    const { client, fate, toAnswer, toEffect } = step
-    const next = () => this.run(others)
-    this.later(step.pause, () => {
-      const action = this.action(step)
-      const id = ++this.ids
-      this.events.push({ type: "invoke", id, client: `c${client}`, node: "model", action, ...this.at })
-      const lose = () => {
-        this.events.push({ type: "unknown", id, reason: "lost", ...this.at })
+    this.later(step.pause, () => this.ask(step, this.action(step), step.fate, 1, () => this.run(others)))
+  }
+
+  /** Sends a request, and often again if it is a write with a key. */
+  private ask(step: Step, action: H.Action, fate: Step["fate"], tries: number, whenDone: () => void): void {
+    const { client, pause, toAnswer, toEffect } = step
+    const isRepeated = action.type === "write" && tries < step.tries
+    const next = isRepeated
+      ? () => this.later(pause, () => this.ask(step, action, "answered", tries + 1, whenDone))
+      : whenDone
+    const id = ++this.ids
+    this.events.push({ type: "invoke", id, client: `c${client}`, node: "model", action, ...this.at })
+    const lose = () => {
+      this.events.push({ type: "unknown", id, reason: "lost", ...this.at })
+      next()
+    }
+    if (fate !== "answered" && action.type === "write") {
+      if (fate !== "never") {
+        this.later(fate === "late" ? 20 * toEffect : toEffect, () => this.perform(action, client))
+      }
+      this.later(toEffect + toAnswer, lose)
+      return
+    }
+    this.later(toEffect, () => {
+      const outcome = this.perform(action, client)
+      this.later(toAnswer, () => {
+        this.events.push({ ...outcome, id, ...this.at })
         next()
-      }
-      if (fate !== "answered" && action.type === "write") {
-        if (fate !== "never") {
-          this.later(fate === "late" ? 20 * toEffect : toEffect, () => this.perform(action, client))
-        }
-        this.later(toEffect + toAnswer, lose)
-        return
-      }
-      this.later(toEffect, () => {
-        const outcome = this.perform(action, client)
-        this.later(toAnswer, () => {
-          this.events.push({ ...outcome, id, ...this.at })
-          next()
-        })
       })
     })
   }
@@ -169,7 +187,17 @@ export class Simulation {
     if (!stream.isOpen) {
       const part = tenant === undefined ? {} : { tenant }
       const by = tenant === undefined ? "socket" : "events"
-      this.events.push({ type: "open", follower, node: "model", by, after: stream.after, ...part, ...this.at })
+      const named = stream.after === 0 ? {} : { epoch: stream.epoch }
+      this.events.push({
+        type: "open",
+        follower,
+        node: "model",
+        by,
+        after: stream.after,
+        ...named,
+        ...part,
+        ...this.at
+      })
       stream.isOpen = true
     }
     const all = store.records.slice(stream.after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)

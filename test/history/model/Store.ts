@@ -24,16 +24,21 @@ export class Store {
   private slots = new Map<string, Slot>()
   records: Array<H.Change> = []
   epoch = "first"
-  private copy: { readonly slots: Map<string, Slot>; readonly records: Array<H.Change> } | undefined
+  /** The answers to writes with an `Idempotency-Key`. */
+  private remembered = new Map<string, H.WriteResult>()
+  private copy:
+    | (Pick<Store, "records"> & { readonly slots: Map<string, Slot>; readonly remembered: Map<string, H.WriteResult> })
+    | undefined
 
   backUp(): void {
-    this.copy = { slots: new Map(this.slots), records: [...this.records] }
+    this.copy = { slots: new Map(this.slots), records: [...this.records], remembered: new Map(this.remembered) }
   }
 
   restore(): void {
     if (this.copy === undefined) return
     this.slots = new Map(this.copy.slots)
     this.records = [...this.copy.records]
+    this.remembered = new Map(this.copy.remembered)
     this.epoch = "second"
   }
 
@@ -47,13 +52,28 @@ export class Store {
     return isLive(slot, now) ? (slot.entry ?? null) : null
   }
 
-  list({ afterKey = "", limit = 1000, namespace, prefix }: H.ListAction, now: number): H.ListResult {
-    const all = addresses
+  private select(namespace: string, prefix: string, now: number): ReadonlyArray<H.Entry> {
+    return addresses
       .filter(address => address.namespace === namespace && address.key.startsWith(prefix))
       .flatMap(address => this.get(H.addressOf(address), now) ?? [])
-      .filter(({ key }) => compare(key, afterKey) > 0)
       .sort((a, b) => compare(a.key, b.key))
-    return { items: all.slice(0, limit), lastSeq: this.records.length, more: all.length > limit, epoch: this.epoch }
+  }
+
+  list(action: H.ListAction, now: number): H.ListResult {
+    const { afterKey, count, end = "~", limit = 1000, namespace, prefix, reverse, start = "" } = action
+    const selected = this.select(namespace, prefix, now).filter(({ key }) => key >= start && key < end)
+    const all = (reverse ? selected.toReversed() : selected).filter(
+      ({ key }) => afterKey === undefined || (reverse ? key < afterKey : key > afterKey)
+    )
+    const counted = count === undefined ? {} : { count: selected.length }
+    const { epoch } = this
+    const more = all.length > limit
+    return { items: all.slice(0, limit), lastSeq: this.records.length, more, ...counted, epoch }
+  }
+
+  read({ addresses }: H.ReadAction, now: number): H.ReadResult {
+    const entries = addresses.map(address => this.get(H.addressOf(address), now))
+    return { entries, lastSeq: this.records.length, epoch: this.epoch }
   }
 
   poll({ after, limit, tenant }: H.PollAction): H.PollResult {
@@ -75,7 +95,23 @@ export class Store {
   }
 
   /** The result, or that a precondition failed at that version. */
-  write({ actor, operations }: H.WriteAction, now: number): H.WriteResult | H.Refusal {
+  write(action: H.WriteAction, now: number): H.WriteResult | H.Refusal {
+    const { idempotencyKey } = action
+    const known = idempotencyKey === undefined ? undefined : this.remembered.get(idempotencyKey)
+    if (known !== undefined) return known
+    const result = action.removal === undefined ? this.apply(action, now) : this.remove(action, action.removal, now)
+    if (idempotencyKey !== undefined && "results" in result) this.remembered.set(idempotencyKey, result)
+    return result
+  }
+
+  private remove(action: H.WriteAction, { limit, namespace, prefix }: H.Removal, now: number): H.WriteResult {
+    const all = this.select(namespace, prefix, now)
+    const operations = all.slice(0, limit).map(({ key }) => ({ op: "delete" as const, namespace, key }))
+    this.apply({ ...action, operations }, now)
+    return { results: [], removed: { count: operations.length, more: all.length > limit } }
+  }
+
+  private apply({ actor, operations }: H.WriteAction, now: number): H.WriteResult | H.Refusal {
     const planned = plan(
       {
         actor,

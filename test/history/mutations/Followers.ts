@@ -1,20 +1,40 @@
 /** Violations of followers and polls. */
 import { isPoll } from "../Operations.ts"
-import { type Mutation, mutation, seenWith, withOperation, withResult, withSeen } from "./Subject.ts"
+import { type Mutation, mutation, type Subject, seenWith, withOperation, withResult, withSeen } from "./Subject.ts"
+
+const polled = (subject: Subject) =>
+  subject.ops
+    .filter(isPoll)
+    .filter(op => subject.isTold(op))
+    .flatMap(op =>
+      op.outcome.type === "ok" && op.outcome.result.changes.length > 1 ? [{ op, result: op.outcome.result }] : []
+    )
 
 export const ofFollowers: ReadonlyArray<Mutation> = [
   mutation("follower", "a follower misses a record", seenWith(2), (subject, seen) => ({
     history: withSeen(subject, seen, [{ changes: seen.changes.toSpliced(subject.pick(seen.changes.length - 1), 1) }]),
     names: [`follower ${seen.follower}`]
   })),
-  mutation("follower", "a follower gets records twice", seenWith(1), (subject, seen) => ({
-    history: withSeen(subject, seen, [{}, {}]),
-    names: [`follower ${seen.follower}`]
-  })),
-  mutation("follower", "a follower gets records out of order", seenWith(2), (subject, seen) => ({
-    history: withSeen(subject, seen, [{ changes: seen.changes.toReversed() }]),
-    names: [`follower ${seen.follower}`]
-  })),
+  mutation(
+    "follower",
+    "a follower gets records twice",
+    seenWith(1),
+    (subject, seen) => ({
+      history: withSeen(subject, seen, [{}, {}]),
+      names: [`follower ${seen.follower}`]
+    }),
+    { isForm: true }
+  ),
+  mutation(
+    "follower",
+    "a follower gets records out of order",
+    seenWith(2),
+    (subject, seen) => ({
+      history: withSeen(subject, seen, [{ changes: seen.changes.toReversed() }]),
+      names: [`follower ${seen.follower}`]
+    }),
+    { isForm: true }
+  ),
   mutation(
     "follower",
     "a follower does not get the last records",
@@ -24,19 +44,29 @@ export const ofFollowers: ReadonlyArray<Mutation> = [
     },
     (subject, seen) => ({ history: withSeen(subject, seen, []), names: [`follower ${seen.follower}`] })
   ),
+  mutation("follower", "a poll skips a record", polled, (subject, { op, result }) => ({
+    history: withResult(subject, op.id, { ...result, changes: result.changes.slice(1) }),
+    names: [op.id]
+  })),
   mutation(
     "follower",
-    "a poll skips a record",
-    ({ ops }) =>
-      ops
-        .filter(isPoll)
-        .flatMap(op =>
-          op.outcome.type === "ok" && op.outcome.result.changes.length > 1 ? [{ op, result: op.outcome.result }] : []
-        ),
+    "a poll gets records out of order",
+    polled,
     (subject, { op, result }) => ({
-      history: withResult(subject, op.id, { ...result, changes: result.changes.slice(1) }),
+      history: withResult(subject, op.id, { ...result, changes: result.changes.toReversed() }),
       names: [op.id]
-    })
+    }),
+    { isForm: true }
+  ),
+  mutation(
+    "follower",
+    "a poll gets a record twice",
+    polled,
+    (subject, { op, result }) => ({
+      history: withResult(subject, op.id, { ...result, changes: [result.changes[0]!, ...result.changes] }),
+      names: [op.id]
+    }),
+    { isForm: true }
   ),
   mutation(
     "read",

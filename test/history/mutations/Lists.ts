@@ -1,11 +1,21 @@
 /** Violations of lists. */
 import type * as H from "../History.ts"
 import { isList } from "../Operations.ts"
-import { entryOf, fold, type Mutation, mutation, type Subject, withOperation, withResult } from "./Subject.ts"
+import {
+  entryOf,
+  fold,
+  type Mutation,
+  mutation,
+  type Subject,
+  withAction,
+  withOperation,
+  withResult
+} from "./Subject.ts"
 
-const listed = ({ ops }: Subject, least: number) =>
-  ops
+const listed = (subject: Subject, least: number) =>
+  subject.ops
     .filter(isList)
+    .filter(op => subject.isTold(op))
     .flatMap(op =>
       op.outcome.type === "ok" && op.outcome.result.items.length >= least ? [{ op, result: op.outcome.result }] : []
     )
@@ -54,16 +64,61 @@ export const ofLists: ReadonlyArray<Mutation> = [
     (subject, { op, result }) => ({
       history: withResult(subject, op.id, { ...result, items: result.items.toReversed() }),
       names: [op.id]
-    })
+    }),
+    { isForm: true }
+  ),
+  mutation(
+    "list",
+    "a list in reverse is not",
+    subject => listed(subject, 2).filter(({ op }) => op.action.reverse),
+    (subject, { op, result }) => ({
+      history: withResult(subject, op.id, { ...result, items: result.items.toReversed() }),
+      names: [op.id]
+    }),
+    { isForm: true }
+  ),
+  mutation(
+    "list",
+    "a list has the key at which it ends",
+    subject => listed(subject, 1),
+    (subject, { op, result }) => {
+      const { key: end } = result.items[subject.pick(result.items.length)]!
+      return { history: withAction(subject, op.id, { ...op.action, end }), names: [op.id] }
+    },
+    { isForm: true }
+  ),
+  mutation(
+    "list",
+    "a list has a key before its start",
+    subject => listed(subject, 1),
+    (subject, { op, result }) => {
+      const start = `${result.items[subject.pick(result.items.length)]!.key}!`
+      return { history: withAction(subject, op.id, { ...op.action, start }), names: [op.id] }
+    },
+    { isForm: true }
+  ),
+  mutation(
+    "list",
+    "a list counts an entry too many or too few",
+    subject => listed(subject, 0).filter(({ op }) => op.action.count),
+    (subject, { op, result }) => {
+      const { count = 0, lastSeq } = result
+      if (fold(subject, op.action.namespace, lastSeq).some(({ expires }) => expires !== undefined)) return undefined
+      const wrong = subject.pick(2) === 0 ? count + 1 : count - 1
+      return { history: withResult(subject, op.id, { ...result, count: wrong }), names: [op.id] }
+    }
   ),
   mutation(
     "list",
     "a page has no link to the next one",
     subject => listed(subject, 1).filter(({ result }) => result.more),
     (subject, { op, result }) => {
-      const later = fold(subject, op.action.namespace, result.lastSeq).filter(
-        ({ change, expires }) => change.key > result.items.at(-1)!.key && expires === undefined
-      )
+      const later = fold(subject, op.action.namespace, result.lastSeq).filter(({ change: { key }, expires }) => {
+        const last = result.items.at(-1)!.key
+        const { end = "~", prefix, reverse, start = "" } = op.action
+        const isLater = reverse ? key < last : key > last
+        return isLater && key.startsWith(prefix) && key >= start && key < end && expires === undefined
+      })
       if (later.length === 0) return undefined
       return { history: withResult(subject, op.id, { ...result, more: false }), names: [op.id] }
     }

@@ -31,9 +31,16 @@ export const ofReads: ReadonlyArray<Mutation> = [
   mutation(
     "read",
     "an entry is read before it is written",
-    ({ lasting }) => lasting,
-    (subject, state) =>
-      withOperation(subject, { type: "get", ...address(state) }, { result: { entry: entryOf(state) } }, { before: 0 })
+    ({ written }) => written,
+    (subject, state) => {
+      const { since: before } = subject
+      return withOperation(
+        subject,
+        { type: "get", ...address(state) },
+        { result: { entry: entryOf(state) } },
+        { before }
+      )
+    }
   ),
   mutation(
     "read",
@@ -70,7 +77,7 @@ export const ofReads: ReadonlyArray<Mutation> = [
     "read",
     "a batch is seen in part by two reads, one after the other",
     subject =>
-      subject.lasting.flatMap(state => {
+      subject.written.flatMap(state => {
         const others = state.commit.made.flatMap(({ change }) => {
           const old = subject.log.stateAt(H.addressOf(change), state.position - 1)
           return old?.change.op === "set" && old.expires === undefined ? [old] : []
@@ -122,7 +129,9 @@ export const ofReads: ReadonlyArray<Mutation> = [
         .flatMap(({ made }) => made.flatMap(({ change }) => log.statesOf(H.addressOf(change))))
         .filter(({ expires }) => expires !== undefined && expires.min === expires.max),
     (subject, state) => {
-      const before = subject.history.events.findIndex(({ wall }) => wall > state.expires!.max)
+      const before = subject.history.events.findIndex(
+        ({ wall }, index) => index >= subject.since && wall > state.expires!.max
+      )
       if (before === -1) return undefined
       const { wall } = subject.history.events[before]!
       return withOperation(

@@ -2,6 +2,7 @@
 import * as H from "../History.ts"
 import { Log, type State } from "../Log.ts"
 import { isEffective, isWrite, type Op, operations, type Write } from "../Operations.ts"
+import { type Epoch, epochOf, epochs } from "../rules/Epochs.ts"
 import { joined, noEpoch } from "../Sightings.ts"
 import type { Rule } from "../Violation.ts"
 
@@ -12,31 +13,82 @@ export interface Mutated {
   readonly names: ReadonlyArray<number | string>
 }
 
-/** A history to mutate, and what the checker knows of it. */
+/** Which epoch of a history is changed. */
+export type Which = "first" | "last"
+
+/** A history to mutate, and what the checker knows of one of its epochs. */
 export class Subject {
   readonly ops: ReadonlyArray<Op>
   readonly log: Log
+  readonly epochs: ReadonlyArray<Epoch>
   readonly epoch: string
+  /** The index of the first event that is certainly of this epoch, if that is the last one. */
+  readonly since: number
 
   /** @param pick a whole number below its argument, at random */
   constructor(
     readonly history: H.History,
-    readonly pick: (below: number) => number
+    readonly pick: (below: number) => number,
+    which: Which = "last"
   ) {
     this.ops = operations(history)
-    const [epoch = noEpoch, found] = [...joined(history, this.ops)][0] ?? []
-    this.epoch = epoch
+    this.epochs = epochs(history, this.ops)
+    const { begun, name } = this.epochs.at(which === "first" ? 0 : -1)!
+    this.epoch = name
+    this.since = this.epochs.length === 1 ? 0 : history.events.findIndex(({ time }) => time > begun)
+    this.log = this.logOf(name)
+  }
+
+  /** What the checker knows of the log of an epoch. */
+  logOf(epoch: string): Log {
     const writes = new Map(this.ops.filter(isWrite).map(op => [op.action.actor, op]))
-    this.log = new Log(found?.records ?? [], writes, history.header.clockError)
+    const records = joined(this.history, this.ops).get(epoch)?.records ?? []
+    return new Log(records, writes, this.history.header.clockError)
+  }
+
+  /** Whether an operation is certainly of this epoch, if that is the last one. */
+  isSince({ start }: Op): boolean {
+    return start >= this.history.events[this.since]!.time
+  }
+
+  /** Whether an operation was told this epoch. */
+  isTold(op: Op): boolean {
+    return epochOf(op) === this.epoch
   }
 
   oneOf<A>(items: ReadonlyArray<A>): A | undefined {
     return items[this.pick(items.length)]
   }
 
-  get writes(): ReadonlyArray<Write> {
+  private get acknowledged(): ReadonlyArray<Write> {
     const there = new Set(this.log.commits.map(({ write }) => write))
-    return this.ops.filter(isWrite).filter(op => isEffective(op) && there.has(op))
+    return this.ops.filter(isWrite).filter(op => this.isSince(op) && isEffective(op) && there.has(op))
+  }
+
+  /** Acknowledged writes of the log that were tried once. */
+  get writes(): ReadonlyArray<Write> {
+    return this.acknowledged.filter(({ tries }) => tries.length === 1)
+  }
+
+  /** Acknowledged writes of the log that had an `Idempotency-Key`. */
+  get keyed(): ReadonlyArray<Write> {
+    return this.acknowledged.filter(({ action }) => action.idempotencyKey !== undefined)
+  }
+
+  /** Deletes of a prefix that the log has, were tried once, and select nothing that expires. */
+  get removals() {
+    return this.writes.flatMap(write => {
+      const { removal } = write.action
+      const commit = this.log.commits.find(one => one.write === write)
+      if (removal === undefined || commit === undefined) return []
+      const { namespace, prefix } = removal
+      const states = [...this.log.keysOf(namespace)].flatMap(key => {
+        const state = this.log.stateAt(H.addressOf({ namespace, key }), commit.index)
+        return state?.change.op === "set" ? [state] : []
+      })
+      const expires = states.some(state => state.change.key.startsWith(prefix) && state.expires !== undefined)
+      return expires ? [] : [{ write, removal, commit, states }]
+    })
   }
 
   /** The states of all keys in which they have an entry that does not expire. */
@@ -47,6 +99,11 @@ export class Subject {
         return state?.change === change && change.op === "set" && state.expires === undefined ? [state] : []
       })
     )
+  }
+
+  /** Those whose write is certainly of this epoch. */
+  get written(): ReadonlyArray<State> {
+    return this.lasting.filter(({ commit }) => commit.write !== undefined && this.isSince(commit.write))
   }
 
   /** What comes after a state of a key. */
@@ -80,7 +137,7 @@ export const wallEnd = ({ events }: H.History): number => events.at(-1)!.wall
 export const withOperation = (
   { history }: Subject,
   action: H.Action,
-  outcome: { readonly result: H.Result } | { readonly refused: H.Refusal },
+  outcome: { readonly result: H.Result } | Pick<H.Fail, "refused" | "gone">,
   { before = history.events.length - 1, wall = wallEnd(history) } = {}
 ): Mutated => {
   const id = 1_000_000 + history.events.length
@@ -101,15 +158,17 @@ export const entryOf = ({ change, expires }: State): H.Entry => {
 
 export const address = ({ change: { key, namespace } }: State) => ({ namespace, key })
 
-/** Changes what all followers saw. */
+const isOf = (one: { readonly epoch?: string }, epoch: string): boolean => (one.epoch ?? noEpoch) === epoch
+
+/** Changes what all followers of the epoch saw. */
 export const withChanges = (
-  { history }: Subject,
+  { epoch, history }: Subject,
   change: (changes: ReadonlyArray<H.Change>) => ReadonlyArray<H.Change>
 ): H.History => ({
   ...history,
   events: history.events.map((event): H.Event => {
-    if (event.type === "seen") return { ...event, changes: change(event.changes) }
-    if (event.type !== "ok" || !("changes" in event.result)) return event
+    if (event.type === "seen") return isOf(event, epoch) ? { ...event, changes: change(event.changes) } : event
+    if (event.type !== "ok" || !("changes" in event.result) || !isOf(event.result, epoch)) return event
     return { ...event, result: { ...event.result, changes: change(event.result.changes) } }
   })
 })
@@ -129,10 +188,30 @@ export const withEvent = (
   )
 })
 
-export const withWrite = (subject: Subject, id: number, change: (action: H.WriteAction) => H.WriteAction): H.History =>
-  withEvent(subject, id, event =>
-    event.type === "invoke" && event.action.type === "write" ? { ...event, action: change(event.action) } : event
+/** Changes a write, in all its tries. */
+export const withWrite = (
+  { history, ops }: Subject,
+  id: number,
+  change: (action: H.WriteAction) => H.WriteAction
+): H.History => {
+  const tries = new Set(
+    ops
+      .filter(isWrite)
+      .find(op => op.id === id)
+      ?.tries.map(one => one.id)
   )
+  return {
+    ...history,
+    events: history.events.map(event =>
+      event.type === "invoke" && event.action.type === "write" && tries.has(event.id)
+        ? { ...event, action: change(event.action) }
+        : event
+    )
+  }
+}
+
+export const withAction = (subject: Subject, id: number, action: H.Action): H.History =>
+  withEvent(subject, id, event => (event.type === "invoke" ? { ...event, action } : event))
 
 export const withResult = <R extends H.Result>(subject: Subject, id: number, result: R): H.History =>
   withEvent(subject, id, event => (event.type === "ok" ? { ...event, result } : event))
@@ -153,6 +232,10 @@ export const fold = ({ log }: Subject, namespace: string, seq: number): Readonly
 export interface Mutation {
   readonly name: string
   readonly rule: Rule
+  /** Whether it is wrong whatever the log has: found in an epoch, too, of which the end was lost. */
+  readonly isForm: boolean
+  /** Whether it needs a history of two epochs. */
+  readonly isOfEpochs: boolean
   readonly apply: (subject: Subject) => Mutated | undefined
 }
 
@@ -160,10 +243,13 @@ export const mutation = <A>(
   rule: Rule,
   name: string,
   among: (subject: Subject) => ReadonlyArray<A>,
-  change: (subject: Subject, chosen: A) => Mutated | undefined
+  change: (subject: Subject, chosen: A) => Mutated | undefined,
+  { isForm = false, isOfEpochs = false } = {}
 ): Mutation => ({
   name,
   rule,
+  isForm,
+  isOfEpochs,
   apply: subject => {
     const chosen = subject.oneOf(among(subject))
     return chosen === undefined ? undefined : change(subject, chosen)
@@ -173,6 +259,8 @@ export const mutation = <A>(
 export const records = ({ log }: Subject) => log.records
 export const seenWith =
   (least: number) =>
-  ({ history }: Subject): ReadonlyArray<H.Seen> =>
-    history.events.filter(event => event.type === "seen").filter(({ changes }) => changes.length >= least)
+  ({ epoch, history }: Subject): ReadonlyArray<H.Seen> =>
+    history.events
+      .filter(event => event.type === "seen")
+      .filter(event => isOf(event, epoch) && event.changes.length >= least)
 export const idOf = ({ log }: Subject, seq: number): number => log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1

@@ -28,11 +28,13 @@ export const ofWrites: ReadonlyArray<Mutation> = [
     ({ writes }) => writes,
     (subject, { id, outcome }) => {
       if (outcome.type !== "ok") return undefined
+      const { removed } = outcome.result
       const results = outcome.result.results.map(
         (result): H.OperationResult =>
           "version" in result ? { version: result.version + 1 } : { deleted: !result.deleted }
       )
-      return { history: withResult(subject, id, { results }), names: [id] }
+      const counted = removed === undefined ? {} : { removed: { ...removed, count: removed.count + 1 } }
+      return { history: withResult(subject, id, { results, ...counted }), names: [id] }
     }
   ),
   mutation(
@@ -49,7 +51,7 @@ export const ofWrites: ReadonlyArray<Mutation> = [
   mutation(
     "batch",
     "a part of a batch is missing",
-    ({ writes }) => writes,
+    ({ writes }) => writes.filter(({ action }) => action.removal === undefined),
     (subject, { id }) => ({
       history: withWrite(subject, id, action => ({
         ...action,
@@ -63,7 +65,11 @@ export const ofWrites: ReadonlyArray<Mutation> = [
     "a write has records that it did not ask for",
     ({ log }) =>
       log.commits.flatMap(({ made, write }) =>
-        made.length > 1 && made.at(-1)!.operation === write?.action.operations.at(-1) ? [write!] : []
+        made.length > 1 &&
+        write?.action.removal === undefined &&
+        made.at(-1)!.operation === write?.action.operations.at(-1)
+          ? [write!]
+          : []
       ),
     (subject, { id }) => ({
       history: withWrite(subject, id, action => ({ ...action, operations: action.operations.slice(0, -1) })),
@@ -73,7 +79,8 @@ export const ofWrites: ReadonlyArray<Mutation> = [
   mutation(
     "batch",
     "a write is applied twice",
-    ({ present }) => present.filter(({ commit }) => commit.write?.action.operations.length === 1),
+    ({ present }) =>
+      present.filter(({ commit }) => commit.write?.action.operations.length === 1 && commit.write.tries.length === 1),
     (subject, { change, commit }) => {
       const again = { ...change, seq: subject.log.end + 1, version: change.version + 1 }
       const { epoch } = subject
@@ -102,8 +109,9 @@ export const ofWrites: ReadonlyArray<Mutation> = [
         const second = commits[index + 1]
         const areSingle = first.made.length === 1 && second?.made.length === 1
         const isOther = areSingle && H.addressOf(first.made[0]!.change) !== H.addressOf(second.made[0]!.change)
+        const isOnce = first.write?.tries.length === 1 && second?.write?.tries.length === 1
         const isOrdered = (first.write?.end ?? Number.POSITIVE_INFINITY) < (second?.write?.start ?? 0)
-        return isOther && isOrdered ? [{ first, second }] : []
+        return isOther && isOnce && isOrdered ? [{ first, second }] : []
       }),
     (subject, { first, second }) => {
       const a = first.made[0]!.change

@@ -4,17 +4,24 @@
  */
 import type * as H from "../History.ts"
 import type { Log } from "../Log.ts"
-import { isList, isPoll, isWrite, type Op } from "../Operations.ts"
+import { isList, isPoll, isRead, isWrite, type Op, type Try } from "../Operations.ts"
 import { noEpoch } from "../Sightings.ts"
 
 export interface Epoch {
   readonly name: string
+  /** When somebody first saw it: the epochs before it had ended. */
+  readonly begun: number
   /** The operations that belong to this epoch, in the order of invocation, given its log. */
   readonly operations: (log: Log) => ReadonlyArray<Op>
+  /** Whether the moment of an operation is certainly in this epoch. */
+  readonly has: (op: Op | Try) => boolean
 }
 
-const epochOf = (op: Op): string | undefined =>
-  (isList(op) || isPoll(op)) && op.outcome.type === "ok" ? (op.outcome.result.epoch ?? noEpoch) : undefined
+/** The epoch that an operation was told. */
+export const epochOf = (op: Op): string | undefined =>
+  (isList(op) || isRead(op) || isPoll(op)) && op.outcome.type === "ok"
+    ? (op.outcome.result.epoch ?? noEpoch)
+    : undefined
 
 interface Times {
   /** When an observation of the epoch first ended: it had begun. */
@@ -48,21 +55,23 @@ export const epochs = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArra
   const found = times(history, ops)
   if (found.size === 0) found.set(noEpoch, { begun: 0, alive: 0 })
   const ordered = [...found].sort(([, a], [, b]) => a.begun - b.begun)
-  const isPossible = (op: Op, index: number): boolean => {
+  const isPossible = (op: Op | Try, index: number): boolean => {
     const before = ordered[index - 1]?.[1]
     const after = ordered[index + 1]?.[1]
     return !(before !== undefined && op.end < before.alive) && !(after !== undefined && op.start > after.begun)
   }
-  return ordered.map(([name], index) => ({
+  const isOnly = (op: Op | Try, index: number): boolean =>
+    isPossible(op, index) && ordered.every((_, other) => other === index || !isPossible(op, other))
+  return ordered.map(([name, { begun }], index) => ({
     name,
+    begun,
+    has: op => isOnly(op, index),
     operations: log => {
       const there = new Set<Op | undefined>(log.commits.map(({ write }) => write))
       return ops.filter(op => {
         const told = epochOf(op)
         if (told !== undefined) return told === name
-        if (!isPossible(op, index)) return false
-        const isOnly = ordered.every((_, other) => other === index || !isPossible(op, other))
-        return isOnly || (isWrite(op) && there.has(op))
+        return isOnly(op, index) || (isWrite(op) && there.has(op))
       })
     }
   }))

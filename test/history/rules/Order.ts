@@ -6,7 +6,7 @@
  */
 import type * as H from "../History.ts"
 import type { Log } from "../Log.ts"
-import { isEffective, isWrite, name, type Op, type Write } from "../Operations.ts"
+import { isEffective, isRefusedTry, isWrite, name, type Op, type Write } from "../Operations.ts"
 import { of, type Violation } from "../Violation.ts"
 import * as Reads from "./Reads.ts"
 
@@ -75,16 +75,20 @@ export interface Context {
   readonly events: ReadonlyArray<H.Event>
   readonly isOf: (epoch: string | undefined) => boolean
   readonly clockError: number
+  /** Whether the answer to a write is of this epoch. */
+  readonly isAnswered: (write: Write) => boolean
 }
 
-export const check = ({ clockError, events, isOf, log, ops }: Context): ReadonlyArray<Violation> => {
+export const check = ({ clockError, events, isAnswered, isOf, log, ops }: Context): ReadonlyArray<Violation> => {
   const violations: Array<Violation> = []
   const invocations = new Invocations(log)
   const positions = new Map(log.commits.map(({ index, write }) => [write, index + 1]))
   // All that becomes known, in order of time. The position of an operation is set before its end is reached.
   const known = seen(events, log, isOf)
   const placed = new Map<Op, number>()
-  const ends = ops.filter(({ end, outcome }) => outcome.type !== "unknown" && end < Number.POSITIVE_INFINITY)
+  const ends = ops.filter(
+    op => op.outcome.type !== "unknown" && op.end < Number.POSITIVE_INFINITY && (!isWrite(op) || isAnswered(op))
+  )
   const order = [
     ...known.map(one => ({ time: one.time, one, op: undefined })),
     ...ends.map(op => ({ time: op.end, one: undefined, op }))
@@ -124,15 +128,28 @@ export const check = ({ clockError, events, isOf, log, ops }: Context): Readonly
       continue
     }
     const later = invocations.after(op.end)
+    // Once a write is applied, its repetition is not refused.
+    const applied = isRefusedTry(op) ? positions.get(op.write) : undefined
+    if (applied !== undefined && applied <= floor.position) {
+      const { first } = log.commits[applied - 1]!
+      violations.push(of("retry", op, `was refused, and had been applied before it was repeated, at seq ${first}`))
+      continue
+    }
     const ceiling = Math.max(
       floor.position,
-      Math.min((later?.position ?? Number.POSITIVE_INFINITY) - 1, log.commits.length)
+      Math.min(
+        (later?.position ?? Number.POSITIVE_INFINITY) - 1,
+        (applied ?? Number.POSITIVE_INFINITY) - 1,
+        log.commits.length
+      )
     )
     const found = Reads.place(op, { log, floor: floor.position, ceiling, clockError })
     if (typeof found === "number") placed.set(op, found)
     else if (found !== undefined) {
       const { position, predicate, rule } = found
-      const isBehind = rule === "read" || (position !== undefined && position > log.commits.length)
+      const isBehind =
+        ((rule === "read" || rule === "retry") && found.isForm !== true) ||
+        (position !== undefined && position > log.commits.length)
       if (!log.isWhole && later === undefined && isBehind) {
         placed.set(op, log.commits.length + 1)
         continue

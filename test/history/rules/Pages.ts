@@ -1,8 +1,8 @@
 /** Pages of lists and of the log: their position, and what they must hold. */
 import { compare } from "../../../src/Storage/KeyOrder.ts"
 import { addressOf, type Change, type Entry } from "../History.ts"
-import { type Log, presence, type State } from "../Log.ts"
-import type { List, Poll } from "../Operations.ts"
+import { type Log, type Presence, presence, type State } from "../Log.ts"
+import type { List, Poll, Read } from "../Operations.ts"
 import { text } from "../Violation.ts"
 import type { Misplaced, Window } from "./Window.ts"
 
@@ -33,39 +33,65 @@ export const shows = (entry: Entry, state: State | undefined): boolean => {
   return entry.expiresAt !== null && entry.expiresAt >= expires.min && entry.expiresAt <= expires.max
 }
 
-/** The keys that a list may have, in order, with their states. */
+/** Whether a list may have a key, on whichever page. */
+const isSelected = ({ end = "", prefix, start = "" }: List["action"], key: string): boolean =>
+  key.startsWith(prefix) && compare(key, start) >= 0 && (end === "" || compare(key, end) < 0)
+
+/** Compares keys in the order of a list. */
+const inOrder = ({ reverse }: List["action"]): typeof compare => (reverse ? (a, b) => compare(b, a) : compare)
+
+/** The keys that a list may have, on whichever page, in order, with their states. */
 const candidates = ({ action }: List, log: Log, position: number) =>
   [...log.keysOf(action.namespace)]
-    .filter(
-      key => key.startsWith(action.prefix) && (action.afterKey === undefined || compare(key, action.afterKey) > 0)
-    )
-    .sort(compare)
+    .filter(key => isSelected(action, key))
+    .sort(inOrder(action))
     .map(key => ({ key, state: log.stateAt(addressOf({ namespace: action.namespace, key }), position) }))
+
+/** Why what a list tells of the number of its entries is wrong. */
+const wrongCount = (
+  { action }: List,
+  count: number | undefined,
+  found: ReadonlyArray<Presence>
+): string | undefined => {
+  if (action.count === undefined) return count === undefined ? undefined : `counts ${count} entries unasked`
+  const most = found.filter(one => one !== "absent").length
+  const least = found.filter(one => one === "present").length
+  if (count !== undefined && count >= least && count <= most) return undefined
+  return `counts ${count} entries, and there are ${least === most ? least : `${least} to ${most}`}`
+}
 
 export const list = (op: List, window: Window): number | undefined | Misplaced => {
   if (op.outcome.type !== "ok") return undefined
   const { clockError, log } = window
-  const { items, lastSeq, more } = op.outcome.result
-  const { afterKey, limit, namespace, prefix } = op.action
-  const position = snapshot("has Kv-Last-Seq", lastSeq, window)
-  if (typeof position !== "number") return position
+  const { count, items, lastSeq, more } = op.outcome.result
+  const { afterKey, limit, namespace } = op.action
+  const order = inOrder(op.action)
   const wrong = (predicate: string): Misplaced => ({ rule: "list", predicate })
   if (limit === undefined ? more : items.length > limit || (more && items.length === 0)) {
     return wrong(`has ${items.length} items${more ? " and a link to more" : ""}`)
   }
   for (const [index, { key, namespace: found }] of items.entries()) {
     const previous = items[index - 1]?.key ?? afterKey
-    if (found !== namespace || !key.startsWith(prefix)) return wrong(`has the item ${found} ${key}`)
-    if (previous !== undefined && compare(previous, key) >= 0) return wrong(`has ${key} after ${previous}`)
+    if (found !== namespace || !isSelected(op.action, key)) return wrong(`has the item ${found} ${key}`)
+    if (previous !== undefined && order(previous, key) >= 0) return wrong(`has ${key} after ${previous}`)
   }
+  const position = snapshot("has Kv-Last-Seq", lastSeq, window)
+  if (typeof position !== "number") return position
   const from = op.wallStart - clockError
   const to = op.wallEnd + clockError
   const last = items.at(-1)?.key
   const byKey = new Map(items.map(item => [item.key, item]))
   let isMore = false
-  for (const { key, state } of candidates(op, log, position)) {
-    const found = presence(state, from, to)
-    if (more && last !== undefined && compare(key, last) > 0) {
+  const all = candidates(op, log, position).map(one => ({ ...one, found: presence(one.state, from, to) }))
+  const miscounted = wrongCount(
+    op,
+    count,
+    all.map(({ found }) => found)
+  )
+  if (miscounted !== undefined) return wrong(`at seq ${lastSeq} ${miscounted}`)
+  for (const { found, key, state } of all) {
+    if (afterKey !== undefined && order(key, afterKey) <= 0) continue
+    if (more && last !== undefined && order(key, last) > 0) {
       isMore ||= found !== "absent"
       continue
     }
@@ -83,6 +109,37 @@ export const list = (op: List, window: Window): number | undefined | Misplaced =
   return more && !isMore ? wrong(`has a link to more after ${last}, and there is nothing`) : position
 }
 
+/** Several entries, each as it was at the position that was told. */
+export const read = (op: Read, window: Window): number | undefined | Misplaced => {
+  if (op.outcome.type !== "ok") return undefined
+  const { clockError, log } = window
+  const { entries, lastSeq } = op.outcome.result
+  const { addresses } = op.action
+  const wrong = (predicate: string): Misplaced => ({ rule: "read", predicate, isForm: true })
+  if (entries.length !== addresses.length) return wrong(`got ${entries.length} entries for ${addresses.length} keys`)
+  for (const [index, entry] of entries.entries()) {
+    if (entry !== null && addressOf(entry) !== addressOf(addresses[index]!)) {
+      return wrong(`was given another entry, ${text(entry)}`)
+    }
+  }
+  const position = snapshot("has Kv-Last-Seq", lastSeq, window)
+  if (typeof position !== "number") return position
+  const from = op.wallStart - clockError
+  const to = op.wallEnd + clockError
+  for (const [index, address] of addresses.entries()) {
+    const entry = entries[index] ?? null
+    const state = log.stateAt(addressOf(address), position)
+    if (entry === null ? presence(state, from, to) === "present" : !shows(entry, state)) {
+      return wrong(`at seq ${lastSeq} has ${text(entry)}, and the log has ${text(state?.change ?? null)}`)
+    }
+    if (entry !== null && entry.expiresAt !== null && entry.expiresAt <= from) {
+      const { expiresAt, key } = entry
+      return { rule: "expiry", predicate: `at ${op.wallStart} has ${key}, which had expired at ${expiresAt}` }
+    }
+  }
+  return position
+}
+
 const isOf = (tenant: string | undefined) => (change: Change) => tenant === undefined || change.tenantId === tenant
 
 /** The first `seq` that is wrong in what a reader got, who was at `after` and is at `to` now. */
@@ -93,6 +150,11 @@ export const wrongSeq = (
   tenant: string | undefined,
   received: ReadonlyArray<Change>
 ): string | undefined => {
+  let previous = after
+  for (const { seq } of received) {
+    if (seq <= previous || seq > to) return `seq ${seq} after seq ${previous}, up to seq ${to}`
+    previous = seq
+  }
   const changes = log.isWhole ? received : received.filter(({ seq }) => seq <= log.end)
   const expected = log.records.slice(after, to).filter(isOf(tenant))
   const length = Math.max(expected.length, changes.length)

@@ -1,7 +1,7 @@
 /** What positions of the log agree with what a read, a refused write or a delete of nothing was told. */
 import { addressOf, type Operation } from "../History.ts"
 import { presence, type State } from "../Log.ts"
-import { type Get, isGet, isList, isPoll, isWrite, type Op, type Write } from "../Operations.ts"
+import { type Get, isGet, isList, isPoll, isRead, isRefusedTry, type Op, type Try } from "../Operations.ts"
 import { text } from "../Violation.ts"
 import * as Pages from "./Pages.ts"
 import type { Misplaced, Window } from "./Window.ts"
@@ -50,7 +50,7 @@ const get = (op: Get, window: Window): number | undefined | Misplaced => {
     return { rule: "read", predicate: "saw nothing", ...at(found.out) }
   }
   if (entry.namespace !== op.action.namespace || entry.key !== op.action.key) {
-    return { rule: "read", predicate: `was given another entry, ${text(entry)}` }
+    return { rule: "read", predicate: `was given another entry, ${text(entry)}`, isForm: true }
   }
   const found = search([address], window, position => Pages.shows(entry, stateAt(position)))
   if (entry.expiresAt !== null && entry.expiresAt <= from) {
@@ -82,7 +82,7 @@ const mayFail = (operation: Operation, state: State | undefined, from: number, t
   return found !== "present" || state?.change.version !== ifVersion
 }
 
-const refused = (op: Write, currentVersion: number | null | undefined, window: Window): number | Misplaced => {
+const refused = (op: Try, currentVersion: number | null | undefined, window: Window): number | Misplaced => {
   const { clockError, log } = window
   const from = op.wallStart - clockError
   const to = op.wallEnd + clockError
@@ -114,13 +114,22 @@ const refused = (op: Write, currentVersion: number | null | undefined, window: W
 }
 
 /** A write that was told to have deleted nothing, and has set nothing. */
-const ineffective = (op: Write, window: Window): number | undefined | Misplaced => {
+const ineffective = (op: Try, window: Window): number | undefined | Misplaced => {
   const { clockError, log } = window
-  const addresses = op.action.operations.map(addressOf)
-  if (op.outcome.type !== "ok" || op.outcome.result.results.some(result => !("deleted" in result && !result.deleted))) {
-    // `outcome` reports a write that has been lost.
-    return undefined
-  }
+  const { operations, removal } = op.action
+  if (op.outcome.type !== "ok") return undefined
+  const { removed, results } = op.outcome.result
+  // `outcome` reports a write that has been lost.
+  if (results.some(result => !("deleted" in result && !result.deleted)) || (removed?.count ?? 0) > 0) return undefined
+  if (removed?.more)
+    return { rule: "outcome", predicate: "was told that there is more to delete than nothing", isForm: true }
+  const removable = removal === undefined ? [] : [...log.keysOf(removal.namespace)]
+  const addresses = [
+    ...operations.map(addressOf),
+    ...removable
+      .filter(key => removal !== undefined && key.startsWith(removal.prefix))
+      .map(key => addressOf({ namespace: removal?.namespace ?? "", key }))
+  ]
   const found = search(addresses, window, position =>
     addresses.every(
       address =>
@@ -134,9 +143,13 @@ const ineffective = (op: Write, window: Window): number | undefined | Misplaced 
 /** A position of the operation, `undefined` where it has none, or why none is possible. It is no write of the log. */
 export const place = (op: Op, window: Window): number | undefined | Misplaced => {
   if (isGet(op)) return get(op, window)
+  if (isRead(op)) return Pages.read(op, window)
   if (isList(op)) return Pages.list(op, window)
   if (isPoll(op)) return Pages.poll(op, window)
-  if (!isWrite(op) || op.outcome.type === "unknown") return undefined
+  if (op.outcome.type === "unknown") return undefined
   if (op.outcome.type === "ok") return ineffective(op, window)
-  return op.outcome.refused === undefined ? undefined : refused(op, op.outcome.refused.currentVersion, window)
+  if (op.outcome.refused === undefined) return undefined
+  const placed = refused(op, op.outcome.refused.currentVersion, window)
+  // What comes later may be its own effect.
+  return isRefusedTry(op) && typeof placed === "object" ? { ...placed, rule: "retry" } : placed
 }

@@ -4,6 +4,7 @@ import type { Commit, Log, Presence, State } from "../Log.ts"
 import { expiresOf, presence } from "../Log.ts"
 import { isEffective, name, type Write } from "../Operations.ts"
 import { of, type Rule, text, type Violation } from "../Violation.ts"
+import * as Removals from "./Removals.ts"
 
 /** The actor of the deletes that expiry makes. */
 const expiryActor = "expiry"
@@ -13,6 +14,8 @@ export interface Context {
   /** All writes of the history by actor, and those that belong to this log's epoch. */
   readonly writes: ReadonlyMap<string, Write>
   readonly own: ReadonlySet<Write>
+  /** Whether the answer to a write is of this epoch. */
+  readonly isAnswered: (write: Write) => boolean
   readonly clockError: number
 }
 
@@ -84,8 +87,8 @@ class Walk {
   }
 
   /** Whether an operation of this commit found its entry. */
-  private presenceFor(operation: Operation, write: Write, commit: Commit): Presence {
-    const state = this.states.get(addressOf(operation))
+  private presenceFor(address: string, write: Write, commit: Commit): Presence {
+    const state = this.states.get(address)
     return presence(state, write.wallStart - this.context.clockError, commit.made[0]!.change.timestamp)
   }
 
@@ -114,7 +117,7 @@ class Walk {
     const earlier = this.seen.get(commit.actor)
     if (earlier !== undefined) {
       this.report(
-        "batch",
+        write.tries.length > 1 ? "retry" : "batch",
         `${name(write)} stands in the log at seq ${earlier.first} and again at seq ${commit.first}`,
         write
       )
@@ -124,11 +127,20 @@ class Walk {
       this.report("outcome", `${name(write)} was refused, and the log has it at seq ${commit.first}`, write)
     }
     const isInPart = !this.context.log.isWhole && commit.last === this.context.log.end
+    const isTold = this.context.own.has(write) && this.context.isAnswered(write) && !isInPart
+    if (write.action.removal !== undefined) {
+      const { log } = this.context
+      const presenceOf = (address: string) => this.presenceFor(address, write, commit)
+      const found = Removals.check({ write, removal: write.action.removal, commit, log, presenceOf, isInPart, isTold })
+      for (const { predicate, rule } of found) this.report(rule, `${name(write)} ${predicate}`, write)
+      for (const { change } of commit.made) this.advance(change, commit, undefined)
+      return
+    }
     const made = new Map(commit.made.map(({ change, operation }) => [operation, change]))
     const results: Array<OperationResult> = []
     for (const operation of write.action.operations) {
       const change = made.get(operation)
-      const found = this.presenceFor(operation, write, commit)
+      const found = this.presenceFor(addressOf(operation), write, commit)
       this.precondition(operation, write, commit, found)
       results.push(this.result(operation, change))
       if (change === undefined) {
@@ -165,7 +177,7 @@ class Walk {
         this.report("batch", `${name(write)} has two times, at seq ${commit.first} and at seq ${change.seq}`, write)
       }
     }
-    if (this.context.own.has(write) && !isInPart) this.told(write, commit, results)
+    if (isTold) this.told(write, commit, results)
   }
 
   /** What the client was told agrees with the log. */

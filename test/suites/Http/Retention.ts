@@ -27,6 +27,7 @@ export const retention = (check: Check) => {
         for (const query of ["", "&wait=60", "&tenant=x", "&limit=1"]) {
           const answer = yield* call("GET", `/api/v1/changes?after=${after}${query}`)
           expectError(answer, 410, String(last - 1), "list again", "Kv-Last-Seq")
+          expect(answer.headers["kv-trimmed-seq"]).toBe(String(last - 1))
         }
         expectError(yield* call("GET", `/api/v1/changes/stream?after=${after}`), 410, "list again")
       }

@@ -1,7 +1,8 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import * as TestClock from "effect/TestClock"
-import { type NamespaceQuery, Store } from "../../../src/Kv/Store.ts"
+import { tenantOf } from "../../../src/Kv/Entry.ts"
+import { type NamespaceQuery, Store, type TenantQuery } from "../../../src/Kv/Store.ts"
 import { type Check, del, expireAll, put, remove, set, start, trimAll, write } from "./Fixture.ts"
 
 const page = (query: Partial<NamespaceQuery> = {}) =>
@@ -10,6 +11,28 @@ const page = (query: Partial<NamespaceQuery> = {}) =>
 /** The namespaces of a page with their counts, as one text each. */
 const counts = (query?: Partial<NamespaceQuery>) =>
   Effect.map(page(query), ({ namespaces }) => namespaces.map(({ count, namespace }) => `${namespace} ${count}`))
+
+const tenantPage = (query: Partial<TenantQuery> = {}) =>
+  Effect.flatMap(Store, store => store.tenants({ prefix: "", limit: 1000, tenant: "", ...query }))
+
+/** The tenants of a page with the numbers of their namespaces and entries, as one text each. */
+const tenantCounts = (query?: Partial<TenantQuery>) =>
+  Effect.map(tenantPage(query), ({ tenants }) =>
+    tenants.map(({ entries, namespaces, tenant }) => `${tenant} ${namespaces} ${entries}`)
+  )
+
+/** Expects the tenants to be those of the namespaces. */
+const expectSameTenants = Effect.gen(function* () {
+  const sums = new Map<string, { namespaces: number; entries: number }>()
+  const { namespaces } = yield* page()
+  for (const { count, namespace } of namespaces) {
+    const tenant = tenantOf(namespace)
+    const sum = sums.get(tenant) ?? { namespaces: 0, entries: 0 }
+    sums.set(tenant, { namespaces: sum.namespaces + 1, entries: sum.entries + count })
+  }
+  const expected = inByteOrder([...sums.keys()]).map(tenant => ({ tenant, ...sums.get(tenant) }))
+  expect((yield* tenantPage()).tenants).toEqual(expected)
+})
 
 const inByteOrder = (names: ReadonlyArray<string>) =>
   [...names].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
@@ -109,6 +132,110 @@ export const namespaces = (check: Check) => {
       expect((yield* page({ tenant: "a", limit: 1 })).more).toBe(true)
       expect((yield* page({ tenant: "a", limit: 4 })).more).toBe(false)
       expect(yield* seen({ tenant: "none" })).toEqual([])
+      expect(yield* seen({ isWithoutTenant: true })).toEqual([])
+    })
+  )
+
+  check("the namespaces of no tenant, page by page", () =>
+    Effect.gen(function* () {
+      const own = [
+        "a",
+        "tenant",
+        "tenant!",
+        "tenant/x",
+        "tenant:",
+        "tenant:/",
+        "tenant:/x",
+        "tenant;",
+        "z",
+        "\u{10ffff}"
+      ]
+      const others = ["tenant:!", "tenant:.", "tenant:0", "tenant:a", "tenant:a/x", "tenant:\u{10ffff}"]
+      yield* write([...own, ...others].map(name => set(name, "k", 1)))
+      const seen = (query: Partial<NamespaceQuery>) =>
+        Effect.map(page({ isWithoutTenant: true, ...query }), ({ more, namespaces }) => [
+          more,
+          ...namespaces.map(({ namespace }) => namespace)
+        ])
+      expect(yield* seen({})).toEqual([false, ...own])
+      expect(yield* seen({ prefix: "tenant:" })).toEqual([false, ...own.slice(4, 7)])
+      expect(yield* seen({ prefix: "tenant:a" })).toEqual([false])
+      for (let limit = 1; limit <= own.length; limit++) {
+        for (let start = 0; start <= own.length; start++) {
+          const isMore = start + limit < own.length
+          const expected = [isMore, ...own.slice(start, start + limit)]
+          expect(yield* seen({ limit, after: own[start - 1] ?? "" }), `${start} ${limit}`).toEqual(expected)
+        }
+      }
+    })
+  )
+
+  check("tenants come in byte order with the numbers of their namespaces and entries, page by page", () =>
+    Effect.gen(function* () {
+      expect(yield* tenantPage()).toMatchObject({ tenants: [], lastSeq: 0, more: false })
+      const ids = ["a", "a!", "a-b", "a%", "A", "ab", "b", "é", "\uff5e", "😀", "\u{10ffff}"]
+      // A tenant's name alone, and others of its namespaces behind those of tenants whose ids begin as its own.
+      const names = ids.flatMap((id, index) =>
+        Array.from({ length: index + 1 }, (_, n) => (n === 0 ? `tenant:${id}` : `tenant:${id}/${n}`))
+      )
+      yield* write([...names, "tenant:/x", "plain"].flatMap(name => [set(name, "k", 1), set(name, "l", 1)]))
+      const expected = [
+        " 2 4",
+        ...inByteOrder(ids).map(id => `${id} ${ids.indexOf(id) + 1} ${2 * ids.indexOf(id) + 2}`)
+      ]
+      expect(yield* tenantCounts()).toEqual(expected)
+      expect((yield* tenantPage()).lastSeq).toBe(2 * (names.length + 2))
+      yield* expectSameTenants
+      for (const prefix of ["", "a", "a%", "😀", "\u{10ffff}", "\ud83d", "a/", "none"]) {
+        const wanted = expected.filter(text => text.startsWith(prefix) && prefix.isWellFormed())
+        expect(yield* tenantCounts({ prefix }), prefix).toEqual(wanted)
+        for (const limit of [1, 2, 5]) {
+          const seen: Array<string> = []
+          let after: { readonly after?: string } = {}
+          for (let more = true; more; ) {
+            const { tenants, ...rest } = yield* tenantPage({ prefix, limit, ...after })
+            expect(tenants.length).toBeLessThanOrEqual(limit)
+            seen.push(...tenants.map(({ entries, namespaces, tenant }) => `${tenant} ${namespaces} ${entries}`))
+            after = { after: tenants.at(-1)?.tenant ?? "" }
+            more = rest.more
+          }
+          expect(seen, prefix).toEqual(wanted)
+        }
+      }
+      expect(yield* tenantCounts({ tenant: "a" })).toEqual(["a 1 2"])
+      expect(yield* tenantCounts({ tenant: "a", prefix: "a" })).toEqual(["a 1 2"])
+      expect(yield* tenantCounts({ tenant: "a", prefix: "ab" })).toEqual([])
+      expect(yield* tenantCounts({ tenant: "a", after: "a" })).toEqual([])
+      expect(yield* tenantCounts({ tenant: "none" })).toEqual([])
+    })
+  )
+
+  check("the numbers of tenants follow every kind of write, and expiry", () =>
+    Effect.gen(function* () {
+      const due = { expiresAt: start + 10 }
+      yield* put("tenant:a/x", "k", 1)
+      yield* put("tenant:a/x", "k", 2)
+      yield* write([set("tenant:a/y", "k", 1), set("tenant:b/x", "k", 1, due), set("n", "k", 1)])
+      yield* put("tenant:a/y", "l", 1, due)
+      expect(yield* tenantCounts()).toEqual([" 1 1", "a 2 3", "b 1 1"])
+      // A namespace that comes and goes within a write, one that goes and comes, and one of each.
+      yield* write([set("tenant:c/x", "k", 1), del("tenant:c/x", "k"), del("n", "k"), set("n", "k", 2)])
+      yield* write([del("tenant:a/x", "k"), set("tenant:a/z", "k", 1), del("tenant:a/z", "none")])
+      expect(yield* tenantCounts()).toEqual([" 1 1", "a 2 3", "b 1 1"])
+      const refused = write([set("tenant:d/x", "c", 1), set("n", "d", 1, { precondition: { match: "any" } })])
+      const all = yield* Effect.all([Effect.either(refused), put("tenant:d/y", "e", 1)], { concurrency: "unbounded" })
+      expect(all[0]._tag).toBe("Left")
+      yield* remove("n", "k")
+      expect(yield* tenantCounts()).toEqual(["a 2 3", "b 1 1", "d 1 1"])
+      yield* TestClock.setTime(start + 10)
+      expect(yield* tenantCounts()).toEqual(["a 2 2", "d 1 1"])
+      expect(yield* tenantPage({ limit: 1 })).toMatchObject({ tenants: [{ tenant: "a" }], more: true })
+      expect(yield* tenantPage({ limit: 2 })).toMatchObject({ more: false })
+      yield* expectSameTenants
+      yield* expireAll
+      yield* trimAll(0)
+      expect(yield* tenantCounts()).toEqual(["a 2 2", "d 1 1"])
+      yield* expectSameTenants
     })
   )
 }

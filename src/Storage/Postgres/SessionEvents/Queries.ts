@@ -13,8 +13,9 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
-import type { Pool, Query, Row, Statement } from "../Connections.ts"
 import { texts } from "../Encoding.ts"
+import type { Pool } from "../Pool.ts"
+import type { Query, Row, Statement } from "../Statement.ts"
 
 /** Runs a query. */
 export const on =
@@ -126,7 +127,7 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
 })
 
 /** Sessions with something to recover that a node may open. There are many of them, and few owners. */
-const unfinishedOf = (name: string, condition: string): Statement => ({
+const unfinishedOf = (name: string, condition: string, order: string): Statement => ({
   name,
   text: `WITH owners AS MATERIALIZED (
       SELECT DISTINCT owner FROM causeway.histories WHERE recovery_state IS NOT NULL
@@ -135,11 +136,16 @@ const unfinishedOf = (name: string, condition: string): Statement => ({
     )
     SELECT h.session, h.recovery_state FROM open_owners o
     JOIN causeway.histories h ON h.owner IS NOT DISTINCT FROM o.owner
-    WHERE h.recovery_state IS NOT NULL ORDER BY h.id LIMIT $3`
+    WHERE h.recovery_state IS NOT NULL ORDER BY ${order} LIMIT $3`
 })
 
-const unfinishedStatement = unfinishedOf("unfinished", "owner = $1 OR")
-const abandonedStatement = unfinishedOf("abandoned", "owner <> $1 AND")
+const unfinishedStatement = unfinishedOf("unfinished", "owner = $1 OR", "h.id")
+// Each node has an order of its own, so that all who take sessions over do not begin with the same ones.
+const abandonedStatement = unfinishedOf(
+  "abandoned",
+  "owner <> $1 AND",
+  "hashint8extended(h.id, uuid_hash_extended($1, 0))"
+)
 
 const decodeUnfinished = (rows: ReadonlyArray<Row>): ReadonlyArray<Unfinished> =>
   (rows as ReadonlyArray<readonly [string, string]>).map(([session, recoveryState]) => ({ session, recoveryState }))

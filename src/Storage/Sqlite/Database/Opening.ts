@@ -18,7 +18,7 @@ import { dirname, join, resolve } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
 import { Lock } from "../../DirectoryLock.ts"
-import { idOf, makeDirectory, makeFile } from "../../FileSystem.ts"
+import { flushDirectory, idOf, makeDirectory, makeFile } from "../../FileSystem.ts"
 import { differenceIn } from "./AppliedMigrations.ts"
 import {
   closeLast,
@@ -32,7 +32,7 @@ import {
 import { isLocked } from "./DatabaseError.ts"
 import * as Epoch from "./Epoch.ts"
 import { hasRoom, realFile } from "./Files.ts"
-import { finish as finishRestore, flushDirectory, isUnfinished } from "./Restored.ts"
+import { finish as finishRestore, isUnfinished } from "./Restored.ts"
 
 /** The database cannot be opened; it was not changed. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {

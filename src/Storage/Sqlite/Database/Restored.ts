@@ -7,11 +7,8 @@
  */
 import {
   chownSync,
-  closeSync,
   existsSync,
-  fsyncSync,
   mkdirSync,
-  openSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -22,6 +19,7 @@ import {
   writeFileSync
 } from "node:fs"
 import { basename, join, resolve } from "node:path"
+import { flushDirectory } from "../../FileSystem.ts"
 
 /** The name of the directory in which a restore that has taken place keeps what is still to be moved. */
 const readyName = "restore.ready"
@@ -65,16 +63,6 @@ const logs = databases.flatMap(name => ["-wal", "-journal"].map(end => `${name}.
 /** The files of a data directory that a restore would replace. */
 export const replacedIn = (directory: string): ReadonlyArray<string> =>
   replaced.filter(name => existsSync(join(directory, name)))
-
-/** A new name in a directory, or one that is gone, is only safe once the directory has been flushed. */
-export const flushDirectory = (directory: string): void => {
-  const descriptor = openSync(directory, "r")
-  try {
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
-  }
-}
 
 /** Where root restores for a service of another user, the owner of the data directory is to own what is made there. */
 export const giveToOwner = (directory: string, path: string): void => {

@@ -9,13 +9,17 @@ import {
   type NamespacePage,
   type NamespaceQuery,
   pageBytes,
-  type Selection
+  type Selection,
+  type TenantCount,
+  type TenantPage,
+  type TenantQuery
 } from "../../../Kv/Store.ts"
 import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
 import { ChangeQueries, type TrimmedBefore } from "./ChangeQueries.ts"
+import { tenantOfColumn } from "./NamespaceCounts.ts"
 import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
 
 /** The lesser of an end and a key, where there is a key. */
@@ -150,14 +154,25 @@ export class Queries {
   /** `epoch` is that of the log that the connection reads. */
   namespaces(query: NamespaceQuery, now: number, epoch: string): NamespacePage {
     const { after, limit } = query
-    const lastSeq = this.lastSeq()
-    const range = KeyOrder.rangeOfNamespaces(query)
-    if (range === undefined) return { namespaces: [], lastSeq, epoch, more: false }
-    const { from, high = afterAllTexts, low, only } = range
-    const rows = this.statements.namespaces.all(now, mostDue, low, high, after, only, from, limit + 1)
-    const more = rows.length > limit
-    if (more) rows.length = limit
-    return { namespaces: rows, lastSeq, epoch, more }
+    const namespaces: Array<NamespaceCount> = []
+    for (const { high = afterAllTexts, low } of KeyOrder.rangesOfNamespaces(query)) {
+      const left = limit + 1 - namespaces.length
+      if (left > 0) namespaces.push(...this.statements.namespaces.all(now, mostDue, low, high, after, left))
+    }
+    const more = namespaces.length > limit
+    if (more) namespaces.length = limit
+    return { namespaces, lastSeq: this.lastSeq(), epoch, more }
+  }
+
+  /** `epoch` is that of the log that the connection reads. */
+  tenants(query: TenantQuery, now: number, epoch: string): TenantPage {
+    const { limit } = query
+    const range = KeyOrder.rangeOfTenants(query)
+    const { high = afterAllTexts, low } = range ?? { low: "", high: "" }
+    const tenants = this.statements.tenants.all(now, mostDue, low, high, limit + 1)
+    const more = tenants.length > limit
+    if (more) tenants.length = limit
+    return { tenants, lastSeq: this.lastSeq(), epoch, more }
   }
 
   /** Makes several reads from one snapshot. */
@@ -188,12 +203,18 @@ type NamespaceParameters = [
   low: string,
   high: string | Buffer,
   after: string,
-  only: string,
-  from: string,
   limit: number
 ]
 
+type TenantParameters = [now: number, mostDue: number, low: string, high: string | Buffer, limit: number]
+
 type RangeParameters = [namespace: string, start: string, end: string | Buffer]
+
+/** How many entries of each namespace have expired and are still stored. */
+const due = `due AS MATERIALIZED (
+       SELECT namespace, count(*) AS entries FROM (SELECT namespace FROM entries WHERE expires_at <= ? LIMIT ?)
+       GROUP BY namespace
+     )`
 
 const prepare = (db: Database.Database) => ({
   firstExpiry: db
@@ -238,13 +259,20 @@ const prepare = (db: Database.Database) => ({
     )
     .raw(),
   namespaces: db.prepare<NamespaceParameters, NamespaceCount>(
-    `WITH due AS MATERIALIZED (
-       SELECT namespace, count(*) AS entries FROM (SELECT namespace FROM entries WHERE expires_at <= ? LIMIT ?)
-       GROUP BY namespace
-     )
+    `WITH ${due}
      SELECT n.namespace, n.entries - coalesce(due.entries, 0) AS count FROM namespaces n LEFT JOIN due USING (namespace)
-     WHERE n.namespace >= ? AND n.namespace < ? AND n.namespace > ? AND (n.namespace = ? OR n.namespace >= ?)
-       AND n.entries > coalesce(due.entries, 0)
+     WHERE n.namespace >= ? AND n.namespace < ? AND n.namespace > ? AND n.entries > coalesce(due.entries, 0)
      ORDER BY n.namespace LIMIT ?`
+  ),
+  tenants: db.prepare<TenantParameters, TenantCount>(
+    `WITH ${due}, gone AS MATERIALIZED (
+       SELECT ${tenantOfColumn("namespace")} AS tenant, sum(due.entries) AS entries,
+         count(*) FILTER (WHERE due.entries = n.entries) AS namespaces
+       FROM due JOIN namespaces n USING (namespace) GROUP BY 1
+     )
+     SELECT t.tenant, t.namespaces - coalesce(gone.namespaces, 0) AS namespaces, t.entries - coalesce(gone.entries, 0) AS entries
+     FROM tenants t LEFT JOIN gone USING (tenant)
+     WHERE t.tenant >= ? AND t.tenant < ? AND t.namespaces > coalesce(gone.namespaces, 0)
+     ORDER BY t.tenant LIMIT ?`
   )
 })

@@ -7,6 +7,7 @@ import { fileOf, openForWriting } from "../Database/Connection.ts"
 import { fromStatements, type Migration, SqlClient } from "../Database/Migrations.ts"
 import { open } from "../Database/Opening.ts"
 import { format } from "../SessionEvents/Writer.ts"
+import { countTenants } from "./NamespaceCounts.ts"
 
 interface Configured {
   readonly rowid: number
@@ -209,5 +210,15 @@ export const migrations: ReadonlyArray<Migration> = [
     ) STRICT, WITHOUT ROWID`,
     `INSERT INTO remembered_tenants (tenant, bytes, up_to)
      SELECT '', sum(256 + length(outcome)), max(up_to) FROM remembered_writes HAVING count(*) > 0`
+  ),
+  fromStatements(
+    "tenants",
+    // How many namespaces and entries each tenant has, and those of no tenant. The writer keeps it.
+    `CREATE TABLE tenants (
+      tenant TEXT NOT NULL PRIMARY KEY,
+      namespaces INTEGER NOT NULL,
+      entries INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID`,
+    countTenants
   )
 ]

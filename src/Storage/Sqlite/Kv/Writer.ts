@@ -28,14 +28,15 @@ import { RememberedWrites } from "./RememberedWrites.ts"
 export const format: Format = {
   name: "kv",
   applicationId: 0x43574b56,
-  schemaVersion: 6,
+  schemaVersion: 7,
   migrationNames: [
     "initial",
     "launch_configurations",
     "metadata",
     "namespaces",
     "remembered_writes",
-    "remembered_tenants"
+    "remembered_tenants",
+    "tenants"
   ],
   log: { lastSeq: "SELECT max(seq) FROM changes" },
   load: () => import("./Schema.ts")

@@ -215,12 +215,17 @@ describe("refusing", () => {
       // A copy taken while another connection has the log open is what a killed process leaves.
       const newer = new Database(file)
       newer.pragma("journal_mode = WAL")
-      newer.exec("INSERT INTO effect_sql_migrations (migration_id, name) VALUES (7, 'later'); PRAGMA user_version = 7")
+      const later = schemaVersion + 1
+      newer.exec(
+        `INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${later}, 'later'); PRAGMA user_version = ${later}`
+      )
       const copy = yield* temporaryDirectory
       for (const name of ["kv.db", "kv.db-wal"]) writeFileSync(join(copy, name), readFileSync(join(directory, name)))
       newer.close()
       const before = readFileSync(join(copy, "kv.db"))
-      expect((yield* refusal(copy))?.message).toMatch(new RegExp(`has schema 7, newer than the ${schemaVersion} `))
+      expect((yield* refusal(copy))?.message).toMatch(
+        new RegExp(`has schema ${later}, newer than the ${schemaVersion} `)
+      )
       expect(readFileSync(join(copy, "kv.db")).equals(before)).toBe(true)
     })
   )

@@ -10,9 +10,9 @@ import {
   writeFileSync
 } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, layer } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Logger } from "effect"
+import { Context, Effect, Layer, Logger, type Scope } from "effect"
 import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
 import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Restored from "../../../../src/Storage/Sqlite/Database/Restored.ts"
@@ -22,27 +22,39 @@ import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const draftIn = (directory: string): string => join(directory, "restore.0123456789abcdef.part")
 
-/** Stores of which copies are restored and replaced: the old one has its newest change in its log only. */
-const stores = Effect.gen(function* () {
-  const [fresh, live, old] = [yield* store(2), yield* store(3), yield* temporaryDirectory]
-  yield* makeSessions(old, "tenant/one")
-  yield* inStore(live)(
-    Effect.tap(put("n", "in the log", 1), () => {
-      for (const name of ["kv.db", "kv.db-wal", "kv.epoch"]) copyFileSync(join(live, name), join(old, name))
+/** What is restored, and what it replaces: the old store has its newest change in its log only. */
+class Stores extends Context.Tag("causeway/test/Restored/Stores")<
+  Stores,
+  {
+    readonly old: string
+    /** A data directory with the old store, and a draft of the other one in it. */
+    readonly prepare: Effect.Effect<string, never, Scope.Scope>
+  }
+>() {}
+
+/** They are made once, and copied for each restore. */
+const stores = Layer.scoped(
+  Stores,
+  Effect.gen(function* () {
+    const [fresh, live, old] = [yield* store(2), yield* store(3), yield* temporaryDirectory]
+    yield* makeSessions(old, "tenant/one")
+    yield* inStore(live)(
+      Effect.tap(put("n", "in the log", 1), () => {
+        for (const name of ["kv.db", "kv.db-wal", "kv.epoch"]) copyFileSync(join(live, name), join(old, name))
+      })
+    )
+    const without = yield* temporaryDirectory
+    copyFileSync(join(old, "kv.db"), join(without, "kv.db"))
+    assert.strictEqual(find(join(without, "kv.db"), newest), 3)
+    const prepare = Effect.map(temporaryDirectory, directory => {
+      for (const name of names(old)) if (!name.endsWith(".lock")) copyFileSync(join(old, name), join(directory, name))
+      mkdirSync(draftIn(directory))
+      for (const name of ["kv.db", "kv.epoch"]) copyFileSync(join(fresh, name), join(draftIn(directory), name))
+      return directory
     })
-  )
-  const without = yield* temporaryDirectory
-  copyFileSync(join(old, "kv.db"), join(without, "kv.db"))
-  assert.strictEqual(find(join(without, "kv.db"), newest), 3)
-  /** A data directory with the old store, and a draft of the other one in it. */
-  const prepare = Effect.map(temporaryDirectory, directory => {
-    for (const name of names(old)) if (!name.endsWith(".lock")) copyFileSync(join(old, name), join(directory, name))
-    mkdirSync(draftIn(directory))
-    for (const name of ["kv.db", "kv.epoch"]) copyFileSync(join(fresh, name), join(draftIn(directory), name))
-    return directory
+    return { old, prepare }
   })
-  return { old, prepare }
-})
+)
 
 /** Opens a store as its next start does. */
 const open = (directory: string) =>
@@ -108,7 +120,7 @@ const attempt = (directory: string, changes: Restored.Changes): unknown => {
   }
 }
 
-/** That a restore which has failed has taken place, or has not; whoever opens the directory next goes on with it. */
+/** That a restore has taken place, or nothing of it, once its directory has been opened again. */
 const isEither = (directory: string, isTaken: boolean) =>
   Effect.gen(function* () {
     if (!isTaken) {
@@ -121,69 +133,73 @@ const isEither = (directory: string, isTaken: boolean) =>
     else isOld(directory)
   })
 
-describe("a restore of files", () => {
-  it.scopedLive("has not begun, or is finished by the next start, wherever it is killed", () =>
+/** Whether a restore has taken place, by the directory alone: who was killed says nothing. */
+const isTakenIn = (directory: string): boolean => !existsSync(draftIn(directory))
+
+/**
+ * Restores once for each step at which that may go wrong, up to the one that is not reached any more, and returns whether
+ * it has taken place each time.
+ */
+const walk = (
+  faultAt: (step: number, directory: string) => Restored.Changes,
+  outcomeOf: (directory: string, error: unknown) => { readonly isTaken: boolean; readonly isLast: boolean }
+) =>
+  Effect.gen(function* () {
+    const { prepare } = yield* Stores
+    const outcomes: Array<boolean> = []
+    for (let isOver = false; !isOver; ) {
+      const directory = yield* prepare
+      const { isLast, isTaken } = outcomeOf(directory, attempt(directory, faultAt(outcomes.length, directory)))
+      outcomes.push(isTaken)
+      isOver = isLast
+      yield* isEither(directory, isTaken)
+    }
+    return outcomes
+  })
+
+layer(stores, { excludeTestServices: true })("a restore of files", it => {
+  it.scoped("has not begun, or is finished by the next start, wherever it is killed", () =>
     Effect.gen(function* () {
-      const { prepare } = yield* stores
-      const outcomes: Array<boolean> = []
-      for (let isOver = false; !isOver; ) {
-        const directory = yield* prepare
-        const call = outcomes.length
-        isOver =
-          attempt(
-            directory,
-            faulty(n => n === call, 0)
-          ) === undefined
-        outcomes.push(!existsSync(draftIn(directory)))
-        yield* isEither(directory, outcomes.at(-1)!)
-      }
+      const outcomes = yield* walk(
+        step => faulty(call => call === step, 0),
+        (directory, error) => ({ isTaken: isTakenIn(directory), isLast: error === undefined })
+      )
       assert.isAbove(outcomes.length, 15)
       assert.deepStrictEqual([...new Set(outcomes)], [false, true])
     })
   )
 
-  it.scopedLive("that fails has not taken place, or says that it has, whatever fails", () =>
+  it.scoped("that fails has not taken place, or says that it has, whatever fails", () =>
     Effect.gen(function* () {
-      const { prepare } = yield* stores
-      const outcomes: Array<boolean> = []
-      for (let isOver = false; !isOver; ) {
-        const directory = yield* prepare
-        const call = outcomes.length
-        const error = attempt(
-          directory,
-          faulty(n => n === call)
-        )
-        isOver = error === undefined
-        outcomes.push(isOver || error instanceof Restored.Unfinished)
-        yield* isEither(directory, outcomes.at(-1)!)
-      }
+      const outcomes = yield* walk(
+        step => faulty(call => call === step),
+        (_, error) => ({
+          isTaken: error === undefined || error instanceof Restored.Unfinished,
+          isLast: error === undefined
+        })
+      )
       assert.isAbove(outcomes.length, 15)
       assert.deepStrictEqual([...new Set(outcomes)], [false, true])
     })
   )
 
-  it.scopedLive("that fails is finished by the next start where it is killed while it is taken back", () =>
+  it.scoped("that fails is finished by the next start where it is killed while it is taken back", () =>
     Effect.gen(function* () {
-      const { prepare } = yield* stores
-      const outcomes: Array<boolean> = []
-      for (let isTaken = true; isTaken; ) {
-        const directory = yield* prepare
+      const outcomes = yield* walk(
         // The logs have gone aside by then.
-        const changes = faulty((_, path) => path === join(directory, "kv.db"), outcomes.length)
-        assert.instanceOf(attempt(directory, changes), Error)
-        isTaken = !existsSync(draftIn(directory))
-        outcomes.push(isTaken)
-        yield* open(directory)
-        if (isTaken) isRestored(directory)
-        else isOld(directory)
-      }
+        (step, directory) => faulty((_, path) => path === join(directory, "kv.db"), step),
+        (directory, error) => {
+          assert.instanceOf(error, Error)
+          return { isTaken: isTakenIn(directory), isLast: !isTakenIn(directory) }
+        }
+      )
       assert.isAbove(outcomes.length, 3)
     })
   )
 
-  it.scopedLive("replaces nothing that another program makes while it is unfinished, and applies no log of it", () =>
+  it.scoped("replaces nothing that another program makes while it is unfinished, and applies no log of it", () =>
     Effect.gen(function* () {
-      const { old, prepare } = yield* stores
+      const { old, prepare } = yield* Stores
       const log = readFileSync(join(old, "kv.db-wal"))
       // Killed when the old log has gone aside, and before kv.db has.
       const moving = yield* prepare
@@ -220,9 +236,9 @@ describe("a restore of files", () => {
     })
   )
 
-  it.scopedLive("is finished for a database that is linked from another directory", () =>
+  it.scoped("is finished for a database that is linked from another directory", () =>
     Effect.gen(function* () {
-      const { prepare } = yield* stores
+      const { prepare } = yield* Stores
       for (const killedAt of ["kv.db", join("restore.ready", "kv.db")]) {
         const directory = yield* prepare
         const linked = yield* temporaryDirectory
@@ -242,9 +258,9 @@ describe("a restore of files", () => {
     })
   )
 
-  it.scopedLive("of another process is not passed by while a store is opened", () =>
+  it.scoped("of another process is not passed by while a store is opened", () =>
     Effect.gen(function* () {
-      const { prepare } = yield* stores
+      const { prepare } = yield* Stores
       const directory = yield* prepare
       const other = yield* prepare
       Restored.commit(directory, draftIn(directory), "aside")

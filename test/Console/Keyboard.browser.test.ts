@@ -69,6 +69,9 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     await tabTo(/^Store$/)
     await press("Enter")
     await page.getByRole("link", { name: /^keyboard/ }).waitFor()
+    // The first one is the tab of that name.
+    await tabTo(/^Namespaces$/)
+    await press("Tab")
     await tabTo(/^Namespaces$/)
     while (!(await focused()).startsWith("keyboard")) await press("ArrowDown")
     await press("Enter")
@@ -114,10 +117,11 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     await client().set("keys", "entry", { a: 1 }, { actor: "anna" })
     await client().set("keys", "entry", { a: 2 }, { actor: "ben" })
     await open("store", "keys", "entry")
-    const tab = (name: string) => page.getByRole("tab", { name })
+    const entry = page.getByRole("region", { name: "Entry" })
+    const tab = (name: string) => entry.getByRole("tab", { name })
     await tab("Value").click()
     const chosen = async () => {
-      const states = await page.getByRole("tab").evaluateAll(tabs =>
+      const states = await entry.getByRole("tab").evaluateAll(tabs =>
         tabs.map(tab => ({
           name: tab.textContent,
           isChosen: tab.getAttribute("aria-selected") === "true",
@@ -144,7 +148,7 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
       await press(key)
       assert.strictEqual(await chosen(), name, key)
     }
-    const panel = page.getByRole("tabpanel")
+    const panel = entry.getByRole("tabpanel")
     assert.strictEqual(await tab("Value").getAttribute("aria-controls"), await panel.getAttribute("id"))
     await press("Tab")
     assert.isTrue(await hasFocus(panel))

@@ -1,12 +1,13 @@
 /**
- * Connections to the database, and statements on them.
+ * A pool of connections to the database.
  */
 import type { Socket } from "node:net"
-import { Effect, Exit, Redacted, type Scope } from "effect"
+import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
 import * as Direct from "../../Direct.ts"
-import { StoreUnavailable } from "../../Kv/Store.ts"
+import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
+import { type ClientOptions, clientConfig, heldTimeout, limitTo, prepare, queryOn, unusedTimeout } from "./Client.ts"
 import {
   isOutcomeUnknown,
   isOverLimit,
@@ -17,46 +18,20 @@ import {
   Unanswered,
   unavailable
 } from "./DatabaseError.ts"
+import type { Parameter, Row, Statement } from "./Statement.ts"
 
-/** A statement, and the name under which a connection prepares it once. */
-export interface Statement {
-  readonly name: string
-  readonly text: string
-}
-
-/** A row, column by column. Whole numbers of the database are numbers. */
-export type Row = ReadonlyArray<unknown>
-
-export type Parameter = string | number | boolean | Buffer | null
-
-/** A statement with its parameters, and how its rows are read. */
-export interface Query<A> {
-  readonly statement: Statement
-  readonly values: ReadonlyArray<Parameter>
-  readonly decode: (rows: ReadonlyArray<Row>) => A
-}
-
-export interface PoolOptions {
-  readonly url: Redacted.Redacted
-  /** Whether the address is that of a pooler, so that statements have no names and sessions no settings. */
-  readonly isPooled: boolean
+export interface PoolOptions extends ClientOptions {
+  /** Connections at a time. */
   readonly max: number
-  /** Milliseconds that the server gives a statement. */
-  readonly statementTimeout: number
-  /** Milliseconds that the server lets a transaction wait for the next statement. */
-  readonly idleTimeout?: number
   /** Why nothing may be sent now, if so. */
   readonly refusal?: () => StoreUnavailable | undefined
 }
 
-/** Milliseconds to wait for a connection. */
-const connectTimeout = 1500
+/** Milliseconds that a read may take until its answer begins to arrive, waiting for a connection included. */
+export const readTimeout = 1900
 
-/** Milliseconds that a statement waits for a lock on the server. */
-const lockTimeout = 1500
-
-/** Milliseconds for which an unused connection is kept. */
-export const unusedTimeout = 60_000
+/** Milliseconds that the server gives a read. */
+export const readStatementTimeout = 10_000
 
 /** Milliseconds for which a pool makes no more connections after the server has refused one for their number. */
 const refusedPause = 1000
@@ -66,63 +41,6 @@ const maxWaits = 6
 
 /** Callers that may wait for a connection. */
 const maxWaiting = 10_000
-
-const int8 = 20
-
-/** Whole numbers are numbers: none is beyond 2^53. All else is text. */
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (oid: number) => (oid === int8 || oid === 23 ? Number : oid === 16 ? isTrue : asText)
-} as pg.CustomTypesConfig
-
-const isTrue = (text: string): boolean => text === "t"
-
-const asText = (text: string): string => text
-
-/** The options of a client of its own, such as one that listens. */
-export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
-  connectionString: Redacted.value(url),
-  connectionTimeoutMillis: connectTimeout,
-  keepAlive: true,
-  fallback_application_name: "causeway",
-  types
-})
-
-/** Limits of a role for a session as a whole, of which the newer one is not known to every server. */
-export const unlimitedSession =
-  "SET idle_session_timeout = 0; " +
-  "SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
-
-/** The settings that a session must have, whatever those of its role are. */
-const settings = ({ idleTimeout = 5000, statementTimeout }: PoolOptions): string =>
-  [
-    "SET client_encoding = 'UTF8'",
-    "SET standard_conforming_strings = on",
-    "SET default_transaction_isolation = 'read committed'",
-    "SET default_transaction_read_only = off",
-    `SET statement_timeout = ${statementTimeout}`,
-    `SET lock_timeout = ${lockTimeout}`,
-    `SET idle_in_transaction_session_timeout = ${idleTimeout}`,
-    unlimitedSession,
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-  ].join("; ")
-
-/** Makes a new epoch where the database has become part of another cluster: only new connections can lead there. */
-const identify = `DO $$ BEGIN
-  IF NOT pg_is_in_recovery() AND to_regproc('causeway.identify') IS NOT NULL THEN PERFORM causeway.identify(); END IF;
-END $$`
-
-/** Prepares a new connection, and refuses one to a standby: what that holds may be old. */
-export const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
-  // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
-  client.on("error", () => undefined)
-  const query_timeout = connectTimeout
-  // Apart from the next statements, whose transaction must have these settings already.
-  if (!options.isPooled) await client.query({ text: settings(options), query_timeout } as pg.QueryConfig)
-  const asked = { text: `${identify}; SELECT pg_is_in_recovery() AS standby`, query_timeout }
-  const results = await client.query(asked as pg.QueryConfig)
-  const { rows } = (results as unknown as ReadonlyArray<pg.QueryResult<{ standby: boolean }>>).at(-1)!
-  if (rows[0]?.standby === true) throw new StoreUnavailable({ reason: "the database is a standby" })
-}
 
 /** A connection that is held for several statements. Whoever takes it releases it. */
 export interface Connection {
@@ -137,11 +55,7 @@ export interface Connection {
   readonly release: () => void
 }
 
-/** Sets the milliseconds that the server gives a statement of this connection. A failure ends the connection. */
-const limitTo = (client: pg.ClientBase, millis: number, done: (error?: Error) => void): void =>
-  client.query({ text: `SET statement_timeout = ${millis}`, query_timeout: connectTimeout } as pg.QueryConfig, error =>
-    done(error ?? undefined)
-  )
+const noop = (): void => {}
 
 /** What the connections of a pool do. */
 export interface PoolUse {
@@ -339,41 +253,6 @@ export class Pool {
   /** Ends all connections, those last that are in use. */
   readonly close: Effect.Effect<void> = Effect.promise(() => this.pool.end())
 }
-
-/** Milliseconds that a read may take until its answer begins to arrive, waiting for a connection included. */
-export const readTimeout = 1900
-
-/** Milliseconds that the server gives a read. */
-export const readStatementTimeout = 10_000
-
-const noop = (): void => {}
-
-/** Milliseconds that a statement on a connection that is held may take. */
-const heldTimeout = 10_000
-
-/** Runs a statement on a client. A failure leaves open whether the client can be used again. */
-export const queryOn = (
-  client: pg.ClientBase,
-  text: string,
-  values: ReadonlyArray<Parameter> = [],
-  limit = heldTimeout,
-  onAnswer: () => void = noop
-): Effect.Effect<ReadonlyArray<Row>, StoreUnavailable> =>
-  Effect.tryPromise({
-    try: () =>
-      client
-        .query<Array<unknown>>({
-          text,
-          values: values as Array<unknown>,
-          rowMode: "array",
-          query_timeout: limit
-        } as pg.QueryArrayConfig)
-        .then(result => {
-          onAnswer()
-          return result
-        }),
-    catch: unavailable
-  }).pipe(Effect.map(({ rows }) => rows))
 
 /** A pool that is closed with the scope; connections in use get a few seconds. */
 export const make = (options: PoolOptions): Effect.Effect<Pool, never, Scope.Scope> =>

@@ -3,8 +3,8 @@ import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Option, Redacted } from "effect"
 import { vi } from "vitest"
-import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
 import * as Pipeline from "../../../src/Storage/Postgres/Pipeline.ts"
+import * as Pool from "../../../src/Storage/Postgres/Pool.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
@@ -35,7 +35,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       const asked = Array.from({ length: 60 })
       yield* Effect.scoped(
         Effect.gen(function* () {
-          const pool = yield* Connections.make(options)
+          const pool = yield* Pool.make(options)
           for (let round = 0; round < 3; round++) {
             const answers = yield* Effect.forEach(asked, () => pool.read(one, [], rows => rows.length), {
               concurrency: "unbounded"
@@ -137,7 +137,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)
-      const pool = yield* Connections.make({
+      const pool = yield* Pool.make({
         url: Redacted.make(proxy.url),
         isPooled: false,
         max: 1,

@@ -230,7 +230,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     assert.strictEqual(exported, '{"key":"locale","value":"en","expiresAt":null}\n')
     const upload = (text: string) =>
       dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer: Buffer.from(text) })
-    await upload('{"key":"big","value":98765432109876543210}\n{"key":"wrong"}\n')
+    await upload('\n{"key":"wrong"}\n')
     await dialog.getByRole("button", { name: "Import", exact: true }).click()
     await dialog.getByText("Line 2: an entry has a key, which is text, and a value").waitFor()
     await upload('{"key":"big","value":98765432109876543210}\n\n{"key":"small","value":[1.0]}')

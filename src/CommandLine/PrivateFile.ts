@@ -1,0 +1,41 @@
+/** A file that only its user can read. */
+import { type FileHandle, open as openFile } from "node:fs/promises"
+import { Effect, type Scope } from "effect"
+import { type CommandFailed, failed } from "./CommandFailed.ts"
+import { clean } from "./Text.ts"
+
+/** A file that is being written. */
+export interface PrivateFile {
+  readonly write: (data: string | Uint8Array) => Effect.Effect<void, CommandFailed>
+  /** Waits until all that was written is on disk. */
+  readonly sync: Effect.Effect<void, CommandFailed>
+}
+
+const problemOf = (error: unknown): string => clean(error instanceof Error ? error.message : String(error))
+
+/** That a file cannot be written; `name` is that by which the user knows it. */
+export const unwritable =
+  (name: string) =>
+  (error: unknown): CommandFailed =>
+    failed(`${clean(name)} cannot be written: ${problemOf(error)}`)
+
+/**
+ * Opens a file until the scope closes: a new one, or one to which is added. What is not complete then is left to the one
+ * who has chosen its name.
+ */
+export const open = (
+  path: string,
+  form: "new" | "appended",
+  failure: (error: unknown) => CommandFailed
+): Effect.Effect<PrivateFile, CommandFailed, Scope.Scope> => {
+  const attempt = (work: () => Promise<void>) => Effect.tryPromise({ try: work, catch: failure })
+  return Effect.acquireRelease(
+    Effect.tryPromise({ try: () => openFile(path, form === "new" ? "wx" : "a", 0o600), catch: failure }),
+    (handle: FileHandle) => Effect.ignore(Effect.tryPromise(() => handle.close()))
+  ).pipe(
+    Effect.map(handle => ({
+      write: data => attempt(() => handle.writeFile(data)),
+      sync: attempt(() => handle.sync())
+    }))
+  )
+}

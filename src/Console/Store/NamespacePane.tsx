@@ -1,0 +1,288 @@
+/** The first pane of the store: its namespaces, and the tenants that they belong to. */
+import type { ComponentChildren } from "preact"
+import { useState } from "preact/hooks"
+import { canWrite } from "../Service/Connection.ts"
+import { go, href } from "../Service/Route.ts"
+import { Icon } from "../Widgets/Icon.tsx"
+import { Banner } from "../Widgets/Messages.tsx"
+import { SearchField } from "../Widgets/SearchField.tsx"
+import { Tabs } from "../Widgets/Tabs.tsx"
+import { count, isolated } from "../Widgets/Text.ts"
+import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { compareKeys } from "./KeyOrder.ts"
+import {
+  chosenTenant,
+  type ListedNamespace,
+  listNamespaces,
+  listTenants,
+  meant,
+  most,
+  partsOf,
+  remembered,
+  titleOf
+} from "./Namespaces.ts"
+import { type Search, useSearch } from "./Search.ts"
+
+const counted = (number: number, one: string, many: string): string => `${count(number)} ${number === 1 ? one : many}`
+
+interface NamesProps<A> {
+  readonly search: Search<A>
+  readonly text: string
+  readonly onText: (text: string) => void
+  readonly onEnter: () => void
+  readonly field: { readonly label: string; readonly placeholder: string }
+  /** What a name is called, for one and for several. */
+  readonly kind: readonly [one: string, many: string]
+  readonly label: string
+  readonly names: ReadonlyArray<string>
+  /** How many names are known, of which some are shown. Rows that are no names do not count. */
+  readonly known: number
+  readonly shown: number
+  readonly rowHeight: number
+  readonly row: (index: number) => ComponentChildren
+  /** What is said where there are no rows. */
+  readonly empty: string
+  /** What stands between the field and the list. */
+  readonly children?: ComponentChildren
+}
+
+/** A list of names with its search, and how much of it is known. */
+const Names = <A,>(props: NamesProps<A>) => {
+  const { children, empty, field, kind, names, search, text } = props
+  const { isAsked, isRead, list, problem } = search
+  const all = counted(props.known, ...kind)
+  const told = !list.isComplete.value
+    ? `The first ${all}. ${list.items.value.length < most ? "Scroll, or type" : "Type"} the start of a name to find others.`
+    : text === "" || isAsked
+      ? all
+      : `${count(props.shown)} of ${all}`
+  return (
+    <>
+      <form
+        class="pane-head"
+        onSubmit={event => {
+          event.preventDefault()
+          props.onEnter()
+        }}
+      >
+        <SearchField {...field} value={text} onInput={props.onText} />
+      </form>
+      <Banner tone="bad" text={problem} />
+      {children}
+      {names.length === 0 ? (
+        <p class="empty">{isRead ? empty : problem === "" && "Reading…"}</p>
+      ) : (
+        <VirtualList
+          label={props.label}
+          count={names.length}
+          rowHeight={props.rowHeight}
+          keyOf={index => names[index] ?? index}
+          onEnd={() => void list.loadMore()}
+          onRange={search.show(index => names[index])}
+          row={props.row}
+        />
+      )}
+      <p class="pane-foot" role="status">
+        {isRead && told}
+      </p>
+    </>
+  )
+}
+
+/** The namespaces of a list, and those that the user has opened. */
+const withOpened = (
+  listed: ReadonlyArray<ListedNamespace>,
+  opened: ReadonlyArray<string>
+): ReadonlyArray<ListedNamespace> => {
+  const known = new Set(listed.map(({ namespace }) => namespace))
+  const others = opened.filter(namespace => !known.has(namespace))
+  if (others.length === 0) return listed
+  const all = [...listed, ...others.map(namespace => ({ namespace, count: undefined }))]
+  return all.sort((a, b) => compareKeys(a.namespace, b.namespace))
+}
+
+const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonly present: string | undefined }) => {
+  const [text, setText] = useState("")
+  const { value: tenant } = chosenTenant
+  const typed = text.trim()
+  const wanted = meant(typed, tenant)
+  const search = useSearch(tenant, wanted, prefix => listNamespaces({ tenant, prefix }))
+  const opened = remembered.value.filter(name => tenant === undefined || partsOf(name).tenant === tenant)
+  const rows = withOpened(search.items, opened).filter(
+    ({ namespace }) => namespace.startsWith(wanted) || (!search.isAsked && titleOf(namespace, tenant).includes(typed))
+  )
+  const isNew = wanted !== "" && !rows.some(({ namespace }) => namespace === wanted)
+  return (
+    <Names
+      search={search}
+      text={text}
+      onText={setText}
+      onEnter={() => wanted !== "" && go("store", wanted)}
+      field={{ label: "Find or open a namespace", placeholder: "Find or open" }}
+      kind={["namespace", "namespaces"]}
+      label="Namespaces"
+      names={rows.map(({ namespace }) => namespace)}
+      known={search.items.length}
+      shown={rows.length}
+      rowHeight={34}
+      row={index => {
+        const { count: entries, namespace } = rows[index]!
+        return (
+          <a
+            class="row"
+            href={href("store", namespace)}
+            aria-current={namespace === present ? "true" : undefined}
+            title={namespace}
+          >
+            <NamespaceName name={namespace} tenant={tenant} />
+            {entries !== undefined && <span class="row-count">{count(entries)}</span>}
+          </a>
+        )
+      }}
+      empty={
+        isNew
+          ? ""
+          : tenant !== undefined
+            ? "There is no such namespace now."
+            : `No namespaces yet.${canWrite.value ? " Type a name above to open one, and put an entry into it." : ""}`
+      }
+    >
+      {tenant !== undefined && (
+        <p class="pane-note">
+          <span class="grow">
+            {tenant === "" ? (
+              "Without a tenant"
+            ) : (
+              <>
+                Tenant <b dir="auto">{tenant}</b>
+              </>
+            )}
+          </span>
+          <button
+            type="button"
+            class="button quiet icon-only"
+            aria-label="All namespaces"
+            title="All namespaces"
+            onClick={onAll}
+          >
+            <Icon name="close" />
+          </button>
+        </p>
+      )}
+      {isNew && (
+        <a class="row" href={href("store", wanted)}>
+          <span class="row-title">
+            Open <code dir="auto">{wanted}</code>
+          </span>
+        </a>
+      )}
+    </Names>
+  )
+}
+
+/** A namespace, of which the tenant is told apart, or is left out where it is known. */
+const NamespaceName = ({ name, tenant: known }: { readonly name: string; readonly tenant: string | undefined }) => {
+  const { rest, tenant } = partsOf(name)
+  const title = titleOf(name, known)
+  return (
+    <span class="row-title mono">
+      {title !== name ? (
+        <bdi>{title}</bdi>
+      ) : tenant === "" ? (
+        name
+      ) : (
+        <>
+          <span class="muted">tenant:</span>
+          <bdi>{tenant}</bdi>
+          {rest !== undefined && (
+            <span class="muted">
+              /<bdi>{rest}</bdi>
+            </span>
+          )}
+        </>
+      )}
+    </span>
+  )
+}
+
+const TenantList = ({ onChoose }: { readonly onChoose: (tenant: string) => void }) => {
+  const [text, setText] = useState("")
+  const typed = text.trim()
+  const search = useSearch("tenants", typed, listTenants)
+  const rows = search.items.filter(
+    ({ tenant }) =>
+      typed === "" || (tenant !== "" && (search.isAsked ? tenant.startsWith(typed) : tenant.includes(typed)))
+  )
+  const named = rows.filter(({ tenant }) => tenant !== "")
+  return (
+    <Names
+      search={search}
+      text={text}
+      onText={setText}
+      onEnter={() => {
+        const found = named.find(({ tenant }) => tenant === typed) ?? (named.length === 1 ? named[0] : undefined)
+        if (found !== undefined) onChoose(found.tenant)
+      }}
+      field={{ label: "Find a tenant", placeholder: "Find" }}
+      kind={["tenant", "tenants"]}
+      label="Tenants"
+      names={rows.map(({ tenant }) => tenant)}
+      // Those without a tenant come first, if there are any.
+      known={search.items.length - (search.items[0]?.tenant === "" ? 1 : 0)}
+      shown={named.length}
+      rowHeight={48}
+      row={index => {
+        const { entries, namespaces, tenant } = rows[index]!
+        return (
+          <button
+            type="button"
+            class="row two"
+            aria-current={tenant === chosenTenant.value ? "true" : undefined}
+            title={tenant}
+            onClick={() => onChoose(tenant)}
+          >
+            {tenant === "" ? (
+              <span class="row-title">Without a tenant</span>
+            ) : (
+              <span class="row-title mono" dir="auto">
+                {tenant}
+              </span>
+            )}
+            <span class="row-note">
+              {counted(namespaces, "namespace", "namespaces")} · {counted(entries, "entry", "entries")}
+            </span>
+          </button>
+        )
+      }}
+      empty={
+        typed === ""
+          ? "No tenants yet."
+          : `No tenant’s id ${search.isAsked ? "starts with" : "has"} “${isolated(typed)}”${search.isAsked ? "" : " in it"}.`
+      }
+    />
+  )
+}
+
+export const NamespacePane = ({ present }: { readonly present: string | undefined }) => {
+  const [tab, setTab] = useState<"namespaces" | "tenants">("namespaces")
+  const choose = (tenant: string | undefined) => {
+    chosenTenant.value = tenant
+    setTab("namespaces")
+  }
+  return (
+    <section class="pane groups" aria-label="Namespaces">
+      <Tabs
+        label="What is listed"
+        titles={{ namespaces: "Namespaces", tenants: "Tenants" }}
+        chosen={tab}
+        onChoose={setTab}
+      >
+        {tab === "namespaces" ? (
+          <NamespaceList key={chosenTenant.value} present={present} onAll={() => choose(undefined)} />
+        ) : (
+          <TenantList onChoose={choose} />
+        )}
+      </Tabs>
+    </section>
+  )
+}

@@ -1,0 +1,72 @@
+/**
+ * What keeps vacuum from removing dead rows of the tables: the oldest snapshots and transactions, by who holds them.
+ */
+import type { Row, Statement } from "./Statement.ts"
+
+/**
+ * `session`: a transaction in this database; `prepared`: one that was prepared in it; `slot`: a replication slot;
+ * `standby`: one with `hot_standby_feedback` and without a slot.
+ */
+export const holders = ["session", "prepared", "slot", "standby"] as const
+
+export type Holder = (typeof holders)[number]
+
+/**
+ * For each kind of holder: seconds since the start of the oldest transaction, where the server tells it to this role; the
+ * oldest transaction id that is held; and how many ids were given out since that. Ids are told to every role. A `VACUUM` at
+ * work holds nothing back, and a transaction in another database nothing of this one.
+ */
+export const statement: Statement = {
+  name: "vacuum_holders",
+  text: `SELECT holder, max(seconds)::float8 AS seconds, (array_agg(xid ORDER BY age(xid) DESC))[1]::text AS xid,
+      max(age(xid)) AS age FROM (
+      SELECT CASE WHEN datid IS NULL THEN 'standby' ELSE 'session' END AS holder,
+        extract(epoch FROM clock_timestamp() - xact_start) AS seconds,
+        CASE WHEN backend_xid IS NULL OR age(backend_xmin) > age(backend_xid) THEN backend_xmin ELSE backend_xid END AS xid
+      FROM pg_stat_activity
+      WHERE (datid IS NULL OR datname = current_database()) AND pid <> pg_backend_pid()
+        AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = pg_stat_activity.pid)
+      UNION ALL
+      SELECT 'prepared', extract(epoch FROM clock_timestamp() - prepared), transaction FROM pg_prepared_xacts
+      WHERE database = current_database()
+      UNION ALL
+      SELECT 'slot', NULL, xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
+    ) held GROUP BY holder`
+}
+
+/**
+ * For how long each kind of holder has held vacuum back. Where the server does not tell, it is the time for which the
+ * oldest id was seen to be the same.
+ */
+export class HeldBack {
+  readonly #seen = new Map<string, { readonly xid: string; readonly since: number }>()
+
+  /**
+   * @param rows what {@link statement} gave
+   * @param now monotonic time in milliseconds
+   * @returns seconds, for every kind of holder
+   */
+  update(rows: ReadonlyArray<Row>, now: number): ReadonlyMap<Holder, number> {
+    const found = new Map(
+      rows.map(([holder, seconds, xid, age]) => [
+        String(holder),
+        { seconds: Number(seconds ?? 0), xid: String(xid), age: Number(age) }
+      ])
+    )
+    return new Map(
+      holders.map(holder => {
+        const oldest = found.get(holder)
+        // While no id has been given out since, every new snapshot has the same one, and nothing is held back.
+        if (oldest === undefined || oldest.age <= 0) {
+          this.#seen.delete(holder)
+          return [holder, Math.max(0, oldest?.seconds ?? 0)]
+        }
+        const before = this.#seen.get(holder)
+        const since = before?.xid === oldest.xid ? before.since : now
+        this.#seen.set(holder, { xid: oldest.xid, since })
+        return [holder, Math.max(0, oldest.seconds, (now - since) / 1000)]
+      })
+    )
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * Metrics of the files of a database, and of the disk that they are on.
+ *
+ * They are measured in the background. A disk that hangs delays nobody, but holds the thread that asks it: Node has four
+ * such threads for everything, so that all instances of a process together ask for one thing at a time.
+ */
+import { stat, statfs } from "node:fs/promises"
+import { dirname } from "node:path"
+import { Clock, Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
+import * as Supervision from "../../Supervision.ts"
+import { hasCode } from "../FileSystem.ts"
+
+/** The databases that a directory has. */
+export type DatabaseName = "kv.db" | "sessions.db"
+
+const fileBytes = Metric.gauge("database_file_bytes", {
+  description: "Size of a database file, or of its write-ahead log, in bytes."
+})
+
+const freeBytes = Metric.gauge("disk_free_bytes", {
+  description: "Bytes that the service may still use of the disk that kv.db is on."
+})
+
+const sizeBytes = Metric.gauge("disk_size_bytes", { description: "Size of the disk that kv.db is on, in bytes." })
+
+const sizeOf = (file: string) => Metric.taggedWithLabels(fileBytes, [MetricLabel.make("file", file)])
+
+/** Between two measurements. */
+const defaultInterval = Duration.seconds(10)
+
+const one = Effect.unsafeMakeSemaphore(1)
+
+/**
+ * Repeats a measurement until the scope closes. One that fails leaves the gauges as they are. It is the system's clock that
+ * counts: files change in true time, and tests let days pass.
+ */
+const repeatScoped = (
+  name: string,
+  interval: Duration.DurationInput,
+  measurement: Effect.Effect<void, unknown>
+): Effect.Effect<void, never, Scope.Scope> =>
+  Supervision.forkScoped(
+    name,
+    Effect.repeat(one.withPermits(1)(Effect.ignore(measurement)), Schedule.spaced(interval))
+  ).pipe(Effect.withClock(Clock.make()))
+
+const bytesOf = async (file: string): Promise<number> => {
+  try {
+    return (await stat(file)).size
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return 0
+    throw error
+  }
+}
+
+/** Measures a database and its write-ahead log until the scope closes. A file that is not there has 0 bytes. */
+export const files = (
+  name: DatabaseName,
+  file: string,
+  interval: Duration.DurationInput = defaultInterval
+): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.flatMap(MetricTags.current, tags => {
+    const [data, log] = [sizeOf(name), sizeOf(`${name}-wal`)]
+    MetricTags.register([data, log], tags)
+    const measurement = Effect.tryPromise(async () => {
+      data.unsafeUpdate(await bytesOf(file), tags)
+      log.unsafeUpdate(await bytesOf(`${file}-wal`), tags)
+    })
+    return repeatScoped(`measuring ${name}`, interval, measurement)
+  })
+
+/**
+ * Measures the disk that a file is on until the scope closes. It is logged when so many bytes or fewer are free, and again
+ * only after twice as many were. Before the first measurement there are no series: 0 would look like a full disk.
+ */
+export const disk = (
+  file: string,
+  fewBytes: number,
+  interval: Duration.DurationInput = defaultInterval
+): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.flatMap(MetricTags.current, tags => {
+    const directory = dirname(file)
+    let isLow = false
+    const report = (free: number): Effect.Effect<void> => {
+      if (!isLow && free <= fewBytes) {
+        isLow = true
+        return Effect.annotateLogs(Effect.logWarning("The disk of the store is nearly full"), {
+          directory,
+          freeBytes: free
+        })
+      }
+      if (free > 2 * fewBytes) isLow = false
+      return Effect.void
+    }
+    const measurement = Effect.tryPromise(async () => {
+      const { bavail, blocks, bsize } = await statfs(directory)
+      const free = bavail * bsize
+      freeBytes.unsafeUpdate(free, tags)
+      sizeBytes.unsafeUpdate(blocks * bsize, tags)
+      return free
+    })
+    return repeatScoped("measuring the disk", interval, Effect.flatMap(measurement, report))
+  })

@@ -1,0 +1,164 @@
+/** How commands find the service and the credential, and what they say of wrong ones. */
+import { execFileSync } from "node:child_process"
+import { chmodSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { keys } from "../Harness.ts"
+import { proxy } from "./Proxy.ts"
+import { call, Setting, layer as setting } from "./Setting.ts"
+
+layer(setting, { excludeTestServices: true, timeout: 60_000 })("a command", it => {
+  it.scoped("ends with a code and a sentence that tell what is wrong", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Setting
+      const silent = yield* proxy(
+        () => url,
+        () => "hang"
+      )
+      const another = yield* proxy(
+        () => url,
+        () => "answer as another"
+      )
+      const between = yield* proxy(
+        () => url,
+        () => "bad gateway"
+      )
+      const cases: ReadonlyArray<readonly [ReadonlyArray<string>, Record<string, string>, number, RegExp]> = [
+        [["kv", "get", "n", "k"], { CAUSEWAY_TOKEN: "wrong" }, 5, /refuses the credential.*\n.*CAUSEWAY_TOKEN/],
+        [
+          ["kv", "set", "n", "k", "1"],
+          { CAUSEWAY_TOKEN: "key-that-reads" },
+          5,
+          /\n.*a key that writes|\n.*CAUSEWAY_TOKEN/
+        ],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: "http://127.0.0.1:9" }, 6, /cannot be reached.*\n.*causeway dev/],
+        [
+          ["kv", "get", "n", "k", "--timeout", "1"],
+          { CAUSEWAY_URL: silent },
+          6,
+          /no answer within 1000 ms\n.*--timeout/
+        ],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
+        [["kv", "get", "n", "k", "--url", "https://me:sesame@host:99999"], {}, 2, /^--url: it is not an address\n/],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: "http://h/?token=sesame" }, 2, /^CAUSEWAY_URL: it is not an http/],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: between }, 6, /502.*\nTry again later/],
+        [
+          ["kv", "set", "n", "proxied", "1", "--idempotency-key", "mine"],
+          { CAUSEWAY_URL: between },
+          6,
+          /\n.*may or may not have been applied.*--idempotency-key mine/
+        ],
+        [["kv", "get", "n"], {}, 2, /Missing argument <key>\ncauseway kv get --help/],
+        [["kv", "list", "n", "--limit", "x"], {}, 2, /^--limit: 'x' is not a whole number\n/],
+        [["import", "--existing", "keep"], {}, 2, /^--existing takes replace, skip\n/],
+        [["kv", "get", "n", "k", "--url"], {}, 2, /^--url takes a value\n/],
+        [["kv", "lst"], {}, 2, /^causeway kv does not take "lst"\nDid you mean causeway kv list\?/],
+        [["kv", "get", "n", "k", "--jsn"], {}, 2, /Did you mean causeway kv get --json\?/],
+        [["-v"], {}, 2, /Did you mean causeway --version\?/],
+        [["--completions", "tcsh"], {}, 2, /^--completions takes bash, zsh, fish\n/],
+        [["kv", "get", "n", "."], {}, 2, /^key must not be "\."/],
+        [["kv", "get", "n", "k".repeat(2000)], {}, 2, /^key /],
+        [["kv", "set", "n", "k", "1", "--actor", "a".repeat(2000)], {}, 2, /^actor /],
+        [["openapi", "--from-service"], { CAUSEWAY_URL: another }, 1, /no OpenAPI document\nIs this the address/],
+        [
+          ["kv", "get", "n", "k"],
+          { CAUSEWAY_URL: `${url}/elsewhere` },
+          1,
+          /\nIs this the address of a Causeway service/
+        ]
+      ]
+      yield* Effect.forEach(
+        cases,
+        ([args, env, code, message]) =>
+          Effect.map(call(args, env), ended => {
+            assert.strictEqual(ended.code, code, JSON.stringify([args, ended]))
+            assert.strictEqual(ended.stdout, "")
+            assert.match(ended.stderr, message)
+            assert.notMatch(ended.stderr, /^ +at /m)
+            assert.notInclude(ended.stderr, "sesame")
+          }),
+        { concurrency: 2 }
+      )
+    })
+  )
+
+  it.effect("takes address and credential from a profile that nobody else can read", () =>
+    Effect.gen(function* () {
+      const { files, url } = yield* Setting
+      const profiles = join(files, "profiles.json")
+      writeFileSync(join(files, "key"), `${keys.write}\n`, { mode: 0o600 })
+      writeFileSync(profiles, JSON.stringify({ prod: { url, tokenFile: "key" }, default: { url, token: "wrong" } }), {
+        mode: 0o600
+      })
+      const mine = { CAUSEWAY_PROFILES: profiles }
+      const list = (args: ReadonlyArray<string>, more = {}) =>
+        call(["kv", "list", "cli/profile", ...args], { CAUSEWAY_URL: "", CAUSEWAY_TOKEN: "", ...mine, ...more })
+      assert.strictEqual((yield* list([])).code, 5)
+      assert.strictEqual((yield* list(["--profile", "prod"], { CAUSEWAY_TOKEN: "wrong" })).code, 0)
+      assert.strictEqual((yield* list([], { CAUSEWAY_TOKEN: keys.write })).code, 0)
+      const unknown = yield* list(["--profile", "test"])
+      assert.match(unknown.stderr, /no profile "test".*\nThere are prod, default\./)
+      chmodSync(profiles, 0o644)
+      const open = yield* list([])
+      assert.strictEqual(open.code, 2)
+      assert.match(open.stderr, /can be read by others\n.*chmod 600/)
+      assert.notInclude(open.stderr, "wrong")
+    })
+  )
+
+  it.effect("needs no credential to ask for health", () =>
+    Effect.map(call(["health"], { CAUSEWAY_TOKEN: "", CAUSEWAY_TOKEN_FILE: "/nowhere" }), ({ code, stdout }) => {
+      assert.strictEqual(code, 0)
+      assert.include(stdout, '"ready":true')
+    })
+  )
+
+  it.effect("sends a credential that stands beside an address to that origin alone", () =>
+    Effect.gen(function* () {
+      const { files, url } = yield* Setting
+      const profiles = join(files, "origins.json")
+      writeFileSync(profiles, JSON.stringify({ default: { url, token: keys.write } }), { mode: 0o600 })
+      const other = ["--url", url.replace("127.0.0.1", "localhost")]
+      const list = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
+        Effect.map(call(["kv", "list", "cli/origin", ...args], { ...env }), ({ code }) => code)
+      const ofProfile = { CAUSEWAY_PROFILES: profiles, CAUSEWAY_URL: "", CAUSEWAY_TOKEN: "" }
+      assert.strictEqual(yield* list([], ofProfile), 0)
+      assert.strictEqual(yield* list(other, ofProfile), 5)
+      const ofEnvironment = { CAUSEWAY_URL: url, CAUSEWAY_TOKEN: keys.write }
+      assert.strictEqual(yield* list([], ofEnvironment), 0)
+      assert.strictEqual(yield* list(other, ofEnvironment), 5)
+      assert.strictEqual(yield* list(other, { CAUSEWAY_URL: "", CAUSEWAY_TOKEN: keys.write }), 0)
+    })
+  )
+
+  it.effect("completes names of commands and options at every place, and none that is refused", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Setting
+      const script = join(files, "causeway.bash")
+      const { stdout } = yield* call(["--completions", "bash"])
+      writeFileSync(script, stdout)
+      const completed = (...words: ReadonlyArray<string>): ReadonlyArray<string> => {
+        const command = `source "$0"; COMP_WORDS=(causeway "$@"); COMP_CWORD=$#; _causeway; printf '%s\\n' "\${COMPREPLY[@]}"`
+        const found = execFileSync("bash", ["-uc", command, script, ...words], { encoding: "utf8" })
+        return found.split("\n").filter(word => word !== "")
+      }
+      assert.deepStrictEqual(completed("k"), ["kv"])
+      assert.deepStrictEqual(completed("kv", "de"), ["delete"])
+      assert.deepStrictEqual(completed("--url", "http://localhost", "kv", "get", "n", "--v"), ["--value-only"])
+      assert.deepStrictEqual(completed("migrate-store", "--f"), ["--from"])
+      assert.deepStrictEqual(completed("sessions", "tail", "--e"), ["--epoch"])
+      assert.deepStrictEqual(completed("kv", "get", "k"), [])
+      for (const place of [["kv", "set"], ["sessions", "list"], ["export"], ["chat"]]) {
+        const options = completed(...place, "--")
+        assert.includeMembers([...options], ["--help", "--url"])
+        assert.notIncludeMembers([...options], ["--version", "--completions", "--wizard", "--log-level"])
+      }
+      for (const shell of ["zsh", "fish"]) {
+        const other = yield* call(["--completions", shell])
+        assert.include(other.stdout, '" kv get"', shell)
+        assert.include(other.stdout, "value-only", shell)
+      }
+    })
+  )
+})

@@ -1,0 +1,43 @@
+import { chmodSync, writeFileSync } from "node:fs"
+import { syncBuiltinESMExports } from "node:module"
+import os from "node:os"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { ConfigProvider, Effect, Option } from "effect"
+import * as Profile from "../../src/CommandLine/Profile.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+
+/** A user of whom the system knows no more than the number, as in a container. */
+const unknownUser = Effect.acquireRelease(
+  Effect.sync(() => {
+    const { homedir, userInfo } = os
+    const unknown = (): never => {
+      throw new Error("uv_os_homedir returned ENOENT (no such file or directory)")
+    }
+    Object.assign(os, { homedir: unknown, userInfo: unknown })
+    syncBuiltinESMExports()
+    return { homedir, userInfo }
+  }),
+  known =>
+    Effect.sync(() => {
+      Object.assign(os, known)
+      syncBuiltinESMExports()
+    })
+)
+
+const withEnvironment = (variables: Readonly<Record<string, string>>) =>
+  Effect.withConfigProvider(ConfigProvider.fromMap(new Map(Object.entries(variables))))
+
+describe("profiles of a user whom the system does not know", () => {
+  it.scoped("are looked for below the root, and read where they are named", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "profiles.json")
+      writeFileSync(file, '{"default":{"url":"http://127.0.0.1:1"}}')
+      chmodSync(file, 0o600)
+      yield* unknownUser
+      assert.strictEqual(yield* withEnvironment({})(Profile.path), "/.config/causeway/profiles.json")
+      const found = yield* withEnvironment({ CAUSEWAY_PROFILES: file })(Profile.load(Option.none()))
+      assert.deepStrictEqual(found, { url: "http://127.0.0.1:1" })
+    })
+  )
+})

@@ -1,0 +1,274 @@
+/** The console where what it shows changes under it: history that was removed, slow answers, other writers. */
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import { Duration, Effect, Exit, Scope } from "effect"
+import type { Page, Route } from "playwright-core"
+import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
+import { makeClient } from "../../src/client.ts"
+import { JsonText } from "../../src/Json/JsonText.ts"
+import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import * as Backends from "../../src/Storage/Backends.ts"
+import { absence, launch } from "../Gateway/browser/Browser.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+import { collectComplaints } from "./Complaints.ts"
+import { buildPages, start } from "./Service.ts"
+
+/** Writes an entry three times, and removes the first two changes from the log. */
+const fillAndTrim = (directory: string, namespace: string) =>
+  Effect.gen(function* () {
+    const log = yield* ChangeLog
+    const store = yield* Store
+    for (const value of ["1", "2", "3"]) {
+      const set = { op: "set", namespace, key: "k", value: JsonText(value), expiresAt: null } as const
+      yield* store.commit({ actor: "fixture", operations: [set] })
+    }
+    const kept = Effect.map(log.read({ after: 2, limit: 10, tenant: "" }), ({ changes }) => changes.length)
+    assert.strictEqual(yield* kept, 1)
+    // A record is removed once it is older than now.
+    let removed = 0
+    while (removed < 2) removed += yield* log.trim(Duration.zero)
+    assert.strictEqual(yield* kept, 1)
+  }).pipe(Effect.provide(Backends.sqlite({ directory })), Effect.orDie)
+
+describe.skipIf(absence !== undefined)("The console where things change under it", () => {
+  const scope = Effect.runSync(Scope.make())
+  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
+    Effect.runPromise(Scope.extend(effect, scope))
+
+  let page: Page
+  let base = ""
+  const complaints: Array<string> = []
+
+  const client = () => makeClient({ baseUrl: base, token: "dev-key" })
+
+  beforeAll(async () => {
+    const directory = await run(temporaryDirectory)
+    const filled = run(fillAndTrim(directory, "old"))
+    await buildPages()
+    await filled
+    base = (await run(start({ DATA_DIR: directory, CHANGES_RETENTION: "1 hour" }))).base
+    const browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
+    page = await browser.newPage()
+    page.setDefaultTimeout(15_000)
+    collectComplaints(page, base, complaints)
+    await page.goto(`${base}/console`)
+    await page.getByLabel("Key or token").fill("dev-key")
+    await page.getByRole("button", { name: "Sign in" }).click()
+    await page.getByText("reads and writes").waitFor()
+  }, 180_000)
+
+  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
+  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+
+  const open = (...segments: ReadonlyArray<string>) =>
+    page.evaluate(`location.hash = "#/${segments.map(encodeURIComponent).join("/")}"`)
+
+  it("shows the changes that are kept where the first ones were removed, and asks no more than it must", async () => {
+    const asked: Array<string> = []
+    const note = (request: { readonly url: () => string }) => {
+      if (request.url().includes("/changes?")) asked.push(request.url())
+    }
+    page.on("request", note)
+    await open("feed")
+    const feed = page.getByRole("list", { name: "Changes, the newest first" })
+    await feed.getByRole("link", { name: /old.*k.*v3/ }).waitFor()
+    await client().set("old", "other", 1)
+    await feed.getByRole("link", { name: /old.*other.*v1/ }).waitFor()
+    page.off("request", note)
+    // The end of the log, the position that is refused, the one that is kept; a poll more where a change came meanwhile.
+    assert.isAtMost(asked.length, 6, asked.join("\n"))
+
+    await open("store", "old", "k")
+    await page.getByRole("tab", { name: "History" }).click()
+    await page.getByRole("region", { name: "No longer kept beside Version 3" }).waitFor()
+    assert.strictEqual(await page.getByRole("list", { name: "Versions" }).getByRole("button").count(), 1)
+  })
+
+  it("reads on to the changes before the last 500 of an entry", async () => {
+    const set = { op: "set" as const, namespace: "old", key: "k" }
+    await client().batch(Array.from({ length: 600 }, (_, index) => ({ ...set, value: index + 4 })))
+    await page.getByRole("tab", { name: "Value" }).click()
+    await page.getByRole("tab", { name: "History" }).click()
+    const versions = page.getByRole("list", { name: "Versions" }).getByRole("button")
+    await page.getByRole("region", { name: "Version 602 beside Version 603" }).waitFor()
+    await page.getByRole("button", { name: "Older changes" }).click()
+    // What stands beside the first one of a part is the last one of the part before.
+    await page.getByRole("region", { name: "Version 102 beside Version 103" }).waitFor()
+    assert.strictEqual(await versions.count(), 101)
+    await page.getByRole("button", { name: "Newest changes" }).click()
+    await page.getByRole("button", { name: /^version 104/ }).click()
+    await page.getByRole("region", { name: "Version 103 beside Version 104" }).waitFor()
+    assert.strictEqual(await versions.count(), 500)
+  })
+  const editor = () => page.getByRole("region", { name: "Entry" }).getByRole("textbox", { name: "Value" })
+
+  const save = () => page.getByRole("button", { name: "Save" }).click()
+
+  /** Holds back what the page asks of some addresses, or their answers, until it is let go. */
+  const hold = async (pattern: RegExp, method: string, of: "request" | "answer") => {
+    const held = Promise.withResolvers<void>()
+    const handled: Array<Promise<void>> = []
+    const reached = Promise.withResolvers<void>()
+    const handler = async (route: Route) => {
+      if (route.request().method() !== method) return route.fallback()
+      const response = of === "answer" ? await route.fetch() : undefined
+      const sent = held.promise.then(() => (response === undefined ? route.continue() : route.fulfill({ response })))
+      handled.push(sent)
+      reached.resolve()
+      return sent
+    }
+    await page.route(pattern, handler)
+    const letGo = async () => {
+      held.resolve()
+      // A route that is taken away is handled by that.
+      await Promise.all(handled)
+      await page.unroute(pattern, handler)
+    }
+    return { reached: reached.promise, letGo }
+  }
+
+  /** Lets requests fail. */
+  const refuse = async (pattern: RegExp, method: string, status: number) => {
+    const handler = (route: Route) =>
+      route.request().method() === method
+        ? route.fulfill({ status, contentType: "application/json", body: '{"error":"refused by the test"}' })
+        : route.fallback()
+    await page.route(pattern, handler)
+    return () => page.unroute(pattern, handler)
+  }
+
+  it("keeps what is typed while an entry is saved", async () => {
+    await client().set("typed", "k", { a: 1 })
+    await open("store", "typed", "k")
+    await page.getByText("version 1", { exact: true }).waitFor()
+    await editor().fill('{"a": 2}')
+    const { letGo, reached } = await hold(/\/kv\/typed\/k$/, "PUT", "answer")
+    await save()
+    await reached
+    await editor().fill('{"a": 2, "typed": "meanwhile"}')
+    await letGo()
+    await page.getByText("Saved as version 2").waitFor()
+    assert.strictEqual(await editor().inputValue(), '{"a": 2, "typed": "meanwhile"}')
+    await save()
+    await page.getByText("Saved as version 3").waitFor()
+    assert.deepStrictEqual((await client().get("typed", "k"))?.value, { a: 2, typed: "meanwhile" })
+  })
+
+  it("asks before an edit is left, and stays or goes", async () => {
+    await client().set("typed", "other", 1)
+    await editor().fill('{"a": 3}')
+    await page.getByRole("link", { name: /^other/ }).click()
+    const dialog = page.getByRole("dialog", { name: "Leave without saving?" })
+    await dialog.getByRole("button", { name: "Cancel" }).click()
+    assert.strictEqual(await editor().inputValue(), '{"a": 3}')
+    assert.isTrue((await page.evaluate<string>("location.hash")).endsWith("/k"))
+    await page.getByRole("navigation").getByRole("link", { name: "Feed", exact: true }).click()
+    await dialog.getByRole("button", { name: "Discard the edit" }).click()
+    await page.getByRole("list", { name: "Changes, the newest first" }).waitFor()
+    await open("store", "typed", "other")
+    await page.getByRole("heading", { name: "other" }).waitFor()
+    await page.getByText("version 1", { exact: true }).waitFor()
+  })
+
+  it("says that an entry cannot be read after a conflict, and not that it was deleted", async () => {
+    await editor().fill("2")
+    const { letGo, reached } = await hold(/\/kv\/typed\/other$/, "PUT", "request")
+    await save()
+    await reached
+    await client().set("typed", "other", "theirs", { actor: "anna" })
+    const end = await refuse(/\/kv\/typed\/other$/, "GET", 403)
+    await letGo()
+    await page.getByText("Nothing was saved, as the entry is not at version 1 now. refused by the test").waitFor()
+    assert.strictEqual(await page.getByRole("dialog").count(), 0)
+    await end()
+    await save()
+    await page.getByRole("dialog").getByText("Stored: version 2 by anna").waitFor()
+    await page.getByRole("dialog").getByRole("button", { name: "Take the stored one" }).click()
+  })
+
+  it("reads an entry again that somebody else has written before it was deleted", async () => {
+    const { letGo, reached } = await hold(/\/kv\/typed\/other\?/, "DELETE", "request")
+    await page.getByRole("button", { name: "Delete" }).click()
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click()
+    await reached
+    await client().set("typed", "other", "again", { actor: "ben" })
+    await letGo()
+    await page.getByText("Nothing was deleted, as somebody else has written or deleted the entry meanwhile.").waitFor()
+    await page.getByText("version 3", { exact: true }).waitFor()
+    assert.strictEqual(await editor().inputValue(), '"again"')
+  })
+
+  it("shows long texts of a conflict whole where so much differs that comparing them would take seconds", async () => {
+    await client().set("long", "k", 0)
+    await open("store", "long", "k")
+    await page.getByText("version 1", { exact: true }).waitFor()
+    await editor().fill("1")
+    const numbers = Array.from({ length: 9000 }, (_, index) => index)
+    await client().set("long", "k", numbers, { actor: "anna" })
+    await save()
+    const dialog = page.getByRole("dialog")
+    const theirs = await dialog.getByRole("textbox", { name: "Stored: version 2 by anna" }).inputValue()
+    assert.deepStrictEqual(JSON.parse(theirs), numbers)
+    assert.strictEqual(await dialog.getByRole("textbox", { name: "Yours: from version 1" }).inputValue(), "1")
+    await dialog.getByRole("button", { name: "Take the stored one" }).click()
+    await open("store", "typed", "other")
+    await page.getByText("version 3", { exact: true }).waitFor()
+  })
+
+  it("has entries expire by the clock of the service, however that of the browser is set", async () => {
+    let version = 3
+    const saveWith = async (expiry: string) => {
+      await page.getByLabel("Expires").selectOption(expiry)
+      await save()
+      await page.getByText(`Saved as version ${++version}`).waitFor()
+    }
+    for (const hours of [-2, 2]) {
+      await page.clock.setFixedTime(Date.now() + hours * 3_600_000)
+      await saveWith("after")
+      const left = (await client().get("typed", "other"))!.expiresAt! - Date.now()
+      assert.isTrue(left > 3_000_000 && left <= 3_600_000, `${hours}: ${left}`)
+      await saveWith("never")
+    }
+    await page.clock.setFixedTime(Date.now())
+  })
+
+  it("reads the keys again that it has listed before the feed was there", async () => {
+    await client().set("slow", "a", 1)
+    const { letGo, reached } = await hold(/\/changes\?after=\d+&limit=1$/, "GET", "request")
+    await open("store", "slow")
+    await reached
+    await page.getByText("1 entry").waitFor()
+    await client().set("slow", "b", 1)
+    await client().delete("slow", "a")
+    await letGo()
+    const list = page.getByRole("list", { name: "Keys of slow" })
+    await list.getByRole("link", { name: /^b/ }).waitFor()
+    await list.getByRole("link", { name: /^a/ }).waitFor({ state: "detached" })
+  })
+  it("imports into the open namespace alone, names the line that is wrong, and leaves out what has expired", async () => {
+    await page.getByRole("button", { name: "Import and export" }).click()
+    const dialog = page.getByRole("dialog")
+    const upload = async (existing: string, ...lines: ReadonlyArray<string>) => {
+      const file = { name: "a.ndjson", mimeType: "", buffer: Buffer.from(lines.join("\n")) }
+      await dialog.getByLabel("File to import").setInputFiles(file)
+      await dialog.getByLabel("Where an entry is there already").selectOption({ label: existing })
+      await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    }
+    const good = '{"namespace":"slow","key":"good","value":1,"version":7,"updatedBy":"anna","updatedAt":1}'
+    await upload("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
+    await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not the one that is open').waitFor()
+    assert.strictEqual((await client().get("slow", "good"))?.version, 1, "what stands before the wrong line is written")
+    const over = '{"key":"over","value":1,"expiresAt":1000}'
+    for (const existing of ["replace it", "leave it as it is"]) {
+      await upload(existing, over, `{"key":"${existing}","value":1}`, over)
+      await dialog.getByText("Imported 1 entry. 2 entries left out, as expired.").waitFor()
+      await upload(existing, '{"key":"x","value":1,"expires_at":1000}')
+      // Nothing is said of the import before.
+      await dialog.getByText(/^Line 1: it has a member "expires_at", which no entry has *$/).waitFor()
+    }
+    await upload("replace it", '{"key":"fine","value":1}', '{"key":"","value":1}')
+    await dialog.getByText(/^Line 2: key /).waitFor()
+    await dialog.getByRole("button", { name: "Close" }).click()
+  })
+})

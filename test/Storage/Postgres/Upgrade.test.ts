@@ -1,0 +1,217 @@
+/** How a node of a new version brings the schema up to date beside nodes that serve, and others who read. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber, Redacted } from "effect"
+import pg from "pg"
+import * as Client from "../../../src/Storage/Postgres/Client.ts"
+import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
+import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
+import * as TableLocks from "../../../src/Storage/Postgres/TableLocks.ts"
+import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { isUnavailable, node, put, quiet, ready } from "./Fixture.ts"
+
+const query = (url: string, ...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
+
+/** A database with the schema as an earlier version left it. */
+const databaseAt = (version: number) =>
+  Effect.gen(function* () {
+    const url = yield* Effect.promise(() => createDatabase())
+    yield* query(
+      url,
+      "BEGIN",
+      "CREATE SCHEMA causeway",
+      `CREATE TABLE causeway.migrations (
+        version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
+      )`,
+      ...migrations
+        .slice(0, version)
+        .flatMap(({ name, statements }, index) => [
+          ...statements,
+          `INSERT INTO causeway.migrations (version, name) VALUES (${index + 1}, '${name}')`
+        ]),
+      "COMMIT"
+    )
+    return url
+  })
+
+const versionOf = (url: string) =>
+  Effect.map(query(url, "SELECT max(version) AS version FROM causeway.migrations"), ([row]) => row?.version)
+
+/** How the server names modes. */
+const modes = { "SHARE ROW EXCLUSIVE": "ShareRowExclusiveLock", "ACCESS EXCLUSIVE": "AccessExclusiveLock" } as const
+
+/** Statements on a connection of their own. */
+const connection = (url: string) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.promise(async () => {
+        const client = new pg.Client(Client.clientConfig(Redacted.make(url)))
+        await client.connect()
+        return client
+      }),
+      client => Effect.promise(() => client.end())
+    ),
+    (client): Client.Query =>
+      (text, values, limit) =>
+        Client.queryOn(client, text, values, limit)
+  )
+
+/** Until a session waits for a table as a whole. */
+const isQueued = (url: string) =>
+  Effect.repeat(
+    Effect.delay(
+      query(
+        url,
+        `SELECT count(*)::int AS waiting FROM pg_locks
+         WHERE NOT granted AND mode = 'AccessExclusiveLock'
+           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+      ),
+      "5 millis"
+    ),
+    { until: ([row]) => row?.waiting === 1 }
+  )
+
+/** What nodes do all the time, each on a connection of its own that waits as long for a lock as theirs. */
+const work = [
+  "SELECT FROM causeway.log FOR UPDATE",
+  "SELECT causeway.epoch()",
+  "SELECT causeway.renew_lease('11111111-1111-4111-8111-111111111111', 10000, true)",
+  "SELECT address FROM causeway.nodes",
+  "SELECT epoch, head FROM causeway.histories WHERE session = 's'",
+  "SELECT count(*) FROM causeway.entries"
+]
+
+const workOn = (url: string, lockTimeout: number) =>
+  Effect.forEach(work, text => query(url, `SET lock_timeout = ${lockTimeout}`, text), {
+    concurrency: "unbounded",
+    discard: true
+  })
+
+/** As the service reads a list without a limit. */
+const list = [
+  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+  "SELECT count(*), causeway.epoch() FROM causeway.entries"
+]
+
+/** As pg_dump does. */
+const dump = [
+  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+  `DO $$ BEGIN
+    EXECUTE (
+      SELECT 'LOCK TABLE ' || string_agg('causeway.' || quote_ident(tablename), ', ') || ' IN ACCESS SHARE MODE'
+      FROM pg_tables WHERE schemaname = 'causeway'
+    );
+  END $$`
+]
+
+/** Uses a database while somebody is in a transaction. */
+const beside = <A, E, R>(
+  url: string,
+  statements: ReadonlyArray<string>,
+  use: (end: Effect.Effect<void>) => Effect.Effect<A, E, R>
+) =>
+  withClient(url, run =>
+    Effect.gen(function* () {
+      yield* run("SET application_name = 'reader'")
+      for (const text of statements) yield* run(text)
+      return yield* use(run("COMMIT"))
+    })
+  )
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("steps name the tables that they lock against reads, or against writes", () =>
+    Effect.gen(function* () {
+      const url = yield* databaseAt(0)
+      for (const { locks = {}, name, statements } of migrations) {
+        const [row] = yield* query(
+          url,
+          "CREATE TABLE IF NOT EXISTS public.locked (mode_of jsonb)",
+          "DELETE FROM public.locked",
+          "BEGIN",
+          `CREATE TEMPORARY TABLE known ON COMMIT DROP AS
+             SELECT oid, relname FROM pg_class WHERE relnamespace = 'causeway'::regnamespace AND relkind = 'r'`,
+          ...statements,
+          // An exclusive lock before one that is shared, in the order of the alphabet.
+          `INSERT INTO public.locked SELECT coalesce(jsonb_object_agg(f.relname, f.mode), '{}') FROM (
+             SELECT k.relname, min(l.mode) AS mode FROM pg_locks l JOIN known k ON k.oid = l.relation
+             WHERE l.pid = pg_backend_pid() AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+             GROUP BY k.relname
+           ) f`,
+          "COMMIT",
+          "SELECT mode_of FROM public.locked"
+        )
+        const named = Object.entries(locks).map(([table, mode]) => [table, modes[mode]])
+        expect({ name, locks: Object.fromEntries(named) }).toEqual({ name, locks: row?.mode_of })
+      }
+    })
+  )
+
+  for (const [version, what, statements] of [
+    [5, "a list that is read", list],
+    [11, "a dump", dump]
+  ] as const) {
+    it.scopedLive(`from schema ${version}, a node waits beside ${what}, and the others go on`, () =>
+      Effect.gen(function* () {
+        const url = yield* databaseAt(version)
+        const told: Array<string> = []
+        const opening = yield* beside(url, statements, end =>
+          Effect.gen(function* () {
+            const opening = yield* Effect.fork(
+              Opening.open(Redacted.make(url), {
+                onInUse: ({ message }) => Effect.sync(() => told.push(message))
+              })
+            )
+            yield* isQueued(url)
+            yield* workOn(url, 1500)
+            yield* Effect.repeat(Effect.sleep("10 millis"), { until: () => told.length > 0 })
+            // Nobody waits behind it any more.
+            yield* workOn(url, 1)
+            expect(yield* versionOf(url)).toBe(version)
+            expect(told).toEqual([expect.stringMatching(/^causeway\.\w+ is used by process \d+ \(reader\)/)])
+            yield* end
+            return opening
+          })
+        )
+        yield* Fiber.join(opening)
+        expect(yield* versionOf(url)).toBe(migrations.length)
+      })
+    )
+  }
+
+  it.scopedLive("a node that starts beside a dump is not ready, and is when that ends", () =>
+    Effect.gen(function* () {
+      const url = yield* databaseAt(11)
+      const started = yield* beside(url, dump, end =>
+        Effect.gen(function* () {
+          const started = yield* node(optionsOf(url))
+          expect(yield* started.store.ready).toBe(false)
+          const written = yield* Effect.either(put(started, "k", 1))
+          expect(isUnavailable(written)).toBe(true)
+          expect(String(written)).toContain("(reader)")
+          yield* end
+          return started
+        })
+      )
+      yield* ready(started)
+      expect(yield* put(started, "k", 1)).toMatchObject({ lastSeq: 1 })
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("locks that keep off writers do not wait for a dump", () =>
+    Effect.gen(function* () {
+      const url = yield* databaseAt(migrations.length)
+      const lock = (mode: TableLocks.Mode) =>
+        Effect.scoped(
+          Effect.flatMap(connection(url), query =>
+            Effect.zipRight(query("BEGIN"), TableLocks.lock(query, [["entries", mode]], 50))
+          )
+        )
+      yield* beside(url, dump, () =>
+        Effect.gen(function* () {
+          yield* lock("SHARE ROW EXCLUSIVE")
+          expect(yield* Effect.flip(lock("ACCESS EXCLUSIVE"))).toMatchObject({ transactions: [expect.any(String)] })
+        })
+      )
+    })
+  )
+})

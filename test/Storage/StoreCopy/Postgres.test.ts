@@ -1,0 +1,177 @@
+/** Copies of stores in PostgreSQL beside processes that write to them or start there. */
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Fiber, Layer, Redacted } from "effect"
+import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
+import * as Sqlite from "../../../src/Storage/Sqlite.ts"
+import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
+import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { put as putInStore } from "../../suites/Store/Fixture.ts"
+import { node, put, quiet } from "../Postgres/Fixture.ts"
+import { temporaryDirectory } from "../SqliteFixture.ts"
+import { database, files, refusal } from "./Fixture.ts"
+
+/** A database with one entry, that no node serves. */
+const filled = Effect.gen(function* () {
+  const url = yield* Effect.promise(() => createDatabase())
+  yield* Effect.scoped(Effect.flatMap(node(optionsOf(url)), first => put(first, "before", 1)))
+  return url
+})
+
+/** A directory whose store has one entry. */
+const filledDirectory = Effect.gen(function* () {
+  const directory = yield* temporaryDirectory
+  yield* Effect.provide(
+    putInStore("n", "carried", 1),
+    Layer.provide(Sqlite.layer({ directory, writer: "inline" }), quiet)
+  )
+  return directory
+})
+
+const query = (url: string, ...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
+
+/** Until so many sessions of a database wait for locks. */
+const areWaiting = (url: string, sessions: number) =>
+  Effect.repeat(
+    Effect.delay(
+      query(
+        url,
+        `SELECT count(*)::int AS waiting FROM pg_stat_activity
+         WHERE datname = current_database() AND wait_event_type = 'Lock'`
+      ),
+      "10 millis"
+    ),
+    { until: ([row]) => row?.waiting === sessions }
+  )
+
+const keysIn = (url: string) =>
+  Effect.map(query(url, "SELECT key FROM causeway.entries ORDER BY key"), rows => rows.map(({ key }) => key))
+
+/** Does something once, while a copy is being made. */
+const during = <E>(body: Effect.Effect<void, E>) => {
+  let isDone = false
+  return () =>
+    Effect.suspend(() => {
+      if (isDone) return Effect.void
+      isDone = true
+      return Effect.orDie(body)
+    })
+}
+
+const newLease = "causeway.renew_lease(gen_random_uuid(), 60000, true)"
+
+describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("have what was written while they waited for their locks", () =>
+    Effect.gen(function* () {
+      const url = yield* filled
+      const target = yield* temporaryDirectory
+      // Without a lease, as after an outage of the database.
+      const writer = yield* node(optionsOf(url))
+      const [written, copied] = yield* withClient(url, run =>
+        Effect.gen(function* () {
+          yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
+          const writing = yield* Effect.fork(put(writer, "acknowledged", 1))
+          yield* areWaiting(url, 1)
+          const copying = yield* Effect.fork(StoreCopy.copy({ from: database(url), to: files(target) }))
+          yield* areWaiting(url, 2)
+          yield* run("COMMIT")
+          return [yield* Fiber.join(writing), yield* Fiber.join(copying)] as const
+        })
+      )
+      expect(written.lastSeq).toBe(2)
+      expect(copied.tables[0]).toMatchObject({ table: "entries", rows: 2 })
+      const db = new Database(join(target, "kv.db"), { readonly: true })
+      expect(db.prepare("SELECT key FROM entries ORDER BY key").pluck().all()).toEqual(["acknowledged", "before"])
+      db.close()
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("are refused where a node had a lease before they had their locks", () =>
+    Effect.gen(function* () {
+      const url = yield* filled
+      const target = join(yield* temporaryDirectory, "target")
+      const message = yield* withClient(url, run =>
+        Effect.gen(function* () {
+          yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
+          const copying = yield* Effect.fork(refusal(StoreCopy.copy({ from: database(url), to: files(target) })))
+          yield* areWaiting(url, 1)
+          yield* query(url, `SELECT ${newLease}`)
+          yield* run("COMMIT")
+          return yield* Fiber.join(copying)
+        })
+      )
+      expect(message).toContain("is served by a node")
+      expect(existsSync(target)).toBe(false)
+    }).pipe(Effect.provide(quiet))
+  )
+
+  /** Calls a function as soon as the mark of a copy is committed, before the copy has its locks. */
+  const onMark = (url: string, call: string) =>
+    query(
+      url,
+      `CREATE FUNCTION public.on_mark() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN PERFORM ${call}; RETURN NULL; END $$`,
+      `CREATE CONSTRAINT TRIGGER on_mark AFTER INSERT ON causeway.migrations DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION public.on_mark()`
+    )
+
+  const written = `causeway.commit_group(
+    gen_random_uuid(), 1, true, '{n}', '{acknowledged}', '{1}', '{tester}', '{1}', '{1}', '{null}', '{null}', '{null}')`
+
+  for (const [what, call, message, keys] of [
+    ["write to the target", written, "is not empty", ["acknowledged"]],
+    ["have a lease there", newLease, "is served by a node", []]
+  ] as const) {
+    it.scopedLive(`are refused where a node came to ${what} before they had their locks`, () =>
+      Effect.gen(function* () {
+        const source = yield* filledDirectory
+        const url = yield* Effect.promise(() => createDatabase())
+        yield* Opening.open(Redacted.make(url))
+        yield* onMark(url, call)
+        expect(yield* refusal(StoreCopy.copy({ from: files(source), to: database(url) }))).toContain(message)
+        // Nothing of it is left, and the node may go on.
+        expect(yield* keysIn(url)).toEqual(keys)
+        yield* Opening.open(Redacted.make(url))
+      }).pipe(Effect.provide(quiet))
+    )
+  }
+
+  it.scopedLive("remove their mark where a node has written to the target after a copy that was not finished", () =>
+    Effect.gen(function* () {
+      const source = yield* filledDirectory
+      const url = yield* Effect.promise(() => createDatabase())
+      const late = yield* node(optionsOf(url))
+      const copying = StoreCopy.copy({ from: files(source), to: database(url), report: () => Effect.interrupt })
+      yield* Effect.exit(copying)
+      // It was open before the mark was there.
+      yield* put(late, "acknowledged", 1)
+      const again = StoreCopy.copy({ from: files(source), to: database(url) })
+      expect(yield* refusal(again)).toContain("is not empty")
+      expect(yield* keysIn(url)).toEqual(["acknowledged"])
+      yield* Opening.open(Redacted.make(url))
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("keep a node from opening either store, and tell it why", () =>
+    Effect.gen(function* () {
+      const [url, empty] = [yield* filled, yield* Effect.promise(() => createDatabase())]
+      const [source, target] = [yield* filledDirectory, yield* temporaryDirectory]
+      const reasons: Array<string> = []
+      const open = (url: string) =>
+        Effect.map(Effect.flip(Opening.open(Redacted.make(url))), ({ message }) => {
+          reasons.push(message)
+        })
+      yield* StoreCopy.copy({ from: database(url), to: files(target), report: during(open(url)) })
+      yield* StoreCopy.copy({ from: files(source), to: database(empty), report: during(open(empty)) })
+      expect(reasons).toEqual([
+        expect.stringMatching(/^causeway\.log is used by process \d+ \(causeway migrate-store\)/),
+        expect.stringContaining("that was not finished: run causeway migrate-store again")
+      ])
+      // Another copy is kept from it, too, and either store can be opened afterwards.
+      for (const each of [url, empty]) yield* Opening.open(Redacted.make(each))
+    }).pipe(Effect.provide(quiet))
+  )
+})

@@ -1,0 +1,69 @@
+/** Violations of deletes of a prefix. */
+import { address, type Mutation, mutation, type Subject, withOperation, withResult, withWrite } from "./Subject.ts"
+
+/** The keys that a removal does not delete, though they are there. */
+const spared = ({ removals }: Subject) =>
+  removals.flatMap(one => {
+    const removed = new Set(one.commit.made.map(({ change }) => change.key))
+    const others = one.states.filter(({ change, expires }) => !removed.has(change.key) && expires === undefined)
+    return one.commit.made.length < one.removal.limit && others.length > 0 ? [one] : []
+  })
+
+const told = ({ removals }: Subject) =>
+  removals.flatMap(one => {
+    const { outcome } = one.write
+    const removed = outcome.type === "ok" ? outcome.result.removed : undefined
+    return removed === undefined ? [] : [{ ...one, removed }]
+  })
+
+export const ofRemovals: ReadonlyArray<Mutation> = [
+  mutation("batch", "a delete of a prefix leaves an entry", spared, (subject, { removal, write: { id } }) => ({
+    history: withWrite(subject, id, action => ({ ...action, removal: { ...removal, prefix: "" } })),
+    names: [id]
+  })),
+  mutation(
+    "batch",
+    "a delete of a prefix deletes an entry without it",
+    ({ removals }) => removals,
+    (subject, { removal, write: { id } }) => ({
+      history: withWrite(subject, id, action => ({ ...action, removal: { ...removal, prefix: `${removal.prefix}~` } })),
+      names: [id]
+    })
+  ),
+  mutation(
+    "batch",
+    "a delete of a prefix deletes more than its limit",
+    ({ removals }) => removals.filter(({ commit }) => commit.made.length > 1),
+    (subject, { commit, removal, write: { id } }) => ({
+      history: withWrite(subject, id, action => ({
+        ...action,
+        removal: { ...removal, limit: commit.made.length - 1 }
+      })),
+      names: [id]
+    })
+  ),
+  mutation("outcome", "a delete of a prefix is told another count", told, (subject, { removed, write: { id } }) => ({
+    history: withResult(subject, id, { results: [], removed: { ...removed, count: removed.count - 1 } }),
+    names: [id]
+  })),
+  mutation(
+    "outcome",
+    "a delete of a prefix is told wrongly whether there are others",
+    told,
+    (subject, { removed, write: { id } }) => ({
+      history: withResult(subject, id, { results: [], removed: { ...removed, more: !removed.more } }),
+      names: [id]
+    })
+  ),
+  mutation(
+    "read",
+    "a delete of a prefix finds nothing where there is an entry",
+    ({ present }) => present,
+    (subject, state) => {
+      const { key: prefix, namespace } = address(state)
+      const removal = { namespace, prefix, limit: 10 }
+      const action = { type: "write", by: "prefix", actor: "mutant", operations: [], removal } as const
+      return withOperation(subject, action, { result: { results: [], removed: { count: 0, more: false } } })
+    }
+  )
+]

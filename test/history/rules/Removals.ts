@@ -1,0 +1,58 @@
+/** A delete of a prefix deletes the first entries that it selects, in order, all of them or as many as it may. */
+import { compare } from "../../../src/Storage/KeyOrder.ts"
+import { addressOf, type Removal } from "../History.ts"
+import type { Commit, Log, Presence } from "../Log.ts"
+import type { Write } from "../Operations.ts"
+import { type Rule, text } from "../Violation.ts"
+
+interface Applied {
+  readonly write: Write
+  readonly removal: Removal
+  readonly commit: Commit
+  readonly log: Log
+  /** Whether there was an entry at an address just before. */
+  readonly presenceOf: (address: string) => Presence
+  /** Whether the log may lack the last of its records. */
+  readonly isInPart: boolean
+  /** Whether its answer is of this log. */
+  readonly isTold: boolean
+}
+
+interface Wrong {
+  readonly rule: Rule
+  readonly predicate: string
+}
+
+export const check = (applied: Applied): ReadonlyArray<Wrong> => {
+  const { commit, isInPart, isTold, log, presenceOf, removal, write } = applied
+  const { limit, namespace, prefix } = removal
+  const wrong: Array<Wrong> = []
+  const report = (rule: Rule, predicate: string) => wrong.push({ rule, predicate })
+  const changes = commit.made.map(({ change }) => change)
+  const keys = [...log.keysOf(namespace)].filter(key => key.startsWith(prefix)).sort(compare)
+  let next = 0
+  let others: Presence = "absent"
+  for (const key of keys) {
+    const found = presenceOf(addressOf({ namespace, key }))
+    const change = changes[next]
+    if (change?.op === "delete" && change.namespace === namespace && change.key === key) {
+      next++
+      if (found === "absent") report("expiry", `deletes ${key} at seq ${change.seq}, which is absent or had expired`)
+    } else if (next < limit && found === "present" && !(isInPart && next === changes.length)) {
+      report("batch", `stands at seq ${commit.first} without its delete of ${key}`)
+    } else if (next >= limit && found !== "absent" && others !== "present") others = found
+  }
+  const left = changes[next]
+  if (left !== undefined)
+    report("batch", `has seq ${left.seq} (${left.key}), which it does not delete, or not in order`)
+  if (changes.length > limit) report("batch", `has ${changes.length} records at seq ${commit.first}`)
+  const strayed = changes.find(({ timestamp }) => timestamp !== changes[0]!.timestamp)
+  if (strayed !== undefined) report("batch", `has two times, at seq ${commit.first} and at seq ${strayed.seq}`)
+  if (write.outcome.type !== "ok" || !isTold) return wrong
+  const { removed } = write.outcome.result
+  const isMoreRight = others === "unsure" || removed?.more === (others === "present")
+  if (removed?.count !== changes.length || !isMoreRight) {
+    report("outcome", `was told ${text(removed)}, and deleted ${changes.length} of those at seq ${commit.first}`)
+  }
+  return wrong
+}
