@@ -7,6 +7,20 @@ export const yieldToEventLoop: Effect.Effect<void> = Effect.async(resume => {
   return Effect.sync(() => clearImmediate(handle))
 })
 
+/**
+ * Calls back once all is read that had arrived by now: where the process stood still, timers come before it. Returns how
+ * to cancel that. The first of the two turns may begin behind the reading of sockets.
+ */
+export const onceRead = (callback: () => void): (() => void) => {
+  let handle = setImmediate(() => {
+    handle = setImmediate(callback)
+  })
+  return () => clearImmediate(handle)
+}
+
+/** Waits until all is read that had arrived by now, as {@link onceRead} does. */
+export const untilRead: Effect.Effect<void> = Effect.async(resume => Effect.sync(onceRead(() => resume(Effect.void))))
+
 /** Waits until a stream takes more, or is gone. */
 export const drained = (stream: Writable): Effect.Effect<void> =>
   Effect.async(resume => {

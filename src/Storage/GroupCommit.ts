@@ -1,6 +1,6 @@
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
-import { yieldToEventLoop } from "../EventLoop.ts"
+import { untilRead } from "../EventLoop.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
@@ -191,8 +191,10 @@ export const make = <A, B, E = never>(
         if (flight === undefined) return
         const age = Monotonic.unsafeMillis(clock) - flight.startedAt
         const left = (queue.stuck ? flight.limit : patience) - age
-        // Where the process stood still, timers come before the answers that are there already.
-        if (left > 0) return yield* Effect.zipRight(Effect.sleep(Math.min(left, patience)), yieldToEventLoop)
+        if (left > 0) return yield* Effect.sleep(Math.min(left, patience))
+        // Where the process stood still, the answer may be there already.
+        yield* untilRead
+        if (queue.flight !== flight) return
         const reason = `a commit takes longer than ${Math.round(queue.stuck ? flight.limit : patience)} ms`
         if (age >= flight.limit) {
           flight.isGivenUp = true

@@ -5,6 +5,7 @@ import type { ClientRequest, IncomingMessage } from "node:http"
 import { Agent, request as httpsRequest } from "node:https"
 import type { Socket } from "node:net"
 import { Effect, Option, type Redacted, type Scope } from "effect"
+import { onceRead } from "../../EventLoop.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { currentTraceHeaders } from "../../Observability/Tracer.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
@@ -111,14 +112,21 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
         ...trace
       }
     })
-    const abandon = (reason: string) => (): void => {
-      fail(reason)
-      outgoing.destroy()
+    // Where this process stood still, what the other node sent meanwhile is read first.
+    const abandonAfter = (millis: number, reason: string): (() => void) => {
+      let cancel = (): void => clearTimeout(timer)
+      const timer = setTimeout(() => {
+        cancel = onceRead(() => {
+          fail(reason)
+          outgoing.destroy()
+        })
+      }, millis)
+      return () => cancel()
     }
-    let timer = setTimeout(abandon(`no connection within ${connect} ms`), connect)
+    let stopWaiting = abandonAfter(connect, `no connection within ${connect} ms`)
     const isAlive = (): void => {
-      clearTimeout(timer)
-      timer = setTimeout(abandon(`nothing came for ${silence} ms`), silence)
+      stopWaiting()
+      stopWaiting = abandonAfter(silence, `nothing came for ${silence} ms`)
     }
     const onConnected = (): void => {
       isConnected = true
@@ -134,7 +142,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
     })
     outgoing.on("error", error => fail(error.message))
     outgoing.on("close", () => {
-      clearTimeout(timer)
+      stopWaiting()
       fail("the connection was lost")
     })
     outgoing.on("response", response => {
@@ -150,7 +158,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
     })
     outgoing.end(text)
     return Effect.sync(() => {
-      clearTimeout(timer)
+      stopWaiting()
       outgoing.destroy()
     })
   })
