@@ -3,10 +3,25 @@
  */
 import { type Clock, Duration, Effect, TestClock } from "effect"
 
-/** Two milliseconds of real time, in which sockets are read and written. */
+/** Turns of the event loop in which sockets of this process exchange several requests and answers. */
+const turns = 30
+
+/**
+ * Two milliseconds of real time and then some turns of the event loop, in which sockets are read and written: where the
+ * machine is busy, any time may pass without one.
+ */
 export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
-  const handle = setTimeout(() => resume(Effect.void), 2)
-  return Effect.sync(() => clearTimeout(handle))
+  let left = turns
+  let immediate: NodeJS.Immediate | undefined
+  const turn = (): void => {
+    if (left-- === 0) resume(Effect.void)
+    else immediate = setImmediate(turn)
+  }
+  const timer = setTimeout(turn, 2)
+  return Effect.sync(() => {
+    clearTimeout(timer)
+    clearImmediate(immediate)
+  })
 })
 
 /**

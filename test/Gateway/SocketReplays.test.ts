@@ -68,7 +68,7 @@ const feedOf = (
   }
 }
 
-const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue, times: 2000 })
+const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue })
 
 const pages: Subscription["read"] = after => Effect.succeed({ frames: framesAfter(after, 200, 5), trimmedSeq: 0 })
 

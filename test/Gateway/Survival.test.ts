@@ -52,7 +52,7 @@ const instancesComeTo = (simulator: typeof Simulator.Simulator.Service, count: n
     .awaitState(({ instances }) => instances.length <= count)
     .pipe(
       Effect.timeoutTo({
-        duration: "30 seconds",
+        duration: "2 minutes",
         onSuccess: state => Effect.succeed(state),
         onTimeout: () =>
           Effect.flatMap(simulator.state, ({ instances }) =>
@@ -209,7 +209,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
           yield* service.end("SIGTERM")
           yield* instancesComeTo(simulator, 0)
         }),
-      300_000 * soak
+      600_000 * soak
     )
 
   survives("SQLite")

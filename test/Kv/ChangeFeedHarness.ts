@@ -6,6 +6,7 @@ import { Context, Duration, Effect, Exit, Fiber, Layer, Runtime, type Scope, Str
 import { type RawData, WebSocket } from "ws"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Reply from "../../src/Http/Reply.ts"
+import { takenBy } from "../../src/Http/Server/UnsentBudget.ts"
 import { closed, problemOf, upgrading } from "../../src/Http/WebSocket/Handshake.ts"
 import { upgradeFailed } from "../../src/Http/WebSocket.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
@@ -13,7 +14,7 @@ import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
-import { until } from "../../src/Testing/Time.ts"
+import { breathe, until } from "../../src/Testing/Time.ts"
 
 /** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {
@@ -137,6 +138,16 @@ export const untilWatchers = (count: number) =>
     const feed = yield* ChangeFeed.ChangeFeed
     yield* until(() => Effect.runSync(feed.followers) === count)
   })
+
+/** Waits until the operating system takes no more of what waits for a client that does not read. */
+export const untilFull = (socket: Duplex) =>
+  Effect.repeat(
+    Effect.suspend(() => {
+      const before = takenBy(socket)
+      return Effect.as(Effect.repeatN(breathe, 9), () => takenBy(socket) === before)
+    }),
+    { until: isAtRest => isAtRest() }
+  )
 
 export interface Served {
   readonly port: number

@@ -148,6 +148,6 @@ describe("ChangeFeed", () => {
         }
         yield* untilWatchers(0)
       }).pipe(Effect.scoped, Effect.provide(layer())),
-    60_000 * soak
+    600_000 * soak
   )
 })

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server as TcpSe
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Option, Scope, TestClock } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
+import { breathe } from "../../src/Testing/Time.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 
 const listen = <S extends Server | TcpServer>(server: S) =>
@@ -38,10 +39,6 @@ const webSockets = (onSocket: (socket: WebSocket) => void) =>
 const limits: PlatformSocket.Limits = { frameBytes: 1000, waitingFrames: 10, waitingCharacters: 1000 }
 
 const { open } = PlatformSocket.make(limits)
-
-const breathe = Effect.async<void>(resume => {
-  setTimeout(() => resume(Effect.void), 2)
-})
 
 describe("PlatformSocket", () => {
   it.scopedLive("gives the frames that came before the end, then tells of the end", () =>

@@ -362,6 +362,5 @@ const inferenceAt = (url: string, client: Layer.Layer<HttpClient.HttpClient>) =>
 
 const until = (condition: () => boolean) =>
   Effect.suspend(() => (condition() ? Effect.void : Effect.fail("not yet"))).pipe(
-    Effect.retry(Schedule.spaced("5 millis")),
-    Effect.timeout("10 seconds")
+    Effect.retry(Schedule.spaced("5 millis"))
   )

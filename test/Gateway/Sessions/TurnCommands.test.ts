@@ -213,7 +213,7 @@ describe("messages to an instance", () => {
         yield* gate.open
         const turnId = yield* Fiber.join(sending)
         const isEnd = (event: Event) => endings.has(event.type) && "turnId" in event && event.turnId === turnId
-        const ended = yield* Effect.timeoutOption(listener.until(isEnd), "2 seconds")
+        const ended = yield* Effect.timeoutOption(listener.until(isEnd), "30 seconds")
         expect(Option.isSome(ended), `interrupted after ${steps} steps`).toBe(true)
       }
     })
