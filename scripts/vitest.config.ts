@@ -84,8 +84,8 @@ export default defineConfig({
     setupFiles: ["test/setup.ts"],
     sequence: { sequencer: LongestFirst },
     // These find what hangs; how long a test takes is up to the machine.
-    testTimeout: 180_000,
-    hookTimeout: 180_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
     pool: "forks",
     // A process that ends before the others, for want of files, would end the whole run ("Terminating worker thread").
     poolOptions: { forks: { maxForks: processes, minForks: processes, isolate: false } }

@@ -171,7 +171,7 @@ layer(Pair.layer, { excludeTestServices: true })(`gateways over one PostgreSQL $
           assert.deepStrictEqual(client.events(sessionId).slice(0, events.length), events)
         }
       }),
-    180_000 * soak
+    600_000 * soak
   )
 })
 

@@ -80,7 +80,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         yield* withService(directory, service => isWhole(service, rounds))
         assert.isAbove(followed.length, 0)
       }),
-    300_000 * soak
+    600_000 * soak
   )
 
   it.scoped("keeps all acknowledged writes and exits with 0 when it is terminated under load", () =>
@@ -149,7 +149,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         }
         yield* withService(directory, service => isWhole(service, rounds))
       }),
-    300_000 * soak
+    600_000 * soak
   )
 
   /** Starts the service and kills it when something happens to its files for the `count`-th time. */
@@ -190,7 +190,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           })
         )
       }),
-    300_000 * soak
+    600_000 * soak
   )
 
   it.scoped(
@@ -219,7 +219,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         const found = yield* withService(directory, service => Load.findings(service, history, followed))
         assert.deepStrictEqual(found, [])
       }),
-    300_000 * soak
+    600_000 * soak
   )
 
   it.scoped("refuses a second process while the first runs undisturbed, and admits it after the first was killed", () =>

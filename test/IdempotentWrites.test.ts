@@ -71,6 +71,6 @@ layer(Environment.layer, { excludeTestServices: true })("a write with an idempot
         })
         assert.deepStrictEqual(changes.map(({ actor }) => actor).sort(), numbers.map(number => `w${number}`).sort())
       }),
-    { timeout: 300_000 }
+    { timeout: 600_000 }
   )
 })

@@ -72,7 +72,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
         assert.isAbove(followed.one.length, 0)
         assert.isAbove(followed.other.length, 0)
       }),
-    { timeout: 240_000 }
+    { timeout: 600_000 }
   )
 
   it.scoped("wake a follower on one for a write on another", () =>

@@ -19,7 +19,7 @@ const shortLimit = { SHUTDOWN_TIMEOUT: "2 seconds" }
 const endOf = (service: Service.Starting) =>
   service.ended.pipe(
     Effect.timeoutFail({
-      duration: "60 seconds",
+      duration: "2 minutes",
       onTimeout: () => new Error(`The service does not end. It said: ${service.log()}`)
     }),
     Effect.orDie
@@ -101,7 +101,7 @@ const withSession = Effect.gen(function* () {
 })
 
 /** Each case waits for a process more than it works. */
-const together = { concurrent: true, timeout: 120_000 }
+const together = { concurrent: true, timeout: 600_000 }
 
 layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the service", it => {
   it.scoped(

@@ -42,7 +42,7 @@ const positionOf = ({ events }: Gathered): number | undefined => {
   return last?.type === "change" ? last.change.seq : last?.type === "synced" ? last.lastSeq : undefined
 }
 
-it("followers see exactly the log, whatever is cut when", { timeout: 240_000 }, async () => {
+it("followers see exactly the log, whatever is cut when", { timeout: 600_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(step, { minLength: 1, maxLength: 15 }),

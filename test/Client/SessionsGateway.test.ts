@@ -128,7 +128,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ type: fc.constantFrom(...disturbances) }) }
 )
 
-it("subscribers see exactly the history, whatever is cut when", { timeout: 240_000 }, async () => {
+it("subscribers see exactly the history, whatever is cut when", { timeout: 600_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(step, { minLength: 1, maxLength: 8 }),

@@ -8,7 +8,7 @@ import { keys } from "../Harness.ts"
 import { proxy } from "./Proxy.ts"
 import { call, Setting, layer as setting } from "./Setting.ts"
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("a command", it => {
+layer(setting, { excludeTestServices: true })("a command", it => {
   it.scoped("ends with a code and a sentence that tell what is wrong", () =>
     Effect.gen(function* () {
       const { url } = yield* Setting

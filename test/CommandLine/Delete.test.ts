@@ -5,7 +5,7 @@ import { Changes } from "../../src/Simulator/Changes.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, Setting, layer as setting, start } from "./Setting.ts"
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway kv delete --prefix", it => {
+layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it => {
   it.scoped("deletes what starts with a prefix: after a question on a terminal, with --yes in a pipe", () =>
     Effect.gen(function* () {
       const { client } = yield* Setting
@@ -92,7 +92,7 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway kv dele
           return deletes === 2 ? "hang" : "pass"
         }
       )
-      const args = ["kv", "delete", "cli/half", "--prefix", "", "--yes", "--timeout", "1"]
+      const args = ["kv", "delete", "cli/half", "--prefix", "", "--yes", "--timeout", "5"]
       const failed = yield* call(args, { CAUSEWAY_URL: losing })
       assert.strictEqual(failed.code, 6)
       assert.match(failed.stderr, /^1,000 entries were deleted before this:/)

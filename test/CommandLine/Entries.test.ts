@@ -6,7 +6,7 @@ import { Effect } from "effect"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, run, Setting, layer as setting } from "./Setting.ts"
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("commands of entries", it => {
+layer(setting, { excludeTestServices: true })("commands of entries", it => {
   it.effect("sets, gets and deletes entries, and keeps the text of values", () =>
     Effect.gen(function* () {
       const value = '{"b":12345678901234567890,"1":2.0}'

@@ -18,7 +18,7 @@ import { call, jsonOf, linesOf, run, Setting, layer as setting } from "./Setting
 
 const keysIn = (text: string) => linesOf(text).map(({ key }) => key)
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway export", it => {
+layer(setting, { excludeTestServices: true })("causeway export", it => {
   it.effect("writes what import reads", () =>
     Effect.gen(function* () {
       const { client, files } = yield* Setting

@@ -54,7 +54,7 @@ const failing = (target: string, pages: number) =>
 
 const namesOf = (text: string) => linesOf(text).map(({ key }) => key)
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("an export that was interrupted", it => {
+layer(setting, { excludeTestServices: true })("an export that was interrupted", it => {
   it.scoped("goes on where it was killed, stopped, or lost the service", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting

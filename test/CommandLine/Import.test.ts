@@ -7,7 +7,7 @@ import { Changes } from "../../src/Simulator/Changes.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, run, Setting, layer as setting, start } from "./Setting.ts"
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway import", it => {
+layer(setting, { excludeTestServices: true })("causeway import", it => {
   it.effect("imports the lines before one that is wrong, and goes on once that is corrected", () =>
     Effect.gen(function* () {
       const { client, files } = yield* Setting

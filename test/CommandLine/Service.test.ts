@@ -19,7 +19,7 @@ const setting = Layer.scoped(
   })
 ).pipe(Layer.provide(Environment.layer), Layer.orDie)
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("commands", it => {
+layer(setting, { excludeTestServices: true })("commands", it => {
   it.effect("tells health and prints the documents", () =>
     Effect.gen(function* () {
       const health = yield* run(["health", "--strict"], { env: { CAUSEWAY_TOKEN: "" } })

@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { call, linesOf, Setting, serveWithLog, layer as setting, start } from "./Setting.ts"
 
-layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway kv watch", it => {
+layer(setting, { excludeTestServices: true })("causeway kv watch", it => {
   it.scoped("watches: entries, then changes, each as it happens, until a signal or a closed pipe", () =>
     Effect.gen(function* () {
       const { client } = yield* Setting

@@ -8,7 +8,7 @@ import { memory } from "../../src/store.ts"
 import { launch } from "../ServerProcess.ts"
 import { buildPages, builtPages, start } from "./Service.ts"
 
-beforeAll(buildPages, 180_000)
+beforeAll(buildPages)
 
 /** A request as it is, without what `fetch` does by itself. */
 const get = (url: string, headers: Readonly<Record<string, string>> = {}, method = "GET") =>

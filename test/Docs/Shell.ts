@@ -179,7 +179,7 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
           child.stderr?.on("data", look)
           child.once("close", () => resume(Effect.dieMessage(`${code} ended: ${output.all}`)))
         }).pipe(
-          Effect.timeoutOption("30 seconds"),
+          Effect.timeoutOption("150 seconds"),
           Effect.filterOrElse(Option.isSome, () =>
             Effect.dieMessage(`${code} did not print ${printed.text} but ${output.all}`)
           )

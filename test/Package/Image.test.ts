@@ -35,7 +35,7 @@ describe.skipIf(!hasEngine)(`the image${hasEngine ? "" : ", skipped: no engine f
           ({ ok }) => ok,
           () => false
         )
-      await expect.poll(isReady, { timeout: 60_000 }).toBe(true)
+      await expect.poll(isReady, { timeout: 300_000 }).toBe(true)
       const headers = { authorization: "Bearer a-key-for-this-test", "content-type": "application/json" }
       const written = await fetch(`${address}/kv/n/k`, { method: "PUT", headers, body: '{"value":1}' })
       expect(written.status).toBe(200)

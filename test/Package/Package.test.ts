@@ -39,7 +39,7 @@ beforeAll(async () => {
   if (peers === "lowest" || peers === "newest") return host.installBeside(root, peers)
   await host.install(root)
   host.link({ dependencies: { "@types/node": "*" } })
-}, 480_000)
+}, 900_000)
 
 afterAll(() => host.remove())
 
@@ -48,7 +48,7 @@ describe("the package", () => {
     expect(await host.faults()).toEqual([])
   })
 
-  it("has types for each way of importing it", () => host.checkTypes(), 120_000)
+  it("has types for each way of importing it", () => host.checkTypes(), 900_000)
 
   it("depends on no package that brings a second Effect or SQLite", () => {
     const { dependencies = {}, peerDependencies = {} } = host.manifest()
@@ -88,7 +88,7 @@ describe("the package", () => {
   it("can be imported by each of its names", async () => {
     const imports = names().map(name => `await import("causeway${name.slice(1)}")`)
     await run(process.execPath, ["--input-type=module", "--eval", imports.join("\n")], directory)
-  }, 120_000)
+  }, 900_000)
 
   // The second is attw's, by an override: 5.7, the oldest that Effect's own declarations allow.
   it.each(["typescript", "@arethetypeswrong/core/node_modules/typescript"])(
@@ -105,7 +105,7 @@ describe("the package", () => {
     const command = join(installed, "dist", "main.js")
     expect((await run(process.execPath, [command, "--version"], directory)).trim()).toBe(host.manifest().version)
     expect(await run(process.execPath, [command, "--help"], directory)).toContain("Usage: causeway")
-  }, 120_000)
+  }, 900_000)
 })
 
 describe("for a browser", () => {
@@ -162,7 +162,7 @@ describe("the examples of the pages of docs", () => {
       writeFileSync(join(folder, `${name}.ts`), `export {}\n${placed}`)
     }
     expect(await host.compile(folder, ["*.ts"], { skipLibCheck: true })).toBe("")
-  }, 120_000)
+  }, 900_000)
 
   afterAll(() => service.kill("SIGKILL"))
 
@@ -226,7 +226,7 @@ describe("an application of a host", () => {
     expect(await host.build(app)).toBe("")
     const main = join(app, "build", "main.js")
     outcome = JSON.parse(await run(process.execPath, ["--expose-gc", main, String(restarts)], app))
-  }, 300_000)
+  }, 900_000)
 
   it.each(["stock", "edge"] as const)(
     "on the %s server uses the store, the feed and the gateway as its users",

@@ -17,7 +17,7 @@ beforeAll(async () => {
   await host.install(built)
   rmSync(built, { recursive: true })
   cpSync(fileURLToPath(new URL("standalone", import.meta.url)), directory, { recursive: true })
-}, 300_000)
+}, 900_000)
 
 afterAll(() => host.remove())
 
@@ -38,7 +38,7 @@ describe("the package without Effect", () => {
     expect(await host.faults()).toEqual([])
   })
 
-  it("has types for each way of importing it", () => host.checkTypes(), 120_000)
+  it("has types for each way of importing it", () => host.checkTypes(), 900_000)
 
   it("has declarations that a strict host compiles against", async () => {
     const lines = [
@@ -53,7 +53,7 @@ describe("the package without Effect", () => {
     writeFileSync(join(directory, "host.ts"), lines.join("\n"))
     const typeRoots = [join(modules, "@types")]
     expect(await host.compile(directory, ["host.ts"], { typeRoots, noEmit: true })).toBe("")
-  }, 120_000)
+  }, 900_000)
 
   it("serves in a plain server, ends with followers connected, and starts again twenty times without a leak", async () => {
     const { effect, leaked, refused, runs, taken } = await script("plain.mjs", join(directory, "data"))
@@ -68,7 +68,7 @@ describe("the package without Effect", () => {
     expect(effect).toBe("not found")
     expect(refused).toMatch(/prefix must be a path/)
     expect(taken).toMatch(/dev\/null/)
-  }, 120_000)
+  }, 900_000)
 
   it("is mounted in fastify, and where a framework takes mount points off", async () => {
     const results = await script("frameworks.mjs", join(root, "package.json"))
@@ -76,5 +76,5 @@ describe("the package without Effect", () => {
       fastify: { ...expected, host: "hello" },
       "express-like": { ...expected, host: "hello" }
     })
-  }, 120_000)
+  }, 900_000)
 })

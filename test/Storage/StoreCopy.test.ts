@@ -267,7 +267,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
           )
         )
       }),
-    { timeout: 60_000 * Math.max(1, runs / 4) }
+    { timeout: 600_000 * Math.max(1, runs / 4) }
   )
 
   it.scoped("take large values in pages, and go on with the numbers of histories", () =>

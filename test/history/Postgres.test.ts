@@ -91,7 +91,7 @@ layer(Environment.layer, { excludeTestServices: true })(
               assert.isAbove(found[`${kind} ok`] ?? 0, 0, kind)
             }
           }),
-        300_000 * soak
+        600_000 * soak
       )
     }
 

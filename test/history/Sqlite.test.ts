@@ -44,7 +44,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
         )
         assert.isAbove(counts(history)["write ok"] ?? 0, 0)
       }),
-    300_000 * soak
+    600_000 * soak
   )
 
   it.scoped(
@@ -81,6 +81,6 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
         assert.isAbove(found.reset ?? 0, 0, JSON.stringify(found))
         assert.strictEqual(Workload.epochs(history).size, rounds + 1)
       }),
-    300_000 * soak
+    600_000 * soak
   )
 })

@@ -48,7 +48,7 @@ const followers: ReadonlyArray<FollowerOptions> = [
 ]
 
 /** How long followers may take to read the last records: a guard against waiting for ever. */
-const catchUp = Duration.seconds(30)
+const catchUp = Duration.seconds(150)
 
 /** The last `seq` that the whole log has, and the last of each tenant. */
 class Ends {

@@ -124,8 +124,8 @@ describe("a conversation from a file or a pipe", () => {
         ["one", "one", "two", "two"]
       )
       assert.strictEqual(new Set(messages.map(({ clientMessageId }) => clientMessageId)).size, 2)
-      const swallowed = yield* hold({ url: gateway.url, timeout: "200 millis" }, ["swallowed"])
-      assert.match(swallowed.output, /✗ (?:There is no answer within 200 ms|The gateway closed the connection)/)
+      const swallowed = yield* hold({ url: gateway.url, timeout: "900 millis" }, ["swallowed"])
+      assert.match(swallowed.output, /✗ (?:There is no answer within 900 ms|The gateway closed the connection)/)
       assert.strictEqual(failureOf(swallowed), "One thing failed")
     })
   )

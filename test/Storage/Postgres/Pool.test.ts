@@ -152,7 +152,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       expect(
         yield* Effect.retry(
           pool.read(one, [], rows => rows[0]![0], 10_000),
-          { times: 2 }
+          { times: 10 }
         )
       ).toBe(1)
     })

@@ -27,10 +27,14 @@ const quiet = Logger.remove(Logger.defaultLogger)
 
 type Events = Context.Tag.Service<SessionEvents>
 
-const lease = Duration.seconds(1)
+/** No lease ends during a test, however slow the machine is. */
+const lasting = { lease: Duration.minutes(1) }
+
+/** For what happens when a lease is renewed, or has ended. */
+const brief = { lease: Duration.seconds(1) }
 
 const node = (url: string, options: PostgresSessionEvents.Options = {}) =>
-  Effect.map(Layer.build(nodeLayer(optionsOf(url), { lease, ...options })), context => ({
+  Effect.map(Layer.build(nodeLayer(optionsOf(url), { ...lasting, ...options })), context => ({
     events: Context.get(context, SessionEvents),
     nodes: Context.get(context, SessionNodes),
     log: Context.get(context, ChangeLog)
@@ -132,9 +136,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     () =>
       Effect.gen(function* () {
         const url = yield* database
-        // No lease ends meanwhile, however slow the machine is.
-        const lasting = node(url, { lease: Duration.minutes(1) })
-        const [one, other, third] = [yield* lasting, yield* lasting, yield* lasting]
+        const [one, other, third] = [yield* node(url), yield* node(url), yield* node(url)]
         for (const session of ["t/s", "t/unfinished"]) yield* one.events.open(session, "e1")
         yield* append(one.events, "t/unfinished", 0, ["1"], { recoveryState: "open" })
         const prepared: Array<number> = []
@@ -171,7 +173,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     Effect.gen(function* () {
       const url = yield* database
       const { layer, lines } = logged()
-      const [one, other] = yield* Effect.provide(Effect.all([node(url), node(url)]), layer)
+      const [one, other] = yield* Effect.provide(Effect.all([node(url, brief), node(url, brief)]), layer)
       // An earlier run, whose lease has not ended yet.
       yield* Effect.promise(() =>
         execute(
@@ -275,7 +277,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
   it.scopedLive("of many sessions that a node has left, those who take them over begin with different ones", () =>
     Effect.gen(function* () {
       const url = yield* database
-      const nodes = [yield* node(url), yield* node(url)]
+      const nodes = [yield* node(url, brief), yield* node(url, brief)]
       yield* Effect.promise(() =>
         execute(
           url,
@@ -300,7 +302,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     Effect.gen(function* () {
       const url = yield* database
       const scope = yield* Scope.make()
-      yield* Scope.extend(node(url), scope)
+      yield* Scope.extend(node(url, brief), scope)
       const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
       yield* run(
         "ALTER FUNCTION causeway.renew_lease RENAME TO renew_now",
@@ -328,8 +330,8 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     Effect.gen(function* () {
       const url = yield* database
       const proxy = yield* Proxy.make(url)
-      const { events: other } = yield* node(url)
-      const { events: stale } = yield* node(proxy.url)
+      const { events: other } = yield* node(url, brief)
+      const { events: stale } = yield* node(proxy.url, brief)
       for (const session of ["t/busy", "t/idle", "t/kept"]) {
         yield* stale.open(session, "e1")
         yield* append(stale, session, 0, ["1"], { recoveryState: "open" })
@@ -399,9 +401,9 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
         const setClock = yield* Effect.promise(() => withOwnClock(url))
         yield* Effect.promise(() => setClock(3_600_000))
         const proxy = yield* Proxy.make(url)
-        const { events: gone } = yield* node(proxy.url)
-        const { events: one } = yield* node(url)
-        const { events: other } = yield* node(url)
+        const { events: gone } = yield* node(proxy.url, brief)
+        const { events: one } = yield* node(url, { lease: Duration.seconds(3) })
+        const { events: other } = yield* node(url, brief)
         yield* gone.open("t/gone", "e1")
         yield* one.open("t/kept", "e1")
         yield* append(one, "t/kept", 0, ["1"], { recoveryState: "open" })
@@ -495,7 +497,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
   it.scopedLive("a node whose lease was removed looks for what others have taken, although it never ended", () =>
     Effect.gen(function* () {
       const url = yield* database
-      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+      const [{ events: one }, { events: other }] = [yield* node(url, brief), yield* node(url)]
       yield* one.open("t/s", "e1")
       const removal = "DELETE FROM causeway.nodes WHERE id = (SELECT owner FROM causeway.histories)"
       // It may renew its lease in between.
@@ -520,7 +522,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       const { events: first } = yield* Scope.extend(node(proxy.url, options), scope)
       yield* first.open("t/s", "e1")
       yield* append(first, "t/s", 0, ["1"], { recoveryState: "open" })
-      const beside = yield* node(url, { lease: Duration.minutes(1) })
+      const beside = yield* node(url)
       yield* isElsewhere(beside.events.open("t/s", "e1"))
       // It cannot say that it ends.
       yield* Effect.promise(() => proxy.cut(true))
@@ -540,7 +542,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
   it.scoped("writes of many sessions share calls, none is in the change log, and one that is refused fails alone", () =>
     Effect.gen(function* () {
       const url = yield* database
-      const { events, log } = yield* node(url, { lease: Duration.minutes(1) })
+      const { events, log } = yield* node(url)
       const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
       yield* Effect.forEach(sessions, session => events.open(session, "e1"), { concurrency: "unbounded" })
       const commits = Effect.map(
@@ -565,7 +567,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     Effect.gen(function* () {
       const url = yield* database
       const proxy = yield* Proxy.make(url)
-      const { events } = yield* node(proxy.url, { lease: Duration.minutes(1) })
+      const { events } = yield* node(proxy.url)
       yield* events.open("t/s", "e1")
       proxy.set(mode, "write_sessions")
       void proxy.affected.then(() => proxy.set("open"))
@@ -583,7 +585,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     Effect.gen(function* () {
       const url = yield* database
       const proxy = yield* Proxy.make(url)
-      const { events } = yield* node(proxy.url, { lease: Duration.minutes(1) })
+      const { events } = yield* node(proxy.url)
       yield* events.open("t/s", "e1")
       proxy.set("answers lost")
       expect(yield* Effect.flip(append(events, "t/s", 0, ["1"]))).toBeInstanceOf(StoreUnavailable)
@@ -603,7 +605,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       const own = yield* server({})
       const url = yield* Effect.promise(() => createDatabase(own))
       yield* Effect.promise(() => own.stop("fast"))
-      const { events } = yield* node(url)
+      const { events } = yield* node(url, brief)
       for (const call of [
         events.open("t/s", "e1"),
         events.find("t/s"),

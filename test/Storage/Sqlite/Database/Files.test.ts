@@ -31,7 +31,7 @@ type Attempt<A, R> = Effect.Effect<A, { readonly _tag: string }, R>
 
 /** With a thread, the new file is opened a moment after the old one was missed. */
 const eventually = <A, R>(attempt: Attempt<A, R>) =>
-  Effect.retry(attempt, { schedule: Schedule.spaced("10 millis"), times: 500 })
+  Effect.retry(attempt, { schedule: Schedule.spaced("10 millis"), times: 6000 })
 
 /** A database to which texts are added, and from which they are read in that order. */
 interface Subject<R> {

@@ -73,7 +73,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
         }
         yield* owner.end
       }),
-    240_000
+    600_000
   )
 })
 
