@@ -2,7 +2,7 @@
  * Group commit as the histories of sessions have it: what is written, what it weighs, and the members of the port that
  * write.
  */
-import { Cause, type Context, Effect, type Scope } from "effect"
+import { type Context, Effect, type Scope } from "effect"
 import type {
   Append,
   History,
@@ -56,16 +56,10 @@ export const make = <W extends EventWrite | Release, E>(
     GroupCommit.make<W, History | undefined, E>({
       ...options,
       commit: (group, now, isGivenUp) =>
-        Effect.catchAllDefect(
-          Effect.tapDefect(options.commit(group, now, isGivenUp), cause =>
-            Effect.logError("Writing of session histories met a defect", cause)
-          ),
-          // It is not known what was stored, which sessions find out where the store is unavailable.
-          defect =>
-            Effect.zipRight(
-              Effect.logError("The writing of session histories met a defect", Cause.die(defect)),
-              new StoreUnavailable({ reason: String(defect) })
-            )
+        options.commit(group, now, isGivenUp).pipe(
+          Effect.tapDefect(cause => Effect.logError("A commit of session histories failed with a defect", cause)),
+          // The outcome is unknown. Sessions treat an unavailable store in the same way.
+          Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) }))
         ),
       weigh,
       observe: metrics(tags),
