@@ -23,7 +23,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/GroupCommit.ts": 1,
   "Storage/Housekeeping.ts": 1,
   "Storage/Memory.ts": 1,
-  "Storage/Postgres/DatabaseClock.ts": 3,
+  "Storage/Postgres/Database/DatabaseClock.ts": 3,
   "Storage/Sqlite.ts": 3,
   "Storage/Sqlite/Database/Reader.ts": 1,
   "Storage/Sqlite/Kv/Lists.ts": 2,

@@ -5,10 +5,10 @@ import { Duration, Effect, type Redacted, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf } from "../MigrationNames.ts"
-import { clientConfig, connectClient, heldTimeout, type Query, queryOn } from "./Client.ts"
-import { unavailable } from "./DatabaseError.ts"
+import { clientConfig, connectClient, heldTimeout, type Query, queryOn } from "./Database/Client.ts"
+import { unavailable } from "./Database/DatabaseError.ts"
+import * as TableLocks from "./Database/TableLocks.ts"
 import { lockable, type Migration, migrations } from "./Schema.ts"
-import * as TableLocks from "./TableLocks.ts"
 
 /** The store cannot be used as it is; the message says why, for the operator. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {

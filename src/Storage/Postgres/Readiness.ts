@@ -5,11 +5,11 @@
 import { Cause, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import type { DatabaseClock } from "./DatabaseClock.ts"
-import { describe } from "./DatabaseError.ts"
+import type { DatabaseClock } from "./Database/DatabaseClock.ts"
+import { describe } from "./Database/DatabaseError.ts"
+import type { TablesInUse } from "./Database/TableLocks.ts"
+import * as Queries from "./Kv/Queries.ts"
 import * as Opening from "./Opening.ts"
-import * as Queries from "./Queries.ts"
-import type { TablesInUse } from "./TableLocks.ts"
 
 /** How long the start waits for the database; then it goes on without. */
 const startTimeout = "5 seconds"

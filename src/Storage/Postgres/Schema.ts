@@ -1,12 +1,13 @@
 /**
  * The schema of the store in PostgreSQL. Its parts are in the schema `causeway` of the database.
  */
-import { commitFunction, timedCommitFunction } from "./CommitFunction.ts"
-import { newEpoch } from "./Epoch.ts"
-import * as Namespaces from "./Namespaces.ts"
-import * as RememberedShares from "./RememberedShares.ts"
-import * as RememberedWrites from "./RememberedWrites.ts"
-import { removeFunction } from "./Removal.ts"
+
+import { newEpoch } from "./Database/Epoch.ts"
+import { commitFunction, timedCommitFunction } from "./Kv/CommitFunction.ts"
+import * as Namespaces from "./Kv/Namespaces.ts"
+import * as RememberedShares from "./Kv/RememberedShares.ts"
+import * as RememberedWrites from "./Kv/RememberedWrites.ts"
+import { removeFunction } from "./Kv/Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
 
 /** One step of the schema: statements that are applied once, in one transaction with the record that they were. */

@@ -7,13 +7,13 @@
  */
 import { Effect, Option, Redacted, type Scope, Stream } from "effect"
 import pg from "pg"
-import { clientConfig, connectClient, type Query, queryOn } from "../Postgres/Client.ts"
-import { describe } from "../Postgres/DatabaseError.ts"
-import * as Encoding from "../Postgres/Encoding.ts"
+import { clientConfig, connectClient, type Query, queryOn } from "../Postgres/Database/Client.ts"
+import { describe } from "../Postgres/Database/DatabaseError.ts"
+import * as Encoding from "../Postgres/Database/Encoding.ts"
+import type { Row as DatabaseRow, Parameter } from "../Postgres/Database/Statement.ts"
+import * as TableLocks from "../Postgres/Database/TableLocks.ts"
 import * as Opening from "../Postgres/Opening.ts"
 import { maxNameBytes, migrations } from "../Postgres/Schema.ts"
-import type { Row as DatabaseRow, Parameter } from "../Postgres/Statement.ts"
-import * as TableLocks from "../Postgres/TableLocks.ts"
 import { notEmpty, otherCopy, type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./Port.ts"
 import { type Cell, pageBytes, pageRows, type Row, type Table, tables } from "./Tables.ts"
 

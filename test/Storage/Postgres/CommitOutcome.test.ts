@@ -1,7 +1,7 @@
 /** Commits whose answer does not come. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import * as GroupCall from "../../../src/Storage/Postgres/GroupCall.ts"
+import * as GroupCall from "../../../src/Storage/Postgres/Database/GroupCall.ts"
 import { createDatabase, execute, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"

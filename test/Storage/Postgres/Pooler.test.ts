@@ -1,7 +1,7 @@
 /** Nodes behind a pooler in transaction mode. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Option, Redacted, Stream } from "effect"
-import * as Pool from "../../../src/Storage/Postgres/Pool.ts"
+import * as Pool from "../../../src/Storage/Postgres/Database/Pool.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
 import * as Bouncer from "../../postgres/Bouncer.ts"
 import { createDatabase, execute, optionsOf } from "../../postgres/Databases.ts"

@@ -13,9 +13,9 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
-import { texts } from "../Encoding.ts"
-import type { Pool } from "../Pool.ts"
-import type { Query, Row, Statement } from "../Statement.ts"
+import { texts } from "../Database/Encoding.ts"
+import type { Pool } from "../Database/Pool.ts"
+import type { Query, Row, Statement } from "../Database/Statement.ts"
 
 /** Runs a query. */
 export const on =

@@ -5,7 +5,7 @@
  * The writes of a group are ordered by session, and each locks the row of its session first, so that groups of several
  * nodes cannot deadlock.
  */
-import { newEpoch } from "../Epoch.ts"
+import { newEpoch } from "../Database/Epoch.ts"
 
 /** The writes, as the function is given them. */
 export const Op = { append: 0, open: 1, restart: 2, configure: 3, remove: 4, release: 5 } as const

@@ -1,0 +1,81 @@
+/**
+ * What an error of the database or of its client means. Messages are for the log and hold no parameters of statements.
+ */
+import { Data } from "effect"
+import pg from "pg"
+import { StoreUnavailable } from "../../../Kv/Store.ts"
+
+/** A statement that never reached the database. */
+export class NotSent extends Data.TaggedError("NotSent")<{ readonly reason: string }> {}
+
+/** A statement for which the database reported an error, with its SQLSTATE. */
+export class Rejected extends Data.TaggedError("Rejected")<{ readonly reason: string; readonly sqlState: string }> {}
+
+/** A statement that was sent, or may have been, and has no answer. */
+export class Unanswered extends Data.TaggedError("Unanswered")<{ readonly reason: string }> {}
+
+/** Why a statement failed. */
+export type QueryError = NotSent | Rejected | Unanswered
+
+/** The SQLSTATE of an error that the database reported, or the code of a system error. */
+const codeOf = (error: unknown): string | undefined =>
+  typeof error === "object" && error !== null && "code" in error && typeof error.code === "string"
+    ? error.code
+    : undefined
+
+const messageOf = (error: unknown): string => {
+  // A host with several addresses gives one error for each, and a message for none.
+  if (error instanceof AggregateError && error.message === "") return error.errors.map(messageOf).join("; ")
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** What happened, in one line. */
+export const describe = (error: unknown): string => {
+  if (error instanceof NotSent || error instanceof Rejected || error instanceof Unanswered) return error.reason
+  const code = codeOf(error)
+  const message = messageOf(error).replace(/\s+/g, " ")
+  return code === undefined || message.includes(code) ? message : `${message} (${code})`
+}
+
+export const unavailable = (error: unknown): StoreUnavailable =>
+  error instanceof StoreUnavailable ? error : new StoreUnavailable({ reason: describe(error) })
+
+/** The failure of a statement that was not sent, for this reason. */
+export const notSent = (error: unknown): NotSent => new NotSent({ reason: describe(error) })
+
+/** The failure of a statement that was sent, as the client has reported it. */
+export const ofAnswer = (error: unknown): Rejected | Unanswered => {
+  const reason = describe(error)
+  return error instanceof pg.DatabaseError && error.code !== undefined
+    ? new Rejected({ reason, sqlState: error.code })
+    : new Unanswered({ reason })
+}
+
+const sqlStateOf = (error: QueryError | StoreUnavailable): string => (error._tag === "Rejected" ? error.sqlState : "")
+
+/** Whether the transaction lost a race and can be repeated: a serialization failure or a deadlock. */
+export const isConflict = (error: QueryError): boolean => ["40001", "40P01"].includes(sqlStateOf(error))
+
+/**
+ * Whether the statement may have been committed all the same: the connection was lost, or the server ended the session
+ * (classes 08, 57 and 58, and 40003). Any other error of the database means that it was rolled back.
+ */
+export const isOutcomeUnknown = (error: QueryError): boolean =>
+  error._tag === "Unanswered" || /^(?:40003|08|57P|58)/.test(sqlStateOf(error))
+
+/** Whether an error is due to what was written, such as a row that is too large, so that other writes may succeed. */
+export const isOfContent = (error: QueryError | StoreUnavailable): boolean => /^(?:22|23|54)/.test(sqlStateOf(error))
+
+/**
+ * Whether a connection was refused since the server, the database or the role has as many as it may have. PgBouncer says so
+ * in words, under the SQLSTATE of a violation of the protocol.
+ */
+export const isOverLimit = (error: unknown): boolean =>
+  codeOf(error) === "53300" ||
+  (codeOf(error) === "08P01" && /no more connections allowed|client connections exceeded/.test(messageOf(error)))
+
+/** Whether the server has ended a statement, as at its time limit. */
+export const isCanceled = (error: unknown): boolean => codeOf(error) === "57014"
+
+/** Whether a named statement is unknown to the server, or known already: a pooler shares its connections out. */
+export const isStatementLost = (error: QueryError): boolean => ["26000", "42P05"].includes(sqlStateOf(error))

@@ -1,0 +1,90 @@
+/**
+ * Snapshots for many reads, each on a connection of its own.
+ */
+import { Effect, type Scope } from "effect"
+import { tenantOf } from "../../../Kv/Entry.ts"
+import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
+import * as Monotonic from "../../../Monotonic.ts"
+import { SnapshotShares } from "../../SnapshotShares.ts"
+import { bySystemClock } from "./DatabaseClock.ts"
+import { type Connection, type Pool, readTimeout } from "./Pool.ts"
+import type { Query } from "./Statement.ts"
+
+/** Milliseconds that a snapshot may be without a read, after which the server ends its transaction. */
+export const idleTimeout = 60_000
+
+/** Milliseconds that a snapshot may last: while there is one, no server removes what was replaced since. */
+const maxAge = 600_000
+
+/** Rows are read in the order of an index, as many as a portion has: other plans begin with all rows. */
+const planning = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"
+
+export interface Snapshot {
+  readonly run: <A>(query: Query<A>) => Effect.Effect<A, StoreUnavailable>
+  /** Ends it before its scope closes. */
+  readonly end: Effect.Effect<void>
+}
+
+/** A connection, and how it is counted no more. */
+interface Held {
+  readonly connection: Connection
+  readonly release: () => void
+}
+
+/** Takes a snapshot of a namespace that lasts until the scope closes, or it is ended. */
+export type TakeSnapshot = (namespace: string) => Effect.Effect<Snapshot, StoreUnavailable | StoreBusy, Scope.Scope>
+
+/** At most `max` snapshots at a time, on a pool with as many connections. */
+export const make = (pool: Pool, max: number): TakeSnapshot => {
+  const shares = new SnapshotShares(max)
+
+  const take = (namespace: string) =>
+    Effect.suspend((): Effect.Effect<Held, StoreUnavailable | StoreBusy> => {
+      const release = shares.take(tenantOf(namespace))
+      if (release === undefined) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
+      return Effect.onError(
+        Effect.map(pool.take, connection => ({ connection, release })),
+        () => Effect.sync(release)
+      )
+    })
+
+  const begin = Effect.fnUntraced(function* (namespace: string) {
+    let isOver = false
+    /** Ends the snapshot; a connection that does not answer is dropped. */
+    const end = (connection: Connection, release: () => void) =>
+      Effect.suspend(() => {
+        if (isOver) return Effect.void
+        isOver = true
+        release()
+        if (!connection.isUsable()) return Effect.sync(connection.discard)
+        return Effect.matchEffect(connection.query("ROLLBACK"), {
+          onFailure: () => Effect.sync(connection.discard),
+          onSuccess: () => Effect.sync(connection.release)
+        })
+      })
+    const { connection, release } = yield* Effect.acquireRelease(take(namespace), ({ connection, release }) =>
+      end(connection, release)
+    )
+    const startedAt = yield* Monotonic.millis
+    yield* connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${planning}`).pipe(
+      Effect.timeoutFail({
+        duration: readTimeout,
+        onTimeout: () => new StoreUnavailable({ reason: `no answer within ${readTimeout} ms` })
+      })
+    )
+    const endNow = end(connection, release)
+    return {
+      end: endNow,
+      run: <A>({ decode, statement, values }: Query<A>) =>
+        Effect.gen(function* () {
+          if ((yield* Monotonic.millis) - startedAt > maxAge) {
+            yield* endNow
+            return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAge} ms` })
+          }
+          return decode(yield* connection.query(statement.text, values))
+        }).pipe(bySystemClock)
+    }
+  })
+
+  return namespace => bySystemClock(begin(namespace))
+}

@@ -1,0 +1,166 @@
+/**
+ * Namespaces and tenants with the numbers of their entries: the reads, and the part of the schema that keeps the numbers
+ * of tenants.
+ */
+import {
+  mostDue,
+  type NamespacePage,
+  type NamespaceQuery,
+  type TenantPage,
+  type TenantQuery
+} from "../../../Kv/Store.ts"
+import * as KeyOrder from "../../KeyOrder.ts"
+import * as Encoding from "../Database/Encoding.ts"
+import type { Query, Statement } from "../Database/Statement.ts"
+import { floor, lastSeq } from "./Page.ts"
+
+/** `tenantOf` of a column. */
+const tenantOf = (namespace: string): string =>
+  `CASE WHEN starts_with(${namespace}, 'tenant:') THEN split_part(substr(${namespace}, 8), '/', 1) ELSE '' END`
+
+/** The end of a range; it is `''` where there is none. No index holds a name as long as the text that stands for it. */
+const endOf = (high: string): string => `coalesce(nullif(${high}, ''), repeat(chr(1114111), 700))`
+
+/** How many entries of each namespace have expired at `$1` and are still stored. */
+const due = `due AS MATERIALIZED (
+  SELECT e.namespace, count(*) AS entries FROM (
+    SELECT namespace FROM causeway.entries WHERE expires_at <= $1 ORDER BY expires_at LIMIT ${mostDue}
+  ) e GROUP BY e.namespace
+)`
+
+/** What a map of names has for a name. A join with its rows would be planned as one with the whole table. */
+const mapped = (map: string, name: string): string =>
+  `coalesce(((SELECT ${map}.map FROM ${map}) ->> ${name})::bigint, 0)`
+
+const namespacesStatement: Statement = {
+  name: "namespaces",
+  text: `WITH ${due}, gone AS MATERIALIZED (SELECT jsonb_object_agg(due.namespace, due.entries) AS map FROM due) SELECT (
+      SELECT coalesce(json_agg(json_build_array(page.namespace, page.count) ORDER BY page.namespace), '[]')
+      FROM (
+        SELECT part.namespace, part.count FROM unnest($2::text[], $3::text[]) range(low, high), LATERAL (
+          SELECT n.namespace, n.entries - ${mapped("gone", "n.namespace")} AS count
+          FROM causeway.namespaces n
+          WHERE n.namespace >= range.low AND n.namespace < ${endOf("range.high")} AND n.namespace > $4
+            AND n.entries > ${mapped("gone", "n.namespace")}
+          ORDER BY n.namespace LIMIT $5
+        ) part ORDER BY part.namespace LIMIT $5
+      ) page
+    ), ${lastSeq}, causeway.epoch()`
+}
+
+/** A page of namespaces. */
+export const namespaces = (query: NamespaceQuery, now: number): Query<NamespacePage> => {
+  const { after, limit } = query
+  const ranges = KeyOrder.rangesOfNamespaces(query)
+  return {
+    statement: namespacesStatement,
+    values: [
+      now,
+      Encoding.texts(ranges.map(({ low }) => low)),
+      Encoding.texts(ranges.map(({ high = "" }) => high)),
+      floor(after),
+      limit + 1
+    ],
+    decode: ([row]) => {
+      const all = JSON.parse(row![0] as string) as ReadonlyArray<readonly [string, number]>
+      const namespaces = all.slice(0, limit).map(([namespace, count]) => ({ namespace, count }))
+      return { namespaces, lastSeq: row![1] as number, epoch: row![2] as string, more: all.length > limit }
+    }
+  }
+}
+
+const tenantsStatement: Statement = {
+  name: "tenants",
+  text: `WITH ${due}, lost AS MATERIALIZED (
+      SELECT ${tenantOf("due.namespace")} AS tenant, sum(due.entries) AS entries, count(*) FILTER (
+        WHERE due.entries >= (SELECT n.entries FROM causeway.namespaces n WHERE n.namespace = due.namespace)
+      ) AS namespaces
+      FROM due GROUP BY 1
+    ), entries AS MATERIALIZED (SELECT jsonb_object_agg(lost.tenant, lost.entries) AS map FROM lost),
+    namespaces AS MATERIALIZED (SELECT jsonb_object_agg(lost.tenant, lost.namespaces) AS map FROM lost) SELECT (
+      SELECT coalesce(json_agg(json_build_array(page.tenant, page.namespaces, page.entries) ORDER BY page.tenant), '[]')
+      FROM (
+        SELECT t.tenant, t.namespaces - ${mapped("namespaces", "t.tenant")} AS namespaces,
+          t.entries - ${mapped("entries", "t.tenant")} AS entries
+        FROM causeway.tenants t
+        WHERE t.tenant >= $2 AND t.tenant < ${endOf("$3")} AND t.namespaces > ${mapped("namespaces", "t.tenant")}
+        ORDER BY t.tenant LIMIT $4
+      ) page
+    ), ${lastSeq}, causeway.epoch()`
+}
+
+/** A page of tenants. */
+export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
+  const { limit } = query
+  const range = KeyOrder.rangeOfTenants(query)
+  const { high = "", low } = range ?? { low: "" }
+  return {
+    statement: tenantsStatement,
+    values: [now, low, high, range === undefined ? 0 : limit + 1],
+    decode: ([row]) => {
+      const all = JSON.parse(row![0] as string) as ReadonlyArray<readonly [string, number, number]>
+      const tenants = all.slice(0, limit).map(([tenant, namespaces, entries]) => ({ tenant, namespaces, entries }))
+      return { tenants, lastSeq: row![1] as number, epoch: row![2] as string, more: all.length > limit }
+    }
+  }
+}
+
+/**
+ * How many namespaces and entries each tenant has, and those of no tenant. The function that keeps the numbers of
+ * namespaces keeps these, too. A namespace is new where it has what was added to it, and gone where it has none left.
+ */
+export const statements: ReadonlyArray<string> = [
+  // What is written meanwhile would not be counted.
+  "LOCK TABLE causeway.entries IN SHARE ROW EXCLUSIVE MODE",
+  `CREATE TABLE causeway.tenants (
+    tenant text COLLATE "C" NOT NULL PRIMARY KEY, namespaces bigint NOT NULL, entries bigint NOT NULL
+  ) WITH (fillfactor = 50)`,
+  `CREATE OR REPLACE FUNCTION causeway.count_entries() RETURNS trigger
+  LANGUAGE plpgsql
+  AS $function$
+  BEGIN
+    IF TG_OP = 'INSERT' THEN
+      WITH added AS MATERIALIZED (
+        SELECT c.namespace, count(*) AS entries FROM changed c GROUP BY c.namespace
+      ), counted AS (
+        INSERT INTO causeway.namespaces AS n (namespace, entries)
+        SELECT a.namespace, a.entries FROM added a ORDER BY a.namespace
+        ON CONFLICT (namespace) DO UPDATE SET entries = n.entries + excluded.entries
+        RETURNING n.namespace, n.entries
+      )
+      INSERT INTO causeway.tenants AS t (tenant, namespaces, entries)
+      SELECT ${tenantOf("a.namespace")}, count(*) FILTER (WHERE n.entries = a.entries), sum(a.entries)
+      FROM added a JOIN counted n ON n.namespace = a.namespace GROUP BY 1 ORDER BY 1
+      ON CONFLICT (tenant) DO UPDATE
+        SET namespaces = t.namespaces + excluded.namespaces, entries = t.entries + excluded.entries;
+    ELSIF TG_OP = 'DELETE' THEN
+      WITH deleted AS MATERIALIZED (
+        SELECT c.namespace, count(*) AS entries FROM changed c GROUP BY c.namespace
+      ), counted AS (
+        UPDATE causeway.namespaces n SET entries = n.entries - d.entries FROM deleted d
+        WHERE n.namespace = d.namespace
+        RETURNING n.namespace, n.entries, d.entries AS deleted
+      )
+      UPDATE causeway.tenants t SET namespaces = t.namespaces - g.namespaces, entries = t.entries - g.entries
+      FROM (
+        SELECT ${tenantOf("n.namespace")} AS tenant, count(*) FILTER (WHERE n.entries <= 0) AS namespaces,
+          sum(n.deleted) AS entries
+        FROM counted n GROUP BY 1
+      ) g
+      WHERE t.tenant = g.tenant;
+      DELETE FROM causeway.namespaces n
+      USING (SELECT DISTINCT c.namespace FROM changed c) d
+      WHERE n.namespace = d.namespace AND n.entries <= 0;
+      DELETE FROM causeway.tenants t
+      USING (SELECT DISTINCT ${tenantOf("c.namespace")} AS tenant FROM changed c) d
+      WHERE t.tenant = d.tenant AND t.namespaces <= 0;
+    ELSE
+      DELETE FROM causeway.namespaces;
+      DELETE FROM causeway.tenants;
+    END IF;
+    RETURN NULL;
+  END
+  $function$`,
+  `INSERT INTO causeway.tenants (tenant, namespaces, entries)
+    SELECT ${tenantOf("n.namespace")}, count(*), sum(n.entries) FROM causeway.namespaces n GROUP BY 1`
+]

@@ -1,0 +1,195 @@
+/**
+ * The reads of the key-value store but lists. Each is one statement, and so reads one snapshot.
+ */
+
+import * as Change from "../../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
+import * as Entry from "../../../Kv/Entry.ts"
+import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
+import { type EntryRow, toEntry } from "../../EntryRows.ts"
+import * as Encoding from "../Database/Encoding.ts"
+import type { Query, Statement } from "../Database/Statement.ts"
+import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
+
+const getStatement: Statement = {
+  name: "get",
+  text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
+    WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`
+}
+
+/** The entry, unless it is absent or past its end at `now`. */
+export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
+  statement: getStatement,
+  values: [namespace, key, now],
+  decode: ([row]) => {
+    return row === undefined ? undefined : toEntry(namespace, key, row as unknown as EntryRow)
+  }
+})
+
+/** The values are read only where all of them are taken. */
+const getManyStatement: Statement = {
+  name: "get many",
+  text: `WITH found AS MATERIALIZED (
+      SELECT n.position, octet_length(e.value)::bigint AS bytes
+      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(namespace, key, position)
+      JOIN causeway.entries e ON e.namespace = n.namespace AND e.key = n.key
+      WHERE e.expires_at IS NULL OR e.expires_at > $3
+    ), total AS (SELECT coalesce(sum(bytes), 0) <= $4 AS is_taken FROM found)
+    SELECT is_taken, ${lastSeq}, causeway.epoch(), read.positions, read.texts
+    FROM total LEFT JOIN LATERAL (
+      SELECT array_to_string(array_agg(position ORDER BY position), ',') AS positions,
+        string_agg(json, U&'\\001e' ORDER BY position) AS texts
+      FROM (
+        SELECT n.position, ${printedEntry} AS json
+        FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
+        JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
+        WHERE expires_at IS NULL OR expires_at > $3
+      ) printed
+    ) read ON is_taken`
+}
+
+/** Without values, which are not read. */
+const getManyKeysStatement: Statement = {
+  name: "get many keys",
+  text: `SELECT true, ${lastSeq}, causeway.epoch(), array_to_string(array_agg(position ORDER BY position), ','),
+      string_agg(json, U&'\\001e' ORDER BY position)
+    FROM (
+      SELECT n.position, ${printedKey} AS json
+      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
+      JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
+      WHERE expires_at IS NULL OR expires_at > $3
+    ) printed`
+}
+
+/** The entries of some addresses, or nothing where their values have more bytes. With `keysOnly` values count nothing. */
+export const getMany = (
+  addresses: ReadonlyArray<Address>,
+  maxBytes: number,
+  keysOnly: boolean,
+  now: number
+): Query<EntriesRead | undefined> => ({
+  statement: keysOnly ? getManyKeysStatement : getManyStatement,
+  values: [
+    Encoding.texts(addresses.map(({ namespace }) => namespace)),
+    Encoding.texts(addresses.map(({ key }) => key)),
+    now,
+    ...(keysOnly ? [] : [maxBytes])
+  ],
+  decode: ([row]) => {
+    const [isTaken, lastSeq, epoch, positions, texts] = row as readonly [
+      boolean,
+      number,
+      string,
+      string | null,
+      string | null
+    ]
+    if (!isTaken) return undefined
+    const entries: Array<Entry.EncodedEntry | undefined> = addresses.map(() => undefined)
+    if (positions !== null && texts !== null) {
+      const printed = texts.split(separator)
+      const encoded = keysOnly ? Entry.encodedWithoutValue : Entry.encoded
+      for (const [index, position] of positions.split(",").entries()) {
+        entries[Number(position) - 1] = encoded(printed[index]!)
+      }
+    }
+    return { entries, lastSeq, epoch }
+  }
+})
+
+const changesStatement = (name: string, condition: string): Statement => ({
+  name,
+  text: `SELECT page.texts, page.selected, ${lastSeq}, log.trimmed_seq, causeway.epoch() FROM causeway.log, (
+    ${page(printedChange, "seq", `FROM causeway.changes WHERE ${condition}`, String(pageBytes))}
+  ) page`
+})
+
+const allChanges = changesStatement("changes", "seq > $2")
+
+// The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+const tenantChanges = changesStatement("changes of tenant", "tenant = $3 AND tenant <> '' AND seq > $2")
+
+/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
+const scanned = 2000
+
+const partChanges = changesStatement(
+  "changes of namespace",
+  `seq > $2 AND seq <= $2::bigint + ${scanned} AND namespace = $3 AND starts_with(key, $4)`
+)
+
+/** The statement for a query, and its parameters. */
+const changesBy = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery) => {
+  if (namespace === undefined) {
+    return tenant === ""
+      ? { statement: allChanges, values: [limit, after] }
+      : { statement: tenantChanges, values: [limit, after, tenant] }
+  }
+  const isPossible = prefix.isWellFormed() && (tenant === "" || tenant === Entry.tenantOf(namespace))
+  return { statement: partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
+}
+
+export interface TrimmedBefore {
+  readonly _tag: "TrimmedBefore"
+  readonly trimmedSeq: number
+  readonly epoch: string
+}
+
+/** A page of the log. */
+export const changes = (query: ChangeQuery): Query<ChangePage | TrimmedBefore> => ({
+  ...changesBy(query),
+  decode: ([row]) => {
+    const { after, limit, namespace } = query
+    const [printed, selected, last, trimmedSeq, epoch] = row as readonly [string | null, number, number, number, string]
+    if (after < trimmedSeq) return { _tag: "TrimmedBefore", trimmedSeq, epoch }
+    const { isCut, texts } = textsOf(printed, selected)
+    const changes = texts.map(Change.encoded)
+    const isFull = isCut || changes.length === limit
+    const end = namespace === undefined ? last : Math.min(after + scanned, last)
+    return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
+  }
+})
+
+/** What a node asks for again and again. */
+export interface Pulse {
+  readonly lastSeq: number
+  readonly epoch: string
+  /** The clock of the database, in epoch milliseconds. */
+  readonly now: number
+}
+
+/** The end of the log, and the time. */
+export const pulse: Query<Pulse> = {
+  statement: {
+    name: "pulse",
+    text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`
+  },
+  values: [],
+  decode: ([row]) => ({ lastSeq: row![0] as number, now: row![1] as number, epoch: row![2] as string })
+}
+
+/** The last `seq`. */
+export const end: Query<number> = {
+  statement: { name: "last_seq", text: `SELECT ${lastSeq}` },
+  values: [],
+  decode: ([row]) => row![0] as number
+}
+
+/** What there is to do next, by the clock of the database. Removed records are no more looked at. */
+export const due: Query<Due> = {
+  statement: {
+    name: "due",
+    text: `SELECT
+      (SELECT expires_at FROM causeway.entries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1),
+      (SELECT timestamp FROM causeway.changes
+        WHERE seq > (SELECT trimmed_seq FROM causeway.log) AND seq < (SELECT max(seq) FROM causeway.changes)
+        ORDER BY seq LIMIT 1)`
+  },
+  values: [],
+  decode: ([row]) => ({ expiresAt: row![0] as number | null, oldestAt: row![1] as number | null })
+}
+
+/** What changes with each trim, and with the identity of the log. */
+export const history: Query<string> = {
+  statement: { name: "history", text: "SELECT log.history || ' ' || causeway.epoch() FROM causeway.log" },
+  values: [],
+  decode: ([row]) => row![0] as string
+}

@@ -1,0 +1,183 @@
+/**
+ * Commits groups of writes.
+ */
+import { Effect, Either, Exit } from "effect"
+import { Comparisons, type Found } from "../../../Kv/IdempotencyShares.ts"
+import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
+import { isOfContent, type QueryError, unavailable } from "../Database/DatabaseError.ts"
+import * as GroupCall from "../Database/GroupCall.ts"
+import type { Pool } from "../Database/Pool.ts"
+import type { Parameter, Statement } from "../Database/Statement.ts"
+import * as Group from "./Group.ts"
+import * as RememberedWrites from "./RememberedWrites.ts"
+import * as Removals from "./Removal.ts"
+
+const commitGroup: Statement = {
+  name: "commit_group",
+  text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+}
+
+type CallError = QueryError | StoreUnavailable
+
+export interface Writer {
+  /**
+   * The outcome of each write, at this time of the database in epoch milliseconds. Called one at a time. For `isGivenUp`
+   * see `GroupCall`.
+   */
+  readonly commit: (
+    writes: ReadonlyArray<Write>,
+    now: number,
+    isGivenUp: () => boolean
+  ) => Effect.Effect<ReadonlyArray<Either.Either<Group.Outcome, StoreUnavailable>>, StoreUnavailable>
+  /** Removes the marks of groups that nobody asks for any more. */
+  readonly prune: Effect.Effect<void, StoreUnavailable>
+}
+
+export interface WriterOptions {
+  /** Told of the end of the log after each group. */
+  readonly onLastSeq: (lastSeq: number) => void
+  /** Told how many milliseconds a group has waited for the lock of the log. */
+  readonly onLockWait: (millis: number) => void
+  /** How many bytes may be remembered of writes with idempotency keys. */
+  readonly rememberedBytes: number
+  /** Told what was found where tenants were compared, by whose bytes they share those. */
+  readonly onFound: (found: Found) => void
+}
+
+/** For `lastTold` see `GroupCall`. */
+export const make = (
+  pool: Pick<Pool, "run" | "read">,
+  lastTold: () => number,
+  { onFound, onLastSeq, onLockWait, rememberedBytes }: WriterOptions
+): Writer => {
+  // One for all functions: none may overtake a call of another whose outcome is unknown.
+  const callOne = GroupCall.make(pool, lastTold)
+  /** Whether the group that is being committed is given up. */
+  let isGivenUp = (): boolean => false
+  const callGroup = (call: Statement, parametersOf: Parameters<GroupCall.GroupCall>[1]) =>
+    callOne(call, parametersOf, () => isGivenUp())
+  const comparisons = new Comparisons()
+
+  const bounds = (now: number): RememberedWrites.Bounds => ({
+    limitBytes: rememberedBytes,
+    compares: comparisons.isDue(now)
+  })
+
+  const decodeKeyed = (writes: ReadonlyArray<Write>, result: string, now: number): RememberedWrites.Answer => {
+    const answer = RememberedWrites.decode(writes, result)
+    if (answer._tag === "Applied" && answer.found !== undefined) {
+      comparisons.done(now)
+      onFound(answer.found)
+    }
+    return answer
+  }
+
+  const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
+    const { lastSeq, lockWait, outcomes } = Group.decode(writes, result)
+    onLastSeq(lastSeq)
+    if (lockWait !== undefined) onLockWait(lockWait)
+    return outcomes
+  }
+
+  const commitAll = (
+    writes: ReadonlyArray<Write>,
+    now: number
+  ): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> =>
+    Effect.suspend(() => {
+      const parameters = Group.encode(writes)
+      if (writes.some(({ idempotencyKey }) => idempotencyKey !== undefined)) {
+        return commitWithKeys(writes, now, parameters)
+      }
+      // After a lost race the lock is taken first, so that there can be no other.
+      return Effect.map(
+        callGroup(commitGroup, (id, lockFirst) => [id, now, lockFirst, ...parameters]),
+        result => applied(writes, result)
+      )
+    })
+
+  /** Where some of the writes are remembered, nothing is applied, and the others are committed without them. */
+  const commitWithKeys = (writes: ReadonlyArray<Write>, now: number, parameters: ReadonlyArray<Parameter>) => {
+    const keys = RememberedWrites.encode(writes, bounds(now))
+    return Effect.flatMap(
+      callGroup(RememberedWrites.commit, (id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
+      (result): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> => {
+        const answer = decodeKeyed(writes, result, now)
+        if (answer._tag === "Applied") return Exit.succeed(applied(writes, answer.result))
+        const { outcomes: remembered } = answer
+        const others = writes.filter((_, index) => !remembered.has(index))
+        if (others.length === 0) return Exit.succeed(writes.map((_, index) => remembered.get(index)!))
+        return Effect.map(commitAll(others, now), outcomes => {
+          let next = 0
+          return writes.map((_, index) => remembered.get(index) ?? outcomes[next++]!)
+        })
+      }
+    )
+  }
+
+  /** A write that the database refuses must not fail the others of its group. */
+  const commitEach = (writes: ReadonlyArray<Write>, now: number) =>
+    Effect.forEach(writes, write =>
+      Effect.either(
+        Effect.mapBoth(commitAll([write], now), { onFailure: unavailable, onSuccess: outcomes => outcomes[0]! })
+      )
+    )
+
+  const commitOperations = (writes: ReadonlyArray<Write>, now: number): ReturnType<Writer["commit"]> =>
+    Effect.matchEffect(commitAll(writes, now), {
+      onFailure: error =>
+        isOfContent(error) && writes.length > 1 ? commitEach(writes, now) : Exit.fail(unavailable(error)),
+      onSuccess: outcomes => Exit.succeed(outcomes.map(outcome => Either.right(outcome)))
+    })
+
+  const callOf = (removal: Removal, actor: string, key: IdempotencyKey | undefined, now: number) => {
+    if (key === undefined) return callGroup(Removals.call, id => [id, now, ...Removals.encode(removal, actor)])
+    const parameters = RememberedWrites.encodeRemoval(removal, actor, key, bounds(now))
+    return callGroup(RememberedWrites.remove, id => [id, now, ...parameters])
+  }
+
+  const remove = (write: Write, removal: Removal, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>
+    Effect.mapBoth(callOf(removal, write.actor, write.idempotencyKey, now), {
+      onFailure: unavailable,
+      onSuccess: result => {
+        const answer = decodeKeyed([write], result, now)
+        if (answer._tag === "Remembered") return answer.outcomes.get(0)!
+        const committed = Removals.decode(answer.result, now)
+        onLastSeq(committed.lastSeq)
+        return { _tag: "Committed", committed }
+      }
+    })
+
+  /** Commits a group that has removals: each is a call of its own, between those of the writes around it. */
+  const commitInTurn = (writes: ReadonlyArray<Write>, now: number) =>
+    Effect.gen(function* () {
+      const outcomes: Array<Either.Either<Group.Outcome, StoreUnavailable>> = []
+      for (let at = 0; at < writes.length; ) {
+        const write = writes[at]!
+        if (write.removal !== undefined) {
+          outcomes.push(yield* Effect.either(remove(write, write.removal, now)))
+          at++
+          continue
+        }
+        const next = writes.findIndex((write, index) => index > at && write.removal !== undefined)
+        const part = writes.slice(at, next === -1 ? undefined : next)
+        const committed = yield* Effect.either(commitOperations(part, now))
+        for (const index of part.keys()) {
+          outcomes.push(Either.flatMap(committed, decided => decided[index]!))
+        }
+        at += part.length
+      }
+      return outcomes
+    })
+
+  return {
+    commit: (writes, now, isGroupGivenUp) =>
+      Effect.suspend(() => {
+        isGivenUp = isGroupGivenUp
+        return writes.some(({ removal }) => removal !== undefined)
+          ? commitInTurn(writes, now)
+          : commitOperations(writes, now)
+      }),
+    prune: Effect.asVoid(pool.read(GroupCall.prune, [], () => undefined, GroupCall.commitTimeout))
+  }
+}

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "@effect/vitest"
+import pg from "pg"
+import * as DatabaseError from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
+
+const { isConflict, isOfContent, isOutcomeUnknown, isOverLimit, isStatementLost, notSent, ofAnswer } = DatabaseError
+
+const reported = (sqlState: string) => {
+  const error = new pg.DatabaseError("message", 7, "error")
+  error.code = sqlState
+  return ofAnswer(error)
+}
+
+describe("what is known of a statement that failed", () => {
+  it("is nothing where the system reports an error, however much its code looks like one of the database", () => {
+    for (const code of ["EPIPE", "EPERM", "ECONNRESET"]) {
+      const failure = ofAnswer(Object.assign(new Error("write failed"), { code }))
+      expect(isOutcomeUnknown(failure)).toBe(true)
+      expect(isOfContent(failure)).toBe(false)
+      expect(failure.reason).toBe(`write failed (${code})`)
+    }
+  })
+
+  it("is that nothing happened where it was not sent, whatever kept it back", () => {
+    expect(isOutcomeUnknown(notSent(Object.assign(new Error("refused"), { code: "ECONNREFUSED" })))).toBe(false)
+    expect(isConflict(notSent(reported("40001")))).toBe(false)
+  })
+
+  it("is that there are too many connections, also in the words of PgBouncer", () => {
+    const refusals = [
+      ["53300", "sorry, too many clients already"],
+      ["08P01", "no more connections allowed (max_client_conn)"],
+      ["08P01", "client connections exceeded (max_db_client_connections)"],
+      ["08P01", "unsupported startup parameter: options"]
+    ].map(([code, message]) => isOverLimit(Object.assign(new Error(message), { code })))
+    expect(refusals).toEqual([true, true, true, false])
+  })
+
+  it("is what the database reports", () => {
+    const known = ["40001", "40P01", "22001", "26000", "42P05", "40003", "08006", "57P01", "58030", "XX000"].map(
+      sqlState => {
+        const error = reported(sqlState)
+        const meanings = { isConflict, isOfContent, isOutcomeUnknown, isStatementLost }
+        return [sqlState, ...Object.entries(meanings).flatMap(([name, means]) => (means(error) ? [name] : []))]
+      }
+    )
+    expect(known).toEqual([
+      ["40001", "isConflict"],
+      ["40P01", "isConflict"],
+      ["22001", "isOfContent"],
+      ["26000", "isStatementLost"],
+      ["42P05", "isStatementLost"],
+      ["40003", "isOutcomeUnknown"],
+      ["08006", "isOutcomeUnknown"],
+      ["57P01", "isOutcomeUnknown"],
+      ["58030", "isOutcomeUnknown"],
+      ["XX000"]
+    ])
+  })
+})

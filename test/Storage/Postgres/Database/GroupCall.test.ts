@@ -1,0 +1,85 @@
+/** Calls whose outcome stays unknown, by a pool that answers as it is told. */
+import { expect, it } from "@effect/vitest"
+import { Effect, Exit, Fiber, TestClock } from "effect"
+import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
+import * as GroupCall from "../../../../src/Storage/Postgres/Database/GroupCall.ts"
+import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
+import type { Parameter, Row, Statement } from "../../../../src/Storage/Postgres/Database/Statement.ts"
+
+const call: Statement = { name: "call", text: "" }
+
+const isWanted = (): boolean => false
+
+it.effect("after a call of unknown outcome none is made before its id is fenced off", () =>
+  Effect.gen(function* () {
+    let isReachable = false
+    const seen: Array<string> = []
+    const answer = <A>(
+      { name }: Statement,
+      values: ReadonlyArray<Parameter>,
+      decode: (rows: ReadonlyArray<Row>) => A
+    ) =>
+      Effect.suspend(() => {
+        if (!isReachable) return new Unanswered({ reason: "connection lost" })
+        seen.push(`${name} ${String(values[0])}`)
+        return Effect.sync(() => decode([["result"]]))
+      })
+    const pool: Pick<Pool, "run" | "read"> = {
+      run: (statement, values, _limit, decode) => answer(statement, values, decode),
+      read: (statement, values, decode) => Effect.mapError(answer(statement, values, decode), unavailable)
+    }
+    const ids: Array<string> = []
+    const callGroup = GroupCall.make(pool, () => 0)
+    const commit = callGroup(
+      call,
+      id => {
+        ids.push(id)
+        return [id]
+      },
+      isWanted
+    )
+    const first = yield* Effect.fork(Effect.exit(commit))
+    yield* TestClock.adjust("10 seconds")
+    expect(Exit.isFailure(yield* Fiber.join(first))).toBe(true)
+    // As long as nothing can be asked, nothing is sent.
+    expect(Exit.isFailure(yield* Effect.exit(commit))).toBe(true)
+    expect(ids).toHaveLength(1)
+    isReachable = true
+    expect(yield* commit).toBe("result")
+    yield* commit
+    expect(seen).toEqual([`fence_commit ${ids[0]}`, `call ${ids[1]}`, `call ${ids[2]}`])
+  })
+)
+
+it.effect("a call without an answer is not repeated once its group is given up, nor one begun", () =>
+  Effect.gen(function* () {
+    const sent: Array<string> = []
+    let isGivenUp = false
+    const pool: Pick<Pool, "run" | "read"> = {
+      run: ({ name }) =>
+        Effect.suspend(() => {
+          sent.push(name)
+          isGivenUp = true
+          return new Unanswered({ reason: "connection lost" })
+        }),
+      // The mark could be made, so that the call was not committed and never will be.
+      read: ({ name }, _, decode) =>
+        Effect.sync(() => {
+          sent.push(name)
+          return decode([[1]])
+        })
+    }
+    const callGroup = GroupCall.make(pool, () => 0)
+    for (let n = 0; n < 2; n++) {
+      const failure = yield* Effect.flip(
+        callGroup(
+          call,
+          id => [id],
+          () => isGivenUp
+        )
+      )
+      expect(String(failure)).toContain("given up")
+      expect(sent).toEqual(["call", "fence_commit"])
+    }
+  })
+)

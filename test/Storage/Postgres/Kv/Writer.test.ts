@@ -1,0 +1,78 @@
+/** Groups of all kinds by one writer, over a pool that answers as it is told. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Exit, Fiber, TestClock } from "effect"
+import { JsonText } from "../../../../src/Json/JsonText.ts"
+import type { Write } from "../../../../src/Kv/Write.ts"
+import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
+import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
+import type { Parameter, Row, Statement } from "../../../../src/Storage/Postgres/Database/Statement.ts"
+import * as Writer from "../../../../src/Storage/Postgres/Kv/Writer.ts"
+
+const set: Write = {
+  operations: [{ op: "set", namespace: "n", key: "k", value: JsonText("1"), expiresAt: null }],
+  actor: "tester"
+}
+const idempotencyKey = { tenant: "t", id: "key", digest: "digest" }
+const removal: Write = { operations: [], actor: "tester", removal: { namespace: "n", prefix: "", limit: 10 } }
+
+const kinds: ReadonlyArray<readonly [statement: string, write: Write]> = [
+  ["commit_group", set],
+  ["commit_keyed", { ...set, idempotencyKey }],
+  ["remove_entries", removal],
+  ["remove_keyed", { ...removal, idempotencyKey }]
+]
+
+const answers: Record<string, string | number> = {
+  commit_group: "1700000000000,5,0,1,1,-1",
+  commit_keyed: "1700000000000,5,0,1,1,-1",
+  remove_entries: "0,5",
+  remove_keyed: "0,5",
+  fence_commit: 1
+}
+
+/** A pool that answers while it is reachable, and what it was sent. */
+const makePool = () => {
+  const state = { isReachable: false, sent: [] as Array<{ readonly name: string; readonly id: unknown }> }
+  const answer = <A>({ name }: Statement, [id]: ReadonlyArray<Parameter>, decode: (rows: ReadonlyArray<Row>) => A) =>
+    Effect.suspend(() => {
+      state.sent.push({ name, id })
+      if (!state.isReachable) return new Unanswered({ reason: "connection lost" })
+      return Effect.sync(() => decode([[answers[name]!]]))
+    })
+  const pool: Pick<Pool, "run" | "read"> = {
+    run: (statement, values, _limit, decode) => answer(statement, values, decode),
+    read: (statement, values, decode) => Effect.mapError(answer(statement, values, decode), unavailable)
+  }
+  return { state, pool }
+}
+
+const options = { onLastSeq: () => {}, onLockWait: () => {}, rememberedBytes: 1_000_000, onFound: () => {} }
+
+describe("a group of unknown outcome is fenced off before one", () => {
+  for (const [first, lost] of kinds) {
+    for (const [second, next] of kinds) {
+      it.effect(`of ${second} follows one of ${first}`, () =>
+        Effect.gen(function* () {
+          const { pool, state } = makePool()
+          const writer = Writer.make(pool, () => 0, options)
+          const commit = (write: Write) =>
+            Effect.map(
+              writer.commit([write], 1_700_000_000_000, () => false),
+              ([outcome]) => outcome
+            )
+          const cutOff = yield* Effect.fork(Effect.exit(Effect.flatMap(commit(lost), outcome => outcome!)))
+          yield* TestClock.adjust("10 seconds")
+          expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)
+          const [call] = state.sent
+          expect(call?.name).toBe(first)
+
+          state.isReachable = true
+          state.sent.length = 0
+          yield* Effect.flatMap(commit(next), outcome => outcome!)
+          expect(state.sent.map(({ name }) => name)).toEqual(["fence_commit", second])
+          expect(state.sent[0]?.id).toBe(call?.id)
+        })
+      )
+    }
+  }
+})
