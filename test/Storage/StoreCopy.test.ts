@@ -58,16 +58,18 @@ const feedAfter = (after: number, limit?: number) =>
     error instanceof HistoryTrimmed ? Effect.succeed({ trimmedSeq: error.trimmedSeq }) : Effect.fail(error)
   )
 
-/** All that can be read of a store but epochs. */
-/** A write that a store remembers from the first time. */
-const keyed = Effect.flatMap(Store, store =>
-  store.commit({
-    operations: [set("n", "keyed", 1, { expiresAt: start + 20_000 })],
-    actor: "tester",
-    idempotencyKey: { tenant: "t", id: "id", digest: "digest" }
-  })
+/** Writes that a store remembers from the first time: of a tenant, and of an API key, which belongs to none. */
+const keyed = Effect.forEach(["t", ""], tenant =>
+  Effect.flatMap(Store, store =>
+    store.commit({
+      operations: [set("n", `keyed${tenant}`, 1, { expiresAt: start + 20_000 })],
+      actor: "tester",
+      idempotencyKey: { tenant, id: `id of ${tenant}`, digest: "digest" }
+    })
+  )
 )
 
+/** All that can be read of a store but epochs. */
 const contentOf = Effect.gen(function* () {
   const { find, read, receipt, configuration, unfinished } = yield* SessionEvents
   const store = yield* Store
@@ -78,7 +80,7 @@ const contentOf = Effect.gen(function* () {
     counts: (yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })).namespaces,
     tenants: (yield* store.tenants({ prefix: "", limit: 1000, tenant: "" })).tenants,
     unfinished: yield* unfinished,
-    remembered: yield* Effect.map(keyed, ({ isReplay, lastSeq, timestamp }) => ({ isReplay, lastSeq, timestamp })),
+    remembered: (yield* keyed).map(({ isReplay, lastSeq, timestamp }) => ({ isReplay, lastSeq, timestamp })),
     sessions: yield* Effect.forEach(sessions, session =>
       Effect.all({
         history: Effect.map(
@@ -299,7 +301,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
         Effect.gen(function* () {
           const found = Option.getOrThrow(yield* Effect.flatMap(Store, store => store.get("n", "large")))
           expect(found.value === JSON.stringify(large)).toBe(true)
-          expect((yield* keys("n")).length).toBe(4504)
+          expect((yield* keys("n")).length).toBe(4505)
           const { find } = yield* SessionEvents
           expect(Option.isSome(yield* find("t/two"))).toBe(true)
         })
@@ -346,7 +348,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       expect(yield* refusal(StoreCopy.copy({ from: files(directory), to: files(other) }))).toContain("Both stores")
       expect(yield* refusal(StoreCopy.copy({ from: database(url), to: database(empty) }))).toContain("Both stores")
       expect(yield* inPostgres(url)(lastSeq)).toBe(1)
-      expect(yield* inSqlite(directory)(keys("n"))).toEqual(["a", "due", "keyed"])
+      expect(yield* inSqlite(directory)(keys("n"))).toEqual(["a", "due", "keyed", "keyedt"])
       // Sessions without entries are a store, too.
       const onlySessions = yield* temporaryDirectory
       yield* inSqlite(onlySessions)(Effect.flatMap(SessionEvents, ({ open }) => open("t/one", "e")))

@@ -134,19 +134,18 @@ const row = (query: Query, text: string, values: ReadonlyArray<Parameter> = []) 
 const list = (items: ReadonlyArray<readonly [name: string, ...rest: ReadonlyArray<unknown>]>): string =>
   items.map(([name]) => name).join(", ")
 
-/** What comes before all rows in the order of a table. */
-const beginning = (table: Table): ReadonlyArray<Parameter> =>
-  table.postgres.order.map(([, type]) => (type === "text" ? "" : Number.MIN_SAFE_INTEGER))
-
-/** A page of rows of a limited number and, but for the last of them, a limited size. The columns of the order follow. */
-const pageText = ({ columns, name, postgres: { order } }: Table): string => {
+/**
+ * A page of rows of a limited number and, but for the last of them, a limited size. The columns of the order follow.
+ * The first page has no lower bound: no value of a text column is less than the empty text, which a row may have.
+ */
+const pageText = ({ columns, name, postgres: { order } }: Table, isFirst: boolean): string => {
   const size = columns.map(([column, type]) => (type === "text" ? `coalesce(octet_length(${column}), 0)` : "8"))
   const after = order.map(([, type], index) => `$${index + 1}::${type}`)
   const keys = list(order)
   return `SELECT ${list(columns)}, ${keys} FROM (
     SELECT *, sum(size_of_row) OVER (ORDER BY ${keys} ROWS UNBOUNDED PRECEDING) - size_of_row AS size_before FROM (
       SELECT *, ${size.join(" + ")} AS size_of_row FROM causeway.${name}
-      WHERE (${keys}) > (${after.join(", ")}) ORDER BY ${keys} LIMIT ${pageRows}
+      ${isFirst ? "" : `WHERE (${keys}) > (${after.join(", ")})`} ORDER BY ${keys} LIMIT ${pageRows}
     ) ahead
   ) sized WHERE size_before < ${pageBytes} ORDER BY ${keys}`
 }
@@ -161,9 +160,11 @@ const read = ({ columns, postgres: { encoded } }: Table, row: DatabaseRow): Row 
 const pages =
   (query: Query) =>
   (table: Table): Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed> => {
-    const text = pageText(table)
-    return Stream.unfoldEffect(beginning(table), after =>
-      Effect.mapBoth(query(text, after), {
+    const first = pageText(table, true)
+    const later = pageText(table, false)
+    const beginning: ReadonlyArray<Parameter> = []
+    return Stream.unfoldEffect(beginning, after =>
+      Effect.mapBoth(query(after === beginning ? first : later, after), {
         onFailure: failed,
         onSuccess: rows =>
           Option.map(Option.fromNullable(rows.at(-1)), last => {
