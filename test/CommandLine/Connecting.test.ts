@@ -1,5 +1,4 @@
 /** How commands find the service and the credential, and what they say of wrong ones. */
-import { execFileSync } from "node:child_process"
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
@@ -129,36 +128,6 @@ layer(setting, { excludeTestServices: true })("a command", it => {
       assert.strictEqual(yield* list([], ofEnvironment), 0)
       assert.strictEqual(yield* list(other, ofEnvironment), 5)
       assert.strictEqual(yield* list(other, { CAUSEWAY_URL: "", CAUSEWAY_TOKEN: keys.write }), 0)
-    })
-  )
-
-  it.effect("completes names of commands and options at every place, and none that is refused", () =>
-    Effect.gen(function* () {
-      const { files } = yield* Setting
-      const script = join(files, "causeway.bash")
-      const { stdout } = yield* call(["--completions", "bash"])
-      writeFileSync(script, stdout)
-      const completed = (...words: ReadonlyArray<string>): ReadonlyArray<string> => {
-        const command = `source "$0"; COMP_WORDS=(causeway "$@"); COMP_CWORD=$#; _causeway; printf '%s\\n' "\${COMPREPLY[@]}"`
-        const found = execFileSync("bash", ["-uc", command, script, ...words], { encoding: "utf8" })
-        return found.split("\n").filter(word => word !== "")
-      }
-      assert.deepStrictEqual(completed("k"), ["kv"])
-      assert.deepStrictEqual(completed("kv", "de"), ["delete"])
-      assert.deepStrictEqual(completed("--url", "http://localhost", "kv", "get", "n", "--v"), ["--value-only"])
-      assert.deepStrictEqual(completed("migrate-store", "--f"), ["--from"])
-      assert.deepStrictEqual(completed("sessions", "tail", "--e"), ["--epoch"])
-      assert.deepStrictEqual(completed("kv", "get", "k"), [])
-      for (const place of [["kv", "set"], ["sessions", "list"], ["export"], ["chat"]]) {
-        const options = completed(...place, "--")
-        assert.includeMembers([...options], ["--help", "--url"])
-        assert.notIncludeMembers([...options], ["--version", "--completions", "--wizard", "--log-level"])
-      }
-      for (const shell of ["zsh", "fish"]) {
-        const other = yield* call(["--completions", shell])
-        assert.include(other.stdout, '" kv get"', shell)
-        assert.include(other.stdout, "value-only", shell)
-      }
     })
   )
 })
