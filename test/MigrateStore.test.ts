@@ -41,8 +41,12 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
 
       const there = yield* runToEnd({ STORE_URL: url }, ["migrate-store", "--from", `sqlite:${first}`])
       assert.strictEqual(there.code, 0, there.stderr)
-      assert.match(there.stdout, /^entries +1 rows {2}[0-9a-f]{64}$/m)
-      assert.match(there.stdout, /^Copied sqlite:.* to postgres:\/\/127\.0\.0\.1:\d+\/\w+, and verified it\.$/m)
+      const { from, tables, to, type } = JSON.parse(there.stdout)
+      assert.deepStrictEqual([type, from], ["done", `sqlite:${first}`])
+      assert.match(to, /^postgres:\/\/127\.0\.0\.1:\d+\/\w+$/)
+      const entries = tables.find(({ table }: { readonly table: string }) => table === "entries")
+      assert.strictEqual(entries.rows, 1)
+      assert.match(entries.digest, /^[0-9a-f]{64}$/)
       assert.match(there.stderr, /^copy: 100 %, 2 of 2 rows, changes, .* left$/m)
 
       const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]

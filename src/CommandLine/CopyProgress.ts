@@ -4,7 +4,7 @@
 import { Clock, Console, Effect } from "effect"
 import type { Copied, Progress as CopyProgress } from "../Storage/StoreCopy.ts"
 
-/** How progress is shown. Bars and lines are printed on standard error, JSON on standard output. */
+/** How progress is shown: bars and lines on standard error, records of JSON on standard output. */
 export type Form = "bar" | "lines" | "json"
 
 type Phase = CopyProgress["phase"]
@@ -63,7 +63,8 @@ const pauses = { bar: 100, lines: 5000, json: 1000 } as const
 
 interface Output {
   readonly progress: (progress: CopyProgress, pace: Pace) => Effect.Effect<void>
-  readonly done: (copied: Copied) => Effect.Effect<void>
+  /** Ends what is shown. */
+  readonly end: Effect.Effect<void>
 }
 
 const mostBar = 30
@@ -91,18 +92,18 @@ const terminal = Effect.sync((): Output => {
         shown = progress.phase
         return print(`${start}${bar(progress, pace, process.stderr.columns - 1)}\u001b[K`)
       }),
-    done: copied => Effect.zipRight(shown === undefined ? Effect.void : print("\n"), Console.log(summary(copied)))
+    end: Effect.suspend(() => (shown === undefined ? Effect.void : print("\n")))
   }
 })
 
 const lines: Output = {
   progress: (progress, pace) => Console.error(line(progress, pace)),
-  done: copied => Console.log(summary(copied))
+  end: Effect.void
 }
 
 const json: Output = {
   progress: (progress, pace) => Console.log(JSON.stringify({ type: "progress", ...progress, ...pace })),
-  done: copied => Console.log(JSON.stringify({ type: "done", ...copied }))
+  end: Effect.void
 }
 
 const outputOf = (form: Form): Effect.Effect<Output> =>
@@ -114,8 +115,8 @@ export interface Reporter {
   readonly done: (copied: Copied) => Effect.Effect<void>
 }
 
-/** What shows progress in a form. */
-export const make = (form: Form): Effect.Effect<Reporter> =>
+/** What shows progress in a form, and the finished copy on standard output: as a record for programs, else as text. */
+export const make = (form: Form, isRecord: boolean): Effect.Effect<Reporter> =>
   Effect.gen(function* () {
     const output = yield* outputOf(form)
     const now = Effect.map(Clock.currentTimeNanos, nanos => Number(nanos / 1_000_000n))
@@ -136,6 +137,10 @@ export const make = (form: Form): Effect.Effect<Reporter> =>
           shownAt = moment
           return output.progress(progress, paceOf(progress, moment - startedAt))
         }),
-      done: output.done
+      done: copied =>
+        Effect.zipRight(
+          output.end,
+          Console.log(isRecord ? JSON.stringify({ type: "done", ...copied }) : summary(copied))
+        )
     }
   })

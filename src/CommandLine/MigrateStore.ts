@@ -10,8 +10,10 @@ import * as CopyProgress from "./CopyProgress.ts"
 export interface Arguments {
   readonly from: Option.Option<string>
   readonly to: Option.Option<string>
-  /** Print JSON lines on standard output. */
+  /** Print progress as JSON lines on standard output. */
   readonly json: boolean
+  /** Print the finished copy as a line of JSON. */
+  readonly isRecord: boolean
 }
 
 /** The arguments name no two stores; the message says why. */
@@ -44,7 +46,7 @@ const storeOf = (option: string, given: Option.Option<string>) =>
   Option.match(given, { onNone: () => ofEnvironment, onSome: text => locate(option, text) })
 
 /** Copies a store and shows how far it has come. */
-export const run = ({ from, json, to }: Arguments) =>
+export const run = ({ from, isRecord, json, to }: Arguments) =>
   Effect.gen(function* () {
     if (Option.isNone(from) && Option.isNone(to)) {
       return yield* new WrongStores({
@@ -52,6 +54,7 @@ export const run = ({ from, json, to }: Arguments) =>
       })
     }
     const locations = { from: yield* storeOf("--from", from), to: yield* storeOf("--to", to) }
-    const { done, report } = yield* CopyProgress.make(json ? "json" : process.stderr.isTTY ? "bar" : "lines")
+    const form = json ? "json" : process.stderr.isTTY ? "bar" : "lines"
+    const { done, report } = yield* CopyProgress.make(form, isRecord)
     yield* Effect.flatMap(StoreCopy.copy({ ...locations, report }), done)
   })

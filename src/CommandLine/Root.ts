@@ -1,5 +1,5 @@
 /** The commands of `causeway`. */
-import type { Effect, Option } from "effect"
+import { Effect, type Option } from "effect"
 import { command as backup } from "./Backup.ts"
 import type { CommandFailed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
@@ -8,6 +8,7 @@ import { leaf, node } from "./Help.ts"
 import * as Kv from "./Kv.ts"
 import { Command, Options } from "./Library.ts"
 import { list, namespaces } from "./List.ts"
+import { isJson } from "./Output.ts"
 import { command as restore } from "./Restore.ts"
 import * as Sessions from "./Sessions.ts"
 import * as Status from "./Status.ts"
@@ -20,7 +21,10 @@ import { watch } from "./Watch.ts"
 export interface MigrateStore {
   readonly from: Option.Option<string>
   readonly to: Option.Option<string>
+  /** Whether `--json` is given, so that progress is printed as JSON too. */
   readonly json: boolean
+  /** Whether what is printed at the end is JSON. */
+  readonly isRecord: boolean
 }
 
 const storeOption = (name: string, description: string) =>
@@ -60,7 +64,7 @@ export const make = (parts: Parts) => {
       to: storeOption("to", "Where to copy it"),
       json: Connection.options.json
     },
-    parts.migrateStore
+    given => Effect.flatMap(isJson(given.json), isRecord => parts.migrateStore({ ...given, isRecord }))
   ).pipe(Command.withDescription("Copy a store that nobody serves from SQLite into PostgreSQL, or back"))
   const openapi = Status.openapi(parts)
   const command = Command.make("causeway").pipe(

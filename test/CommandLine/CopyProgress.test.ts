@@ -37,10 +37,30 @@ describe("CopyProgress", () => {
     expect([0, 59, 60, 3909].map(CopyProgress.duration)).toEqual(["0:00", "0:59", "1:00", "1:05:09"])
   })
 
+  it.effect.each([
+    {
+      isRecord: false,
+      expected: /^entries +1,234 rows {2}abc\nCopied sqlite:a to postgres:\/\/b\/c, and verified it\.\n/
+    },
+    { isRecord: true, expected: /^\{"type":"done","from":"sqlite:a",.*\}$/ }
+  ])("prints the finished copy, as a record: $isRecord", ({ expected, isRecord }) =>
+    Effect.gen(function* () {
+      const printed: Array<string> = []
+      const { done } = yield* CopyProgress.make("lines", isRecord)
+      const silent = yield* Console.consoleWith(Effect.succeed)
+      const tables = [{ table: "entries", rows: 1234, digest: "abc" }]
+      yield* Effect.withConsole(
+        done({ from: "sqlite:a", to: "postgres://b/c", epoch: "e", isRestarted: false, tables }),
+        { ...silent, log: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => void printed.push(parts.join(" "))) }
+      )
+      expect(printed).toEqual([expect.stringMatching(expected)])
+    })
+  )
+
   it.effect("prints no more lines than one can read, and the last of each phase", () =>
     Effect.gen(function* () {
       const printed: Array<string> = []
-      const { report } = yield* CopyProgress.make("lines")
+      const { report } = yield* CopyProgress.make("lines", false)
       const silent = yield* Console.consoleWith(Effect.succeed)
       const note = (...parts: ReadonlyArray<unknown>) => Effect.sync(() => void printed.push(parts.join(" ")))
       yield* Effect.withConsole(
