@@ -67,7 +67,7 @@ describe("Server", () => {
       const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causeway chat")) ?? ""
       // What npx runs is the program of the package.
       const npx = `npx() { shift; ${process.execPath} ${Compiled.program("main")} "$@"; }`
-      assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), "echo: hello there")
+      assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), '"text":"echo: hello there"')
       assert.match(server.output.stdout, / the key dev-key:\n {2}\S+\/console\n/)
       assert.strictEqual((yield* get(`${base}/console`)).status, 308)
       assert.match(server.output.stdout, /Reference of the API:\n {2}\S+\/docs\n/)

@@ -178,11 +178,13 @@ export const chat = Command.make(
     Effect.gen(function* () {
       const connection = yield* Connection.resolve(given, "sessions")
       const { timeout, token, url } = connection
-      yield* Chat.run({ url, token, session, agentType: agent, timeout, json }).pipe(
+      const isRecord = yield* isJson(json)
+      yield* Chat.run({ url, token, session, agentType: agent, timeout, json: isRecord }).pipe(
         Effect.provide(Terminal.layer),
-        Effect.mapError(error => {
-          if (error._tag === "Interrupted") return new CommandFailed({ message: "", exitCode: exitCodes.interrupted })
-          return error.cause === undefined ? failed(clean(error.message)) : Failure.of(connection)(error.cause)
+        Effect.catchTags({
+          Interrupted: () => new CommandFailed({ message: "", exitCode: exitCodes.interrupted }),
+          ChatFailed: ({ cause, message }) =>
+            cause === undefined ? failed(clean(message)) : Failure.of(connection)(cause)
         })
       )
     })

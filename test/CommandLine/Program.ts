@@ -31,6 +31,8 @@ export interface Options {
   readonly input?: string
   /** Whether input and output are a pseudo-terminal, by `script` of util-linux. */
   readonly isTerminal?: boolean
+  /** What comes from a pipe, with which input is none. */
+  readonly piped?: string
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`
@@ -40,7 +42,8 @@ export const start = ({
   args = [],
   env = {},
   input,
-  isTerminal = false
+  isTerminal = false,
+  piped
 }: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
@@ -52,8 +55,10 @@ export const start = ({
         ...Compiled.environment(),
         ...env
       }
+      const command = [process.execPath, main, ...args].map(quote).join(" ")
+      const line = piped === undefined ? command : `printf %s ${quote(piped)} | ${command}`
       const child = isTerminal
-        ? spawn("script", ["-qefc", [process.execPath, main, ...args].map(quote).join(" "), "/dev/null"], {
+        ? spawn("script", ["-qefc", line, "/dev/null"], {
             env: { ...own, TERM: "xterm", SHELL: "/bin/sh" }
           })
         : spawn(process.execPath, [main, ...args], { env: own })

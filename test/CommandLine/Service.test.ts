@@ -1,6 +1,7 @@
 /** Commands of the service as a whole, and of its sessions, against a process. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
+import type { Session } from "../../src/EffectClient/Client.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import * as Environment from "../service/Environment.ts"
@@ -44,7 +45,9 @@ layer(setting, { excludeTestServices: true })("commands", it => {
     Effect.gen(function* () {
       const held = yield* run(["chat"], { input: "hello there\n" })
       assert.strictEqual(held.code, 0, held.stderr)
-      const id = /session (\S+);/.exec(held.stdout)?.[1] ?? ""
+      const [first] = linesOf(held.stdout)
+      assert.strictEqual(first?.type, "synced")
+      const id = (first?.session as Session | undefined)?.id ?? ""
       const listed = yield* call(["sessions", "list"])
       assert.deepStrictEqual(
         linesOf(listed.stdout).map(session => session.id),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest"
 import { fencesIn } from "./Page.ts"
-import { blocksIn, hasLines } from "./Shell.ts"
+import { blocksIn, hasLines, readable } from "./Shell.ts"
 
 describe("the shell for the commands of pages", () => {
   it.each([
@@ -17,6 +17,15 @@ describe("the shell for the commands of pages", () => {
     ["one two\n", "one\ntwo", false]
   ])("takes %j for %j: %s", (output, text, expected) => {
     expect(hasLines(output, text)).toBe(expected)
+  })
+
+  it.each([
+    ["one\r\ntwo\r\n", "one\ntwo\n"],
+    ["HTTP/1.1 200 OK\r\r\n", "HTTP/1.1 200 OK\n"],
+    ["\u001b[31mred\u001b[39m\r\n", "red\n"],
+    ["\r\u001b[K# 50 %\r\u001b[K## 100 %\r\ndone\r\n", "## 100 %\ndone\n"]
+  ])("reads of %j on a terminal %j", (output, text) => {
+    expect(readable(output)).toBe(text)
   })
 
   it("wants to know what commands print that run in the background", () => {

@@ -1,7 +1,8 @@
-/** Runs the commands of a page in a shell, as a reader does, against the service that the page starts. */
+/** Runs the commands of a page in a shell on a terminal, as a reader does, against the service that the page starts. */
 import { type ChildProcess, spawn } from "node:child_process"
-import { chmodSync, writeFileSync } from "node:fs"
+import { chmodSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
+import { stripVTControlCharacters } from "node:util"
 import { Effect, Option, type Scope } from "effect"
 import { assert } from "vitest"
 import { freePort } from "../postgres/Server.ts"
@@ -65,6 +66,13 @@ export const hasLines = (output: string, text: string): boolean =>
     "m"
   ).test(output)
 
+/** What can be read on a terminal that was sent this: without colors, and of lines that were overwritten the last text. */
+export const readable = (output: string): string =>
+  stripVTControlCharacters(output)
+    .split("\n")
+    .map(line => line.replace(/\r+$/, "").split("\r").at(-1))
+    .join("\n")
+
 const check = (output: string, { language, text }: NonNullable<Block["printed"]>): void => {
   if (language === "json") assert.deepEqual(comparable(JSON.parse(output)), comparable(JSON.parse(text)))
   else assert.isTrue(hasLines(output, text), `expected ${text} in ${output.slice(0, 2000)}`)
@@ -81,6 +89,12 @@ interface Shell {
   /** Runs commands to their end, or starts them if they run in the background. */
   readonly run: (block: Block) => Effect.Effect<void, never, Scope.Scope>
 }
+
+/**
+ * What runs a shell on a pseudo-terminal of its own, by `script` of util-linux, as commands print other things in a pipe.
+ * It tells the number of the process, which is that of the group of all that it starts.
+ */
+const onTerminal = 'stty rows 24 cols 80; echo $$ > "$PROCESS_FILE"; exec bash -euo pipefail -c "$COMMANDS"'
 
 /**
  * A shell in an empty directory, in which `npm`, `npx causeway` and `causeway` are those of this repository, and port
@@ -116,10 +130,16 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
     }
     const places = Object.entries({ "127.0.0.1:8080": `127.0.0.1:${port}`, ...placed })
     const ported = (text: string): string => places.reduce((text, [from, to]) => text.replaceAll(from, to), text)
-    const start = (code: string): ChildProcess =>
-      spawn("bash", ["-euo", "pipefail", "-c", ported(code)], {
+    let started = 0
+    const start = (code: string) => {
+      const processFile = join(directory, `.process-${++started}`)
+      const child = spawn("script", ["-qefc", onTerminal, "/dev/null"], {
         cwd: directory,
         env: {
+          COMMANDS: ported(code),
+          PROCESS_FILE: processFile,
+          SHELL: "/bin/sh",
+          TERM: "xterm",
           PATH: `${directory}:${process.env.PATH}`,
           HOME: directory,
           PORT: String(port),
@@ -129,59 +149,69 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
           ...environment(),
           ...env
         },
-        stdio: ["ignore", "pipe", "pipe"],
-        detached: true
+        // Whatever is started has the fourth, so that it is closed once all of it has ended.
+        stdio: ["pipe", "pipe", "pipe", "pipe"]
       })
+      const kill = () => {
+        try {
+          process.kill(-Number.parseInt(readFileSync(processFile, "utf8"), 10), "SIGKILL")
+        } catch {
+          // The shell has not begun, or has ended.
+          child.kill("SIGKILL")
+        }
+      }
+      return { child, kill }
+    }
     const outputOf = (child: ChildProcess) => {
-      const output = { stdout: "", all: "" }
-      child.stdout?.on("data", chunk => {
-        output.stdout += chunk
-        output.all += chunk
-      })
-      child.stderr?.on("data", chunk => {
-        output.all += chunk
-      })
+      const output = { text: "" }
+      for (const stream of [child.stdout, child.stderr]) {
+        stream?.setEncoding("utf8").on("data", chunk => {
+          output.text += chunk
+        })
+      }
       return output
     }
     const toEnd = ({ code, printed }: Block) =>
       Effect.async<void>(resume => {
         // A refusal that no page tells of must not pass: curl succeeds whatever the status is.
-        const child = start(printed === undefined ? `curl() { command curl --fail-with-body "$@"; }\n${code}` : code)
+        const { child } = start(
+          printed === undefined ? `curl() { command curl --fail-with-body "$@"; }\n${code}` : code
+        )
         const output = outputOf(child)
         child.once("close", status => {
           resume(
             Effect.sync(() => {
-              assert.strictEqual(status, 0, `${code}\n${output.all}`)
-              if (printed !== undefined) check(output.stdout, printed)
+              assert.strictEqual(status, 0, `${code}\n${output.text}`)
+              if (printed !== undefined) check(readable(output.text), printed)
             })
           )
         })
       })
     const inBackground = ({ code, printed }: Block) =>
       Effect.gen(function* () {
-        const child = yield* Effect.acquireRelease(
+        const { child } = yield* Effect.acquireRelease(
           Effect.sync(() => start(code)),
-          child =>
+          ({ child, kill }) =>
             Effect.async<void>(resume => {
               if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.void)
               // What it has open is free for the next commands once all of the group has ended.
               child.once("close", () => resume(Effect.void))
-              process.kill(-child.pid!, "SIGKILL")
+              kill()
             })
         )
         const output = outputOf(child)
         if (printed === undefined) return
         yield* Effect.async<void>(resume => {
           const look = () => {
-            if (hasLines(output.all, ported(printed.text))) resume(Effect.void)
+            if (hasLines(readable(output.text), ported(printed.text))) resume(Effect.void)
           }
           child.stdout?.on("data", look)
           child.stderr?.on("data", look)
-          child.once("close", () => resume(Effect.dieMessage(`${code} ended: ${output.all}`)))
+          child.once("close", () => resume(Effect.dieMessage(`${code} ended: ${output.text}`)))
         }).pipe(
           Effect.timeoutOption("150 seconds"),
           Effect.filterOrElse(Option.isSome, () =>
-            Effect.dieMessage(`${code} did not print ${printed.text} but ${output.all}`)
+            Effect.dieMessage(`${code} did not print ${printed.text} but ${output.text}`)
           )
         )
       })

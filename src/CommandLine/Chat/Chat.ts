@@ -17,8 +17,8 @@ import {
 import * as Client from "../../EffectClient/Client.ts"
 import { Event } from "../../Gateway/Protocol.ts"
 import { Changes } from "../../Simulator/Changes.ts"
-import * as ExactJson from "../ExactJson.ts"
-import { clean, cleanJson, coloured, type Paint, plain } from "../Text.ts"
+import * as Output from "../Output.ts"
+import { clean, type Paint, plain } from "../Text.ts"
 import * as AnswerText from "./AnswerText.ts"
 import * as Command from "./Command.ts"
 import * as Requests from "./Requests.ts"
@@ -38,7 +38,10 @@ export interface Options {
   readonly giveUpAfter?: Duration.DurationInput
   /** How long an answer may take; a minute without it. */
   readonly timeout?: Duration.DurationInput
-  /** Whether to print events as lines of JSON, and all else on standard error. */
+  /**
+   * Whether to print records for programs: each update of the session, and each answer to a command, as a line of JSON.
+   * What has no record, such as a failure, is then told on standard error.
+   */
   readonly json?: boolean
 }
 
@@ -76,7 +79,9 @@ type PromptState = "idle" | "busy"
 const make = (options: Options) =>
   Effect.gen(function* () {
     const terminal = yield* Terminal
-    const paint = terminal.hasColours && options.json !== true ? coloured : plain
+    const output = yield* Output.Output
+    const isJson = options.json === true
+    const paint = isJson ? plain : output.paint
     const changes = new Changes()
     /** Output is written in order. */
     const pen = yield* Effect.makeSemaphore(1)
@@ -91,7 +96,8 @@ const make = (options: Options) =>
       promptState === "idle" && screen.isAtLineStart && (state.running.size === 0 || state.open.length > 0)
     const promptText = () => (state.open.length > 0 ? "answer> " : "> ")
 
-    const isJson = options.json === true
+    /** Fails when there is no use in going on. */
+    const ended = yield* Deferred.make<never, Client.SessionsError | Output.WriteError>()
 
     const put = (draw: (screen: Screen.Screen) => Screen.Drawn): Effect.Effect<void> =>
       Effect.suspend(() => {
@@ -102,7 +108,20 @@ const make = (options: Options) =>
         return Effect.zipRight(terminal.write(text), prompt)
       }).pipe(pen.withPermits(1))
 
-    const tell = (line: string) => (isJson ? terminal.complain(line) : put(screen => Screen.drawLine(screen, line)))
+    /** Tells a person what programs learn from records. */
+    const remark = (line: string) => put(screen => Screen.drawLine(screen, line))
+
+    /** Tells what has no record. */
+    const tell = (line: string) => (isJson ? terminal.complain(line) : remark(line))
+
+    /** Prints a record for programs. Where it cannot be written, the conversation ends. */
+    const record = (value: unknown): Effect.Effect<void> =>
+      isJson
+        ? Output.record(value).pipe(
+            Effect.provideService(Output.Output, output),
+            Effect.catchAll(error => Effect.zipRight(Deferred.fail(ended, error), Effect.never))
+          )
+        : Effect.void
 
     /** A failure that the exit code must show. */
     const fail = (message: string) =>
@@ -122,8 +141,6 @@ const make = (options: Options) =>
 
     const runFork = Runtime.runFork(yield* Effect.runtime())
     const clock = yield* Clock.clockWith(Effect.succeed)
-    /** Fails when there is no use in going on. */
-    const ended = yield* Deferred.make<never, Client.SessionsError>()
     const giveUpAfter = Duration.toMillis(options.giveUpAfter ?? "10 minutes")
     let lostAt: number | undefined
     let isConnected = false
@@ -155,7 +172,7 @@ const make = (options: Options) =>
     yield* sessions.connect
 
     const session = Option.isSome(continued) ? continued.value : (yield* sessions.create(options.agentType)).id
-    yield* tell(paint.dim(`· session ${session}; :help lists the commands`))
+    yield* remark(paint.dim(`· session ${session}; :help lists the commands`))
 
     const synced = yield* Deferred.make<void>()
     const onUpdate = (update: Client.SessionUpdate): Effect.Effect<void> => {
@@ -165,15 +182,13 @@ const make = (options: Options) =>
         case "synced":
           return Effect.asVoid(Deferred.succeed(synced, undefined))
         case "reset":
-          return tell(noticeText({ is: "reset" }, paint))
+          return remark(noticeText({ is: "reset" }, paint))
         case "trimmed":
-          return update.after === 0 ? Effect.void : tell(noticeText({ is: "trimmed" }, paint))
+          return update.after === 0 ? Effect.void : remark(noticeText({ is: "trimmed" }, paint))
       }
     }
-    const printJson = (update: Client.SessionUpdate) =>
-      isJson ? terminal.write(`${cleanJson(ExactJson.stringify(update))}\n`) : Effect.void
     yield* sessions.subscribe(session).pipe(
-      Stream.runForEach(update => Effect.zipRight(printJson(update), onUpdate(update))),
+      Stream.runForEach(update => Effect.zipRight(record(update), onUpdate(update))),
       Effect.onError(cause => Deferred.failCause(ended, cause)),
       Effect.forkScoped
     )
@@ -218,31 +233,50 @@ const make = (options: Options) =>
     const follow = (
       command: Exclude<Command.Command, { readonly do: "say" | "quit" }>
     ): Effect.Effect<void, Client.SessionsError> => {
-      const show = <A, E>(answer: Effect.Effect<A, E>, textOf: (answer: A) => string) =>
-        Effect.flatMap(answer, answer => tell(textOf(answer)))
+      const show = <A, E>(
+        answer: Effect.Effect<A, E>,
+        recordOf: (answer: A) => unknown,
+        textOf: (answer: A) => string
+      ) => Effect.flatMap(answer, answer => Effect.zipRight(record(recordOf(answer)), remark(textOf(answer))))
+      const showSession = (answer: Effect.Effect<Client.Session, Client.SessionsError>) =>
+        show(answer, session => ({ type: "session", session }), AnswerText.ofSession)
+      const showFile = (answer: Effect.Effect<Client.FileContent, Client.SessionsError>) =>
+        show(answer, file => ({ type: "file", file }), AnswerText.ofFile)
       switch (command.do) {
         case "nothing":
           return Effect.void
         case "help":
           return tell(Command.help)
         case "sessions":
-          return show(Effect.map(Stream.runHead(sessions.list()), Option.getOrThrow), AnswerText.ofSessions)
+          return show(
+            Effect.map(Stream.runHead(sessions.list()), Option.getOrThrow),
+            page => ({ type: "sessions", ...page }),
+            AnswerText.ofSessions
+          )
         case "start":
-          return show(sessions.start(session), AnswerText.ofSession)
+          return showSession(sessions.start(session))
         case "stop":
-          return show(sessions.stop(session), AnswerText.ofSession)
+          return showSession(sessions.stop(session))
         case "interrupt":
           return Effect.asVoid(sessions.interrupt(session))
         case "files": {
           const { path } = command
-          return show(sessions.listFiles(session, path === undefined ? {} : { path }), AnswerText.ofFiles)
+          return show(
+            sessions.listFiles(session, path === undefined ? {} : { path }),
+            files => ({ type: "files", files }),
+            AnswerText.ofFiles
+          )
         }
         case "read":
-          return show(sessions.readFile(session, command.path), AnswerText.ofFile)
+          return showFile(sessions.readFile(session, command.path))
         case "history":
-          return show(sessions.fileHistory(session, command.path), AnswerText.ofIterations)
+          return show(
+            sessions.fileHistory(session, command.path),
+            iterations => ({ type: "iterations", iterations }),
+            AnswerText.ofIterations
+          )
         case "at":
-          return show(sessions.fileAtIteration(session, command.path, command.iteration), AnswerText.ofFile)
+          return showFile(sessions.fileAtIteration(session, command.path, command.iteration))
       }
     }
 
@@ -320,13 +354,22 @@ const make = (options: Options) =>
   })
 
 /** Runs a conversation until the input or the user ends it. */
-export const run = (options: Options): Effect.Effect<void, ChatFailed | Interrupted, Terminal> =>
+export const run = (
+  options: Options
+): Effect.Effect<void, ChatFailed | Interrupted | Output.WriteError, Terminal | Output.Output> =>
   Effect.scoped(make(options)).pipe(
     Effect.mapError(error => {
-      if (error._tag === "ChatFailed" || error._tag === "Interrupted") return error
-      return new ChatFailed({
-        message: error._tag === "RequestRefused" ? error.message : `${options.url}: ${error.message}`,
-        cause: error
-      })
+      switch (error._tag) {
+        case "ChatFailed":
+        case "Interrupted":
+        case "OutputClosed":
+        case "CommandFailed":
+          return error
+        default:
+          return new ChatFailed({
+            message: error._tag === "RequestRefused" ? error.message : `${options.url}: ${error.message}`,
+            cause: error
+          })
+      }
     })
   )

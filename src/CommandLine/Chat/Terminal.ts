@@ -12,10 +12,9 @@ export class Terminal extends Context.Tag("causeway/chat/Terminal")<
   {
     /** Whether input is typed; otherwise it comes from a file or a pipe. */
     readonly isInteractive: boolean
-    readonly hasColours: boolean
     /** The next input; `None` at the end. */
     readonly next: Effect.Effect<Option.Option<Input>>
-    /** Writes text; waits for the reader of a pipe if it is slow. */
+    /** Writes text of the conversation to a terminal, and waits for it if it is slow. */
     readonly write: (text: string) => Effect.Effect<void>
     /** Writes a line that does not belong to the conversation. */
     readonly complain: (text: string) => Effect.Effect<void>
@@ -27,7 +26,7 @@ export class Terminal extends Context.Tag("causeway/chat/Terminal")<
 /** The number of waiting lines at which reading pauses. */
 const enough = 64
 
-/** Standard input and output. Input ends if the reader of the output is gone. */
+/** Standard input and output. */
 export const layer: Layer.Layer<Terminal> = Layer.scoped(
   Terminal,
   Effect.gen(function* () {
@@ -52,7 +51,6 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
           isOpen = false
           mailbox.unsafeDone(Exit.void)
         })
-        stdout.on("error", () => lines.close())
         return lines
       }),
       lines => Effect.sync(() => lines.close())
@@ -67,7 +65,6 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
     }
     return {
       isInteractive,
-      hasColours: stdout.isTTY && stdout.hasColors(),
       next: Effect.suspend(() => {
         // Lines may be waiting after the end of input, and a closed reader cannot be resumed.
         if (isOpen) lines.resume()

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Option, Redacted } from "effect"
+import * as Command from "../../../src/CommandLine/Chat/Command.ts"
 import { closeCodes, type EventBody } from "../../../src/Gateway/Protocol.ts"
 import { failureOf, hold } from "./Conversation.ts"
 import * as FakeGateway from "./FakeGateway.ts"
@@ -195,6 +196,69 @@ describe("a conversation from a file or a pipe", () => {
       assert.include(held.output, "✗ the turn failed: m (c).\n")
       assert.include(held.output, "✗ no read_file (not_found, trace 0123456789abcdef0123456789abcdef)\n")
       assert.include(held.output, "echo: on\n")
+    })
+  )
+
+  it.scopedLive("prints records for programs, and tells on standard error what has none", () =>
+    Effect.gen(function* () {
+      const gateway = yield* FakeGateway.make({
+        refusals: { read_file: "not_found" },
+        onMessage: (content, turnId) =>
+          content === "leave" ? [{ close: 1001 }, ...echo(content, turnId)] : echo(content, turnId)
+      })
+      const lines = [
+        "hello",
+        ":files",
+        ":at a.md 2",
+        ":history a.md",
+        ":sessions",
+        ":stop",
+        ":read a",
+        ":help",
+        "leave"
+      ]
+      const held = yield* hold({ url: gateway.url, json: true }, lines)
+      assert.strictEqual(failureOf(held), "One thing failed")
+      const printed = held.records
+        .split("\n")
+        .slice(0, -1)
+        .map(line => JSON.parse(line))
+      const [first] = printed
+      assert.deepStrictEqual([first.type, first.session.id], ["synced", "s_1"])
+      const ofType = (type: string) => printed.filter(record => record.type === type)
+      assert.deepStrictEqual(
+        ofType("event").map(({ event }) => [event.type, event.turnId]),
+        [...echo("hello", "t1"), ...echo("leave", "t2")].map(event => [event.type, "turnId" in event && event.turnId])
+      )
+      assert.deepStrictEqual(ofType("files"), [{ type: "files", files: [{ path: "src", type: "directory" }] }])
+      const file = { path: "a.md", content: "then 2", encoding: "utf-8" }
+      assert.deepStrictEqual(ofType("file"), [{ type: "file", file }])
+      const iterations = [{ iteration: 1, timestamp: 0, size: 4, hash: "h" }]
+      assert.deepStrictEqual(ofType("iterations"), [{ type: "iterations", iterations }])
+      assert.deepStrictEqual(
+        [
+          ...ofType("sessions").map(({ sessions }) => sessions[0].id),
+          ...ofType("session").map(({ session }) => session.id)
+        ],
+        ["s_1", "s_1"]
+      )
+      // No greeting, and nothing that a record tells.
+      const told = [
+        `✗ no read_file (not_found, trace ${FakeGateway.traceId})`,
+        Command.help,
+        "· The gateway closed the connection: 1001; connecting again",
+        "· connected again",
+        ""
+      ]
+      assert.strictEqual(held.output, told.join("\n"))
+    })
+  )
+
+  it.scopedLive("ends where the reader of records has gone", () =>
+    Effect.gen(function* () {
+      const gateway = yield* FakeGateway.make({ onMessage: echo })
+      const { exit } = yield* hold({ url: gateway.url, json: true }, [{ shown: "never" }], false, true)
+      assert.deepStrictEqual((yield* Effect.flip(exit))._tag, "OutputClosed")
     })
   )
 

@@ -44,7 +44,8 @@ export interface Behaviour {
   readonly status?: () => number | undefined
 }
 
-const traceId = "0123456789abcdef0123456789abcdef"
+/** What all events and refusals have. */
+export const traceId = "0123456789abcdef0123456789abcdef"
 
 /** The fake gateway's state, as tests see it. */
 export interface FakeGateway {

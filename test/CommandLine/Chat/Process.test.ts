@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from "node:util"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
@@ -5,6 +6,10 @@ import { secret, token } from "../../Gateway/survival/Token.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Service from "../../service/Service.ts"
 import * as Program from "../Program.ts"
+import { linesOf } from "../Setting.ts"
+
+/** What is to be read on a terminal. */
+const seen = (stdout: string): string => stripVTControlCharacters(stdout).replaceAll("\r\n", "\n")
 
 const count = (text: string, part: string): number => text.split(part).length - 1
 
@@ -27,9 +32,10 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     Effect.gen(function* () {
       const { env } = yield* setting
       const lines = ["hello there", "/ask", "2", "/approve", "no", ":read notes/last-message.md", ":stop", "again"]
-      const { code, stderr, stdout } = yield* Program.run({ env, args: ["chat"], input: lines.join("\n") })
-      assert.strictEqual(stderr, "")
-      assert.strictEqual(code, 0)
+      const onTerminal = { env, isTerminal: true }
+      const held = yield* Program.run({ ...onTerminal, args: ["chat"], piped: lines.join("\n") })
+      const stdout = seen(held.stdout)
+      assert.strictEqual(held.code, 0, stdout)
       const shown = [
         "· session active",
         "What was said can be echoed.",
@@ -51,43 +57,72 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
       assert.isAbove(shown[0]!, 0)
 
       const session = /session (\S+);/.exec(stdout)?.[1] ?? ""
-      const later = yield* Program.run({ env, args: ["chat", "--session", session], input: "and now?" })
+      const later = yield* Program.run({ ...onTerminal, args: ["chat", "--session", session], piped: "and now?" })
       assert.strictEqual(later.code, 0)
-      assert.include(later.stdout, "echo: hello there\n")
-      assert.include(later.stdout, "echo: and now?\n")
+      assert.include(seen(later.stdout), "echo: hello there\n")
+      assert.include(seen(later.stdout), "echo: and now?\n")
     })
   )
 
   it.scoped("goes on when the gateway was killed and is back, and prints nothing twice", () =>
     Effect.gen(function* () {
       const { env, port, service, start } = yield* setting
-      const chat = yield* Program.start({ env, args: ["chat"], input: "/long 100000\nhello\n" })
+      const piped = "/long 100000\nhello\n"
+      const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true, piped })
       yield* chat.shows(" 100 ")
       yield* service.end("SIGKILL")
       yield* chat.shows("connecting again")
       yield* start(port)
-      const { code, stdout } = yield* chat.ended
+      const ended = yield* chat.ended
+      const stdout = seen(ended.stdout)
       for (const text of [" 100 ", "connecting again", "connected again", "(gateway_restarted)"]) {
         assert.strictEqual(count(stdout, text), 1, stdout)
       }
       assert.include(stdout, "echo: hello\n")
-      assert.strictEqual(code, 1)
+      assert.strictEqual(ended.code, 1)
     })
   )
 
-  it.scoped("prints events as lines of JSON where it is asked to, and all else on standard error", () =>
+  it.scoped("prints lines of JSON in a pipe, and on a terminal where it is asked to", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
-      const { code, stderr, stdout } = yield* Program.run({ env, args: ["chat", "--json"], input: "hello\n:files\n" })
-      assert.strictEqual(code, 0, stderr)
-      const updates = stdout
-        .split("\n")
-        .slice(0, -1)
-        .map(line => JSON.parse(line))
-      assert.strictEqual(updates[0].type, "synced")
-      const types = updates.flatMap(({ event }) => (event === undefined ? [] : [event.type]))
-      assert.includeMembers(types, ["turn_started", "text_delta", "turn_completed"])
-      assert.match(stderr, /· session /)
+      const lines = "hello\n:files\n"
+      const piped = yield* Program.run({ env, args: ["chat"], input: lines })
+      const asked = yield* Program.run({ env, args: ["chat", "--json"], isTerminal: true, piped: lines })
+      assert.deepStrictEqual([piped.code, piped.stderr, asked.code], [0, "", 0])
+      for (const { stdout } of [piped, asked]) {
+        const records = linesOf(stdout)
+        assert.strictEqual(records[0]?.type, "synced")
+        const events = records.flatMap(({ event }) => (event === undefined ? [] : [(event as { type: string }).type]))
+        assert.includeMembers(events, ["turn_started", "text_delta", "turn_completed"])
+        assert.strictEqual(records.filter(({ type }) => type === "files").length, 1)
+      }
+    })
+  )
+
+  it.scoped("has a prompt where a person types, and tells at the end how to go on", () =>
+    Effect.gen(function* () {
+      const { env } = yield* setting
+      const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true })
+      yield* chat.shows("> ")
+      yield* chat.type("hello\r")
+      yield* chat.shows("echo: hello")
+      yield* chat.type(":quit\r")
+      const { code, stdout } = yield* chat.ended
+      assert.strictEqual(code, 0)
+      assert.match(seen(stdout), /\nGo on with --session \S+\n$/)
+    })
+  )
+
+  it.scoped("ends where the reader of the pipe has gone", () =>
+    Effect.gen(function* () {
+      const { env } = yield* setting
+      const chat = yield* Program.start({ env, args: ["chat"] })
+      yield* chat.shows('"synced"')
+      yield* chat.abandonOutput
+      yield* chat.type("hello\n")
+      const { code, stderr } = yield* chat.ended
+      assert.deepStrictEqual([code, stderr], [0, ""])
     })
   )
 
@@ -102,7 +137,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
       assert.match(refused.stderr, /^The service refuses the credential: .*token.*\nThere is no credential/)
       assert.notInclude(refused.stderr, "    at ")
       const waiting = yield* Program.start({ env, args: ["chat"] })
-      yield* waiting.shows(":help lists the commands")
+      yield* waiting.shows('"synced"')
       yield* waiting.signal("SIGINT")
       assert.strictEqual((yield* waiting.ended).code, 130)
     })
