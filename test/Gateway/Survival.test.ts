@@ -101,6 +101,8 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                 AGENT_PLATFORM_URL: simulator.platformUrl,
                 GATEWAY_JWT_SECRET: secret,
                 SESSION_HISTORY_EVENTS: "1000000",
+                // It stops all instances at its end; how soon is up to the machine.
+                SHUTDOWN_TIMEOUT: "5 minutes",
                 LOG_LEVEL: "info"
               }
             }),

@@ -1,4 +1,4 @@
-import { spawnSync } from "node:child_process"
+import { execFile } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
@@ -71,13 +71,14 @@ const run = async () => {
 run()
 `
 
+// Not `spawnSync`: while it blocks, for minutes on a slow machine, the test runner gets no answer and gives up.
 const grownBy = (held: "held" | "free") =>
-  Effect.sync(() => {
+  Effect.async<number>(resume => {
     const args = ["--max-semi-space-size=2", "--eval", pretenured, "--", file, held]
-    const { stderr, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" })
-    // Less than before where what the start of the program has left was collected meanwhile.
-    assert.match(stdout, /^-?\d+$/, stderr)
-    return Number(stdout)
+    execFile(process.execPath, args, (_error, stdout, stderr) => {
+      // Less than before where what the start of the program has left was collected meanwhile.
+      resume(Effect.sync(() => assert.match(stdout, /^-?\d+$/, stderr)).pipe(Effect.as(Number(stdout))))
+    })
   })
 
 describe("YoungGeneration", () => {

@@ -3,6 +3,7 @@
  * process of its own with a data directory of its own, and ends with the process that started it, however that ends.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process"
+import { randomInt } from "node:crypto"
 import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { dirname, join } from "node:path"
@@ -66,14 +67,23 @@ export const copy = (from: string, to: string): void => {
   chmodSync(to, 0o700)
 }
 
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject)
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0))
+/** Ports below those that systems give to connections, and to servers that take any. */
+const ports = { first: 20_000, count: 12_000 }
+
+/**
+ * A port for a server that cannot choose one. Until the server has it, and while the server restarts, no connection of
+ * another test gets it.
+ */
+export const freePort = async (): Promise<number> => {
+  for (;;) {
+    const port = ports.first + randomInt(ports.count)
+    const isFree = await new Promise<boolean>(resolve => {
+      const server = createServer().once("error", () => resolve(false))
+      server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
     })
-  })
+    if (isFree) return port
+  }
+}
 
 /**
  * Nothing is flushed: for tests that do not ask what is on the disk. Nothing is vacuumed either, as a server of many
