@@ -4,7 +4,7 @@ import { untilRead } from "../EventLoop.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
-import { Gathering, type Wait } from "./Gathering.ts"
+import { BatchWindow, type Wait } from "./BatchWindow.ts"
 import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
 
 export type { Weight } from "./GroupQueue.ts"
@@ -32,12 +32,10 @@ export interface Options<A, B, E> {
   /** Waited for before a group is taken, and not counted as the time of a commit. It must end. */
   readonly prepare?: Effect.Effect<void>
   /**
-   * Milliseconds for which a group is gathered at most, once there is a write. It is taken as soon as it is full or as many
-   * writes are there as when the last group was answered, those of that group included, and at the latest after twice the
-   * time of a commit. Where the answered do not return in time, most groups do not wait for them. Without it groups are
-   * not gathered.
+   * Milliseconds that a group waits for more writes at most, from its first write: see {@link BatchWindow}. A group that
+   * is full does not wait. Without this option no group waits.
    */
-  readonly maxGathering?: number
+  readonly maxBatchWaitMillis?: number
   /** Where a group ends; a single write may be heavier. */
   readonly maxGroup?: Weight
   /** How many writes may wait beside the group in flight. */
@@ -74,8 +72,8 @@ const closing = Duration.seconds(4)
 /**
  * A committer that gathers the writes of many callers into groups, so that they share one transaction and one flush.
  *
- * A group may be gathered: see {@link Gathering}. A write that comes alone does not wait, except that the first one after
- * a burst waits for the callers of the burst, as nobody can know yet that they are gone.
+ * A group may wait for more writes: see {@link BatchWindow}. A write that comes alone does not wait, except for the first
+ * one after a burst: it is not known yet that the callers of the burst have gone.
  *
  * While a group is in flight new writes wait, up to a bound beyond which they are refused with `StoreBusy`. When the
  * group does not come back in time, its callers and all who wait fail with `StoreUnavailable`, and later ones fail at
@@ -114,7 +112,7 @@ export const make = <A, B, E = never>(
         : Effect.logError("A caller of a commit failed on its answer", faults.splice(0).reduce(Cause.parallel))
     )
 
-    const gathering = new Gathering(options.maxGathering ?? 0)
+    const window = new BatchWindow(options.maxBatchWaitMillis ?? 0)
 
     const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
       const { group, startedAt } = queue.flight!
@@ -125,7 +123,7 @@ export const make = <A, B, E = never>(
         outcome: Exit.isSuccess(exit) ? "ok" : "failed"
       })
       // Before anybody is told: a caller may bring its next write at once.
-      gathering.answered(group.length, queue.size, millis)
+      window.onAnswered(group.length, queue.size, millis)
       queue.flight = undefined
       queue.stuck = false
       for (let index = 0; index < group.length; index++) {
@@ -137,7 +135,7 @@ export const make = <A, B, E = never>(
     const commitGroup = (wait: Wait | undefined) =>
       Effect.flatMap(Clock.currentTimeMillis, now => {
         const { bytes, group } = queue.takeGroup()
-        if (wait !== undefined) gathering.taken(group.length, wait)
+        if (wait !== undefined) window.onTaken(group.length, wait)
         if (group.length === 0) return Effect.void
         const limit = patience * Math.max(1, bytes / most.bytes)
         const flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
@@ -167,11 +165,11 @@ export const make = <A, B, E = never>(
         )
       })
 
-    const gather = Effect.suspend(() => queue.gather(gathering.expected, gathering.limit))
+    const awaitMore = Effect.suspend(() => queue.awaitWrites(window.expected, window.maxWaitMillis))
     const committer = Effect.forever(
       Effect.zipRight(
         queue.until(() => queue.size > 0),
-        Effect.flatMap(gather, wait =>
+        Effect.flatMap(awaitMore, wait =>
           options.prepare === undefined ? commitGroup(wait) : Effect.zipRight(options.prepare, commitGroup(wait))
         )
       )

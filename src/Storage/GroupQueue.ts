@@ -3,7 +3,7 @@
  */
 import { Effect, type Exit } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
-import type { Wait } from "./Gathering.ts"
+import type { Wait } from "./BatchWindow.ts"
 
 /** What a write weighs against the bounds of a group and of the queue. */
 export interface Weight {
@@ -141,26 +141,27 @@ export class GroupQueue<A, B, E> {
   }
 
   /**
-   * Waits until as many writes are there as are expected or as make up a group, or for so many true milliseconds; timers
-   * know no fractions. Returns nothing where there is nothing to wait for.
+   * Waits until as many writes are queued as are expected or as fill a group, for `maxMillis` milliseconds at most.
+   * Returns `undefined` where there is nothing to wait for. Timers count whole milliseconds, so that a shorter wait is
+   * none. Uses the system clock, not Effect's: the wait also ends where the clock of a test stands still.
    */
-  gather(expected: number, millis: number): Effect.Effect<Wait | undefined> {
-    const isThere = (): boolean =>
+  awaitWrites(expected: number, maxMillis: number): Effect.Effect<Wait | undefined> {
+    const isComplete = (): boolean =>
       this.count >= expected || this.operations >= this.maxGroup.operations || this.bytes >= this.maxGroup.bytes
-    if (millis < 1 || isThere()) return Effect.succeed(undefined)
+    if (maxMillis < 1 || isComplete()) return Effect.succeed(undefined)
     return Effect.async(resume => {
-      const there = this.count
+      const presentAtStart = this.count
       const startedAt = performance.now()
       let isOver = false
       const end = (): void => {
         isOver = true
         clearTimeout(timer)
-        resume(Effect.succeed({ there, millis: performance.now() - startedAt }))
+        resume(Effect.succeed({ presentAtStart, millis: performance.now() - startedAt }))
       }
-      const timer = setTimeout(end, Math.floor(millis))
+      const timer = setTimeout(end, Math.floor(maxMillis))
       const check = (): void => {
         if (isOver) return
-        if (isThere()) end()
+        if (isComplete()) end()
         else this.listeners.push(check)
       }
       check()

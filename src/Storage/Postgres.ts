@@ -50,8 +50,8 @@ export type Options = PostgresLocation
 /** Connections beside those for reads and whole lists: for writes and background work, and one that listens. */
 const writeConnections = 5
 
-/** Milliseconds for which a group of writes is gathered at most: a commit that takes long is no reason to be late. */
-const maxGathering = 5
+/** Milliseconds that a group waits for more writes at most: a commit that takes long is no reason to be late. */
+const maxBatchWaitMillis = 5
 
 /** Milliseconds that a portion of expiry or of retention may take. */
 const portionTimeout = 6000
@@ -182,7 +182,7 @@ export const make = (
           outcomes =>
             outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
         ),
-      maxGathering
+      maxBatchWaitMillis
     })
 
     const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>

@@ -74,8 +74,8 @@ const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
 /** A committer of the writes to a store. It registers its metrics with the value 0. */
 export const make = <E>({
   commit,
-  ...gathering
-}: Pick<GroupCommit.Options<Write, Committed, E>, "commit" | "maxGathering">): Effect.Effect<
+  ...options
+}: Pick<GroupCommit.Options<Write, Committed, E>, "commit" | "maxBatchWaitMillis">): Effect.Effect<
   StoreCommit<E>,
   never,
   Scope.Scope
@@ -84,7 +84,7 @@ export const make = <E>({
     const tags = yield* MetricTags.current
     const { isStuck, submit } = yield* GroupCommit.make({
       commit,
-      ...gathering,
+      ...options,
       weigh,
       observe: metrics(tags),
       outage: Supervision.outage("writing")

@@ -188,9 +188,9 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("a group is gathered until those that were answered are back", () =>
+  it.scoped("a group waits until the callers that were answered have written again", () =>
     Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000, patience: "1 day" })
+      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000, patience: "1 day" })
       // Nobody is expected yet.
       const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
       expect(groups).toEqual([["a"]])
@@ -205,13 +205,13 @@ describe("GroupCommit", () => {
     })
   )
 
-  for (const { title, maxGathering, commit } of [
-    { title: "as long as is allowed", maxGathering: 1, commit: "1 second" },
-    { title: "twice as long as a commit takes", maxGathering: 3_600_000, commit: "1 millis" }
+  for (const { title, maxBatchWaitMillis, commit } of [
+    { title: "as long as is allowed", maxBatchWaitMillis: 1, commit: "1 second" },
+    { title: "twice as long as a commit takes", maxBatchWaitMillis: 3_600_000, commit: "1 millis" }
   ] as const) {
-    it.scoped(`a group whose writes do not come back is gathered ${title}`, () =>
+    it.scoped(`a group whose callers do not write again waits ${title}`, () =>
       Effect.gen(function* () {
-        const { groups, submit, answer } = yield* setup({ maxGathering })
+        const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis })
         const fibers = yield* Effect.forEach(["a", "b"], submit)
         yield* TestClock.adjust(commit)
         yield* answer(0)
@@ -229,7 +229,7 @@ describe("GroupCommit", () => {
   ]) {
     it.scoped(`a group that is full by its ${title} is taken at once, whoever else is expected`, () =>
       Effect.gen(function* () {
-        const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000, maxGroup, patience: "1 day" })
+        const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000, maxGroup, patience: "1 day" })
         const fibers = yield* Effect.forEach(["a", "b", "c", "d", "e", "f"], submit)
         yield* TestClock.adjust("1 hour")
         yield* answer(0)
@@ -248,7 +248,7 @@ describe("GroupCommit", () => {
 
   it.scoped("after a wait for writes that did not come the next group does not wait for those that were answered", () =>
     Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxGathering: 100 })
+      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 100 })
       const fibers = yield* Effect.forEach(["a", "b"], submit)
       yield* TestClock.adjust("1 second")
       yield* answer(0)
@@ -264,9 +264,9 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("where commits take no time, or nobody has been answered, nothing is gathered", () =>
+  it.scoped("where commits take no time, or no caller was answered yet, no group waits", () =>
     Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000 })
+      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000 })
       const fibers = yield* Effect.forEach(["a", "b"], submit)
       yield* answer(0)
       yield* settled
