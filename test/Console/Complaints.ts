@@ -8,13 +8,13 @@ const isProvoked = (text: string): boolean =>
   /Failed to load resource|WebSocket connection to .* failed|ERR_CONNECTION/.test(text)
 
 /** Collects errors and warnings of a page, and its requests to anything but the service. */
-export const collectComplaints = (page: Page, base: string, complaints: Array<string>): void => {
+export const collectComplaints = (page: Page, base: () => string, complaints: Array<string>): void => {
   page.on("pageerror", error => complaints.push(error.message))
   page.on("console", message => {
     if (["error", "warning"].includes(message.type()) && !isProvoked(message.text())) complaints.push(message.text())
   })
   page.on("request", request => {
-    if (!request.url().startsWith(base) && !/^(?:blob|data):/.test(request.url())) complaints.push(request.url())
+    if (!request.url().startsWith(base()) && !/^(?:blob|data):/.test(request.url())) complaints.push(request.url())
   })
 }
 

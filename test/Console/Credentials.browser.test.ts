@@ -1,10 +1,9 @@
 /** The console where there are several credentials: a deployment with tenants, and an application with users of its own. */
 import * as HttpApi from "@effect/platform/HttpApi"
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Effect, Exit, Layer, Logger, Option, Scope } from "effect"
+import { Effect, Layer, Logger, Option } from "effect"
 import type { Page } from "playwright-core"
-import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
+import { assert, beforeAll, describe, it } from "vitest"
 import * as Gateway from "../../src/Gateway/Gateway.ts"
 import {
   ApiError,
@@ -20,42 +19,26 @@ import {
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { memory } from "../../src/store.ts"
 import { UpstreamClients } from "../../src/upstream.ts"
-import { absence, launch } from "../Gateway/browser/Browser.ts"
+import { absence } from "../Gateway/browser/Browser.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { portOf } from "../Harness.ts"
 import { launch as launchService, temporaryDirectory } from "../ServerProcess.ts"
-import { collectComplaints, violations } from "./Complaints.ts"
-import { buildPages, builtPages } from "./Service.ts"
+import { violations } from "./Complaints.ts"
+import { builtPages } from "./Service.ts"
+import { Visit } from "./Visit.ts"
 
 describe.skipIf(absence !== undefined)("The console and its credentials", () => {
-  const scope = Effect.runSync(Scope.make())
-  const run = <A, E>(effect: Effect.Effect<A, E, Scope.Scope>): Promise<A> =>
-    Effect.runPromise(Effect.orDie(Scope.extend(effect, scope)))
-
+  const visit = new Visit()
+  const { run, signIn, signOut } = visit
   let page: Page
   let simulator: Effect.Effect.Success<ReturnType<typeof Simulator.make>>
-  const complaints: Array<string> = []
 
   beforeAll(async () => {
-    await buildPages()
+    page = visit.page
+    // Of both services that are visited.
+    visit.base = "http://127.0.0.1:"
     simulator = await run(Simulator.make({ seed: 1, pace: "1 millis" }))
-    const browser = await run(Effect.provide(launch, NodeFileSystem.layer))
-    page = await browser.newPage()
-    page.setDefaultTimeout(15_000)
-    collectComplaints(page, "http://127.0.0.1:", complaints)
-  }, 180_000)
-
-  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-
-  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
-
-  const signIn = async (address: string, credential: string) => {
-    await page.goto(address)
-    await page.getByLabel("Key or token").fill(credential)
-    await page.getByRole("button", { name: "Sign in" }).click()
-  }
-
-  const signOut = () => page.getByRole("button", { name: "Sign out" }).click()
+  })
 
   const view = (name: string) => page.getByRole("navigation").getByRole("link", { name, exact: true }).click()
 
@@ -66,15 +49,14 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
   }
 
   const say = async (text: string) => {
-    await page.getByLabel("Message").fill(text)
-    await page.keyboard.press("Enter")
+    await visit.say(text)
     await page.getByRole("log").getByText(`echo: ${text}`).waitFor()
   }
 
   const untilRefused = (text: string) => page.getByRole("alert").filter({ hasText: text }).waitFor()
 
   describe("in production", () => {
-    let base = ""
+    let address = ""
     let env: Readonly<Record<string, string>> = {}
     let server: Effect.Effect.Success<ReturnType<typeof launchService>>
     const tokens = { anna: "", ben: "" }
@@ -99,11 +81,11 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
       }
       const port = await start()
       env = { ...env, PORT: port }
-      base = `http://127.0.0.1:${port}`
-    }, 60_000)
+      address = `http://127.0.0.1:${port}/console`
+    })
 
     it("asks for the token of the metrics, and says where it is wrong", async () => {
-      await signIn(`${base}/console`, "a-key-that-writes")
+      await signIn("a-key-that-writes", address)
       await page.getByText("reads and writes").waitFor()
       await page.getByLabel("Metrics token").fill("a-key-that-writes")
       await page.getByRole("button", { name: "Show metrics" }).click()
@@ -153,7 +135,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
     })
 
     it("shows sessions alone to the bearer of a token, and asks for another one when it is no longer valid", async () => {
-      await signIn(`${base}/console`, tokens.anna)
+      await signIn(tokens.anna, address)
       await page.getByText("sessions only").waitFor()
       assert.strictEqual(await page.getByRole("link", { name: "Store" }).count(), 0)
       await view("Sessions")
@@ -208,7 +190,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
       const context = await run(Layer.build(layer()))
       const port = await Effect.runPromise(Effect.provide(Effect.map(NodeServer.NodeServer, portOf), context))
       address = `http://127.0.0.1:${port}/admin/console`
-    }, 60_000)
+    })
 
     const enter = async (namespace: string, key: string) => {
       await page.getByLabel("Find or open a namespace").fill(namespace)
@@ -221,13 +203,13 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
     }
 
     it("shows a user what the tenant has, and nothing else", async () => {
-      await signIn(address, "cookie-of-root")
+      await signIn("cookie-of-root", address)
       await view("Store")
       await enter("common", "for-all")
       await enter("tenant:globex/settings", "of-globex")
       await signOut()
 
-      await signIn(address, "cookie-of-anna")
+      await signIn("cookie-of-anna", address)
       await page.getByText("reads and writes").waitFor()
       await view("Store")
       await page.getByText("No namespaces yet.").waitFor()
@@ -247,7 +229,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
     })
 
     it("offers a user who only reads nothing that writes", async () => {
-      await signIn(address, "cookie-of-ben")
+      await signIn("cookie-of-ben", address)
       await page.getByText("reads only").waitFor()
       await view("Store")
       await page.getByRole("link", { name: /tenant:globex\/settings/ }).click()

@@ -1,36 +1,20 @@
 /** The console by the keyboard alone, and in a window that is zoomed. */
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { Effect, Exit, Scope } from "effect"
-import type { Locator, Page } from "playwright-core"
-import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
-import { makeClient, makeSessions } from "../../src/client.ts"
-import { absence, launch } from "../Gateway/browser/Browser.ts"
-import { collectComplaints, violations } from "./Complaints.ts"
-import { buildPages, start } from "./Service.ts"
+import type { Page } from "playwright-core"
+import { assert, beforeAll, describe, it } from "vitest"
+import { makeSessions } from "../../src/client.ts"
+import { absence } from "../Gateway/browser/Browser.ts"
+import { violations } from "./Complaints.ts"
+import { eventually, getsFocus, hasFocus, Visit } from "./Visit.ts"
 
 describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
-  const scope = Effect.runSync(Scope.make())
-  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
-    Effect.runPromise(Scope.extend(effect, scope))
-
+  const visit = new Visit()
+  const { client, isNoWiderThan, open, say } = visit
   let page: Page
-  let base = ""
-  const complaints: Array<string> = []
-
-  const client = () => makeClient({ baseUrl: base, token: "dev-key" })
 
   beforeAll(async () => {
-    await buildPages()
-    base = (await run(start())).base
-    const browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
-    page = await browser.newPage()
-    page.setDefaultTimeout(15_000)
-    collectComplaints(page, base, complaints)
-  }, 180_000)
-
-  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-
-  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+    page = visit.page
+    await visit.serve()
+  })
 
   const press = (key: string) => page.keyboard.press(key)
 
@@ -48,18 +32,15 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     }
   }
 
-  const open = (...segments: ReadonlyArray<string>) =>
-    page.evaluate(`location.hash = "#/${segments.map(encodeURIComponent).join("/")}"`)
-
-  /** Whether something has the focus, or has what has it within. */
-  const hasFocus = (element: Locator) => element.evaluate(found => found.matches(":focus-within"))
+  /** Waits until what has the focus has a name: lists draw a row that gets it in one of the next frames. */
+  const isFocused = (name: RegExp) => eventually(async () => assert.match(await focused(), name))
 
   it("is used by the keyboard alone, from signing in to an edit, a conflict and an approval", async () => {
     await client().set("keyboard", "entry", { a: 1 }, { actor: "anna" })
-    const talks = makeSessions({ baseUrl: base })
+    const talks = makeSessions({ baseUrl: visit.base })
     await talks.create("echo", { title: "by keyboard" })
     talks.close()
-    await page.goto(`${base}/console`)
+    await page.goto(`${visit.base}/console`)
     await page.getByLabel("Key or token").waitFor()
     await tabTo(/^Key or token$/)
     await page.keyboard.type("dev-key")
@@ -73,11 +54,13 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     await tabTo(/^Namespaces$/)
     await press("Tab")
     await tabTo(/^Namespaces$/)
-    while (!(await focused()).startsWith("keyboard")) await press("ArrowDown")
+    await press("ArrowDown")
+    await isFocused(/^keyboard/)
     await press("Enter")
     await page.getByRole("link", { name: /^entry/ }).waitFor()
     await tabTo(/^Keys of keyboard$/)
     await press("ArrowDown")
+    await isFocused(/^entry/)
     await press("Enter")
     await page.getByText("version 1", { exact: true }).waitFor()
     await tabTo(/^Value$/)
@@ -94,14 +77,15 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     await press("Enter")
     await page.getByText("Saved as version 3").waitFor()
     // The dialog has given the focus back.
-    assert.strictEqual(await focused(), "Value")
+    await isFocused(/^Value$/)
     assert.deepStrictEqual((await client().get("keyboard", "entry"))?.value, { a: "typed" })
 
     await tabTo(/^Sessions$/, "Shift+Tab")
     await press("Enter")
-    await page.getByRole("list", { name: "Sessions, the newest first" }).waitFor()
+    await page.getByRole("link", { name: /by keyboard/ }).waitFor()
     await tabTo(/^Sessions, the newest first$/)
     await press("ArrowDown")
+    await isFocused(/by keyboard/)
     await press("Enter")
     await page.getByLabel("Message").waitFor()
     await tabTo(/^Message$/)
@@ -120,7 +104,7 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     const entry = page.getByRole("region", { name: "Entry" })
     const tab = (name: string) => entry.getByRole("tab", { name })
     await tab("Value").click()
-    const chosen = async () => {
+    const isChosen = async (name: string, key: string) => {
       const states = await entry.getByRole("tab").evaluateAll(tabs =>
         tabs.map(tab => ({
           name: tab.textContent,
@@ -130,10 +114,8 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
         }))
       )
       // The chosen one has the focus, and is the only one that Tab leads to.
-      const [found, ...others] = states.filter(({ isChosen, isFocused, isStop }) => isChosen || isFocused || isStop)
-      assert.deepStrictEqual([found?.isChosen, found?.isFocused, found?.isStop, others], [true, true, true, []])
-      await page.getByRole("tabpanel", { name: found!.name!, exact: true }).waitFor()
-      return found?.name
+      const found = states.filter(({ isChosen, isFocused, isStop }) => isChosen || isFocused || isStop)
+      assert.deepStrictEqual(found, [{ name, isChosen: true, isStop: true, isFocused: true }], key)
     }
     for (const [key, name] of [
       ["ArrowRight", "History"],
@@ -146,32 +128,34 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
       ["Control+End", "Value"]
     ] as const) {
       await press(key)
-      assert.strictEqual(await chosen(), name, key)
+      await eventually(() => isChosen(name, key))
+      await page.getByRole("tabpanel", { name, exact: true }).waitFor()
     }
     const panel = entry.getByRole("tabpanel")
     assert.strictEqual(await tab("Value").getAttribute("aria-controls"), await panel.getAttribute("id"))
     await press("Tab")
-    assert.isTrue(await hasFocus(panel))
+    await getsFocus(panel)
   })
 
   it("goes through the versions of an entry by the arrow keys, and keeps the focus when a version is taken", async () => {
     await page.getByRole("tab", { name: "History" }).click()
     await page.getByRole("button", { name: /^version 2/ }).waitFor()
     await press("Tab")
-    assert.match(await focused(), /^version 2/)
+    await isFocused(/^version 2/)
     await press("ArrowDown")
-    assert.match(await focused(), /^version 1/)
+    await isFocused(/^version 1/)
     await press("ArrowDown")
-    assert.match(await focused(), /^version 1/)
+    await isFocused(/^version 1/)
     await press("Enter")
     await page.getByRole("region", { name: "Before beside Version 1" }).waitFor()
     await press("Home")
-    assert.match(await focused(), /^version 2/)
+    await isFocused(/^version 2/)
     await press("End")
+    await isFocused(/^version 1/)
     await tabTo(/^Edit this value$/)
     await press("Enter")
     await page.getByRole("textbox", { name: "Value" }).waitFor()
-    assert.strictEqual(await focused(), "Value")
+    await isFocused(/^Value$/)
     await page.getByRole("button", { name: "Discard" }).click()
   })
 
@@ -185,7 +169,7 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
       await page.getByRole("button", { name: opener, exact: true }).focus()
       await press("Enter")
       await dialog.waitFor()
-      assert.strictEqual(await focused(), first)
+      await isFocused(new RegExp(`^${first}$`))
       for (let tabs = 0; tabs < 12; tabs++) {
         await press(tabs < 8 ? "Tab" : "Shift+Tab")
         // Between its last and its first element the browser's own controls have the focus.
@@ -194,36 +178,36 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
       }
       await press("Escape")
       await dialog.waitFor({ state: "detached" })
-      assert.strictEqual((await focused()).trim(), opener)
+      await isFocused(new RegExp(`^ ?${opener}$`))
     }
   })
 
   it("keeps the focus where what had it goes: an approval, a file", async () => {
     await open("sessions")
     await page.getByRole("link", { name: /by keyboard/ }).click()
-    await page.getByLabel("Message").fill("/approve")
-    await press("Enter")
+    await say("/approve")
     await page.getByRole("button", { name: "Deny" }).last().focus()
     await press("Enter")
     const approval = page.getByRole("region", { name: "Approval" }).last()
     await approval.getByText("Answer: denied").waitFor()
-    assert.isTrue(await hasFocus(approval))
+    await getsFocus(approval)
 
     await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
-    await page.getByLabel("Message").fill("write it down")
-    await press("Enter")
+    await say("write it down")
     await page.getByRole("log").getByText("echo: write it down").waitFor()
     await page.getByRole("button", { name: "Files", exact: true }).click()
+    const file = page.getByRole("list", { name: "Files of the workspace" }).getByRole("button", { name: /^README.md/ })
+    await file.waitFor()
     await tabTo(/^Files of the workspace$/)
     await press("ArrowDown")
+    await isFocused(/^README.md/)
     await press("Enter")
-    await page.getByRole("button", { name: "All files" }).waitFor()
-    assert.strictEqual(await focused(), "All files")
+    await isFocused(/^All files$/)
     await press("Enter")
-    await page.getByRole("list", { name: "Files of the workspace" }).waitFor()
-    assert.strictEqual(await focused(), "Files of the workspace")
+    await file.waitFor()
+    await isFocused(/^Files of the workspace$/)
     await press("ArrowDown")
-    assert.match(await focused(), /^README.md/)
+    await isFocused(/^README.md/)
   })
 
   it("fits a window that is zoomed to 200 %, and moves nothing for those who want no motion", async () => {
@@ -239,7 +223,7 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     ] as const) {
       await open(...view)
       await seen.waitFor()
-      assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 640, view.join("/"))
+      await isNoWiderThan(640)
       assert.deepStrictEqual(await violations(page), [], view.join("/"))
       assert.strictEqual(await page.evaluate<number>("document.getAnimations().length"), 0)
     }

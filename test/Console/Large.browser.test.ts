@@ -1,14 +1,10 @@
 /** The console where there is much: a session of 50,000 events, and 10,000 keys. */
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { Effect, Exit, Scope } from "effect"
 import type { Locator, Page } from "playwright-core"
-import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
-import { makeClient } from "../../src/client.ts"
-import { absence, launch } from "../Gateway/browser/Browser.ts"
+import { assert, beforeAll, describe, it } from "vitest"
+import { absence } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
-import { collectComplaints } from "./Complaints.ts"
 import { fill } from "./LongHistory.ts"
-import { buildPages, start } from "./Service.ts"
+import { Visit } from "./Visit.ts"
 
 const events = 50_000
 const keys = 10_000
@@ -17,34 +13,18 @@ const keys = 10_000
 const mostElements = 1500
 
 describe.skipIf(absence !== undefined)("The console with much in it", () => {
-  const scope = Effect.runSync(Scope.make())
-  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
-    Effect.runPromise(Scope.extend(effect, scope))
-
+  const visit = new Visit()
+  const { client, nextFrame, open, run, say } = visit
   let page: Page
-  let base = ""
-  let session = ""
-  const complaints: Array<string> = []
 
   beforeAll(async () => {
+    page = visit.page
     const directory = await run(temporaryDirectory)
-    const filled = run(fill(directory, { tenant: "dev", title: "A long talk", events, namespace: "cities", keys }))
-    await buildPages()
-    session = await filled
-    base = (await run(start({ DATA_DIR: directory, SESSION_HISTORY_EVENTS: "1000000" }))).base
-    const browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
-    page = await browser.newPage()
-    page.setDefaultTimeout(30_000)
-    collectComplaints(page, base, complaints)
-    await page.setViewportSize({ width: 1280, height: 720 })
-    await page.goto(`${base}/console/#/sessions/${session}`)
-    await page.getByLabel("Key or token").fill("dev-key")
-    await page.getByRole("button", { name: "Sign in" }).click()
-  }, 180_000)
-
-  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-
-  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+    const contents = { tenant: "dev", title: "A long talk", events, namespace: "cities", keys }
+    const session = await run(fill(directory, contents))
+    await visit.serve({ DATA_DIR: directory, SESSION_HISTORY_EVENTS: "1000000" })
+    await visit.signIn("dev-key", `${visit.base}/console/#/sessions/${session}`)
+  })
 
   const elements = () => page.evaluate<number>("document.querySelectorAll('*').length")
 
@@ -58,7 +38,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     for (;;) {
       await scrollTo(list, share)
       if ((await sought.count()) > 0) break
-      await page.evaluate("new Promise(requestAnimationFrame)")
+      await nextFrame()
     }
     assert.isBelow(await elements(), mostElements)
   }
@@ -107,22 +87,18 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await scrollsTo(eventList(), 0.5, eventList().getByRole("button", { name: /^25000 / }))
     await scrollsTo(log(), 0.5, log().getByText(/^question (?:4[5-9]|5[0-5])\d$/))
     // Who says something wants to see what comes of it.
-    await page.getByLabel("Message").fill("/long 60")
-    await page.keyboard.press("Enter")
+    await say("/long 60")
     await log().getByText(/59 60/).waitFor()
-    assert.isTrue(
-      await eventList()
-        .getByRole("button", { name: /^25000 / })
-        .isVisible()
-    )
-    await page.getByLabel("Message").fill("still there?")
-    await page.keyboard.press("Enter")
+    await eventList()
+      .getByRole("button", { name: /^25000 / })
+      .waitFor()
+    await say("still there?")
     await log().getByText("echo: still there?").waitFor()
     await scrollsTo(eventList(), 1, eventList().getByRole("button", { name: /turn_completed/ }))
   })
 
   it("lists 10,000 keys with no more rows than are seen, while some are written", async () => {
-    await page.evaluate(`location.hash = "#/store/cities"`)
+    await open("store", "cities")
     await page.getByText("10,000 entries").waitFor()
     const list = page.getByRole("list", { name: "Keys of cities" })
     const key = (number: number) =>
@@ -135,7 +111,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
       const set = { op: "set" as const, namespace: "cities", value: index }
       return { ...set, key: `city-${String(5000 + index).padStart(5, "0")}a` }
     })
-    await makeClient({ baseUrl: base, token: "dev-key" }).batch(operations)
+    await client().batch(operations)
     await page.getByText("11,000 entries").waitFor()
     await list.getByRole("link", { name: /^city-05000a/ }).waitFor()
     await page.getByLabel("Keys that start with").fill("city-0500")

@@ -2,14 +2,13 @@
 import { readFileSync } from "node:fs"
 import { createServer, request } from "node:http"
 import type { AddressInfo } from "node:net"
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { Effect, Exit, Scope } from "effect"
+import { Effect } from "effect"
 import type { Page } from "playwright-core"
-import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
+import { assert, beforeAll, describe, it } from "vitest"
 import { makeClient } from "../../src/client.ts"
-import { absence, launch } from "../Gateway/browser/Browser.ts"
-import { collectComplaints, violations } from "./Complaints.ts"
-import { buildPages, start } from "./Service.ts"
+import { absence } from "../Gateway/browser/Browser.ts"
+import { violations } from "./Complaints.ts"
+import { eventually, Visit } from "./Visit.ts"
 
 const prefix = "/a/b"
 
@@ -39,28 +38,16 @@ const proxy = (target: string) =>
   ).pipe(Effect.map(server => `http://127.0.0.1:${(server.address() as AddressInfo).port}${prefix}`))
 
 describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
-  const scope = Effect.runSync(Scope.make())
-  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
-    Effect.runPromise(Scope.extend(effect, scope))
-
+  const visit = new Visit()
   let page: Page
+  /** The address of the service itself. */
   let base = ""
-  let behind = ""
-  const complaints: Array<string> = []
 
   beforeAll(async () => {
-    await buildPages()
-    base = (await run(start())).base
-    behind = await run(proxy(base))
-    const browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
-    page = await browser.newPage()
-    page.setDefaultTimeout(15_000)
-    collectComplaints(page, `${behind}/`, complaints)
-  }, 180_000)
-
-  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-
-  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+    page = visit.page
+    base = (await visit.serve()).base
+    visit.base = await visit.run(proxy(base))
+  })
 
   const operation = (id: string) => page.locator(`.opblock[id$="-${id}"]`)
 
@@ -76,7 +63,7 @@ describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
   }
 
   it("refuses a wrong key", async () => {
-    await page.goto(`${behind}/docs`)
+    await page.goto(`${visit.base}/docs`)
     await page.getByLabel("Key").fill("wrong")
     await page.getByRole("button", { name: "Open" }).click()
     await page.getByRole("alert").filter({ hasText: "does not know this key" }).waitFor()
@@ -90,7 +77,7 @@ describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
     const document = await fetch(`${base}/api/v1/openapi.json`, { headers: { authorization: "Bearer dev-key" } })
     const { paths } = (await document.json()) as { paths: Record<string, object> }
     const count = Object.values(paths).flatMap(Object.keys).length
-    assert.strictEqual(await page.locator(".opblock").count(), count)
+    await eventually(async () => assert.strictEqual(await page.locator(".opblock").count(), count))
     await page.getByText("/a/b/api/v1/asyncapi.json").waitFor()
     const [download] = await Promise.all([
       page.waitForEvent("download"),
@@ -106,7 +93,7 @@ describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
     await put.locator("textarea.body-param__text").fill('{"value":{"dark":true}}')
     await put.getByRole("button", { name: "Execute" }).click()
     await put.locator(".live-responses-table .response-col_status", { hasText: "200" }).waitFor()
-    await put.getByText(`${behind}/api/v1/kv/tenant%3Aacme%2Fsettings/theme`).first().waitFor()
+    await put.getByText(`${visit.base}/api/v1/kv/tenant%3Aacme%2Fsettings/theme`).first().waitFor()
     const stored = await makeClient({ baseUrl: base, token: "dev-key" }).get("tenant:acme/settings", "theme")
     assert.deepStrictEqual(stored?.value, { dark: true })
 
@@ -135,7 +122,7 @@ describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
       assert.deepStrictEqual(found, [], colorScheme)
     }
     await page.setViewportSize({ width: 360, height: 740 })
-    assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 360)
+    await visit.isNoWiderThan(360)
     await page.setViewportSize({ width: 1280, height: 720 })
   })
 

@@ -2,92 +2,39 @@
 import { readFileSync } from "node:fs"
 import { rename } from "node:fs/promises"
 import { join } from "node:path"
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { Effect, Exit, Scope } from "effect"
-import type { BrowserContext, Locator, Page } from "playwright-core"
-import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
-import { makeClient } from "../../src/client.ts"
-import { absence, launch } from "../Gateway/browser/Browser.ts"
+import type { Effect } from "effect"
+import type { Locator, Page } from "playwright-core"
+import { assert, beforeAll, describe, it } from "vitest"
+import { absence, hangMs } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
-import { collectComplaints, violations } from "./Complaints.ts"
-import { buildPages, start } from "./Service.ts"
+import { violations } from "./Complaints.ts"
+import type { start } from "./Service.ts"
+import { Visit } from "./Visit.ts"
 
 const namespace = "tenant:acme/settings"
 
 describe.skipIf(absence !== undefined)("The console in a browser", () => {
-  const scope = Effect.runSync(Scope.make())
-  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
-    Effect.runPromise(Scope.extend(effect, scope))
-
-  let browser: BrowserContext
+  const visit = new Visit()
+  const { client, editor, isFit, open, run, shows, signIn, signOut } = visit
   let page: Page
-  let base = ""
   let env: Readonly<Record<string, string>> = {}
   let server: Effect.Effect.Success<ReturnType<typeof start>>
-  const complaints: Array<string> = []
-
-  const client = () => makeClient({ baseUrl: base, token: "dev-key" })
 
   beforeAll(async () => {
-    await buildPages()
+    page = visit.page
     const directory = await run(temporaryDirectory)
-    server = await run(start({ DATA_DIR: directory }))
-    base = server.base
-    env = { DATA_DIR: directory, PORT: new URL(base).port }
-    browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
-    page = await browser.newPage()
-    page.setDefaultTimeout(15_000)
-    collectComplaints(page, base, complaints)
-  }, 180_000)
-
-  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-
-  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
-
-  const signIn = async (key: string) => {
-    await page.goto(`${base}/console`)
-    await page.getByLabel("Key or token").fill(key)
-    await page.getByRole("button", { name: "Sign in" }).click()
-  }
-
-  const signOut = () => page.getByRole("button", { name: "Sign out" }).click()
-
-  const open = (...segments: ReadonlyArray<string>) =>
-    page.evaluate(`location.hash = "#/${segments.map(encodeURIComponent).join("/")}"`)
-
-  const editor = () => page.getByRole("region", { name: "Entry" }).getByRole("textbox", { name: "Value" })
+    server = await visit.serve({ DATA_DIR: directory })
+    env = { DATA_DIR: directory, PORT: new URL(visit.base).port }
+  })
 
   const say = async (text: string) => {
     // Its turn is the only one then: an interrupt of the turn before would leave it as it is.
     await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
-    await page.getByLabel("Message").fill(text)
-    await page.keyboard.press("Enter")
+    await visit.say(text)
   }
 
   /** The last one of the choices of a field. */
   const oldest = async (field: Locator): Promise<string> => (await field.getByRole("option").allTextContents()).at(-1)!
-
-  const nextFrame = () => page.evaluate("new Promise(requestAnimationFrame)")
-
-  /** Waits until the editor holds a text that a pattern fits; the policy of the page refuses what playwright would do. */
-  const shows = async (pattern: RegExp) => {
-    while (!pattern.test(await editor().inputValue())) await nextFrame()
-  }
-
-  /** The views are fit for all eyes: light and dark, and no wider than the window. */
-  const isFit = async () => {
-    try {
-      assert.deepStrictEqual(await violations(page), [])
-      // What differs in the dark is colors; what differs in a narrow window is no concern of axe.
-      await page.emulateMedia({ colorScheme: "dark" })
-      assert.deepStrictEqual(await violations(page, ["color-contrast"]), [], "dark")
-      await page.setViewportSize({ width: 360, height: 740 })
-      assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 360)
-    } finally {
-      await page.emulateMedia({ colorScheme: "light" })
-      await page.setViewportSize({ width: 1280, height: 720 })
-    }
-  }
 
   it("refuses a wrong key, and forgets a right one at the end", async () => {
     await signIn("wrong")
@@ -107,7 +54,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
   })
 
   it("shows health, dependencies, breakers and plots", async () => {
-    await signIn("dev-key")
+    await signIn()
     await page.getByRole("heading", { name: "Everything works" }).waitFor()
     const platform = page.getByRole("row", { name: /^Agent platform/ })
     await platform.filter({ hasText: "ok" }).filter({ hasText: "closed" }).waitFor()
@@ -133,8 +80,8 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     const note = (request: { readonly url: () => string }) => {
       if (request.url().endsWith("metrics")) asked.push(request.url())
     }
-    await page.route(`${base}/console/`, async route => {
-      const response = await route.fetch()
+    await page.route(`${visit.base}/console/`, async route => {
+      const response = await route.fetch({ timeout: hangMs })
       const html = (await response.text()).replace(/,&#34;metrics\w*&#34;:&#34;[^&]*&#34;/g, "")
       await route.fulfill({ response, body: html })
     })
@@ -143,7 +90,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     const platform = page.getByRole("row", { name: /^Agent platform/ })
     await platform.filter({ hasText: "unknown: no metrics" }).waitFor()
     await page.getByText("The service shows no metrics.").waitFor()
-    await page.unroute(`${base}/console/`)
+    await page.unroute(`${visit.base}/console/`)
     page.off("request", note)
     assert.deepStrictEqual(asked, [])
     await page.reload()
@@ -343,7 +290,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await run(server.kill("SIGTERM"))
     await run(server.ended)
     await page.getByText("The service does not answer. Trying again").waitFor()
-    server = await run(start(env))
+    server = await visit.serve(env)
     await page.getByText("The service does not answer. Trying again").waitFor({ state: "detached" })
     await client().set(namespace, "locale", "fr", { actor: "ben" })
     await shows(/"fr"/)

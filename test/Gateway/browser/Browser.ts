@@ -25,13 +25,18 @@ const args = [
   "--disable-sync"
 ]
 
+/** Milliseconds after which what a test waits for will not come. How long a thing takes is up to the machine. */
+export const hangMs = 90_000
+
 /** A browser with a profile of its own, until the scope closes. */
 export const launch = Effect.gen(function* () {
   const profile = yield* Environment.temporaryDirectory
-  return yield* Effect.acquireRelease(
+  const browser = yield* Effect.acquireRelease(
     Effect.promise(() => chromium.launchPersistentContext(profile, { executablePath, args })),
     browser => Effect.promise(() => browser.close())
   )
+  browser.setDefaultTimeout(hangMs)
+  return browser
 })
 
 /** A page that speaks the protocol of the gateway by itself. */
