@@ -267,4 +267,27 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     await dialog.getByText(/^Line 2: key /).waitFor()
     await dialog.getByRole("button", { name: "Close" }).click()
   })
+
+  it("asks before an edit is left however soon, and no longer once it is discarded", async () => {
+    await client().set("typed", "soon", 1)
+    await open("store", "typed", "soon")
+    await shows("1")
+    // The page draws nothing between what is typed and what leads away.
+    await page.evaluate(`{
+      const field = document.querySelector(".editor-box textarea")
+      field.value = "2"
+      field.dispatchEvent(new Event("input", { bubbles: true }))
+      location.hash = "#/feed"
+    }`)
+    const dialog = page.getByRole("dialog", { name: "Leave without saving?" })
+    await dialog.getByRole("button", { name: "Cancel" }).click()
+    await shows("2")
+    await page.getByRole("dialog").waitFor({ state: "detached" })
+    await page.evaluate(`{
+      const [discard] = [...document.querySelectorAll("button")].filter(({ textContent }) => textContent === "Discard")
+      discard.click()
+      location.hash = "#/feed"
+    }`)
+    await page.getByRole("list", { name: "Changes, the newest first" }).waitFor()
+  })
 })

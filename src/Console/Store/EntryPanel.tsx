@@ -82,7 +82,8 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const dirty = useRef(isDirty)
   dirty.current = isDirty
   const isLossy = isDirty && canWrite.value
-  useEffect(() => (isLossy ? guard(go => setLeaving(() => go)) : undefined), [isLossy])
+  // Before the next event, which may leave the entry.
+  useLayoutEffect(() => (isLossy ? guard(go => setLeaving(() => go)) : undefined), [isLossy])
 
   const adopt = (entry: TextEntry) => {
     setBase(entry)
