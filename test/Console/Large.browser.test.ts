@@ -1,4 +1,4 @@
-/** The console where there is much: a session of 50,000 events, and 10,000 keys. */
+/** The console where there is much: a session of 50,000 events, 10,000 keys, and a value of 20,000 lines. */
 import type { Locator, Page } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
@@ -14,7 +14,7 @@ const mostElements = 1500
 
 describe.skipIf(absence !== undefined)("The console with much in it", () => {
   const visit = new Visit()
-  const { client, nextFrame, open, run, say } = visit
+  const { client, editor, nextFrame, open, run, say, shows } = visit
   let page: Page
 
   beforeAll(async () => {
@@ -117,5 +117,52 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await page.getByLabel("Keys that start with").fill("city-0500")
     await page.getByText("20 entries").waitFor()
     await page.getByRole("link", { name: /^city-05009a/ }).waitFor()
+  })
+
+  it("edits a value of 20,000 lines, of which those near the view are drawn", async () => {
+    const value = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [`name ${index}`, index]))
+    await client().set("large", "value", value)
+    await open("store", "large", "value")
+    await shows(/"name 19999": 19999\n\}$/)
+    assert.isBelow(await elements(), mostElements)
+
+    await scrollTo(editor(), 1)
+    await page.locator(".editor-lines").getByText("20002", { exact: true }).waitFor()
+    assert.isBelow(await elements(), mostElements)
+    // The number of the last line but one, and the value on it, lie where the field has that line.
+    const lines = await page.evaluate<ReadonlyArray<number>>(`(() => {
+      const field = document.querySelector(".editor-box textarea")
+      const top = field.getBoundingClientRect().top + parseFloat(getComputedStyle(field).paddingTop) - field.scrollTop
+      const seen = [
+        [...document.querySelectorAll(".editor-lines span")].find(({ textContent }) => textContent === "20001"),
+        [...document.querySelectorAll(".json-number")].at(-1)
+      ]
+      return seen.map(element => {
+        const { y, height } = element.getBoundingClientRect()
+        return Math.floor((y + height / 2 - top) / 20) + 1
+      })
+    })()`)
+    assert.deepStrictEqual(lines, [20_001, 20_001])
+
+    await editor().press("Control+End")
+    await page.keyboard.type("}")
+    await page.keyboard.press("Control+s")
+    await page.getByText("Line 20002, column 2: Something stands behind the value").waitFor()
+    await page.locator(".editor-lines .bad", { hasText: "20002" }).waitFor()
+    await page.keyboard.press("Backspace")
+    await page.getByText("Line 20002, column 2").waitFor({ state: "detached" })
+  })
+
+  it("takes 9,000 lines that are pasted", async () => {
+    const numbers = Array.from({ length: 9000 }, (_, index) => index)
+    const text = JSON.stringify(numbers, undefined, 2)
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
+    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(text)})`)
+    await editor().press("Control+a")
+    await editor().press("Control+v")
+    await shows(text)
+    await page.getByRole("button", { name: "Save" }).click()
+    await page.getByText("Saved as version 2").waitFor()
+    assert.deepStrictEqual((await client().get("large", "value"))?.value, numbers)
   })
 })

@@ -1,8 +1,14 @@
 /** A text field for JSON, which shows where it is wrong and keeps the text as it is. */
-import { useMemo, useRef } from "preact/hooks"
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { colored, type Problem, placeOf } from "./JsonText.ts"
 
-/** Beyond this many characters the text is not colored, so that typing stays quick. */
+/** Pixels of a line, as the style has it. */
+const lineHeight = 20
+
+/** Lines that are drawn before and after those in view, so that they are there while the text is scrolled. */
+const around = 40
+
+/** Lines of more characters than this are not colored, so that typing stays quick. */
 const maxColored = 50_000
 
 interface Props {
@@ -19,24 +25,44 @@ interface Props {
 const Colors = ({ text }: { readonly text: string }) => {
   const parts = useMemo(() => (text.length > maxColored ? undefined : colored(text)), [text])
   if (parts === undefined) return <>{text}</>
-  return (
-    <>
-      {parts.map(({ kind, text }) => (kind === "other" ? text : <span class={`json-${kind}`}>{text}</span>))}
-      {"\n"}
-    </>
-  )
+  return <>{parts.map(({ kind, text }) => (kind === "other" ? text : <span class={`json-${kind}`}>{text}</span>))}</>
 }
 
 export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem, text }: Props) => {
   const field = useRef<HTMLTextAreaElement>(null)
   const backdrop = useRef<HTMLDivElement>(null)
-  const lines = useMemo(() => text.split("\n").length, [text])
+  const lines = useMemo(() => text.split("\n"), [text])
   const place = problem && placeOf(text, problem.offset)
 
-  const scroll = () => {
+  // Only lines near the view are drawn: a text may have a hundred thousand, and is drawn anew with each key.
+  const [drawn, setDrawn] = useState({ first: 0, end: 2 * around })
+  const shown = useMemo(() => lines.slice(drawn.first, drawn.end), [lines, drawn])
+
+  /** Puts what is drawn where the field has it. */
+  const align = () => {
     if (backdrop.current === null || field.current === null) return
-    backdrop.current.style.transform = `translate(${-field.current.scrollLeft}px, ${-field.current.scrollTop}px)`
+    const { scrollLeft, scrollTop } = field.current
+    backdrop.current.style.transform = `translate(${-scrollLeft}px, ${drawn.first * lineHeight - scrollTop}px)`
   }
+
+  const look = () => {
+    align()
+    if (field.current === null) return
+    const { clientHeight, scrollTop } = field.current
+    const first = Math.floor(scrollTop / lineHeight)
+    const end = Math.ceil((scrollTop + clientHeight) / lineHeight)
+    if (first >= drawn.first && end <= drawn.end) return
+    setDrawn({ first: Math.max(0, first - around), end: end + around })
+  }
+
+  const latest = useRef(look)
+  latest.current = look
+  useLayoutEffect(align)
+  useEffect(() => {
+    const observer = new ResizeObserver(() => latest.current())
+    if (field.current !== null) observer.observe(field.current)
+    return () => observer.disconnect()
+  }, [])
 
   const showProblem = () => {
     if (problem === undefined) return
@@ -46,17 +72,17 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
 
   return (
     <div class="editor">
-      <div class="editor-box" data-invalid={problem !== undefined}>
+      <div class="editor-box" data-invalid={problem !== undefined} style={{ "--digits": String(lines.length).length }}>
         <div class="editor-back" aria-hidden="true">
           <div class="editor-scrolled" ref={backdrop}>
             <div class="editor-lines">
-              {lines <= 5000 &&
-                Array.from({ length: lines }, (_, index) => (
-                  <span class={place?.line === index + 1 ? "bad" : undefined}>{index + 1}</span>
-                ))}
+              {shown.map((_, index) => {
+                const line = drawn.first + index + 1
+                return <span class={place?.line === line ? "bad" : undefined}>{line}</span>
+              })}
             </div>
             <pre class="editor-colors">
-              <Colors text={text} />
+              <Colors text={shown.join("\n")} />
             </pre>
           </div>
         </div>
@@ -77,7 +103,7 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
               onSave?.()
             }
           }}
-          onScroll={scroll}
+          onScroll={look}
         />
       </div>
       {problem && place && (

@@ -1,5 +1,5 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { JsonEditor } from "../Json/JsonEditor.tsx"
 import { compact, format, type Problem, problemOf } from "../Json/JsonText.ts"
@@ -78,7 +78,9 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   /** Leaves the entry, where the user is asked first. */
   const [leaving, setLeaving] = useState<() => void>()
 
-  const isDirty = base !== undefined && (draft !== draftOf(base) || expiry.kind !== expiryOf(base.expiresAt).kind)
+  // A value may have megabytes, and this is drawn anew with each key.
+  const original = useMemo(() => draftOf(base), [base])
+  const isDirty = base !== undefined && (draft !== original || expiry.kind !== expiryOf(base.expiresAt).kind)
   const dirty = useRef(isDirty)
   dirty.current = isDirty
   const isLossy = isDirty && canWrite.value
@@ -102,6 +104,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   }, [stored])
 
   const present = stored === "absent" ? undefined : stored
+  const size = useMemo(() => (present === undefined ? 0 : new Blob([present.value]).size), [present])
   const isBehind =
     isDirty && !isBusy && (stored === "absent" || (present !== undefined && present.version !== base?.version))
 
@@ -193,8 +196,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         note={
           present !== undefined && (
             <p class="tabs-note" title={dateAndTime(present.updatedAt)}>
-              {bytes(new Blob([present.value]).size)} · {isolated(present.updatedBy)} ·{" "}
-              {ago(present.updatedAt, now.value)}
+              {bytes(size)} · {isolated(present.updatedBy)} · {ago(present.updatedAt, now.value)}
             </p>
           )
         }
