@@ -153,7 +153,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
         const isCached = Effect.promise(() =>
           execute(
             url,
-            `SELECT pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'pg_internal.init'), true)
+            `SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'pg_internal.init'), true)).size
                IS NOT NULL AS found`
           )
         )
