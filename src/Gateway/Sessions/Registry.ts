@@ -211,13 +211,13 @@ const make = (settings: Settings) =>
       Effect.gen(function* () {
         yield* entity.lifecycle.stop("the session was deleted")
         // A creation that was not answered cannot be repeated without the record.
-        const { agentType, id } = entity.record
+        const { agentType } = entity.record
         yield* entity.setState(state =>
           state.pendingStops.some(({ instanceId }) => instanceId === null)
             ? { ...state, request: { agentType } }
             : state
         )
-        yield* quota.deleting(tenant, records.remove(tenant, id, actor))
+        yield* quota.deleting(tenant, records.remove(entity, actor))
         entity.completeDeletion()
         secrets.forget(entity.key)
         // A session with pending stops is kept until they are done.

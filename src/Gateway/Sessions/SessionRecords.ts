@@ -3,7 +3,7 @@
  */
 import { Cause, Clock, type Context, Effect, Option, Schema, type Scope, Struct } from "effect"
 import { JsonText } from "../../Json/JsonText.ts"
-import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
 import { LostPart, Session } from "../Protocol/Session.ts"
@@ -105,8 +105,8 @@ export interface SessionRecords {
     record: SessionRecord,
     actor: string
   ) => Effect.Effect<void, PreconditionFailed | StoreBusy | StoreUnavailable>
-  /** Tells whether there was one. */
-  readonly remove: (tenant: string, id: string, actor: string) => Effect.Effect<boolean, StoreBusy | StoreUnavailable>
+  /** Removes the record of a session that belongs to this node, and reports whether there was one. */
+  readonly remove: (session: Recorded, actor: string) => Effect.Effect<boolean, StoreBusy | StoreUnavailable>
   /** Writes a session's record in the background; changes that come before that are written as one. */
   readonly save: (session: Recorded) => void
   /** Whether a record is still to be written, or being written: until then a load would find an older one. */
@@ -118,9 +118,12 @@ export interface SessionRecords {
 /** Records that are written concurrently. */
 const concurrency = 32
 
+/** How often a removal is tried while others write the record. */
+const removals = 10
+
 /**
- * Where nodes share the store, a record is written only over the version that was there when the session was known to
- * belong to this node: a node that was paused while another one took the session overwrites nothing.
+ * Where nodes share the store, a record is written or removed only at the version that was there when the session was
+ * known to belong to this node: a node that was paused while another one took the session changes nothing.
  */
 export const make = (
   store: Context.Tag.Service<Store>,
@@ -232,12 +235,28 @@ export const make = (
           // The write has no idempotency key.
         ).pipe(Effect.catchTag("IdempotencyConflict", Effect.die))
       },
-      remove: (tenant, id, actor) =>
-        Effect.map(
-          store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] }),
-          ({ results: [result] }) => result?.op === "delete" && result.deleted
-          // A delete without precondition and without an idempotency key is never refused.
-        ).pipe(Effect.catchTags({ PreconditionFailed: Effect.die, IdempotencyConflict: Effect.die })),
+      remove: (session, actor) => {
+        const { id, tenant } = session.record
+        const target = { namespace: namespaceOf(tenant), key: id }
+        return Effect.flatMap(isShared ? confirmedVersion(session) : Effect.succeed("any" as const), match =>
+          store.commit({ actor, operations: [{ op: "delete", ...target, precondition: { match } }] })
+        ).pipe(
+          Effect.as(true),
+          // It was changed after its version was read, by the saver of this node or by somebody else.
+          Effect.retry({
+            while: error => error._tag === "PreconditionFailed" && error.currentVersion !== null,
+            times: removals
+          }),
+          Effect.catchTags({
+            PreconditionFailed: ({ currentVersion }) =>
+              currentVersion === null
+                ? Effect.succeed(false)
+                : Effect.fail(new StoreUnavailable({ reason: "the record of the session is written all the time" })),
+            // The write has no idempotency key.
+            IdempotencyConflict: Effect.die
+          })
+        )
+      },
       save: session => {
         dirty.add(session)
         work.unsafeOpen()
