@@ -311,6 +311,10 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
         expect(yield* ask("anna", "GET", `/store/kv${query}`)).toEqual({ status: 200, body: { namespaces } })
       }
       expect(yield* ask("anna", "GET", "/store/kv?withoutTenant=1")).toEqual({ status: 200, body: { namespaces: [] } })
+      expect(yield* ask("anna", "GET", "/store/kv?tenant=acme&withoutTenant=1")).toEqual({
+        status: 400,
+        body: { error: "tenant and withoutTenant exclude each other" }
+      })
       expect(yield* ask("anna", "GET", "/store/kv?tenant=evil")).toEqual({
         status: 403,
         body: { error: "Forbidden: tenant is not acme" }

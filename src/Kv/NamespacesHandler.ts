@@ -27,6 +27,9 @@ export const namespaces = ({ store }: Services) =>
     yield* Operations.text("prefix", prefix)
     const tenant = yield* Operations.followedTenant(asked, incoming.identity)
     const isWithoutTenant = withoutTenant === "1"
+    if (isWithoutTenant && asked !== "") {
+      return yield* Errors.badRequest("tenant and withoutTenant exclude each other")
+    }
     const part = [...(asked === "" ? [] : [`tenant ${asked}`]), ...(isWithoutTenant ? ["without tenant"] : [])]
     const bounds = [prefix, ...part]
     const after = yield* ListCursor.nameOf(cursor, bounds, "prefix, tenant and withoutTenant")

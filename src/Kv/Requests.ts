@@ -166,7 +166,7 @@ export const NamespacesParams = Schema.Struct({
       jsonSchema: { type: "string", default: "", description: "Only namespaces of this tenant. Empty for all tenants." }
     })
   ),
-  withoutTenant: Flag("With `1`, only namespaces that belong to no tenant."),
+  withoutTenant: Flag("With `1`, only namespaces that belong to no tenant. It excludes `tenant`."),
   limit: pageLimit,
   cursor: pageCursor("`prefix`, `tenant` and `withoutTenant`")
 })

@@ -131,7 +131,7 @@ export interface NamespaceQuery {
   readonly limit: number
   /** Only those of this tenant; `""` for all. */
   readonly tenant: string
-  /** Only those that belong to no tenant. */
+  /** Only those that belong to no tenant: none where `tenant` is one. */
   readonly isWithoutTenant?: boolean
 }
 

@@ -34,7 +34,7 @@ export interface NamespacesOptions extends CallOptions {
   readonly prefix?: string
   /** Only those of this tenant. */
   readonly tenant?: string
-  /** Whether only those are listed that belong to no tenant. */
+  /** Whether only those are listed that belong to no tenant. It excludes `tenant`. */
   readonly withoutTenant?: boolean
   /** The most namespaces in a page, 1 to 1000; 1000 without it. */
   readonly limit?: number

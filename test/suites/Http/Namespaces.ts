@@ -79,7 +79,10 @@ export const namespaces = (check: Check) => {
         )
       expect(yield* listed(`tenant=${segment(own)}`)).toEqual(names.slice(0, 2))
       expect(yield* listed(`tenant=${segment(own)}&prefix=${segment(`tenant:${own}/`)}`)).toEqual(names.slice(1, 2))
-      expect(yield* listed(`tenant=${segment(own)}&withoutTenant=1`)).toEqual([])
+      const contradiction = `${target}?tenant=${segment(own)}&withoutTenant=1`
+      expectError(yield* call("GET", contradiction), 400, "tenant and withoutTenant exclude each other")
+      expect(yield* listed(`tenant=${segment(own)}&withoutTenant=0`)).toEqual(names.slice(0, 2))
+      expect(yield* listed(`tenant=&withoutTenant=1&prefix=${segment(own)}`)).toEqual([own])
       expect(yield* listed(`tenant=&prefix=${segment(own)}`)).toEqual([own])
       const without = yield* listed("withoutTenant=1")
       expect(without).toEqual(expect.arrayContaining([`tenant:/${own}`, own]))
