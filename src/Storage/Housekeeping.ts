@@ -3,11 +3,11 @@
  * there is something to do.
  */
 import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
+import * as HousekeepingMetrics from "../HousekeepingMetrics.ts"
 import { ChangeLog, type Due } from "../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
-import * as HousekeepingMetrics from "./HousekeepingMetrics.ts"
 
 /** How long change records are kept; for ever where it is not set. */
 export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.optionalDuration("CHANGES_RETENTION", {

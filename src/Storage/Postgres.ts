@@ -3,6 +3,7 @@
  */
 import { Cause, Context, Duration, Effect, Either, Exit, Layer, Option, Runtime, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
+import * as HousekeepingMetrics from "../HousekeepingMetrics.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import {
   BackupRefused,
@@ -16,7 +17,6 @@ import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
-import * as HousekeepingMetrics from "./HousekeepingMetrics.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
 import { isStatementLost, unavailable } from "./Postgres/Database/DatabaseError.ts"

@@ -2,6 +2,7 @@
  * How much of each session's history is kept.
  */
 import { Config, Duration, Effect, Layer, Option } from "effect"
+import * as HousekeepingMetrics from "../../HousekeepingMetrics.ts"
 import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type Retention, SessionEvents } from "../SessionEvents.ts"
@@ -34,13 +35,23 @@ export const config: Config.Config<Settings> = Config.all({
   }).pipe(Config.map(Option.getOrElse(() => defaults.age)))
 })
 
+/** Milliseconds between two runs of which the first has failed. */
+const retryPause = Duration.toMillis("1 minute")
+
 /** How often events of an age are removed: a sixtieth of it, so that they are kept little longer, within these bounds. */
-const interval = Duration.clamp({ minimum: Duration.minutes(1), maximum: Duration.hours(1) })
+const interval = Duration.clamp({ minimum: Duration.millis(retryPause), maximum: Duration.hours(1) })
 
 /** Removes events past their age. */
 export const layer = (age: Duration.Duration): Layer.Layer<never, never, SessionEvents> =>
   Layer.scopedDiscard(
-    Effect.flatMap(SessionEvents, events =>
-      Supervision.repeatScoped("retention of session events", interval(Duration.times(age, 1 / 60)), events.trim(age))
-    )
+    Effect.gen(function* () {
+      const events = yield* SessionEvents
+      const counted = yield* HousekeepingMetrics.make("session_events")
+      const rest = Effect.sleep(Duration.toMillis(interval(Duration.times(age, 1 / 60))) - retryPause)
+      yield* Supervision.repeatWhenDueScoped(
+        "retention of session events",
+        retryPause,
+        Effect.as(counted(events.trim(age)), rest)
+      )
+    })
   )

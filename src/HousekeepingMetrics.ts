@@ -1,8 +1,8 @@
 /**
- * Metrics of background work on the store, which every backend has.
+ * Metrics of background work on what is stored: entries, change records and events of sessions.
  */
 import { Cause, Effect, Metric, MetricLabel } from "effect"
-import * as MetricTags from "../MetricTags.ts"
+import * as MetricTags from "./MetricTags.ts"
 
 const failures = Metric.counter("store_housekeeping_failures_total", {
   description: "Runs of background work on the store that failed, by task.",
@@ -10,10 +10,10 @@ const failures = Metric.counter("store_housekeeping_failures_total", {
 })
 
 /**
- * `expiry`: entries that have expired are deleted; `retention`: old change records are removed; `marks`: marks of commits are
- * removed (PostgreSQL).
+ * `expiry`: entries that have expired are deleted; `retention`: old change records are removed; `session_events`: old events
+ * of sessions are removed; `marks`: marks of commits are removed (PostgreSQL).
  */
-export type Task = "expiry" | "retention" | "marks"
+export type Task = "expiry" | "retention" | "session_events" | "marks"
 
 /** Registers the series of a task with the value 0. Returns what counts the failures of its runs, defects included. */
 export const make = (task: Task): Effect.Effect<<A, E, R>(run: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>> =>
