@@ -8,12 +8,24 @@ import { set } from "../../suites/Store/Fixture.ts"
 
 export const namespace = "tenant:t/node"
 
+/** True time, whatever the clock of the test: sockets and timers have their turn. */
+const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 10)))
+
+const isLate = (error: unknown): boolean =>
+  error instanceof StoreUnavailable && /not open: (?:no answer within|timeout expired)/.test(error.reason)
+
+/** On a busy machine the database may open later than a node waits for it at its start. One that is away is not waited for. */
+export const opening = ({ log }: { readonly log: Context.Tag.Service<ChangeLog> }): Effect.Effect<void> =>
+  Effect.ignore(Effect.retry(log.lastSeq, { while: error => Effect.as(pause, isLate(error)) }))
+
 /** A store of its own over a database, until the scope closes. */
 export const node = (options: Postgres.Options) =>
-  Effect.map(Layer.build(Postgres.layer(options)), context => ({
-    store: Context.get(context, Store),
-    log: Context.get(context, ChangeLog)
-  }))
+  Effect.gen(function* () {
+    const context = yield* Layer.build(Postgres.layer(options))
+    const made = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
+    yield* opening(made)
+    return made
+  })
 
 export type Node = Effect.Effect.Success<ReturnType<typeof node>>
 
@@ -22,9 +34,6 @@ export const put = ({ store }: Node, key: string, value: unknown) =>
 
 export const isUnavailable = (outcome: Either.Either<unknown, unknown>): boolean =>
   Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable
-
-/** True time, whatever the clock of the test: sockets and timers have their turn. */
-const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 10)))
 
 /** Tries again while the store is unavailable. */
 export const persist = <A, E, R>(effect: Effect.Effect<A, E, R>) =>

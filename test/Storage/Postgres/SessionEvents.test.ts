@@ -21,7 +21,7 @@ import {
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
-import { logged, persist } from "./Fixture.ts"
+import { logged, opening, persist } from "./Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -34,11 +34,12 @@ const lasting = { lease: Duration.minutes(1) }
 const brief = { lease: Duration.seconds(1) }
 
 const node = (url: string, options: PostgresSessionEvents.Options = {}) =>
-  Effect.map(Layer.build(nodeLayer(optionsOf(url), { ...lasting, ...options })), context => ({
-    events: Context.get(context, SessionEvents),
-    nodes: Context.get(context, SessionNodes),
-    log: Context.get(context, ChangeLog)
-  }))
+  Effect.gen(function* () {
+    const context = yield* Layer.build(nodeLayer(optionsOf(url), { ...lasting, ...options }))
+    const log = Context.get(context, ChangeLog)
+    yield* opening({ log })
+    return { events: Context.get(context, SessionEvents), nodes: Context.get(context, SessionNodes), log }
+  })
 
 const append = (
   events: Events,
