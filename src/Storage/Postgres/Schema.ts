@@ -313,5 +313,6 @@ export const migrations: ReadonlyArray<Migration> = [
     locks: { remembered_writes: "ACCESS EXCLUSIVE" }
   },
   { name: "keys of refused writes", statements: RememberedWrites.checkedCommitKeyed },
-  { name: "tenants", statements: Namespaces.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } }
+  { name: "tenants", statements: Namespaces.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } },
+  { name: "looking up what is counted", statements: Namespaces.lookUpStatements }
 ]

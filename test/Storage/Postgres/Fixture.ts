@@ -3,7 +3,9 @@ import { Context, Effect, Either, Layer, Logger, LogLevel } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
+import { createDatabase, execute } from "../../postgres/Databases.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 
 export const namespace = "tenant:t/node"
@@ -45,6 +47,28 @@ export const ready = ({ store }: Node) =>
     Effect.tap(store.ready, isReady => (isReady ? Effect.void : pause)),
     { until: isReady => isReady }
   )
+
+/** A database with the schema as an earlier version left it. */
+export const databaseAt = (version: number) =>
+  Effect.gen(function* () {
+    const url = yield* Effect.promise(() => createDatabase())
+    const statements = [
+      "BEGIN",
+      "CREATE SCHEMA causeway",
+      `CREATE TABLE causeway.migrations (
+        version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
+      )`,
+      ...migrations
+        .slice(0, version)
+        .flatMap(({ name, statements }, index) => [
+          ...statements,
+          `INSERT INTO causeway.migrations (version, name) VALUES (${index + 1}, '${name}')`
+        ]),
+      "COMMIT"
+    ]
+    yield* Effect.promise(() => execute(url, ...statements))
+    return url
+  })
 
 /** The first thousand records of the log. */
 export const records = ({ log }: Node) =>

@@ -6,33 +6,11 @@ import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as TableLocks from "../../../src/Storage/Postgres/Database/TableLocks.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
-import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { execute, optionsOf, withClient } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { isUnavailable, node, put, quiet, ready } from "./Fixture.ts"
+import { databaseAt, isUnavailable, node, put, quiet, ready } from "./Fixture.ts"
 
 const query = (url: string, ...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
-
-/** A database with the schema as an earlier version left it. */
-const databaseAt = (version: number) =>
-  Effect.gen(function* () {
-    const url = yield* Effect.promise(() => createDatabase())
-    yield* query(
-      url,
-      "BEGIN",
-      "CREATE SCHEMA causeway",
-      `CREATE TABLE causeway.migrations (
-        version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
-      )`,
-      ...migrations
-        .slice(0, version)
-        .flatMap(({ name, statements }, index) => [
-          ...statements,
-          `INSERT INTO causeway.migrations (version, name) VALUES (${index + 1}, '${name}')`
-        ]),
-      "COMMIT"
-    )
-    return url
-  })
 
 const versionOf = (url: string) =>
   Effect.map(query(url, "SELECT max(version) AS version FROM causeway.migrations"), ([row]) => row?.version)

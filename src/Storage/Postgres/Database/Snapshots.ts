@@ -17,7 +17,9 @@ export const idleTimeout = 60_000
 const maxAge = 600_000
 
 /** Rows are read in the order of an index, as many as a portion has: other plans begin with all rows. */
-const planning = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"
+export const planning = ["enable_seqscan = off", "enable_bitmapscan = off", "jit = off"] as const
+
+const planningText = planning.map(setting => `SET LOCAL ${setting}`).join("; ")
 
 export interface Snapshot {
   readonly run: <A>(query: Query<A>) => Effect.Effect<A, StoreUnavailable>
@@ -66,7 +68,7 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
       end(connection, release)
     )
     const startedAt = yield* Monotonic.millis
-    yield* connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${planning}`).pipe(
+    yield* connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${planningText}`).pipe(
       Effect.timeoutFail({
         duration: readTimeout,
         onTimeout: () => new StoreUnavailable({ reason: `no answer within ${readTimeout} ms` })

@@ -105,19 +105,19 @@ export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
   }
 }
 
-/**
- * How many namespaces and entries each tenant has, and those of no tenant. The function that keeps the numbers of
- * namespaces keeps these, too. A namespace is new where it has what was added to it, and gone where it has none left.
- */
-export const statements: ReadonlyArray<string> = [
-  // What is written meanwhile would not be counted.
-  "LOCK TABLE causeway.entries IN SHARE ROW EXCLUSIVE MODE",
-  `CREATE TABLE causeway.tenants (
-    tenant text COLLATE "C" NOT NULL PRIMARY KEY, namespaces bigint NOT NULL, entries bigint NOT NULL
-  ) WITH (fillfactor = 50)`,
-  `CREATE OR REPLACE FUNCTION causeway.count_entries() RETURNS trigger
+/** How the function that keeps the numbers counts entries that were deleted, in the version of a step of the schema. */
+interface Variant {
+  readonly declarations: string
+  readonly deleted: string
+}
+
+/** A namespace is new where it has what was added to it, and gone where it has none left. */
+const countFunctionOf = ({
+  declarations,
+  deleted
+}: Variant): string => `CREATE OR REPLACE FUNCTION causeway.count_entries() RETURNS trigger
   LANGUAGE plpgsql
-  AS $function$
+  AS $function$${declarations}
   BEGIN
     IF TG_OP = 'INSERT' THEN
       WITH added AS MATERIALIZED (
@@ -140,27 +140,69 @@ export const statements: ReadonlyArray<string> = [
         UPDATE causeway.namespaces n SET entries = n.entries - d.entries FROM deleted d
         WHERE n.namespace = d.namespace
         RETURNING n.namespace, n.entries, d.entries AS deleted
-      )
-      UPDATE causeway.tenants t SET namespaces = t.namespaces - g.namespaces, entries = t.entries - g.entries
-      FROM (
-        SELECT ${tenantOf("n.namespace")} AS tenant, count(*) FILTER (WHERE n.entries <= 0) AS namespaces,
-          sum(n.deleted) AS entries
-        FROM counted n GROUP BY 1
-      ) g
-      WHERE t.tenant = g.tenant;
-      DELETE FROM causeway.namespaces n
-      USING (SELECT DISTINCT c.namespace FROM changed c) d
-      WHERE n.namespace = d.namespace AND n.entries <= 0;
-      DELETE FROM causeway.tenants t
-      USING (SELECT DISTINCT ${tenantOf("c.namespace")} AS tenant FROM changed c) d
-      WHERE t.tenant = d.tenant AND t.namespaces <= 0;
+      )${deleted}
     ELSE
       DELETE FROM causeway.namespaces;
       DELETE FROM causeway.tenants;
     END IF;
     RETURN NULL;
   END
-  $function$`,
+  $function$`
+
+/** By namespaces that were counted, the change of their tenants. */
+const countedTenants = `
+      UPDATE causeway.tenants t SET namespaces = t.namespaces - g.namespaces, entries = t.entries - g.entries
+      FROM (
+        SELECT ${tenantOf("n.namespace")} AS tenant, count(*) FILTER (WHERE n.entries <= 0) AS namespaces,
+          sum(n.deleted) AS entries
+        FROM counted n GROUP BY 1
+      ) g
+      WHERE t.tenant = g.tenant`
+
+/**
+ * How many namespaces and entries each tenant has, and those of no tenant. The function that keeps the numbers of
+ * namespaces keeps these, too.
+ */
+export const statements: ReadonlyArray<string> = [
+  // What is written meanwhile would not be counted.
+  "LOCK TABLE causeway.entries IN SHARE ROW EXCLUSIVE MODE",
+  `CREATE TABLE causeway.tenants (
+    tenant text COLLATE "C" NOT NULL PRIMARY KEY, namespaces bigint NOT NULL, entries bigint NOT NULL
+  ) WITH (fillfactor = 50)`,
+  countFunctionOf({
+    declarations: "",
+    deleted: `${countedTenants};
+      DELETE FROM causeway.namespaces n
+      USING (SELECT DISTINCT c.namespace FROM changed c) d
+      WHERE n.namespace = d.namespace AND n.entries <= 0;
+      DELETE FROM causeway.tenants t
+      USING (SELECT DISTINCT ${tenantOf("c.namespace")} AS tenant FROM changed c) d
+      WHERE t.tenant = d.tenant AND t.namespaces <= 0;`
+  }),
   `INSERT INTO causeway.tenants (tenant, namespaces, entries)
     SELECT ${tenantOf("n.namespace")}, count(*), sum(n.entries) FROM causeway.namespaces n GROUP BY 1`
+]
+
+/**
+ * The function of now. It looks namespaces and tenants up by their names: of those that it joined with what was deleted it
+ * read all, since the server expects none to be empty. Plans are made once for a connection, under the settings of whichever
+ * function deletes first.
+ */
+export const lookUpStatements: ReadonlyArray<string> = [
+  countFunctionOf({
+    declarations: `
+  DECLARE
+    emptied text[];`,
+    deleted: `, lessened AS (${countedTenants}
+      )
+      SELECT array_agg(n.namespace) FILTER (WHERE n.entries <= 0) INTO emptied FROM counted n;
+      IF emptied IS NOT NULL THEN
+        DELETE FROM causeway.namespaces n WHERE n.namespace = ANY (emptied);
+        DELETE FROM causeway.tenants t
+        WHERE t.tenant = ANY (ARRAY(SELECT ${tenantOf("e.namespace")} FROM unnest(emptied) e(namespace)))
+          AND t.namespaces <= 0;
+      END IF;`
+  }),
+  "ALTER FUNCTION causeway.expire(bigint, integer) SET enable_hashjoin = off",
+  "ALTER FUNCTION causeway.expire(bigint, integer) SET enable_mergejoin = off"
 ]
