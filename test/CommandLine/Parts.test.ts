@@ -323,8 +323,22 @@ describe("operations", () => {
     assert.strictEqual(operations.length, text.split('"op"').length - 1)
     assert.strictEqual(actor, text.includes("anna") ? "anna" : undefined)
   })
-  it.each(["", "5", "[5]", '{"operation":[]}', "[", '{"operations":[],"actor":5}'])("refuses %j", text => {
-    assert.strictEqual(Either.getOrThrow(Either.flip(Batch.parse(text))).exitCode, 2)
+  it.each([
+    ["", ""],
+    ["5", "not an object"],
+    ["[5]", "no list of operations"],
+    ['{"operation":[]}', "no list of operations"],
+    ["[", ""],
+    [`[${operation}],"actor":"anna"`, ""],
+    ['{"operations":[],"actor":5}', "actor is not a text"],
+    // A value that goes on in the next line is no list of two.
+    [`${operation}\n{"op":"set","namespace":"n","key":"y","value":[1\n2]}`, "line 2: "],
+    [`\n${operation}\n\n5`, "line 4: it is not an object"],
+    [`${operation}\n{"key":"k"}`, "line 2 is no operation"]
+  ])("refuses %j", (text, problem) => {
+    const { exitCode, message } = Either.getOrThrow(Either.flip(Batch.parse(text)))
+    assert.strictEqual(exitCode, 2)
+    assert.include(message, problem)
   })
 })
 

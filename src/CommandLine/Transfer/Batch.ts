@@ -23,27 +23,48 @@ const refuse = (problem: string) => Either.left(wrong(`The operations are not ta
 
 const isOperation = (operation: unknown): operation is Operation => typeof operation === "object" && operation !== null
 
-/** Reads the body of a batch, a list of operations, or an operation a line. The service checks the operations. */
-export const parse = (text: string): Either.Either<Batch, CommandFailed> => {
-  const trimmed = text.trim()
-  const isLines = !trimmed.startsWith("[") && /^\s*\{.*\}\s*\n\s*\{/.test(trimmed)
-  const single = trimmed.startsWith("{") && !isLines
-  const source = single
-    ? trimmed
-    : `{"operations":${
-        isLines
-          ? `[${trimmed
-              .split(/\r?\n/)
-              .filter(line => line.trim() !== "")
-              .join(",")}]`
-          : trimmed
-      }}`
-  const read = ExactJson.object(source)
-  if (Either.isLeft(read)) return refuse(read.left)
-  const { actor, operations = single && "op" in read.right ? [read.right] : undefined } = read.right
+type Parsed = Either.Either<Batch, CommandFailed>
+
+/** The body of a batch, or one operation. */
+const ofObject = (body: Readonly<Record<string, unknown>>): Parsed => {
+  const { actor, operations = "op" in body ? [body] : undefined } = body
   if (!Array.isArray(operations) || !operations.every(isOperation)) return refuse("there is no list of operations")
   if (actor !== undefined && typeof actor !== "string") return refuse("actor is not a text")
   return Either.right({ operations, ...(actor !== undefined && { actor }) })
+}
+
+const ofList = (text: string): Parsed => {
+  try {
+    // What is wrapped below must be one list, and its errors name places in what was given.
+    JSON.parse(text)
+  } catch (error) {
+    return refuse(String(error))
+  }
+  return Either.match(ExactJson.object(`{"operations":${text}}`), { onLeft: refuse, onRight: ofObject })
+}
+
+/** An operation a line. Each line is read by itself: a value that goes on in the next one is not taken for two. */
+const ofLines = (text: string): Parsed => {
+  const operations: Array<Operation> = []
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
+    if (line.trim() === "") continue
+    const read = ExactJson.object(line)
+    if (Either.isLeft(read)) return refuse(`line ${index + 1}: ${read.left}`)
+    if (!isOperation(read.right) || !("op" in read.right)) return refuse(`line ${index + 1} is no operation`)
+    operations.push(read.right)
+  }
+  return Either.right({ operations })
+}
+
+/** Reads the body of a batch, a list of operations, or an operation a line. The service checks the operations. */
+export const parse = (text: string): Parsed => {
+  const trimmed = text.trim()
+  if (trimmed.startsWith("[")) return ofList(trimmed)
+  const whole = ExactJson.object(trimmed)
+  if (Either.isRight(whole)) return ofObject(whole.right)
+  const [first = "", ...others] = trimmed.split(/\r?\n/)
+  const isLines = others.length > 0 && Either.isRight(ExactJson.object(first))
+  return isLines ? ofLines(text) : refuse(whole.left)
 }
 
 export const command = Command.make(
