@@ -3,9 +3,10 @@
  */
 import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
-import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
+import { CommandFailed, exitCodes, failed, textOf, wrong } from "./CommandLine/CommandFailed.ts"
 import * as OutputFailure from "./CommandLine/OutputFailure.ts"
 import type { Parts } from "./CommandLine/Root.ts"
+import { clean } from "./CommandLine/Text.ts"
 import * as Threads from "./Process/Threads.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import { version } from "./Version.ts"
@@ -96,10 +97,9 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
 export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
   Effect.tapErrorCause(run(args), cause =>
     Option.match(Cause.failureOption(cause), {
-      onSome: ({ hint, message }) =>
-        message === "" ? Effect.void : Console.error(hint === undefined ? message : `${message}\n${hint}`),
+      onSome: failure => (failure.message === "" ? Effect.void : Console.error(textOf(failure))),
       // A defect: everything known of it helps to find it.
-      onNone: () => (Cause.isInterruptedOnly(cause) ? Effect.void : Console.error(Cause.pretty(cause)))
+      onNone: () => (Cause.isInterruptedOnly(cause) ? Effect.void : Console.error(clean(Cause.pretty(cause))))
     })
   )
 

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import * as Net from "node:net"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Console, Effect, Exit } from "effect"
+import { Cause, ConfigProvider, Console, Effect, Exit } from "effect"
 import * as Cli from "../src/Cli.ts"
 import { CommandFailed } from "../src/CommandLine/CommandFailed.ts"
 import { developmentKeys } from "../src/Configuration.ts"
@@ -20,6 +20,21 @@ const printed = (args: ReadonlyArray<string>) =>
         ...silent,
         log: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => lines.push(...parts))
       })
+    )
+    return lines.join("\n")
+  })
+
+/** What the command prints on standard error within this process, with an environment of its own. */
+const complaint = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
+  Effect.gen(function* () {
+    const lines: Array<unknown> = []
+    const silent = yield* Console.consoleWith(Effect.succeed)
+    yield* Effect.exit(Cli.main(args)).pipe(
+      Effect.withConsole({
+        ...silent,
+        error: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => lines.push(...parts))
+      }),
+      Effect.withConfigProvider(ConfigProvider.fromMap(new Map(Object.entries(env))))
     )
     return lines.join("\n")
   })
@@ -84,6 +99,30 @@ describe("Cli", () => {
         stderr,
         'causeway does not take "sreve"\nDid you mean causeway serve? causeway --help tells what it takes.\n'
       )
+    })
+  )
+
+  it.effect("lets no control character of an argument or a variable reach the terminal", () =>
+    Effect.gen(function* () {
+      const name = "\u001b]0;title\u0007\u009b\u202e"
+      const own = { CAUSEWAY_PROFILES: "/nowhere/profiles.json", CAUSEWAY_URL: "http://127.0.0.1:1" }
+      for (const [args, env = own] of [
+        [[name]],
+        [["kv", "set", "n", "k", "--file", name]],
+        [["kv", "get", "n", "k", "--token-file", name]],
+        [["kv", "get", "n", "k", "--profile", name]],
+        [["kv", "get", "n", "k", "--url", name]],
+        [["kv", "get", "n", "k"], { CAUSEWAY_PROFILES: `/dev/null/${name}` }],
+        [["batch", name]],
+        [["import", name]],
+        [["export", "n", "--output", `/dev/null/${name}`]],
+        [["backup", `/nowhere/${name}`]],
+        [["restore", `/nowhere/${name}`]]
+      ] as ReadonlyArray<readonly [ReadonlyArray<string>, Readonly<Record<string, string>>?]>) {
+        const text = yield* complaint(args, env)
+        assert.notStrictEqual(text, "")
+        assert.notMatch(text, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, args.join(" "))
+      }
     })
   )
 

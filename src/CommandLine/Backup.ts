@@ -8,7 +8,6 @@ import * as DataDirectory from "./DataDirectory.ts"
 import { Args, Command, Options } from "./Library.ts"
 import { isJson, Output, record, write } from "./Output.ts"
 import { list } from "./Table.ts"
-import { clean } from "./Text.ts"
 
 const MiB = 1024 * 1024
 
@@ -69,7 +68,7 @@ const noteVariables = (directory: string) =>
       const value = yield* Effect.orDie(Config.option(Config.nonEmptyString(variable)))
       if (Option.isNone(value)) continue
       return yield* note(
-        clean(`This backs up the data directory ${directory}. ${variable} does not ask for a service; ${option} does.`)
+        `This backs up the data directory ${directory}. ${variable} does not ask for a service; ${option} does.`
       )
     }
   })

@@ -2,7 +2,6 @@
 import type { ClientError, SessionsError } from "../EffectClient/Client.ts"
 import { CommandFailed, exitCodes } from "./CommandFailed.ts"
 import type { Connection } from "./Connection.ts"
-import { clean } from "./Text.ts"
 
 const credentialHint = (source: string, kind: string): string =>
   source === ""
@@ -22,7 +21,7 @@ const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 42
 export const of =
   ({ source, url }: Pick<Connection, "url" | "source">, repeat?: string) =>
   (error: ClientError | SessionsError): CommandFailed => {
-    const message = clean(error.message)
+    const { message } = error
     const unknown = `${outcomeUnknown}: ${repeat ?? "read before you repeat it"}.`
     const failed = (exitCode: number, hint?: string) =>
       new CommandFailed({ message, exitCode, ...(hint !== undefined && { hint }) })
@@ -67,12 +66,12 @@ export const of =
       case "RequestRefused":
         return failed(
           error.code === "not_found" ? exitCodes.notFound : exitCodes.failed,
-          error.retryable ? "Try again later." : `The log of the service tells more of trace ${clean(error.traceId)}.`
+          error.retryable ? "Try again later." : `The log of the service tells more of trace ${error.traceId}.`
         )
       case "InternalServerError":
         return failed(
           exitCodes.failed,
-          error.requestId === undefined ? undefined : `The log of the service tells more of ${clean(error.requestId)}.`
+          error.requestId === undefined ? undefined : `The log of the service tells more of ${error.requestId}.`
         )
       default:
         return failed(exitCodes.failed)

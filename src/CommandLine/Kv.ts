@@ -31,8 +31,8 @@ export const get = Command.make(
       const found = yield* Effect.mapError(client.get(namespace, key), Failure.of(connection))
       if (Option.isNone(found)) {
         return yield* new CommandFailed({
-          message: `There is no entry ${clean(key)} in ${clean(namespace)}`,
-          hint: `causeway kv list '${clean(namespace)}' shows what there is.`,
+          message: `There is no entry ${key} in ${namespace}`,
+          hint: `causeway kv list '${namespace}' shows what there is.`,
           exitCode: exitCodes.notFound
         })
       }
@@ -59,7 +59,7 @@ const bytesOf = async (path: string): Promise<Uint8Array> => {
 
 /** All text of standard input, or of a file. */
 export const contentOf = (path: string): Effect.Effect<string, CommandFailed> => {
-  const name = path === "-" ? "Standard input" : clean(path)
+  const name = path === "-" ? "Standard input" : path
   return Effect.tryPromise({
     try: () => bytesOf(path),
     catch: error => wrong(`${name} cannot be read: ${error instanceof Error ? error.message : error}`)
@@ -71,7 +71,7 @@ const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, Comman
     ? Effect.succeed(ExactJson.ofText(text))
     : Effect.mapError(ExactJson.value(text), problem =>
         wrong(
-          `The value is not taken: ${clean(problem)}`,
+          `The value is not taken: ${problem}`,
           "A text is JSON with quotes, such as '\"hello\"'; or give --string."
         )
       )

@@ -13,7 +13,6 @@ import { CliConfig, Command } from "./Library.ts"
 import * as Output from "./Output.ts"
 import * as Root from "./Root.ts"
 import * as Suggestion from "./Suggestion.ts"
-import { clean } from "./Text.ts"
 
 const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} tells what it takes.`
 
@@ -23,7 +22,7 @@ const strayed = ({ known, path, stray }: Arguments.Stray): CommandFailed => {
   const meant = Suggestion.of(stray, [...known, "--help", ...(path.length === 0 ? ["--version"] : [])])
   const hint =
     meant === undefined || meant === "--help" ? help(path) : `Did you mean ${command} ${meant}? ${help(path)}`
-  return wrong(`${command} does not take ${JSON.stringify(clean(stray))}`, hint)
+  return wrong(`${command} does not take ${JSON.stringify(stray)}`, hint)
 }
 
 /** What the library says of wrong arguments, with the name of the option that it leaves out. */
@@ -88,7 +87,7 @@ export const runWith = (
       Effect.withConsole(console),
       Effect.catchAll((error): Effect.Effect<never, CommandFailed | Output.OutputClosed> => {
         if (error._tag === "CommandFailed" || error._tag === "OutputClosed") return error
-        return wrong(clean(problemOf(stripVTControlCharacters(errors.join("\n")).trim(), given)), help(path))
+        return wrong(problemOf(stripVTControlCharacters(errors.join("\n")).trim(), given), help(path))
       })
     )
     if (texts.length > 0) yield* Output.write(texts.join(""))

@@ -5,7 +5,7 @@ import { Context, Data, Effect, Layer } from "effect"
 import type { CommandFailed } from "./CommandFailed.ts"
 import { stringify } from "./ExactJson.ts"
 import * as OutputFailure from "./OutputFailure.ts"
-import { cleanJson, coloured, type Paint, plain } from "./Text.ts"
+import { clean, cleanJson, coloured, type Paint, plain } from "./Text.ts"
 
 /** The reader of standard output has gone, as `head` does. The command ends with success: nobody wants more. */
 export class OutputClosed extends Data.TaggedError("OutputClosed") {}
@@ -23,7 +23,7 @@ export class Output extends Context.Tag("causeway/CommandLine/Output")<
     readonly paint: Paint
     /** Writes text, and waits until the system has taken it. */
     readonly write: (text: string) => Effect.Effect<void, WriteError>
-    /** Writes a line for the user on standard error. */
+    /** Writes a line for the user on standard error. The line may quote what is not harmless for a terminal. */
     readonly note: (text: string) => Effect.Effect<void>
   }
 >() {}
@@ -52,7 +52,7 @@ export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
     write: text => (isFile ? toFile(stdout.fd, text) : toSocket(stdout, text)),
     note: text =>
       Effect.sync(() => {
-        process.stderr.write(`${text}\n`)
+        process.stderr.write(`${clean(text)}\n`)
       })
   }
 })

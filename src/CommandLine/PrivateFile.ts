@@ -2,7 +2,6 @@
 import { type FileHandle, open as openFile } from "node:fs/promises"
 import { Effect, type Scope } from "effect"
 import { type CommandFailed, failed } from "./CommandFailed.ts"
-import { clean } from "./Text.ts"
 
 /** A file that is being written. */
 export interface PrivateFile {
@@ -11,13 +10,13 @@ export interface PrivateFile {
   readonly sync: Effect.Effect<void, CommandFailed>
 }
 
-const problemOf = (error: unknown): string => clean(error instanceof Error ? error.message : String(error))
+const problemOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** That a file cannot be written; `name` is that by which the user knows it. */
 export const unwritable =
   (name: string) =>
   (error: unknown): CommandFailed =>
-    failed(`${clean(name)} cannot be written: ${problemOf(error)}`)
+    failed(`${name} cannot be written: ${problemOf(error)}`)
 
 /**
  * Opens a file until the scope closes: a new one, or one to which is added. What is not complete then is left to the one

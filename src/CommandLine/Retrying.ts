@@ -2,7 +2,6 @@
 import { Duration, Effect, Schedule } from "effect"
 import type { ClientError } from "../EffectClient/Errors.ts"
 import * as Monotonic from "../Monotonic.ts"
-import { clean } from "./Text.ts"
 
 /**
  * Statuses by which proxies say that the service is away, or has too much to do; and 409, by which the service says that
@@ -60,7 +59,7 @@ export const retryWhileAway =
         Effect.suspend(() => {
           if (isTold) return Effect.void
           isTold = true
-          return note(`${clean(message)}. Trying again.`)
+          return note(`${message}. Trying again.`)
         })
       return untilBack<ClientError>(giveUpAfter, { isPassing, pauseOf: askedPause, onRetry })(request)
     })

@@ -12,7 +12,7 @@ import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
 import { isJson, Output, record, write } from "./Output.ts"
 import { type Column, list as details, table } from "./Table.ts"
-import { clean, count } from "./Text.ts"
+import { count } from "./Text.ts"
 
 const id = Args.text({ name: "session" }).pipe(Args.withDescription("Its id, as the list shows it"))
 
@@ -183,8 +183,7 @@ export const chat = Command.make(
         Effect.provide(Terminal.layer),
         Effect.catchTags({
           Interrupted: () => new CommandFailed({ message: "", exitCode: exitCodes.interrupted }),
-          ChatFailed: ({ cause, message }) =>
-            cause === undefined ? failed(clean(message)) : Failure.of(connection)(cause)
+          ChatFailed: ({ cause, message }) => (cause === undefined ? failed(message) : Failure.of(connection)(cause))
         })
       )
     })

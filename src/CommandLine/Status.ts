@@ -8,7 +8,6 @@ import { Command, Options } from "./Library.ts"
 import { isJson, Output, record, write, writeJson } from "./Output.ts"
 import { ask } from "./Service.ts"
 import { list, table } from "./Table.ts"
-import { clean } from "./Text.ts"
 
 interface Dependency {
   readonly name: string
@@ -85,7 +84,7 @@ export const health = Command.make(
       const isWell = ready && (!strict || report.status === "ok")
       if (!isWell) {
         return yield* new CommandFailed({
-          message: ready ? `The service is ${clean(report.status)}` : "The store is unavailable",
+          message: ready ? `The service is ${report.status}` : "The store is unavailable",
           hint: "The log of the service has the reason.",
           exitCode: exitCodes.failed
         })

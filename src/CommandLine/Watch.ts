@@ -83,7 +83,7 @@ const endOf = (event: FollowEvent): CommandFailed | undefined => {
     case "reset":
       return failed(
         "The log is another one, or ends before the position",
-        `List what you follow again, then go on with --from ${event.lastSeq} --epoch ${clean(event.epoch)}.`
+        `List what you follow again, then go on with --from ${event.lastSeq} --epoch ${event.epoch}.`
       )
     case "trimmed":
       return failed(
@@ -97,7 +97,7 @@ const endOf = (event: FollowEvent): CommandFailed | undefined => {
 
 const noteOf = (status: FollowStatus): string | undefined =>
   status.type === "disconnected"
-    ? `${clean(status.error.message)}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`
+    ? `${status.error.message}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`
     : undefined
 
 export const watch = Command.make(

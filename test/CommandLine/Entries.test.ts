@@ -99,7 +99,7 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
         return call(["kv", "set", "cli/text", "k", "--string", "--file", file])
       }
       const refused = yield* set(Buffer.from("caf\xe9", "latin1"))
-      assert.deepStrictEqual([refused.code, refused.stderr], [2, `${file}: it is not UTF-8\n\n`])
+      assert.deepStrictEqual([refused.code, refused.stderr], [2, `${file}: it is not UTF-8\n`])
       // An editor's byte order mark is no part of the text.
       assert.include((yield* set(Buffer.from("\ufeffcafé"))).stdout, '"value":"café"')
     })

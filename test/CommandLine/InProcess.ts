@@ -1,5 +1,6 @@
 /** A command within the process of the tests, where nothing shows that needs one of its own. */
 import { ConfigProvider, Effect } from "effect"
+import { textOf } from "../../src/CommandLine/CommandFailed.ts"
 import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Output.ts"
 import { plain } from "../../src/CommandLine/Text.ts"
@@ -23,7 +24,7 @@ export const call = (
     const code = yield* Main.runWith(args, parts).pipe(
       Effect.as(0),
       Effect.catchAll(error => {
-        output.stderr += `${error.message}\n${error.hint ?? ""}\n`
+        output.stderr += `${textOf(error)}\n`
         return Effect.succeed(error.exitCode)
       }),
       Effect.provideService(Output.Output, {

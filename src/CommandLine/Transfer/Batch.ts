@@ -8,7 +8,6 @@ import { contentOf } from "../Kv.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, Output, record, write } from "../Output.ts"
 import { table } from "../Table.ts"
-import { clean } from "../Text.ts"
 import * as Write from "../Write.ts"
 
 /** The operations of a text, and who carries them out. */
@@ -19,7 +18,7 @@ export interface Batch {
 
 const hint = 'It is {"operations": […]}, a list of operations, or an operation a line.'
 
-const refuse = (problem: string) => Either.left(wrong(`The operations are not taken: ${clean(problem)}`, hint))
+const refuse = (problem: string) => Either.left(wrong(`The operations are not taken: ${problem}`, hint))
 
 const isOperation = (operation: unknown): operation is Operation => typeof operation === "object" && operation !== null
 

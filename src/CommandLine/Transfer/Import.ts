@@ -13,7 +13,6 @@ import { isJson, record, write } from "../Output.ts"
 import * as ProgressLine from "../ProgressLine.ts"
 import { retryWhileAway } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
-import { clean } from "../Text.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import { type Done, type Existing, type Item, learned, lineOf, portions, send } from "./ImportBatch.ts"
 import { lines, parse, type TextLine } from "./Lines.ts"
@@ -114,7 +113,7 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
         Effect.gen(function* () {
           const before = lines.filter(({ number }) => number < line)
           if (before.length > 0) yield* handle(sums, before)
-          return yield* failed(`Line ${line}: ${clean(problem)}`, "Correct it.")
+          return yield* failed(`Line ${line}: ${problem}`, "Correct it.")
         })
       )
     return yield* Stream.fromAsyncIterable(

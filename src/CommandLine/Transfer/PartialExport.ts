@@ -20,7 +20,6 @@ import { Effect, Either, Option, Schema, type Scope } from "effect"
 import { claimName, flushDirectory, hasCode, idOf, makeFile } from "../../Storage/FileSystem.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import * as PrivateFile from "../PrivateFile.ts"
-import { clean } from "../Text.ts"
 import { isNext, type Position } from "./ExportJob.ts"
 import { lines } from "./Lines.ts"
 import { choose, type Manner, startOver } from "./Resumption.ts"
@@ -62,7 +61,7 @@ const decode = Schema.decodeUnknownEither(Schema.parseJson(Recorded))
 /** The names in the directory. */
 const names = { entries: "entries.ndjson", record: "export.json", lock: "lock" } as const
 
-const isThere = (path: string): CommandFailed => wrong(`${clean(path)} is there already`, "--force replaces it.")
+const isThere = (path: string): CommandFailed => wrong(`${path} is there already`, "--force replaces it.")
 
 const find = (path: string) => lstatSync(path, { throwIfNoEntry: false })
 
@@ -82,7 +81,7 @@ const makePlace = (place: string): Effect.Effect<void, CommandFailed> => {
     if (!hasCode(error, "EEXIST")) throw error
     const isOurs =
       lstatSync(place).isDirectory() && readdirSync(place).every(name => Object.values<string>(names).includes(name))
-    if (!isOurs) return wrong(`${clean(place)} is there already, and is not of an export`, "Give another name.")
+    if (!isOurs) return wrong(`${place} is there already, and is not of an export`, "Give another name.")
   }
   return Effect.void
 }
@@ -93,7 +92,7 @@ const lock = (path: string, place: string): Effect.Effect<void, CommandFailed, S
     // It needs the native module of SQLite.
     const { Lock } = yield* Effect.promise(() => import("../../Storage/DirectoryLock.ts"))
     const file = join(place, names.lock)
-    const busy = wrong(`Another export to ${clean(path)} is under way`, "Wait for its end, or give another name.")
+    const busy = wrong(`Another export to ${path} is under way`, "Wait for its end, or give another name.")
     const take = () => {
       makeFile(file)
       const id = idOf(file)
@@ -126,11 +125,9 @@ const differenceOf = (found: Origin, origin: Origin): string | undefined => {
 const requireSame = (place: string, origin: Origin): Effect.Effect<void, CommandFailed> => {
   const record = join(place, names.record)
   const found = decode(find(record) === undefined ? "" : readFileSync(record, "utf8"))
-  if (Either.isLeft(found)) return wrong(`${clean(place)} does not tell which export it is of`, startOver)
+  if (Either.isLeft(found)) return wrong(`${place} does not tell which export it is of`, startOver)
   const difference = differenceOf(found.right, origin)
-  return difference === undefined
-    ? Effect.void
-    : wrong(`${clean(place)} is of another export: ${clean(difference)}`, startOver)
+  return difference === undefined ? Effect.void : wrong(`${place} is of another export: ${difference}`, startOver)
 }
 
 /** Which entry a line is, if it is one. The reader of imports, which keeps the text of values, takes many times as long. */
@@ -209,7 +206,7 @@ export const begin = ({
     // Killed when the file had its name already.
     yield* attempt(() => sizeOf(entries) > 0 && idOf(entries) === idOf(final) && rmSync(entries))
     const isBegun = yield* attempt(() => sizeOf(entries) > 0)
-    if (isBegun && manner === "refuse") return yield* wrong(`An export to ${clean(path)} was not finished`, choose)
+    if (isBegun && manner === "refuse") return yield* wrong(`An export to ${path} was not finished`, choose)
     const isResumed = isBegun && manner === "resume"
     if (isResumed) yield* Effect.flatten(attempt(() => requireSame(place, origin)))
     const kept = isResumed
