@@ -255,6 +255,32 @@ export const errorOf = async (response: Response): Promise<ClientError> => {
   return new InvalidResponse(detailsOf(response, message ?? `The answer has the status ${response.status}${hint}`))
 }
 
+/** An error of this client, or of the one for Effect. */
+interface Failed {
+  readonly _tag: string
+  readonly message: string
+}
+
+/**
+ * Which operation of a batch an error is about, as its index; `undefined` where it names none. An answer has nothing but
+ * its message to tell that.
+ */
+export const operationIndexOf = ({ message }: Failed): number | undefined => {
+  const [, index] = /\boperations\[(\d+)\]/.exec(message) ?? []
+  return index === undefined ? undefined : Number(index)
+}
+
+/** The message of such an error without the operation, for those who name it otherwise. */
+export const withoutOperation = ({ message }: Failed): string =>
+  message.replace(/ at operations\[\d+\]|\boperations\[\d+\]\.?/, "")
+
+/** The time of the service, in epoch milliseconds, where it refuses an `expiresAt` that is not later. */
+export const serverTimeOf = ({ _tag, message }: Failed): number | undefined => {
+  if (_tag !== "BadRequest") return undefined
+  const [, now] = /\bexpiresAt must lie in the future: it is \d+, and now is (\d+)$/.exec(message) ?? []
+  return now === undefined ? undefined : Number(now)
+}
+
 /** The message of an error of the service, `{"error": message}` and nothing else. */
 const messageIn = (text: string): string | undefined => {
   try {

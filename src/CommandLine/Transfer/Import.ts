@@ -4,6 +4,7 @@ import { constants, createReadStream } from "node:fs"
 import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
 import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
+import { withoutOperation } from "../../Client/Errors.ts"
 import type * as Client from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
@@ -89,9 +90,10 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
     const knowledge = yield* learned
     const refusal = (error: Client.ClientError) =>
       Effect.flatMap(Ref.get(knowledge.sent), (sent): Effect.Effect<never, CommandFailed | LineRefused> => {
-        const line = error._tag === "BadRequest" ? lineOf(error.message, sent) : undefined
-        const problem = error.message.replace(/^operations\[\d+\]\.?/, "")
-        return line === undefined ? Failure.of(connection)(error) : new LineRefused({ line, problem })
+        const line = error._tag === "BadRequest" ? lineOf(error, sent) : undefined
+        return line === undefined
+          ? Failure.of(connection)(error)
+          : new LineRefused({ line, problem: withoutOperation(error) })
       })
     const sendAll = (sums: Done, lines: ReadonlyArray<TextLine>) =>
       Effect.gen(function* () {

@@ -1,5 +1,6 @@
 /** Sends the entries of an import. */
 import { Effect, Either, Option, Ref } from "effect"
+import { operationIndexOf, serverTimeOf } from "../../Client/Errors.ts"
 import type * as Client from "../../EffectClient/Client.ts"
 import type { Line, TextLine } from "./Lines.ts"
 
@@ -93,13 +94,6 @@ const firstOfEach = (items: ReadonlyArray<Item>): ReadonlyArray<Item> => {
 
 const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== undefined && expiresAt <= now
 
-/** The time of the service, where it refuses an entry as expired. */
-const refusedBy = (message: string): number | undefined => {
-  const [, now] =
-    /\boperations\[\d+\]\.expiresAt must lie in the future: it is \d+, and now is (\d+)$/.exec(message) ?? []
-  return now === undefined ? undefined : Number(now)
-}
-
 /**
  * Writes entries as one batch, without those whose time is over by the clock of the service: it refuses them, and tells
  * its time. Where entries that are there are skipped, they are looked for once the batch is refused, and left out;
@@ -138,7 +132,7 @@ export const send = (
         // An entry that was deleted meanwhile is not there, and the batch may succeed as it is.
         return yield* attempt(left.filter(item => !there.has(addressOf(item))))
       }
-      const now = error._tag === "BadRequest" ? refusedBy(error.message) : undefined
+      const now = serverTimeOf(error)
       // An answer that would not make the batch smaller is an error like any other.
       if (now === undefined || !wanted.some(item => isExpired(item, now))) return yield* error
       yield* Ref.update(expiredBy, known => Math.max(known, now))
@@ -148,7 +142,7 @@ export const send = (
 }
 
 /** The line that an error of the service is about. */
-export const lineOf = (message: string, items: ReadonlyArray<Item>): number | undefined => {
-  const [, index] = /\boperations\[(\d+)\]/.exec(message) ?? []
-  return index === undefined ? undefined : items[Number(index)]?.line
+export const lineOf = (error: Client.ClientError, items: ReadonlyArray<Item>): number | undefined => {
+  const index = operationIndexOf(error)
+  return index === undefined ? undefined : items[index]?.line
 }

@@ -1,5 +1,6 @@
 /** Entries from a file of lines of JSON. */
-import { BadRequest, PreconditionFailed } from "../../Client/Client.ts"
+import { PreconditionFailed } from "../../Client/Client.ts"
+import { isClientError, operationIndexOf, serverTimeOf, withoutOperation } from "../../Client/Errors.ts"
 import { membersOf, problemOf } from "../Json/JsonText.ts"
 import { existingKeys, type Imported, writeAll } from "./Entries.ts"
 import { linesOf } from "./FileLines.ts"
@@ -49,23 +50,14 @@ const importedOf = (line: string, number: number, namespace: string): Item => {
   return { key, value, expiresAt, line: number }
 }
 
-/** The time of the service, where it refuses an entry whose time is over. The clock of the browser decides nothing. */
-const refusedBy = (error: unknown): number | undefined => {
-  if (!(error instanceof BadRequest)) return undefined
-  const [, now] = /\bexpiresAt must lie in the future: it is \d+, and now is (\d+)$/.exec(error.message) ?? []
-  return now === undefined ? undefined : Number(now)
-}
-
 /** Writes entries as one batch. What is wrong with one of them is told with its line. */
 const write = async (namespace: string, items: ReadonlyArray<Item>, isNew: boolean, signal: AbortSignal) => {
   try {
     await writeAll(namespace, items, isNew, signal)
   } catch (error) {
-    const [, index] = /\boperations\[(\d+)\]/.exec(error instanceof Error ? error.message : "") ?? []
-    const line = index === undefined ? undefined : items[Number(index)]?.line
-    if (line !== undefined && error instanceof Error) {
-      error.message = `Line ${line}: ${error.message.replace(/ at operations\[\d+\]|\boperations\[\d+\]\.?/, "")}`
-    }
+    const index = isClientError(error) ? operationIndexOf(error) : undefined
+    const line = index === undefined ? undefined : items[index]?.line
+    if (line !== undefined && isClientError(error)) error.message = `Line ${line}: ${withoutOperation(error)}`
     throw error
   }
 }
@@ -118,7 +110,8 @@ export const importFile = async (
       await write(namespace, items, existing === "stop", signal)
       return items.length
     } catch (error) {
-      const refused = refusedBy(error)
+      // The clock of the browser decides nothing.
+      const refused = isClientError(error) ? serverTimeOf(error) : undefined
       if (refused === undefined || !items.some(item => isExpired(item, refused))) throw error
       now = refused
       return writeLiving(items.filter(item => !isExpired(item, now)))
