@@ -126,7 +126,7 @@ $function$`
 
 /**
  * Removes the oldest records, but never the newest, with the tombstones that they made. Returns how many of at most
- * \`portion\` were removed.
+ * `portion` were removed.
  */
 const trimFunction = `
 CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint

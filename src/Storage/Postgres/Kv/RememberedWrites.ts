@@ -246,7 +246,7 @@ export const statements: ReadonlyArray<string> = [
     check: "",
     ...withoutTenants
   }),
-  // Returns what \`recall_writes\` does, having deleted nothing, or else what \`remove_entries\` does.
+  // Returns what `recall_writes` does, having deleted nothing, or else what `remove_entries` does.
   `CREATE FUNCTION causeway.remove_keyed(
     group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer, actor text,
     limit_bytes bigint, key_id text, key_digest text

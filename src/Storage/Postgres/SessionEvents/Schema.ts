@@ -105,7 +105,7 @@ AS $function$
   )
 $function$`
 
-/** Removes the oldest events, those made before a time. Returns how many. \`portion\` of them are looked at. */
+/** Removes the oldest events, those made before a time. Returns how many. `portion` of them are looked at. */
 const trimFunction = `
 CREATE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql

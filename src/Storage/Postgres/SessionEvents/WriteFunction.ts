@@ -26,8 +26,8 @@ interface Parts {
  * owns its sessions while its lease of `lease` milliseconds is renewed. A token is that with which the node owns the
  * session, null where it does not own it.
  *
- * Returns a JSON array of what became of each write: 0 where it was stored, \`[1, head]\` where it is out of step, \`[2]\`
- * where the session belongs to another node, and \`[3, token, epoch, head, trimmed, recovery state]\` for a history.
+ * Returns a JSON array of what became of each write: 0 where it was stored, `[1, head]` where it is out of step, `[2]`
+ * where the session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
  */
 const functionOf = ({ begin, create, declarations }: Parts): string => `
 ${create} causeway.write_sessions(
