@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto"
 import { Duration, Effect, Stream } from "effect"
 import * as Client from "../EffectClient/Client.ts"
+import { messageOf } from "../ErrorMessage.ts"
 import { store, verificationOf } from "../Storage/Backup/Manifest.ts"
 import * as Target from "../Storage/Backup/Target.ts"
 import { BackupFailed, type Made, type Report } from "../Storage/Backup.ts"
@@ -35,8 +36,7 @@ const receive = (
   report: Report
 ) =>
   Effect.gen(function* () {
-    const writing = (error: unknown) =>
-      failed(`There is no backup. ${file} cannot be written: ${error instanceof Error ? error.message : error}`)
+    const writing = (error: unknown) => failed(`There is no backup. ${file} cannot be written: ${messageOf(error)}`)
     const { sync, write } = yield* PrivateFile.open(file, "new", writing)
     const hash = createHash("sha256")
     const { bytes, content } = backup

@@ -1,6 +1,7 @@
 /** `causeway kv get` and `causeway kv set`. */
 import { readFile } from "node:fs/promises"
 import { Duration, Effect, Either, Option } from "effect"
+import { messageOf } from "../ErrorMessage.ts"
 import type { RawJson } from "../Json/JsonText.ts"
 import { CommandFailed, exitCodes, wrong } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
@@ -62,7 +63,7 @@ export const contentOf = (path: string): Effect.Effect<string, CommandFailed> =>
   const name = path === "-" ? "Standard input" : path
   return Effect.tryPromise({
     try: () => bytesOf(path),
-    catch: error => wrong(`${name} cannot be read: ${error instanceof Error ? error.message : error}`)
+    catch: error => wrong(`${name} cannot be read: ${messageOf(error)}`)
   }).pipe(Effect.flatMap(bytes => Either.mapLeft(Utf8.decode(bytes), problem => wrong(`${name}: ${problem}`))))
 }
 

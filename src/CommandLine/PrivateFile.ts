@@ -1,6 +1,7 @@
 /** A file that only its user can read. */
 import { type FileHandle, open as openFile } from "node:fs/promises"
 import { Effect, type Scope } from "effect"
+import { messageOf } from "../ErrorMessage.ts"
 import { type CommandFailed, failed } from "./CommandFailed.ts"
 
 /** A file that is being written. */
@@ -10,13 +11,11 @@ export interface PrivateFile {
   readonly sync: Effect.Effect<void, CommandFailed>
 }
 
-const problemOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
 /** That a file cannot be written; `name` is that by which the user knows it. */
 export const unwritable =
   (name: string) =>
   (error: unknown): CommandFailed =>
-    failed(`${name} cannot be written: ${problemOf(error)}`)
+    failed(`${name} cannot be written: ${messageOf(error)}`)
 
 /**
  * Opens a file until the scope closes: a new one, or one to which is added. What is not complete then is left to the one

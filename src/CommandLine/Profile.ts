@@ -3,6 +3,8 @@ import { readFileSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, isAbsolute, join } from "node:path"
 import { Config, Effect, Either, Option, ParseResult, Redacted, Schema } from "effect"
+import { messageOf } from "../ErrorMessage.ts"
+import { hasCode } from "../Storage/FileSystem.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 
 const text = Schema.optionalWith(Schema.NonEmptyString, { exact: true })
@@ -75,10 +77,6 @@ export const parse = (path: string, content: string): Either.Either<Readonly<Rec
     )
   )
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
-const isMissing = (error: unknown): boolean => error instanceof Error && "code" in error && error.code === "ENOENT"
-
 /** Reads a file of secrets that nobody else can read; `undefined` where there is none. */
 const readPrivate = (path: string): Effect.Effect<string | undefined, CommandFailed> =>
   Effect.try({
@@ -86,7 +84,9 @@ const readPrivate = (path: string): Effect.Effect<string | undefined, CommandFai
     catch: error => error
   }).pipe(
     Effect.catchAll(error =>
-      isMissing(error) ? Effect.succeed(undefined) : Effect.fail(wrong(`${path} cannot be read: ${messageOf(error)}`))
+      hasCode(error, "ENOENT")
+        ? Effect.succeed(undefined)
+        : Effect.fail(wrong(`${path} cannot be read: ${messageOf(error)}`))
     ),
     Effect.flatMap(found => {
       if (found === undefined) return Effect.succeed(undefined)

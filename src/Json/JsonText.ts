@@ -3,6 +3,7 @@
  * reader gets back, member order and odd names included, and no request parses and prints a value again.
  */
 import { Brand, Either } from "effect"
+import { messageOf } from "../ErrorMessage.ts"
 
 /** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
 export type JsonText = string & Brand.Brand<"JsonText">
@@ -38,7 +39,7 @@ export class RawJson {
 
 /** What was thrown, as a {@link JsonProblem}. */
 export const problemOf = (error: unknown): JsonProblem =>
-  error instanceof JsonProblem ? error : new JsonProblem(error instanceof Error ? error.message : String(error))
+  error instanceof JsonProblem ? error : new JsonProblem(messageOf(error))
 
 /**
  * The text of a value that is already in memory: {@link RawJson} as it came, anything else printed.

@@ -3,6 +3,8 @@ import { createHash, type Hash } from "node:crypto"
 import { createReadStream } from "node:fs"
 import { readFile, rename, rm, stat, writeFile } from "node:fs/promises"
 import { Effect, Either, Schema } from "effect"
+import { messageOf } from "../../ErrorMessage.ts"
+import { hasCode } from "../../Storage/FileSystem.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import type { TextLine } from "./Lines.ts"
 import { choose, type Manner, startOver } from "./Resumption.ts"
@@ -33,10 +35,6 @@ export const none: Checkpoint = { offset: 0, line: 0, save: () => Effect.void, r
 
 const decode = Schema.decodeUnknownEither(Schema.parseJson(Recorded))
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
-const isMissing = (error: unknown): boolean => error instanceof Error && "code" in error && error.code === "ENOENT"
-
 const digestOf = (hash: Hash): string => hash.copy().digest("hex")
 
 /**
@@ -59,7 +57,7 @@ const earlier = (path: string, manner: Manner) =>
   Effect.gen(function* () {
     const text = yield* Effect.tryPromise({ try: () => readFile(path, "utf8"), catch: error => error }).pipe(
       Effect.catchAll(error =>
-        isMissing(error) ? Effect.succeed(undefined) : failed(`${path} cannot be read: ${messageOf(error)}`)
+        hasCode(error, "ENOENT") ? Effect.succeed(undefined) : failed(`${path} cannot be read: ${messageOf(error)}`)
       )
     )
     if (text === undefined || manner === "restart") return undefined

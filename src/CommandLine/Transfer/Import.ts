@@ -6,6 +6,7 @@ import { resolve } from "node:path"
 import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
 import { withoutOperation } from "../../Client/Errors.ts"
 import type * as Client from "../../EffectClient/Client.ts"
+import { messageOf } from "../../ErrorMessage.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
@@ -55,7 +56,7 @@ const sourceOf = (name: string): Effect.Effect<Source, CommandFailed> =>
           await access(name, constants.R_OK)
           return { name, file: resolve(name), size: found.size }
         },
-        catch: error => wrong(`${name} cannot be read: ${error instanceof Error ? error.message : error}`)
+        catch: error => wrong(`${name} cannot be read: ${messageOf(error)}`)
       })
 
 const chunksOf = ({ file }: Source, offset: number): AsyncIterable<Uint8Array> =>
@@ -120,7 +121,7 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
       )
     return yield* Stream.fromAsyncIterable(
       portions(lines(chunksOf(source, start.offset), start), { operations: batch, bytes: mostBatchBytes }),
-      error => wrong(`${source.name} cannot be read: ${error instanceof Error ? error.message : error}`)
+      error => wrong(`${source.name} cannot be read: ${messageOf(error)}`)
     ).pipe(
       Stream.runFoldEffect(none, handle),
       Resumption.telling(

@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect } from "effect"
 import { WebSocketServer } from "ws"
+import { messageOf } from "../../ErrorMessage.ts"
 import type { ApiError } from "../ApiError.ts"
 import type { Reply } from "../Reply.ts"
 import { type ConnectionSet, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
@@ -104,7 +105,7 @@ const switchProtocols = ({ head, request, socket }: Handshake, connections: Conn
       made = webSocket as Socket
     })
   } catch (error) {
-    return error instanceof Error ? error.message : String(error)
+    return messageOf(error)
   }
   return made ?? refusal ?? "the handshake was not completed"
 }

@@ -1,4 +1,5 @@
 import { Effect, Schema } from "effect"
+import { messageOf } from "../../ErrorMessage.ts"
 
 /** There is no backup, or nothing was restored. */
 export class BackupFailed extends Schema.TaggedError<BackupFailed>()("BackupFailed", {
@@ -17,7 +18,7 @@ export const refuse = (message: string, hint?: string): Effect.Effect<never, Bac
 export const attempt = <A>(problem: string, body: () => A): Effect.Effect<A, BackupFailed> =>
   Effect.try({
     try: body,
-    catch: error => new BackupFailed({ message: `${problem}: ${error instanceof Error ? error.message : error}` })
+    catch: error => new BackupFailed({ message: `${problem}: ${messageOf(error)}` })
   })
 
 /** How far a backup or a restore has come, in bytes. What is verified tells nothing of that. */

@@ -8,6 +8,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect, Either, Logger, LogLevel, Option, type Scope } from "effect"
+import { messageOf } from "../../ErrorMessage.ts"
 import { randomHex } from "../../RandomHex.ts"
 import { idOf, makeDirectory } from "../FileSystem.ts"
 import { roomIn } from "../Sqlite/Copy/Copying.ts"
@@ -221,7 +222,7 @@ const put = (directory: string, draft: string, aside: string): Effect.Effect<voi
   Effect.try({
     try: () => Restored.put(directory, draft, aside),
     catch: error => {
-      const message = `${directory} cannot be written: ${error instanceof Error ? error.message : error}`
+      const message = `${directory} cannot be written: ${messageOf(error)}`
       if (!(error instanceof Restored.Unfinished)) return new BackupFailed({ message })
       const hint = "Once the cause is gone, the next start of the service finishes it."
       return new BackupFailed({ message, hint, isRestored: true })

@@ -6,6 +6,7 @@ import { randomUUID } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
+import { messageOf } from "../../../ErrorMessage.ts"
 import { makeDirectory } from "../../FileSystem.ts"
 
 export interface NodeIdentity {
@@ -49,7 +50,7 @@ export const make = (directory: string | undefined): Effect.Effect<NodeIdentity,
     Effect.as(
       Effect.annotateLogs(Effect.logInfo("The directory of the node cannot remember its id"), {
         directory,
-        reason: error instanceof Error ? error.message : String(error)
+        reason: messageOf(error)
       }),
       withoutDirectory()
     )

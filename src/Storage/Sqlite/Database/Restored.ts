@@ -19,6 +19,7 @@ import {
   writeFileSync
 } from "node:fs"
 import { basename, join, resolve } from "node:path"
+import { messageOf } from "../../../ErrorMessage.ts"
 import { flushDirectory } from "../../FileSystem.ts"
 
 /** The name of the directory in which a restore that has taken place keeps what is still to be moved. */
@@ -239,6 +240,6 @@ export const put = (directory: string, draft: string, aside: string, given = cha
     finish(directory, given)
   } catch (error) {
     if (existsSync(draft) || takeBack(directory, draft, given)) throw error
-    throw new Unfinished(error instanceof Error ? error.message : String(error))
+    throw new Unfinished(messageOf(error))
   }
 }
