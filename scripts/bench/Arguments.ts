@@ -1,7 +1,7 @@
 import { Effect } from "effect"
-import { BenchFailed } from "./BenchFailed.ts"
+import type { BenchFailed } from "./BenchFailed.ts"
 import type { Case } from "./Case.ts"
-import { flag, number, parse, text } from "./Options.ts"
+import { flag, number, parse, requireKnown, text } from "./Options.ts"
 
 /** The arguments of the benchmark. */
 export interface Arguments {
@@ -76,12 +76,10 @@ export const read = (
       }
     })
     if (values.help) return "help"
-    const stranger = positionals.find(name => cases.every(one => one.name !== name))
-    if (stranger !== undefined) {
-      return yield* new BenchFailed({
-        reason: `there is no case ${stranger}; there are ${cases.map(({ name }) => name).join(", ")}`
-      })
-    }
+    yield* requireKnown(
+      positionals,
+      cases.map(({ name }) => name)
+    )
     const defaults = values.quick ? quick : usual
     return {
       names: positionals,

@@ -16,6 +16,17 @@ export const parse = <const Parsed extends ParseArgsConfig>(config: Parsed) =>
     catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
   })
 
+/** Refuses names of cases that there are not. */
+export const requireKnown = (
+  names: ReadonlyArray<string>,
+  cases: ReadonlyArray<string>
+): Effect.Effect<void, BenchFailed> => {
+  const unknown = names.find(name => !cases.includes(name))
+  return unknown === undefined
+    ? Effect.void
+    : new BenchFailed({ reason: `there is no case ${unknown}; there are ${cases.join(", ")}` })
+}
+
 /** Which numbers an option takes. */
 export interface Bounds {
   readonly min: number

@@ -1,7 +1,7 @@
 import { resolve } from "node:path"
 import { Effect } from "effect"
 import { BenchFailed } from "../BenchFailed.ts"
-import { flag, number, parse, text } from "../Options.ts"
+import { flag, number, parse, requireKnown, text } from "../Options.ts"
 
 /** A build of the service. */
 export interface Build {
@@ -75,10 +75,7 @@ export const read = (
     const builds = positionals.filter(given => given.includes("=")).map(buildOf)
     if (builds.length === 0) return yield* new BenchFailed({ reason: "name at least one build: name=dist/main.js" })
     const cases = positionals.filter(given => !given.includes("="))
-    const stranger = cases.find(name => !names.includes(name))
-    if (stranger !== undefined) {
-      return yield* new BenchFailed({ reason: `there is no case ${stranger}; there are ${names.join(", ")}` })
-    }
+    yield* requireKnown(cases, names)
     return {
       builds,
       names: cases.length === 0 ? names : cases,
