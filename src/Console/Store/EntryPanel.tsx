@@ -77,10 +77,13 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const [dialog, setDialog] = useState<"conflict" | "delete">()
   /** Leaves the entry, where the user is asked first. */
   const [leaving, setLeaving] = useState<() => void>()
+  /** A value of the history that is to take the place of the draft, where the user is asked first. */
+  const [taken, setTaken] = useState<string>()
 
   // A value may have megabytes, and this is drawn anew with each key.
   const original = useMemo(() => draftOf(base), [base])
-  const isDirty = base !== undefined && (draft !== original || expiry.kind !== expiryOf(base.expiresAt).kind)
+  const isEdited = base !== undefined && draft !== original
+  const isDirty = isEdited || (base !== undefined && expiry.kind !== expiryOf(base.expiresAt).kind)
   const dirty = useRef(isDirty)
   dirty.current = isDirty
   const isLossy = isDirty && canWrite.value
@@ -142,6 +145,16 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
       setDialog(undefined)
       setFailure(`Nothing was ${what}, as the entry is not at version ${base?.version} now. ${messageOf(error)}`)
     }
+  }
+
+  /** Edits a value of the history. */
+  const take = (value: string) => {
+    setTaken(undefined)
+    setDraft(format(value))
+    setProblem(undefined)
+    setNotice("")
+    setFailure("")
+    setTab("value")
   }
 
   const save = () => {
@@ -206,14 +219,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           <History
             namespace={namespace}
             entryKey={entryKey}
-            onTake={
-              canWrite.value
-                ? value => {
-                    setDraft(format(value))
-                    setTab("value")
-                  }
-                : undefined
-            }
+            onTake={canWrite.value ? (isEdited ? setTaken : take) : undefined}
           />
         ) : (
           <>
@@ -316,6 +322,16 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         >
           <code>{entryKey}</code> in <code>{namespace}</code>, version {base?.version}. The change log keeps its
           history.
+        </Confirm>
+      )}
+      {taken !== undefined && (
+        <Confirm
+          title="Replace the edit?"
+          action="Discard the edit"
+          onClose={() => setTaken(undefined)}
+          onConfirm={() => take(taken)}
+        >
+          What you have changed in the value of <code>{entryKey}</code> is not saved.
         </Confirm>
       )}
       {leaving !== undefined && (
