@@ -1,11 +1,12 @@
 /** The keys of a part of a namespace: read page by page, and kept up to date by the change feed. */
 import { signal } from "@preact/signals"
-import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
-import { client, follow } from "../Service/Connection.ts"
+import type { EntryKey } from "../../Client/Client.ts"
+import { listPage } from "../../Client/KeyValue/Reads.ts"
+import { follow, requests } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
 import { mayDoBetter, untilNextTry } from "../Service/Persist.ts"
-import { compareKeys } from "./KeyOrder.ts"
+import { ListedKeys } from "./ListedKeys.ts"
 
 /** Keys in a page. */
 const pageSize = 500
@@ -14,10 +15,7 @@ const pageSize = 500
 const feedWaitMs = 1500
 
 export class KeyList {
-  /** In byte order of the key. */
-  readonly items: Array<EntryKey> = []
-  /** How many keys there are, whether listed yet or not. */
-  total: number | undefined = undefined
+  readonly #keys = new ListedKeys()
   /** Rises when the keys or their number have changed, at most once in a frame of the page. */
   readonly revision = signal(0)
   readonly isComplete = signal(false)
@@ -31,13 +29,24 @@ export class KeyList {
   #isBegun = false
   /** Rises when the list is begun anew: a page that was asked for before is of no use then. */
   #round = 0
-  #pages: AsyncIterator<ListPage<EntryKey>> | undefined
+  /** Where the next page begins; `undefined` before the first one. */
+  #cursor: string | undefined
 
   constructor(
     readonly namespace: string,
     readonly prefix: string
   ) {
     void this.#follow()
+  }
+
+  /** In byte order of the key. */
+  get items(): ReadonlyArray<EntryKey> {
+    return this.#keys.items
+  }
+
+  /** How many keys there are, whether listed yet or not. */
+  get total(): number | undefined {
+    return this.#keys.total
   }
 
   close(): void {
@@ -54,20 +63,20 @@ export class KeyList {
     try {
       const { prefix } = this
       const options = { prefix, count: true, limit: pageSize, signal: this.#ended.signal }
-      this.#pages ??= client.value.listKeys(this.namespace, options)[Symbol.asyncIterator]()
-      const { done, value } = await this.#pages.next()
+      if (this.#cursor === undefined) this.#keys.clear()
+      this.#keys.expectPage()
+      const page = await listPage(requests.value, this.namespace, options, this.#cursor, true)
       if (round !== this.#round) return
-      if (done) this.isComplete.value = true
-      else {
-        if (value.count !== undefined) this.total = value.count
-        for (const item of value.items) this.#put(item)
-        this.isComplete.value = this.items.length >= (this.total ?? Number.POSITIVE_INFINITY)
-      }
+      this.#cursor = page.cursor
+      this.isComplete.value = page.cursor === undefined
+      this.#keys.add(page, this.isComplete.value)
       this.problem.value = ""
     } catch (error) {
-      this.#pages = undefined
+      if (round === this.#round) this.#keys.abandonPage()
       if (!isAbort(error)) this.problem.value = messageOf(error)
       if (mayDoBetter(error)) this.#tryAgain()
+      // The service may not know where the page begins any more.
+      else this.#cursor = undefined
     } finally {
       this.isLoading.value = false
       this.#drawing.request()
@@ -87,45 +96,10 @@ export class KeyList {
   /** Begins anew. */
   async reload(): Promise<void> {
     this.#round++
-    this.items.length = 0
-    this.#pages = undefined
+    this.#keys.clear()
+    this.#cursor = undefined
     this.isComplete.value = false
-    this.total = undefined
     await this.loadMore()
-  }
-
-  #indexOf(key: string): readonly [index: number, isThere: boolean] {
-    let low = 0
-    let high = this.items.length
-    while (low < high) {
-      const middle = (low + high) >> 1
-      const order = compareKeys(this.items[middle]!.key, key)
-      if (order === 0) return [middle, true]
-      if (order < 0) low = middle + 1
-      else high = middle
-    }
-    return [low, false]
-  }
-
-  #put(item: EntryKey): void {
-    const [index, isThere] = this.#indexOf(item.key)
-    if (!isThere) this.items.splice(index, 0, item)
-    else if (item.version > this.items[index]!.version) this.items[index] = item
-  }
-
-  #apply(change: Change): void {
-    const { actor, key, namespace, op, timestamp, version } = change
-    const [index, isThere] = this.#indexOf(key)
-    // What lies behind the last page will come with its own page.
-    if (!isThere && index === this.items.length && !this.isComplete.value) return
-    if (op === "delete") {
-      if (!isThere || this.items[index]!.version > version) return
-      this.items.splice(index, 1)
-      if (this.total !== undefined) this.total--
-    } else {
-      if (!isThere && this.total !== undefined) this.total++
-      this.#put({ namespace, key, version, updatedBy: actor, updatedAt: timestamp, expiresAt: null })
-    }
   }
 
   /** Follows the feed. The first page is read once the feed is there, so that nothing falls between both. */
@@ -146,7 +120,7 @@ export class KeyList {
           else void this.loadMore()
         }
         if (event.type === "change") {
-          this.#apply(event.change)
+          this.#keys.apply(event.change)
           this.#drawing.request()
         }
       }
