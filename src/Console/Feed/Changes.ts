@@ -1,7 +1,7 @@
 /** The latest changes of the store, as they happen. */
 import { signal } from "@preact/signals"
 import type { Change } from "../../Client/Client.ts"
-import { follow } from "../Service/Connection.ts"
+import { followTexts } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
 import { persist, untilNextTry } from "../Service/Persist.ts"
@@ -31,6 +31,9 @@ const before = 200
 
 const previewLength = 200
 
+/** The beginning of a text. A slice alone would keep all of the text in memory. */
+const beginningOf = (text: string): string => Array.from(text.slice(0, previewLength)).join("")
+
 const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Change): SeenChange => ({
   seq,
   op,
@@ -39,7 +42,7 @@ const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Cha
   version,
   actor,
   timestamp,
-  preview: op === "delete" ? "" : JSON.stringify(value).slice(0, previewLength)
+  preview: op === "delete" ? "" : beginningOf(String(value))
 })
 
 /** A view of the feed, from its opening to its closing. */
@@ -131,7 +134,7 @@ export class Changes {
       this.isLive.value = type === "connected"
       if (type === "connected") setTimeout(() => (this.isRead.value = true), emptyMs)
     }
-    for await (const event of follow({ after, signal, onStatus })) {
+    for await (const event of followTexts({ after, signal, onStatus })) {
       if (event.type === "change") this.#add(event.change)
       if (event.type === "trimmed") return event.trimmedSeq ?? 0
     }

@@ -1,7 +1,7 @@
 /**
  * Who uses the console, and the clients that act for them. The credential is kept for this tab alone.
  */
-import { computed, signal } from "@preact/signals"
+import { computed, type ReadonlySignal, signal } from "@preact/signals"
 import {
   type Client,
   ConnectionFailed,
@@ -17,9 +17,10 @@ import {
 } from "../../Client/Client.ts"
 import { isClientError } from "../../Client/Errors.ts"
 import { requestsOf } from "../../Client/KeyValue.ts"
-import type { Requests } from "../../Client/Requests.ts"
+import type { JsonFormat, Requests } from "../../Client/Requests.ts"
 import { isTransient } from "../../Client/Retry.ts"
 import { Backoff } from "../../Client/Time.ts"
+import { parseChanges } from "../Json/Records.ts"
 import { messageOf } from "./Failure.ts"
 import { doubt } from "./Health.ts"
 import { forget, names } from "./Kept.ts"
@@ -61,20 +62,32 @@ const requestsWith = (credential: string): Requests =>
 /** Requests to the store with the credential of the user. */
 export const requests = computed(() => requestsWith(user.value?.credential ?? ""))
 
+const clientWith = (json: JsonFormat): ReadonlySignal<Client> =>
+  computed(() =>
+    makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "", clock, json })
+  )
+
 /** The client of the store. */
-export const client = computed<Client>(() =>
-  makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "", clock })
-)
+export const client = clientWith(JSON)
+
+const textClient = clientWith({ parse: parseChanges, stringify: JSON.stringify })
+
+const followBy =
+  (client: ReadonlySignal<Client>) =>
+  (options: FollowOptions): AsyncIterable<FollowEvent> =>
+    client.value.follow({
+      ...options,
+      onStatus: status => {
+        if (status.type === "disconnected") doubt()
+        options.onStatus?.(status)
+      }
+    })
 
 /** Follows the change log. That a connection is lost is told to the health, too. */
-export const follow = (options: FollowOptions): AsyncIterable<FollowEvent> =>
-  client.value.follow({
-    ...options,
-    onStatus: status => {
-      if (status.type === "disconnected") doubt()
-      options.onStatus?.(status)
-    }
-  })
+export const follow = followBy(client)
+
+/** The same with values as JSON text, as they were written. */
+export const followTexts = followBy(textClient)
 
 const sessionsWith = (token: string): Sessions =>
   makeSessions({

@@ -6,6 +6,7 @@ import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
 import type { NamespaceCount, TenantCount } from "../../Client/Model.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, elementsOf, membersOf } from "../Json/JsonText.ts"
+import { recordOf } from "../Json/Records.ts"
 import { client, requests } from "../Service/Connection.ts"
 import type { NamePage } from "./NameList.ts"
 
@@ -36,12 +37,6 @@ export interface TextChange {
 export const actor = "console"
 
 const path = (namespace: string, key: string): string => `/kv/${segment("namespace", namespace)}/${segment("key", key)}`
-
-/** A record as it is sent, of which only `value` stays text. */
-const recordOf = (text: string): never =>
-  Object.fromEntries(
-    [...membersOf(text)].map(([name, value]) => [name, name === "value" ? value : JSON.parse(value)])
-  ) as never
 
 const readEntry = async (response: Response, limitBytes: number): Promise<TextEntry> =>
   recordOf(await textOf(response, limitBytes))
