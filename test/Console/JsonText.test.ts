@@ -56,6 +56,12 @@ describe("JSON as text", () => {
     assert.strictEqual(compact(format(kept)), kept)
   })
 
+  it("may be a string of any length", () => {
+    const text = `"${"x".repeat(10_000_000)}\\n"`
+    assert.isUndefined(problemOf(text))
+    assert.strictEqual(membersOf(`{"a":${text}}`).get("a")?.length, text.length)
+  })
+
   it("is taken apart into the text of its members and elements", () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.array(fc.jsonValue()), (object, array) => {

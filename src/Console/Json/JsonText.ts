@@ -36,7 +36,7 @@ class Malformed extends Error {
 
 const white = /[ \t\n\r]*/y
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
-const string = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*"/y
+const escape = /\\(?:["\\/bfnrt]|u[\da-fA-F]{4})/y
 const word = /true|false|null/y
 const looseWord = /[^\s{}[\]:,"]+/y
 
@@ -79,11 +79,7 @@ class Tokens {
     const { text } = this
     const character = text[start]!
     if ("{}[]:,".includes(character)) return { kind: character as TokenKind, start, end: start + 1 }
-    if (character === '"') {
-      const end = endOf(string, text, start)
-      if (end === -1) throw problemOfString(text, start)
-      return { kind: "string", start, end }
-    }
+    if (character === '"') return { kind: "string", start, end: endOfString(text, start) }
     const numberEnd = endOf(number, text, start)
     if (numberEnd !== -1 && endOf(looseWord, text, numberEnd) === -1) {
       if (!Number.isFinite(Number(text.slice(start, numberEnd)))) throw new Malformed("The number is too large", start)
@@ -96,18 +92,18 @@ class Tokens {
   }
 }
 
-/** Why a string does not end as it should. */
-const problemOfString = (text: string, start: number): Malformed => {
+/** The end of the string that begins at an offset. A pattern for all of it would need stack for each character. */
+const endOfString = (text: string, start: number): number => {
   for (let at = start + 1; at < text.length; at++) {
     const code = text.charCodeAt(at)
-    if (code < 0x20) return new Malformed("A string ends on its line; a line break in it is written \\n", at)
+    if (code === 0x22) return at + 1
+    if (code < 0x20) throw new Malformed("A string ends on its line; a line break in it is written \\n", at)
     if (code !== 0x5c) continue
-    if (!/^(?:["\\/bfnrt]|u[\da-fA-F]{4})/.test(text.slice(at + 1, at + 6))) {
-      return new Malformed(`\\${text[at + 1] ?? ""} is no escape of JSON`, at)
-    }
-    at++
+    const end = endOf(escape, text, at)
+    if (end === -1) throw new Malformed(`\\${text[at + 1] ?? ""} is no escape of JSON`, at)
+    at = end - 1
   }
-  return new Malformed("The string has no end", start)
+  throw new Malformed("The string has no end", start)
 }
 
 /** What is told of a text while it is read. */
@@ -241,12 +237,12 @@ export const compact = (text: string): string => rewrite(text, undefined)
 /** The end of the value that begins at an offset of a valid text. */
 const skip = (text: string, start: number): number => {
   const character = text[start]
-  if (character === '"') return endOf(string, text, start)
+  if (character === '"') return endOfString(text, start)
   if (character !== "{" && character !== "[") return endOf(looseWord, text, start)
   let depth = 0
   for (let at = start; ; at++) {
     const code = text[at]
-    if (code === '"') at = endOf(string, text, at) - 1
+    if (code === '"') at = endOfString(text, at) - 1
     else if (code === "{" || code === "[") depth++
     else if ((code === "}" || code === "]") && --depth === 0) return at + 1
   }
