@@ -1,8 +1,8 @@
 /** The field in which the user writes to the agent. */
-import { useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
 import { useAttempt } from "../Widgets/Attempt.ts"
 import { FailureNote } from "../Widgets/Messages.tsx"
+import { draftFor } from "./Drafts.ts"
 
 interface Props {
   readonly id: string
@@ -19,19 +19,21 @@ interface Props {
 const mostRows = 8
 
 export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: Props) => {
-  const [text, setText] = useState("")
+  const draft = draftFor(sessions, id)
+  const text = draft.value
   const { failure, isBusy: isSending, run } = useAttempt()
 
   const send = async () => {
     if (text.trim() === "" || isSending) return
     onSend()
-    setText("")
+    draft.value = ""
     await run(async () => {
       try {
         await sessions.send(id, text)
       } catch (error) {
         // Before what was typed meanwhile.
-        setText(typed => (typed === "" ? text : `${text}\n${typed}`))
+        const typed = draft.peek()
+        draft.value = typed === "" ? text : `${text}\n${typed}`
         throw error
       }
     })
@@ -53,7 +55,9 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
         }
         rows={Math.min(mostRows, text.split("\n").length)}
         value={text}
-        onInput={event => setText(event.currentTarget.value)}
+        onInput={event => {
+          draft.value = event.currentTarget.value
+        }}
         onKeyDown={event => {
           if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
           event.preventDefault()
