@@ -5,7 +5,7 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { ListFoot } from "../Widgets/Pane.tsx"
 import { SearchField } from "../Widgets/SearchField.tsx"
-import { count, dateAndTime, time } from "../Widgets/Text.ts"
+import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, mostChanges, type SeenChange } from "./Changes.ts"
 
@@ -24,12 +24,12 @@ const Row = ({ change }: { readonly change: SeenChange }) => (
     <span class={change.op === "set" ? "badge good" : "badge bad"}>{change.op}</span>
     <span class="feed-name mono">
       <span class="muted">
-        <bdi>{change.namespace}</bdi> /{" "}
+        <bdi>{visible(change.namespace)}</bdi> /{" "}
       </span>
-      <bdi>{change.key}</bdi>
+      <bdi>{visible(change.key)}</bdi>
     </span>
-    <span class="feed-value mono muted">{change.preview}</span>
-    <span class="feed-actor">{change.actor}</span>
+    <span class="feed-value mono muted">{visibleJson(change.preview)}</span>
+    <span class="feed-actor">{visible(change.actor)}</span>
     <span class="feed-version">v{change.version}</span>
     <span class="feed-seq">{change.seq}</span>
   </a>

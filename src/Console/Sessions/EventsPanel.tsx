@@ -4,7 +4,7 @@ import type { SessionEvent } from "../../Client/Client.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
 import { useRested } from "../Widgets/Rested.ts"
 import { SearchField } from "../Widgets/SearchField.tsx"
-import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
+import { count, cut, dateAndTime, time, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { type EventLog, EventSearch } from "./EventLog.ts"
 
@@ -27,7 +27,7 @@ const idsLast = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionE
 }
 
 const previewOf = (event: SessionEvent): string => {
-  const preview = previews.get(event) ?? cut(JSON.stringify(idsLast(event)), 160)
+  const preview = previews.get(event) ?? visibleJson(cut(JSON.stringify(idsLast(event)), 160))
   previews.set(event, preview)
   return preview
 }

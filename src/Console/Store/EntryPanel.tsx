@@ -13,7 +13,7 @@ import { Banner } from "../Widgets/Messages.tsx"
 import { now } from "../Widgets/Now.ts"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
-import { ago, bytes, dateAndTime, isolated } from "../Widgets/Text.ts"
+import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
 import { Conflict } from "./Conflict.tsx"
 import { actor, readText, type TextEntry, writeText } from "./Entries.ts"
 import { type Expiry, ExpiryField, expiryOf, writtenOf } from "./Expiry.tsx"
@@ -320,8 +320,8 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           onClose={() => setDialog(undefined)}
           onConfirm={() => void remove()}
         >
-          <code>{entryKey}</code> in <code>{namespace}</code>, version {base?.version}. The change log keeps its
-          history.
+          <code>{visible(entryKey)}</code> in <code>{visible(namespace)}</code>, version {base?.version}. The change log
+          keeps its history.
         </Confirm>
       )}
       {taken !== undefined && (
@@ -331,7 +331,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           onClose={() => setTaken(undefined)}
           onConfirm={() => take(taken)}
         >
-          What you have changed in the value of <code>{entryKey}</code> is not saved.
+          What you have changed in the value of <code>{visible(entryKey)}</code> is not saved.
         </Confirm>
       )}
       {leaving !== undefined && (
@@ -341,7 +341,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           onClose={() => setLeaving(undefined)}
           onConfirm={leaving}
         >
-          What you have changed in <code>{entryKey}</code> is not saved.
+          What you have changed in <code>{visible(entryKey)}</code> is not saved.
         </Confirm>
       )}
     </section>

@@ -7,7 +7,7 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
-import { count, isolated } from "../Widgets/Text.ts"
+import { count, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { compareKeys } from "./KeyOrder.ts"
 import {
@@ -132,7 +132,7 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
             class="row"
             href={href("store", namespace)}
             aria-current={namespace === present ? "true" : undefined}
-            title={namespace}
+            title={visible(namespace)}
           >
             <NamespaceName name={namespace} tenant={tenant} />
             {entries !== undefined && <span class="row-count">{count(entries)}</span>}
@@ -154,7 +154,7 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
               "Without a tenant"
             ) : (
               <>
-                Tenant <b dir="auto">{tenant}</b>
+                Tenant <b dir="auto">{visible(tenant)}</b>
               </>
             )}
           </span>
@@ -172,7 +172,7 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
       {isNew && (
         <a class="row" href={href("store", wanted)}>
           <span class="row-title">
-            Open <code dir="auto">{wanted}</code>
+            Open <code dir="auto">{visible(wanted)}</code>
           </span>
         </a>
       )}
@@ -187,16 +187,16 @@ const NamespaceName = ({ name, tenant: known }: { readonly name: string; readonl
   return (
     <span class="row-title mono">
       {title !== name ? (
-        <bdi>{title}</bdi>
+        <bdi>{visible(title)}</bdi>
       ) : tenant === "" ? (
-        name
+        visible(name)
       ) : (
         <>
           <span class="muted">tenant:</span>
-          <bdi>{tenant}</bdi>
+          <bdi>{visible(tenant)}</bdi>
           {rest !== undefined && (
             <span class="muted">
-              /<bdi>{rest}</bdi>
+              /<bdi>{visible(rest)}</bdi>
             </span>
           )}
         </>
@@ -238,14 +238,14 @@ const TenantList = ({ onChoose }: { readonly onChoose: (tenant: string) => void 
             type="button"
             class="row two"
             aria-current={tenant === chosenTenant.value ? "true" : undefined}
-            title={tenant}
+            title={visible(tenant)}
             onClick={() => onChoose(tenant)}
           >
             {tenant === "" ? (
               <span class="row-title">Without a tenant</span>
             ) : (
               <span class="row-title mono" dir="auto">
-                {tenant}
+                {visible(tenant)}
               </span>
             )}
             <span class="row-note">

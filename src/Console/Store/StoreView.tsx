@@ -7,7 +7,7 @@ import { now } from "../Widgets/Now.ts"
 import { ListFoot, PaneHead } from "../Widgets/Pane.tsx"
 import { useRested } from "../Widgets/Rested.ts"
 import { SearchField } from "../Widgets/SearchField.tsx"
-import { ago, count, isolated } from "../Widgets/Text.ts"
+import { ago, count, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
@@ -67,7 +67,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
         </p>
       ) : (
         <VirtualList
-          label={`Keys of ${namespace}`}
+          label={`Keys of ${visible(namespace)}`}
           count={items.length}
           rowHeight={48}
           revision={version}
@@ -83,7 +83,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
                 aria-current={item.key === present ? "true" : undefined}
               >
                 <span class="row-title mono" dir="auto">
-                  {item.key}
+                  {visible(item.key)}
                 </span>
                 <span class="row-note">
                   v{item.version} · {isolated(item.updatedBy)} · {ago(item.updatedAt, now.value)}

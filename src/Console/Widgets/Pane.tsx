@@ -1,6 +1,7 @@
 /** The parts that panes have in common. */
 import type { ComponentChildren } from "preact"
 import { Icon } from "./Icon.tsx"
+import { visible } from "./Text.ts"
 
 interface HeadProps {
   readonly title: string
@@ -19,8 +20,8 @@ export const PaneHead = ({ back, children, hint, isName = false, title }: HeadPr
     <a class="button quiet icon-only only-narrow" href={back.href} aria-label={back.label}>
       <Icon name="back" />
     </a>
-    <h2 class={isName ? "pane-title mono" : "pane-title"} title={hint ?? title} dir="auto">
-      {title}
+    <h2 class={isName ? "pane-title mono" : "pane-title"} title={hint ?? visible(title)} dir="auto">
+      {visible(title)}
     </h2>
     {children}
   </div>

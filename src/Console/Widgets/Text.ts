@@ -71,10 +71,34 @@ export const ago = (at: number, now: number): string => {
   return `${Math.round(seconds / 86_400)} d ago`
 }
 
+/** What has no shape of its own, or changes the order in which others are shown. */
+const unseen =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]/g
+
+const hex = (character: string): string => character.charCodeAt(0).toString(16).padStart(4, "0")
+
+const pictureOf = (character: string): string => {
+  const code = character.charCodeAt(0)
+  if (code <= 0x20) return String.fromCharCode(0x2400 + code)
+  return code === 0x7f ? "\u2421" : `<U+${hex(character).toUpperCase()}>`
+}
+
+/**
+ * A name as it is shown: characters that are not seen, and those that would turn others around, become visible, as do
+ * spaces at its ends. So names that differ look different.
+ */
+export const visible = (name: string): string => name.replace(unseen, pictureOf).replace(/^ | $/g, pictureOf)
+
+/** A JSON text on one line as it is shown: the same value, with escapes for such characters. */
+export const visibleJson = (text: string): string => text.replace(unseen, character => `\\u${hex(character)}`)
+
 const rightToLeft = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
 
 /** A name within a sentence. One that is written from right to left does not turn the words and figures beside it. */
-export const isolated = (name: string): string => (rightToLeft.test(name) ? `\u2068${name}\u2069` : name)
+export const isolated = (name: string): string => {
+  const shown = visible(name)
+  return rightToLeft.test(shown) ? `\u2068${shown}\u2069` : shown
+}
 
 /** Text of one line, cut with an ellipsis. */
 export const cut = (text: string, most: number): string => (text.length <= most ? text : `${text.slice(0, most - 1)}…`)
