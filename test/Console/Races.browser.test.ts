@@ -263,9 +263,30 @@ describe.skipIf(absence !== undefined)("The console where things change under it
       // Nothing is said of the import before.
       await dialog.getByText(/^Line 1: it has a member "expires_at", which no entry has *$/).waitFor()
     }
-    await upload("replace it", '{"key":"fine","value":1}', '{"key":"","value":1}')
-    await dialog.getByText(/^Line 2: key /).waitFor()
-    await dialog.getByRole("button", { name: "Close" }).click()
+    for (const [existing, before] of [
+      ["replace it", "fine"],
+      ["leave it as it is", "too"],
+      ["stop the import", "three"]
+    ] as const) {
+      await upload(existing, `{"key":"${before}","value":1}`, '{"key":"..","value":1}', '{"key":"behind","value":1}')
+      await dialog.getByText(/^Line 2: key /).waitFor()
+      assert.isDefined(await client().get("slow", before), existing)
+    }
+    assert.isUndefined(await client().get("slow", "behind"))
+    await upload("replace it", '{"key":"small","value":1}', `{"key":"large","value":"${"x".repeat(1_100_000)}"}`)
+    await dialog.getByText(/^Line 2: value has /).waitFor()
+    assert.isDefined(await client().get("slow", "small"))
+
+    // An import that is closed says how far it has come.
+    const { letGo, reached } = await hold(/\/batch$/, "POST", "request")
+    await upload("replace it", '{"key":"closed","value":1}')
+    await reached
+    await page.keyboard.press("Escape")
+    const stopped = page.getByRole("dialog", { name: "The import was stopped" })
+    await stopped.getByText("0 entries of the file were written").waitFor()
+    await letGo()
+    await stopped.getByRole("button", { name: "Close" }).click()
+    await dialog.waitFor({ state: "detached" })
   })
 
   it("asks before an edit is left however soon, and no longer once it is discarded", async () => {

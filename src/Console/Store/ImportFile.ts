@@ -1,5 +1,5 @@
 /** Entries from a file of lines of JSON. */
-import { PreconditionFailed } from "../../Client/Client.ts"
+import { BadRequest, PayloadTooLarge, PreconditionFailed } from "../../Client/Client.ts"
 import { isClientError, operationIndexOf, serverTimeOf, withoutOperation } from "../../Client/Errors.ts"
 import { membersOf, problemOf } from "../Json/JsonText.ts"
 import { existingKeys, type Imported, writeAll } from "./Entries.ts"
@@ -50,14 +50,28 @@ const importedOf = (line: string, number: number, namespace: string): Item => {
   return { key, value, expiresAt, line: number }
 }
 
+/** The service refuses an entry, and the batch with it. */
+class LineRefused extends Error {
+  constructor(
+    readonly item: Item,
+    problem: string
+  ) {
+    super(`Line ${item.line}: ${problem}`)
+  }
+}
+
 /** Writes entries as one batch. What is wrong with one of them is told with its line. */
 const write = async (namespace: string, items: ReadonlyArray<Item>, isNew: boolean, signal: AbortSignal) => {
   try {
     await writeAll(namespace, items, isNew, signal)
   } catch (error) {
     const index = isClientError(error) ? operationIndexOf(error) : undefined
-    const line = index === undefined ? undefined : items[index]?.line
-    if (line !== undefined && isClientError(error)) error.message = `Line ${line}: ${withoutOperation(error)}`
+    const item = index === undefined ? undefined : items[index]
+    if (item === undefined || !isClientError(error)) throw error
+    const isRefused = error instanceof BadRequest || error instanceof PayloadTooLarge
+    // The time of the service is read from the error as it is.
+    if (isRefused && serverTimeOf(error) === undefined) throw new LineRefused(item, withoutOperation(error))
+    error.message = `Line ${item.line}: ${withoutOperation(error)}`
     throw error
   }
 }
@@ -67,16 +81,17 @@ const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== n
 /** How often a batch is written again where somebody else writes the same entries. */
 const mostTries = 10
 
+/** Where a key is refused when it is looked up, the write tells of which line it is. */
+const noneWhereRefused = (error: unknown): ReadonlyArray<string> => {
+  if (error instanceof BadRequest) return []
+  throw error
+}
+
 /** Writes those of the entries that are not there. Returns how many. */
 const writeNew = async (namespace: string, entries: ReadonlyArray<Item>, signal: AbortSignal): Promise<number> => {
   for (let tries = 1; ; tries++) {
-    const there = new Set(
-      await existingKeys(
-        namespace,
-        entries.map(({ key }) => key),
-        signal
-      )
-    )
+    const keys = entries.map(({ key }) => key)
+    const there = new Set(await existingKeys(namespace, keys, signal).catch(noneWhereRefused))
     const missing = entries.filter(({ key }) => !there.has(key) && there.add(key))
     try {
       if (missing.length > 0) await write(namespace, missing, true, signal)
@@ -117,16 +132,26 @@ export const importFile = async (
       return writeLiving(items.filter(item => !isExpired(item, now)))
     }
   }
-  const flush = async () => {
-    if (waiting.length === 0) return
-    const written = await writeLiving(waiting.filter(item => !isExpired(item, now)))
-    const expired = waiting.filter(item => isExpired(item, now)).length
+  /** Writes entries, or where the service refuses one of them those before it. */
+  const writeBefore = async (items: ReadonlyArray<Item>): Promise<void> => {
+    if (items.length === 0) return
+    let written: number
+    try {
+      written = await writeLiving(items.filter(item => !isExpired(item, now)))
+    } catch (error) {
+      if (error instanceof LineRefused) await writeBefore(items.slice(0, items.indexOf(error.item)))
+      throw error
+    }
+    const expired = items.filter(item => isExpired(item, now)).length
     progress = {
       written: progress.written + written,
-      skipped: progress.skipped + waiting.length - written - expired,
+      skipped: progress.skipped + items.length - written - expired,
       expired: progress.expired + expired
     }
     onProgress(progress)
+  }
+  const flush = async () => {
+    await writeBefore(waiting)
     waiting = []
     characters = 0
   }

@@ -43,6 +43,10 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
   const [isBusy, setBusy] = useState(false)
   const [existing, setExisting] = useState<Existing>("stop")
   const [file, setFile] = useState<File>()
+  /** How many entries an import that is under way has written. */
+  const [written, setWritten] = useState<number>()
+  /** How many it had written when it was stopped. */
+  const [stoppedAfter, setStoppedAfter] = useState<number>()
   const ended = useRef(new AbortController())
   useEffect(() => () => ended.current.abort(new DOMException("The dialog is closed", "AbortError")), [])
 
@@ -56,6 +60,7 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
       if (!isAbort(error)) setFailure(messageOf(error))
     } finally {
       setBusy(false)
+      setWritten(undefined)
     }
   }
 
@@ -68,8 +73,16 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
 
   const importAll = (chosen: File) =>
     run(async signal => {
-      const { expired, skipped, written } = await importFile(chosen, list.namespace, existing, signal, ({ written }) =>
-        setProgress(`${entries(written)} written…`)
+      setWritten(0)
+      const { expired, skipped, written } = await importFile(
+        chosen,
+        list.namespace,
+        existing,
+        signal,
+        ({ written }) => {
+          setWritten(written)
+          setProgress(`${entries(written)} written…`)
+        }
       )
       const left =
         skipped === 0 ? "" : ` ${entries(skipped)} left out, as ${skipped === 1 ? "it was" : "they were"} there.`
@@ -77,8 +90,30 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
       return `Imported ${entries(written)}.${left}${over}`
     })
 
+  const stop = (after: number) => {
+    ended.current.abort(new DOMException("The dialog is closed", "AbortError"))
+    setStoppedAfter(after)
+  }
+
+  if (stoppedAfter !== undefined) {
+    return (
+      <Dialog key="stopped" title="The import was stopped" onClose={onClose}>
+        <div class="dialog-body">
+          <p>
+            {entries(stoppedAfter)} of the file {stoppedAfter === 1 ? "was" : "were"} written, and perhaps the batch of
+            up to {batch.entries} behind them. Nothing else was.
+          </p>
+        </div>
+      </Dialog>
+    )
+  }
+
   return (
-    <Dialog title="Import and export" onClose={onClose}>
+    <Dialog
+      key="transfer"
+      title="Import and export"
+      onClose={() => (written === undefined ? onClose() : stop(written))}
+    >
       <div class="dialog-body">
         <h3>Export</h3>
         <p class="muted">
