@@ -2,6 +2,7 @@
  * The message that dev mode prints at startup: the address, commands to paste into a shell, and the pages.
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
+import { Config, Effect, Option } from "effect"
 import { version } from "./Version.ts"
 
 /** The URL of the server for a client on this machine. */
@@ -13,11 +14,28 @@ export const baseUrl = (address: HttpServer.Address): string => {
   return `http://${host}:${port}`
 }
 
-/** How `causeway` is run: from the sources of a checkout, or where the package is installed. */
-const causeway = import.meta.url.endsWith(".ts") ? "npm run --silent causeway --" : "npx causeway"
+const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)
+
+/**
+ * How `causeway` is run: from the sources of a checkout, where the package is installed, or by npx from a package that
+ * `--package` names and that is not installed. Without that option npx would load another project from npm then.
+ */
+export const program: Effect.Effect<string> = Config.option(Config.nonEmptyString("npm_config_package")).pipe(
+  Effect.orDie,
+  Effect.map(
+    Option.match({
+      onNone: () => (import.meta.url.endsWith(".ts") ? "npm run --silent causeway --" : "npx causeway"),
+      // npm puts an empty line between several.
+      onSome: packages =>
+        ["npx --yes", ...packages.split("\n\n").map(name => `--package ${quoted(name)}`), "causeway"].join(" ")
+    })
+  )
+)
 
 /** What the message tells of a service. */
 export interface Announced {
+  /** How the command is run; see {@link program}. */
+  readonly program: string
   /** The URL of the service. */
   readonly base: string
   /** The key, as a shell takes it between double quotes. */
@@ -29,7 +47,7 @@ export interface Announced {
 }
 
 /** The message. */
-export const banner = ({ base, hasConsole, hasReference, key }: Announced): string => {
+export const banner = ({ base, hasConsole, hasReference, key, program }: Announced): string => {
   const auth = `-H "Authorization: Bearer ${key}"`
   const entry = `'${base}/api/v1/kv/tenant%3Ademo%2Fnotes/hello'`
   return [
@@ -42,7 +60,7 @@ export const banner = ({ base, hasConsole, hasReference, key }: Announced): stri
     `  curl '${base}/api/v1/changes?after=0' ${auth}`,
     "",
     "Talk with an agent:",
-    `  ${causeway} chat --url ${base}`,
+    `  ${program} chat --url ${base}`,
     "",
     ...(hasConsole ? [`Console, to sign in with the key ${key}:`, `  ${base}/console`, ""] : []),
     ...(hasReference ? ["Reference of the API:", `  ${base}/docs`, ""] : [])

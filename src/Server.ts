@@ -6,7 +6,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Console, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
-import { banner, baseUrl } from "./Banner.ts"
+import * as Banner from "./Banner.ts"
 import { layerEdge } from "./Causeway/EdgeLayer.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
@@ -103,7 +103,12 @@ const announce = (configuration: Configuration) =>
       yield* Effect.forEach(configuration.warnings, warning => Effect.logWarning(warning), { discard: true })
       if (configuration.devMode) {
         const { console: hasConsole, reference: hasReference } = configuration.pages
-        yield* Console.log(banner({ base: baseUrl(address), key: shownKey(configuration), hasConsole, hasReference }))
+        const announced = {
+          program: yield* Banner.program,
+          base: Banner.baseUrl(address),
+          key: shownKey(configuration)
+        }
+        yield* Console.log(Banner.banner({ ...announced, hasConsole, hasReference }))
         return
       }
       const where = address._tag === "TcpAddress" ? { host: address.hostname, port: address.port } : address
