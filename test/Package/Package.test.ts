@@ -2,11 +2,23 @@
  * The package as a host installs it: packed, unpacked beside the packages that it depends on, and used by its name.
  */
 import { type ChildProcess, spawn } from "node:child_process"
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
-import { dirname, join } from "node:path"
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { tmpdir } from "node:os"
+import { basename, dirname, join } from "node:path"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { fencesOf } from "../Docs/Page.ts"
 import { Host, root, run } from "./Host.ts"
 
 const host = new Host("causeway")
@@ -106,6 +118,93 @@ describe("the package", () => {
     expect((await run(process.execPath, [command, "--version"], directory)).trim()).toBe(host.manifest().version)
     expect(await run(process.execPath, [command, "--help"], directory)).toContain("Usage: causeway")
   }, 900_000)
+})
+
+describe("by npx, where it is not installed", () => {
+  // Elsewhere than beside the installation of the other tests, which npx would find.
+  const place = mkdtempSync(join(tmpdir(), "causeway-npx-"))
+  const folder = join(place, "empty")
+  const cache = join(place, "npm")
+  let service: ChildProcess | undefined
+  let isEnded = false
+  let env: NodeJS.ProcessEnv
+
+  beforeAll(async () => {
+    mkdirSync(folder)
+    mkdirSync(cache)
+    cpSync(host.tarball, join(folder, basename(host.tarball)))
+    // What npm has downloaded before, and nothing that npx has installed.
+    const downloaded = join((await run("npm", ["config", "get", "cache"], root)).trim(), "_cacache")
+    mkdirSync(downloaded, { recursive: true })
+    symlinkSync(downloaded, join(cache, "_cacache"))
+    // npm tells the scripts that it runs of their package.
+    const others = Object.entries(process.env).filter(
+      ([name]) => !/^(?:npm_(?:package|lifecycle|command|config_(?:local_)?prefix)|INIT_CWD)/.test(name)
+    )
+    const path = `${dirname(process.execPath)}:${process.env.PATH}`
+    env = { ...Object.fromEntries(others), PATH: path, npm_config_cache: cache, PORT: "0" }
+  })
+
+  afterAll(() => {
+    if (service?.pid !== undefined && !isEnded) process.kill(-service.pid, "SIGKILL")
+    rmSync(place, { recursive: true, force: true })
+  })
+
+  it("starts by the command of README.md, in a folder that has nothing but the package", async () => {
+    const [command] = fencesOf("README.md").filter(({ code }) => code.startsWith("npx --yes"))
+    expect(command?.code).toContain(` ./${basename(host.tarball)} `)
+    service = spawn("sh", ["-c", command?.code ?? ""], {
+      ...{ cwd: folder, env, detached: true },
+      stdio: ["ignore", "pipe", "pipe"]
+    })
+    const ended = new Promise<void>(resolve => {
+      service?.once("close", () => {
+        isEnded = true
+        resolve()
+      })
+    })
+    let output = ""
+    const base = await new Promise<string>((resolve, reject) => {
+      const look = (chunk: Buffer) => {
+        output += chunk
+        const [, base] = /dev mode, at (http:\S+)\n.*Reference of the API:\n {2}\S+\n/s.exec(output) ?? []
+        if (base !== undefined) resolve(base)
+      }
+      service?.stdout?.on("data", look)
+      service?.stderr?.on("data", look)
+      void ended.then(() => reject(new Error(`It ended: ${output}`)))
+    })
+    const chat = `npx --yes --package ./${basename(host.tarball)} causeway chat --url ${base}`
+    for (const shown of [
+      `Causeway ${host.manifest().version}, `,
+      `  ${chat}\n`,
+      `  ${base}/console\n`,
+      `  ${base}/docs\n`
+    ]) {
+      expect(output).toContain(shown)
+    }
+    const put = await fetch(`${base}/api/v1/kv/tenant%3Ademo%2Fnotes/hello`, {
+      method: "PUT",
+      headers: { authorization: "Bearer dev-key", "content-type": "application/json" },
+      body: '{"value":"world"}'
+    })
+    expect([put.status, await put.json()]).toEqual([200, expect.objectContaining({ value: "world", version: 1 })])
+    for (const page of ["console", "docs"]) {
+      const answer = await fetch(`${base}/${page}`)
+      expect([page, answer.status, answer.headers.get("content-type")]).toEqual([
+        page,
+        200,
+        expect.stringMatching(/html/)
+      ])
+    }
+    expect(await run("sh", ["-c", `echo hello | ${chat}`], folder, env as Record<string, string>)).toContain(
+      '"text":"echo: hello"'
+    )
+    expect(readdirSync(folder).sort()).toEqual([basename(host.tarball), "data"])
+    // As Ctrl-C, which is for all that the terminal has started. The shell itself may die of it.
+    process.kill(-service.pid!, "SIGINT")
+    await ended
+  }, 480_000)
 })
 
 describe("for a browser", () => {
