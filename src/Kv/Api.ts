@@ -45,7 +45,8 @@ export const Entry = Schema.Struct({
   key: Schema.String,
   value: Schema.Unknown.annotations({ description: "Any JSON value." }),
   version: Schema.Int.annotations({
-    description: "1 for a new key. Every set and delete increments it. It is never reused."
+    description:
+      "1 for a new key. Every set and delete increments it. A key whose deletion the change log no longer keeps begins at 1 again."
   }),
   updatedBy: Schema.String.annotations({ description: "The actor that last wrote the entry." }),
   updatedAt: Millis,

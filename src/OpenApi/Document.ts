@@ -149,10 +149,16 @@ const operationOf = (operation: OpenApi.OpenAPISpecOperation, schema: Schema): J
   })
 }
 
+/** Whether a text has to be given, and may be empty. Of other parameters it makes no difference. */
+const mayBeEmpty = (place: string, isRequired: boolean, { enum: values, minLength, type }: JsonObject): boolean =>
+  place === "query" && isRequired && type === "string" && minLength === undefined && values === undefined
+
 const parameterOf = (parameter: OpenApi.OpenAPISpecParameter, schema: Schema): JsonObject => {
   const { description, ...type } = schema(parameter.schema)
   const { name, in: place, required, ...others } = parameter
-  return withoutUndefined({ name, in: place, description, ...others, required, schema: type })
+  // Forms that are made of the document, as that of Swagger UI, send no empty text without it.
+  const allowEmptyValue = mayBeEmpty(place, required, type) || undefined
+  return withoutUndefined({ name, in: place, description, ...others, required, allowEmptyValue, schema: type })
 }
 
 const responseOf = (response: unknown, schema: Schema): unknown =>
