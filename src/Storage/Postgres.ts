@@ -28,6 +28,8 @@ import * as Portions from "./Postgres/Database/Portions.ts"
 import * as Snapshots from "./Postgres/Database/Snapshots.ts"
 import type { Query } from "./Postgres/Database/Statement.ts"
 import * as TableMetrics from "./Postgres/Database/TableMetrics.ts"
+import * as Counts from "./Postgres/Kv/Counts.ts"
+import * as Expiry from "./Postgres/Kv/Expiry.ts"
 import type { Outcome } from "./Postgres/Kv/Group.ts"
 import * as Lists from "./Postgres/Kv/Lists.ts"
 import { LogEnd } from "./Postgres/Kv/LogEnd.ts"
@@ -224,7 +226,18 @@ export const make = (
       )
     })
 
+    const counts = yield* HousekeepingMetrics.make("counts")
+    const foldPortion = writes.read(Counts.fold.statement, Counts.fold.values, Counts.fold.decode, portionTimeout)
+    yield* DatabaseClock.bySystemClock(
+      Supervision.repeatScoped(
+        "folding of counts",
+        Counts.interval,
+        counts(Effect.repeat(foldPortion, { while: more => more }))
+      )
+    )
+
     const expiry = Portions.make()
+    const expiring = yield* HousekeepingMetrics.make("expiry")
     const expirePortion = (size: number, now: number) =>
       writes.read(
         { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
@@ -236,6 +249,13 @@ export const make = (
         },
         portionTimeout
       )
+    yield* DatabaseClock.bySystemClock(
+      Supervision.repeatScoped(
+        "position of expiry",
+        Expiry.interval,
+        expiring(atNow(now => writes.read(Expiry.advance, [now], () => undefined, portionTimeout)))
+      )
+    )
     const retention = Portions.make()
 
     const log = ChangeLog.of({

@@ -4,6 +4,8 @@
 
 import { newEpoch } from "./Database/Epoch.ts"
 import { commitFunction, timedCommitFunction } from "./Kv/CommitFunction.ts"
+import * as Counts from "./Kv/Counts.ts"
+import * as Expiry from "./Kv/Expiry.ts"
 import * as Namespaces from "./Kv/Namespaces.ts"
 import * as RememberedShares from "./Kv/RememberedShares.ts"
 import * as RememberedWrites from "./Kv/RememberedWrites.ts"
@@ -22,7 +24,7 @@ export interface Migration {
  * Such tables, in the order in which they are locked: writers of entries have a lock of `log` before those of others, and
  * writers of sessions one of `histories` before that of `nodes`.
  */
-export const lockable = ["log", "entries", "remembered_writes", "histories", "nodes"] as const
+export const lockable = ["log", "entries", "namespaces", "tenants", "remembered_writes", "histories", "nodes"] as const
 
 export type Lockable = (typeof lockable)[number]
 
@@ -314,5 +316,11 @@ export const migrations: ReadonlyArray<Migration> = [
   },
   { name: "keys of refused writes", statements: RememberedWrites.checkedCommitKeyed },
   { name: "tenants", statements: Namespaces.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } },
-  { name: "looking up what is counted", statements: Namespaces.lookUpStatements }
+  { name: "looking up what is counted", statements: Namespaces.lookUpStatements },
+  { name: "position of expiry", statements: Expiry.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } },
+  {
+    name: "changes of counts",
+    statements: Counts.statements,
+    locks: { entries: "SHARE ROW EXCLUSIVE", namespaces: "ACCESS EXCLUSIVE", tenants: "ACCESS EXCLUSIVE" }
+  }
 ]

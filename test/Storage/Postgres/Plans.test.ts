@@ -27,7 +27,7 @@ import { del, set } from "../../suites/Store/Fixture.ts"
 
 /** Those that grow with what is stored. The others have a row for each node, or for each write of the last minute. */
 const large = [
-  ...["entries", "tombstones", "changes", "namespaces", "tenants", "remembered_writes"],
+  ...["entries", "tombstones", "changes", "base_namespaces", "base_tenants", "count_changes", "remembered_writes"],
   ...["histories", "events", "receipts", "launch_configurations"]
 ]
 
@@ -75,6 +75,8 @@ const content: ReadonlyArray<string> = [
    SELECT e.history, '"m' || e.seq || '"', e.seq, 'digest' FROM causeway.events e WHERE e.seq <= 5000`,
   `INSERT INTO causeway.launch_configurations (session, environment)
    SELECT session, '{}' FROM causeway.histories`,
+  // As housekeeping does.
+  "SELECT causeway.fold_counts(1, 1000000)",
   "ANALYZE"
 ]
 

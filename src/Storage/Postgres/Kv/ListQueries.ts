@@ -6,6 +6,7 @@ import { pageBytes, type Selection } from "../../../Kv/Store.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { Query, Statement } from "../Database/Statement.ts"
+import { isDue } from "./Expiry.ts"
 import { ceiling, floor, lastSeq, page, printedEntry, printedKey, textsOf } from "./Page.ts"
 
 /** Entries that a page counts, and rows that have expired which it looks at; there may be more of both. */
@@ -61,7 +62,7 @@ const counted = (isAll: boolean, range: string) => ({
   }, due.looked, due.found`,
   due: `(
     SELECT count(*) AS looked, count(*) FILTER (WHERE ${range}) AS found FROM (
-      SELECT namespace, key FROM causeway.entries WHERE expires_at <= $4 ORDER BY expires_at LIMIT ${dueWithPage + 1}
+      SELECT namespace, key FROM causeway.entries WHERE ${isDue("$4")} ORDER BY expires_at LIMIT ${dueWithPage + 1}
     ) e
   ) due`
 })

@@ -12,11 +12,10 @@ import {
 import * as KeyOrder from "../../KeyOrder.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import type { Query, Statement } from "../Database/Statement.ts"
+import { baseEntries, comeOrGone } from "./Counts.ts"
+import { isDue } from "./Expiry.ts"
 import { floor, lastSeq } from "./Page.ts"
-
-/** `tenantOf` of a column. */
-const tenantOf = (namespace: string): string =>
-  `CASE WHEN starts_with(${namespace}, 'tenant:') THEN split_part(substr(${namespace}, 8), '/', 1) ELSE '' END`
+import { tenantOf } from "./TenantOf.ts"
 
 /** The end of a range; it is `''` where there is none. No index holds a name as long as the text that stands for it. */
 const endOf = (high: string): string => `coalesce(nullif(${high}, ''), repeat(chr(1114111), 700))`
@@ -24,7 +23,7 @@ const endOf = (high: string): string => `coalesce(nullif(${high}, ''), repeat(ch
 /** How many entries of each namespace have expired at `$1` and are still stored. */
 const due = `due AS MATERIALIZED (
   SELECT e.namespace, count(*) AS entries FROM (
-    SELECT namespace FROM causeway.entries WHERE expires_at <= $1 ORDER BY expires_at LIMIT ${mostDue}
+    SELECT namespace FROM causeway.entries WHERE ${isDue("$1")} ORDER BY expires_at LIMIT ${mostDue}
   ) e GROUP BY e.namespace
 )`
 
@@ -32,17 +31,35 @@ const due = `due AS MATERIALIZED (
 const mapped = (map: string, name: string): string =>
   `coalesce(((SELECT ${map}.map FROM ${map}) ->> ${name})::bigint, 0)`
 
+/** By namespace how many entries it has more than its base number: those that wait to be added, without those above. */
+const changed = `changed AS MATERIALIZED (
+  SELECT c.namespace, sum(c.entries)::bigint AS entries FROM (
+    SELECT due.namespace, - due.entries AS entries FROM due
+    UNION ALL SELECT w.namespace COLLATE "C", w.entries FROM causeway.waiting_counts() w
+  ) c GROUP BY c.namespace
+)`
+
 const namespacesStatement: Statement = {
   name: "namespaces",
-  text: `WITH ${due}, gone AS MATERIALIZED (SELECT jsonb_object_agg(due.namespace, due.entries) AS map FROM due) SELECT (
+  text: `WITH ${due}, ${changed}, net AS MATERIALIZED (
+      SELECT jsonb_object_agg(changed.namespace, changed.entries) AS map FROM changed
+    ), added AS MATERIALIZED (
+      SELECT changed.namespace, changed.entries AS count FROM changed
+      WHERE changed.entries > 0 AND ${baseEntries("changed.namespace")} = 0
+    ) SELECT (
       SELECT coalesce(json_agg(json_build_array(page.namespace, page.count) ORDER BY page.namespace), '[]')
       FROM (
         SELECT part.namespace, part.count FROM unnest($2::text[], $3::text[]) range(low, high), LATERAL (
-          SELECT n.namespace, n.entries - ${mapped("gone", "n.namespace")} AS count
-          FROM causeway.namespaces n
-          WHERE n.namespace >= range.low AND n.namespace < ${endOf("range.high")} AND n.namespace > $4
-            AND n.entries > ${mapped("gone", "n.namespace")}
-          ORDER BY n.namespace LIMIT $5
+          (
+            SELECT n.namespace, n.entries + ${mapped("net", "n.namespace")} AS count
+            FROM causeway.base_namespaces n
+            WHERE n.namespace >= range.low AND n.namespace < ${endOf("range.high")} AND n.namespace > $4
+              AND n.entries + ${mapped("net", "n.namespace")} > 0
+            ORDER BY n.namespace LIMIT $5
+          )
+          UNION ALL
+          SELECT a.namespace, a.count FROM added a
+          WHERE a.namespace >= range.low AND a.namespace < ${endOf("range.high")} AND a.namespace > $4
         ) part ORDER BY part.namespace LIMIT $5
       ) page
     ), ${lastSeq}, causeway.epoch()`
@@ -71,20 +88,33 @@ export const namespaces = (query: NamespaceQuery, now: number): Query<NamespaceP
 
 const tenantsStatement: Statement = {
   name: "tenants",
-  text: `WITH ${due}, lost AS MATERIALIZED (
-      SELECT ${tenantOf("due.namespace")} AS tenant, sum(due.entries) AS entries, count(*) FILTER (
-        WHERE due.entries >= (SELECT n.entries FROM causeway.namespaces n WHERE n.namespace = due.namespace)
-      ) AS namespaces
-      FROM due GROUP BY 1
-    ), entries AS MATERIALIZED (SELECT jsonb_object_agg(lost.tenant, lost.entries) AS map FROM lost),
-    namespaces AS MATERIALIZED (SELECT jsonb_object_agg(lost.tenant, lost.namespaces) AS map FROM lost) SELECT (
+  text: `WITH ${due}, ${changed}, moved AS MATERIALIZED (
+      SELECT ${tenantOf("c.namespace")} AS tenant, sum(${comeOrGone("c.before", "c.entries")}) AS namespaces,
+        sum(c.entries) AS entries
+      FROM (
+        SELECT changed.namespace, changed.entries, ${baseEntries("changed.namespace")} AS before FROM changed
+      ) c GROUP BY 1
+    ), entries AS MATERIALIZED (SELECT jsonb_object_agg(moved.tenant, moved.entries) AS map FROM moved),
+    namespaces AS MATERIALIZED (SELECT jsonb_object_agg(moved.tenant, moved.namespaces) AS map FROM moved),
+    added AS MATERIALIZED (
+      SELECT moved.tenant, moved.namespaces, moved.entries FROM moved
+      WHERE moved.namespaces > 0
+        AND NOT coalesce((SELECT true FROM causeway.base_tenants b WHERE b.tenant = moved.tenant), false)
+    ) SELECT (
       SELECT coalesce(json_agg(json_build_array(page.tenant, page.namespaces, page.entries) ORDER BY page.tenant), '[]')
       FROM (
-        SELECT t.tenant, t.namespaces - ${mapped("namespaces", "t.tenant")} AS namespaces,
-          t.entries - ${mapped("entries", "t.tenant")} AS entries
-        FROM causeway.tenants t
-        WHERE t.tenant >= $2 AND t.tenant < ${endOf("$3")} AND t.namespaces > ${mapped("namespaces", "t.tenant")}
-        ORDER BY t.tenant LIMIT $4
+        SELECT part.tenant, part.namespaces, part.entries FROM (
+          (
+            SELECT t.tenant, t.namespaces + ${mapped("namespaces", "t.tenant")} AS namespaces,
+              t.entries + ${mapped("entries", "t.tenant")} AS entries
+            FROM causeway.base_tenants t
+            WHERE t.tenant >= $2 AND t.tenant < ${endOf("$3")}
+              AND t.namespaces + ${mapped("namespaces", "t.tenant")} > 0
+            ORDER BY t.tenant LIMIT $4
+          )
+          UNION ALL
+          SELECT a.tenant, a.namespaces, a.entries FROM added a WHERE a.tenant >= $2 AND a.tenant < ${endOf("$3")}
+        ) part ORDER BY part.tenant LIMIT $4
       ) page
     ), ${lastSeq}, causeway.epoch()`
 }

@@ -10,6 +10,7 @@ import { type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import type { Query, Statement } from "../Database/Statement.ts"
 import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
+import * as Positions from "./Positions.ts"
 
 const getStatement: Statement = {
   name: "get",
@@ -178,7 +179,7 @@ export const due: Query<Due> = {
   statement: {
     name: "due",
     text: `SELECT
-      (SELECT expires_at FROM causeway.entries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1),
+      (SELECT expires_at FROM causeway.entries WHERE expires_at > ${Positions.of("expiry")} ORDER BY expires_at LIMIT 1),
       (SELECT timestamp FROM causeway.changes
         WHERE seq > (SELECT trimmed_seq FROM causeway.log) AND seq < (SELECT max(seq) FROM causeway.changes)
         ORDER BY seq LIMIT 1)`

@@ -73,7 +73,7 @@ const expectNumbers = (url: string) =>
   })
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, namespaces and tenants ${reasonToSkip ?? ""}`, () => {
-  for (const migration of ["namespaces", "tenants"]) {
+  for (const migration of ["namespaces", "tenants", "changes of counts"]) {
     it.scopedLive(`a store of an earlier schema has their numbers (before the migration ${migration})`, () =>
       Effect.gen(function* () {
         const url = yield* filledAt(schemaBefore(migration))

@@ -1,0 +1,162 @@
+/** Changes of counts that wait to be folded: who reads counts adds them, and commits never visit earlier ones. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import type pg from "pg"
+import type { Operation } from "../../../../src/Kv/Write.ts"
+import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
+import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
+import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
+import { createDatabase, execute } from "../../../postgres/Databases.ts"
+import { reasonToSkip } from "../../../postgres/Server.ts"
+import { del, set } from "../../../suites/Store/Fixture.ts"
+import * as Numbers from "../../Numbers.ts"
+import * as Held from "../Held.ts"
+
+const database = Effect.promise(async () => {
+  const url = await createDatabase()
+  await Effect.runPromise(Opening.open(Redacted.make(url)))
+  return url
+})
+
+const now = 1_700_000_000_000
+
+const groupOf = (operations: ReadonlyArray<Operation>) => [
+  crypto.randomUUID(),
+  now,
+  true,
+  ...Group.encode([{ operations, actor: "tester" }])
+]
+
+const commit = (client: pg.Client, operations: ReadonlyArray<Operation>) =>
+  Held.call(client, "commit_group", groupOf(operations))
+
+const fold = async (client: pg.Client, fewest: number, portion: number): Promise<number> =>
+  (await client.query("SELECT causeway.fold_counts($1, $2) AS folded", [fewest, portion])).rows[0].folded
+
+const waiting = async (client: pg.Client): Promise<number> =>
+  Number((await client.query("SELECT count(*) FROM causeway.count_changes")).rows[0].count)
+
+/** What there is to count and what is counted, of one snapshot. */
+const tablesText = `SELECT coalesce((SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries), '[]') AS entries,
+  coalesce((SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces), '[]') AS namespaces,
+  coalesce((SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants), '[]') AS tenants`
+
+const expectCounted = async (client: pg.Client): Promise<void> =>
+  Numbers.expectCounted((await client.query(tablesText)).rows[0] as Numbers.Tables)
+
+const one = "tenant:t/one"
+const page = { prefix: "", after: "", limit: 10, tenant: "" }
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("each snapshot has the numbers of its entries, however commits and folds run beside each other", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const writers = yield* Effect.forEach([0, 1, 2], () => Held.connect(url))
+      const folders = yield* Effect.forEach([0, 1], () => Held.connect(url))
+      const reader = yield* Held.connect(url)
+      yield* Effect.promise(async () => {
+        const names = ["n", "tenant:", "tenant:a", "tenant:a/x", "tenant:a/y", "tenant:b/x", "tenant:b-c/x"]
+        let isDone = false
+        let folded = 0
+        let looks = 0
+        const writing = writers.map(async (client, writer) => {
+          for (let round = 0; round < 80; round++) {
+            const operations = names
+              .filter((_, index) => (index * 5 + round + writer) % 3 === 0)
+              .map((namespace, index) => {
+                const key = `k${(round + index) % 4}`
+                return (round * 7 + index + writer) % 5 < 3 ? set(namespace, key, round) : del(namespace, key)
+              })
+            await commit(client, operations)
+          }
+        })
+        const whileWriting = async (work: () => Promise<void>): Promise<void> => {
+          do await work()
+          while (!isDone)
+        }
+        await Promise.all([
+          Promise.all(writing).finally(() => {
+            isDone = true
+          }),
+          ...folders.map(client =>
+            whileWriting(async () => {
+              folded += await fold(client, 1, 7)
+            })
+          ),
+          whileWriting(async () => {
+            await expectCounted(reader)
+            looks++
+          })
+        ])
+        expect(folded).toBeGreaterThan(0)
+        expect(looks).toBeGreaterThan(0)
+        await expectCounted(reader)
+        for (let more = 1; more > 0; ) more = await fold(reader, 1, 7)
+        expect(await waiting(reader)).toBe(0)
+        await expectCounted(reader)
+      })
+    })
+  )
+
+  it.scopedLive("a commit visits as much after many of them as after few, beside a held snapshot", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Held.beside(yield* database)
+      yield* Effect.promise(async () => {
+        const statement = {
+          text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+        }
+        let written = 0
+        const write = async (groups: number): Promise<void> => {
+          for (const end = written + groups; written < end; written++)
+            await commit(client, [set(one, `k${written}`, 1)])
+        }
+        const measure = async () => {
+          const values = groupOf([set(one, "measured", 1)])
+          return {
+            commit: await Held.pagesOf(client, { statement, values }, groupOf([set(one, "measured before", 1)])),
+            namespaces: await Held.pagesOf(client, Namespaces.namespaces(page, now)),
+            tenants: await Held.pagesOf(client, Namespaces.tenants(page, now)),
+            // As lists with counts do.
+            namespace: await Held.pagesOf(client, {
+              statement: { text: "SELECT entries FROM causeway.namespaces WHERE namespace = $1" },
+              values: [one]
+            })
+          }
+        }
+        await write(300)
+        await fold(client, 1, 10_000)
+        const few = await measure()
+        for (let round = 0; round < 6; round++) {
+          await write(500)
+          await fold(client, 1, 10_000)
+        }
+        const many = await measure()
+        for (const [what, pages] of Object.entries(many)) {
+          expect(pages, what).toBeLessThan(few[what as keyof typeof few] + 12)
+        }
+        await expectCounted(client)
+      })
+    })
+  )
+
+  it.scopedLive("few changes wait, and one folds at a time", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
+      yield* Effect.promise(async () => {
+        for (const key of ["a", "b", "c"]) await commit(client, [set(one, key, 1)])
+        expect(await fold(client, 4, 10)).toBe(0)
+        await client.query("BEGIN")
+        expect(await fold(client, 1, 2)).toBe(2)
+        expect(await fold(other, 1, 2)).toBe(0)
+        await client.query("COMMIT")
+        expect(await fold(other, 1, 2)).toBe(1)
+        await expectCounted(other)
+        await execute(url, "TRUNCATE causeway.entries")
+        await expectCounted(other)
+        await commit(client, [set(one, "d", 1)])
+        await expectCounted(other)
+      })
+    })
+  )
+})
