@@ -44,6 +44,15 @@ export const async = <A, E = never, R = never>(
   register: (resume: Resume<A, E, R>) => () => void
 ): Effect.Effect<A, E, R> => new Async(register)
 
+/** The exit of a computation. What it throws is a defect. */
+export const attempt = <A>(evaluate: () => A): Exit.Exit<A> => {
+  try {
+    return Exit.succeed(evaluate())
+  } catch (defect) {
+    return Exit.die(defect)
+  }
+}
+
 /** Evaluates an effect up to its exit, its callback or the first step that needs a fiber. */
 const advance = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   let current = effect

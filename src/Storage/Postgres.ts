@@ -19,7 +19,6 @@ import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
-import { isStatementLost, unavailable } from "./Postgres/Database/DatabaseError.ts"
 import * as GroupCall from "./Postgres/Database/GroupCall.ts"
 import * as Metrics from "./Postgres/Database/Metrics.ts"
 import * as Pipeline from "./Postgres/Database/Pipeline.ts"
@@ -193,9 +192,7 @@ export const make = (
     const runShort = <A>(query: Query<A>): Effect.Effect<A, StoreUnavailable> =>
       pooled.isPooled
         ? run(query)
-        : Direct.catchAll(pipeline.run(query.statement, query.values, query.decode), error =>
-            isStatementLost(error) ? run(query) : Exit.fail(unavailable(error))
-          )
+        : Pool.orElseWhenLost(pipeline.run(query.statement, query.values, query.decode), () => run(query))
 
     const store = Store.of({
       get: (namespace, key) =>
@@ -226,29 +223,24 @@ export const make = (
       )
     })
 
+    const runPortion = <A>({ decode, statement, values }: Query<A>) =>
+      writes.read(statement, values, decode, portionTimeout)
     const counts = yield* HousekeepingMetrics.make("counts")
-    const foldPortion = writes.read(Counts.fold.statement, Counts.fold.values, Counts.fold.decode, portionTimeout)
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped(
         "folding of counts",
         Counts.interval,
-        counts(Effect.repeat(foldPortion, { while: more => more }))
+        counts(Effect.repeat(runPortion(Counts.fold), { while: more => more }))
       )
     )
 
     const expiry = Portions.make()
-    const expiring = yield* HousekeepingMetrics.make("expiry")
     const expirePortion = (size: number, now: number) =>
-      writes.read(
-        { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
-        [now, size],
-        ([row]) => {
-          const [expired, lastSeq] = row as readonly [number, number | null]
-          if (lastSeq !== null) onLastSeq(lastSeq)
-          return expired
-        },
-        portionTimeout
-      )
+      Direct.map(runPortion(Queries.expire(now, size)), ({ count, lastSeq }) => {
+        if (lastSeq !== null) onLastSeq(lastSeq)
+        return count
+      })
+    const expiring = yield* HousekeepingMetrics.make("expiry")
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped(
         "position of expiry",
@@ -270,17 +262,7 @@ export const make = (
       history: shared(Direct.map(run(Queries.history), countChanges()), yield* Effect.runtime<never>()),
       lastSeq: Direct.suspend(() => run(Queries.end)),
       awaitPast: seq => end.awaitPast(seq),
-      trim: age =>
-        atNow(now =>
-          retention(size =>
-            writes.read(
-              { name: "trim", text: "SELECT causeway.trim($1, $2)" },
-              [now - Duration.toMillis(age), size],
-              rows => rows[0]![0] as number,
-              portionTimeout
-            )
-          )
-        ),
+      trim: age => atNow(now => retention(size => runPortion(Queries.trim(now - Duration.toMillis(age), size)))),
       expire: expiry(size => atNow(now => expirePortion(size, now))),
       due: Direct.map(
         Direct.suspend(() => run(Queries.due)),

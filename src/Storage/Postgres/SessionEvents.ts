@@ -21,7 +21,7 @@ import { isOfContent, unavailable } from "./Database/DatabaseError.ts"
 import * as GroupCall from "./Database/GroupCall.ts"
 import * as Metrics from "./Database/Metrics.ts"
 import * as Portions from "./Database/Portions.ts"
-import type { Statement } from "./Database/Statement.ts"
+import { calling } from "./Database/Statement.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as NodeLease from "./SessionEvents/NodeLease.ts"
 import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
@@ -43,7 +43,7 @@ export const defaultLease = Duration.seconds(10)
 /** Milliseconds that a portion of a trim may take. */
 const trimTimeout = 6000
 
-const trimStatement: Statement = { name: "trim_sessions", text: "SELECT causeway.trim_sessions($1, $2)" }
+const trimStatement = calling("trim_sessions", 2)
 
 type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
 

@@ -1,7 +1,7 @@
 /**
  * What an error of the database or of its client means. Messages are for the log and hold no parameters of statements.
  */
-import { Data } from "effect"
+import { Data, Effect } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 
@@ -39,6 +39,15 @@ export const describe = (error: unknown): string => {
 
 export const unavailable = (error: unknown): StoreUnavailable =>
   error instanceof StoreUnavailable ? error : new StoreUnavailable({ reason: describe(error) })
+
+/** Fails where there is no answer within so many milliseconds. */
+export const answeredWithin = (
+  millis: number
+): (<A, E, R>(answer: Effect.Effect<A, E, R>) => Effect.Effect<A, E | StoreUnavailable, R>) =>
+  Effect.timeoutFail({
+    duration: millis,
+    onTimeout: () => new StoreUnavailable({ reason: `no answer within ${millis} ms` })
+  })
 
 /** The failure of a statement that was not sent, for this reason. */
 export const notSent = (error: unknown): NotSent => new NotSent({ reason: describe(error) })

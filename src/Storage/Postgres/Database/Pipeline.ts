@@ -182,16 +182,8 @@ export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Sco
           for (const lane of all) {
             if (lane.isSlow === best.isSlow ? lane.pending < best.pending : best.isSlow) best = lane
           }
-          const answer: Callback = (error, rows) => {
-            if (error !== undefined) return resume(Exit.fail(error))
-            let exit: Exit.Exit<A>
-            try {
-              exit = Exit.succeed(decode(rows))
-            } catch (defect) {
-              exit = Exit.die(defect)
-            }
-            resume(exit)
-          }
+          const answer: Callback = (error, rows) =>
+            resume(error === undefined ? Direct.attempt(() => decode(rows)) : Exit.fail(error))
           best.query(statement, values, (error, rows) => {
             // The server may have no more connections, so that those that there are have to do.
             const other = error?._tag === "NotSent" ? all.find(lane => lane !== best && lane.isMade) : undefined

@@ -74,6 +74,13 @@ export interface RunOptions {
 
 const isNeverGivenUp = (): boolean => false
 
+/** Runs `other` where the name of a statement was lost. Any other failure becomes that of the store. */
+export const orElseWhenLost = <A>(
+  attempt: Effect.Effect<A, QueryError>,
+  other: () => Effect.Effect<A, StoreUnavailable>
+): Effect.Effect<A, StoreUnavailable> =>
+  Direct.catchAll(attempt, error => (isStatementLost(error) ? other() : Exit.fail(unavailable(error))))
+
 /** Gives a connection back to its pool, or has it ended. */
 type Done = (destroys?: Error | boolean) => void
 
@@ -179,13 +186,7 @@ export class Pool {
             if (isStatementLost(failure)) this.isNamed = false
             return settle(Exit.fail(failure), isOutcomeUnknown(failure) || isStatementLost(failure))
           }
-          let exit: Exit.Exit<A>
-          try {
-            exit = Exit.succeed(decode(result.rows))
-          } catch (defect) {
-            exit = Exit.die(defect)
-          }
-          settle(exit)
+          settle(Direct.attempt(() => decode(result.rows)))
         }
         const { isPooled, statementTimeout } = this.options
         const send = (): void => {
@@ -210,12 +211,9 @@ export class Pool {
     decode: (rows: ReadonlyArray<Row>) => A,
     limit = readTimeout
   ): Effect.Effect<A, StoreUnavailable> {
-    return Direct.catchAll(this.run(statement, values, limit, decode), error =>
-      // From now on statements have no names.
-      isStatementLost(error)
-        ? Direct.catchAll(this.run(statement, values, limit, decode), error => Exit.fail(unavailable(error)))
-        : Exit.fail(unavailable(error))
-    )
+    const attempt = this.run(statement, values, limit, decode)
+    // After a lost statement the pool uses no names.
+    return orElseWhenLost(attempt, () => Direct.catchAll(attempt, error => Exit.fail(unavailable(error))))
   }
 
   /** Takes a connection out of the pool. */

@@ -7,6 +7,7 @@ import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import { SnapshotShares } from "../../SnapshotShares.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
+import { answeredWithin } from "./DatabaseError.ts"
 import { type Connection, type Pool, readTimeout } from "./Pool.ts"
 import type { Query } from "./Statement.ts"
 
@@ -68,12 +69,8 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
       end(connection, release)
     )
     const startedAt = yield* Monotonic.millis
-    yield* connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${planningText}`).pipe(
-      Effect.timeoutFail({
-        duration: readTimeout,
-        onTimeout: () => new StoreUnavailable({ reason: `no answer within ${readTimeout} ms` })
-      })
-    )
+    const begun = connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${planningText}`)
+    yield* answeredWithin(readTimeout)(begun)
     const endNow = end(connection, release)
     return {
       end: endNow,

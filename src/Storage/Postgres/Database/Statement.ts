@@ -8,6 +8,12 @@ export interface Statement {
   readonly text: string
 }
 
+/** A statement that calls a function of the schema, with so many parameters. */
+export const calling = (name: string, parameters: number): Statement => ({
+  name,
+  text: `SELECT causeway.${name}(${Array.from({ length: parameters }, (_, index) => `$${index + 1}`).join(", ")})`
+})
+
 /** A row, column by column. Whole numbers of the database are numbers. */
 export type Row = ReadonlyArray<unknown>
 

@@ -3,9 +3,10 @@
  */
 import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../Direct.ts"
-import { type ListQuery, type Selection, type Store, StoreUnavailable } from "../../../Kv/Store.ts"
+import type { ListQuery, Selection, Store, StoreUnavailable } from "../../../Kv/Store.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import { bySystemClock } from "../Database/DatabaseClock.ts"
+import { answeredWithin } from "../Database/DatabaseError.ts"
 import { type Pool, readTimeout } from "../Database/Pool.ts"
 import type { Snapshot, TakeSnapshot } from "../Database/Snapshots.ts"
 import * as ListQueries from "./ListQueries.ts"
@@ -15,12 +16,6 @@ const portionSize = { limit: 1000, size: 256 * 1024 }
 
 /** Milliseconds that the entries of a list may take to be counted. */
 const countTimeout = 60_000
-
-const within = (milliseconds: number) =>
-  Effect.timeoutFail({
-    duration: milliseconds,
-    onTimeout: () => new StoreUnavailable({ reason: `no answer within ${milliseconds} ms` })
-  })
 
 /** How many entries a selection has, in a snapshot. */
 const countAll = (
@@ -33,14 +28,14 @@ const countAll = (
     let total = readsRows ? 0 : -due
     for (let after: string | undefined = ""; after !== undefined; ) {
       // A database that is gone is told as soon as by any other read.
-      const { count, last }: ListQueries.Part = yield* within(readTimeout)(
+      const { count, last }: ListQueries.Part = yield* answeredWithin(readTimeout)(
         snapshot.run(ListQueries.part(selection, after, readsRows, now))
       )
       total += count
       after = last
     }
     return total
-  }).pipe(within(countTimeout), bySystemClock)
+  }).pipe(answeredWithin(countTimeout), bySystemClock)
 
 export interface Options {
   readonly reads: Pool
@@ -55,7 +50,7 @@ export const make = ({ now, reads, snapshot }: Options): Pick<Context.Tag.Servic
     Effect.gen(function* () {
       const { counting, ...page } = yield* snapshot
         .run(ListQueries.entries(query))
-        .pipe(within(readTimeout), bySystemClock)
+        .pipe(answeredWithin(readTimeout), bySystemClock)
       return counting === undefined ? page : { ...page, count: yield* countAll(snapshot, query, counting, query.now) }
     })
 

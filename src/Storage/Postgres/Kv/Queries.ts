@@ -8,7 +8,7 @@ import * as Entry from "../../../Kv/Entry.ts"
 import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
 import { type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as Encoding from "../Database/Encoding.ts"
-import type { Query, Statement } from "../Database/Statement.ts"
+import { calling, type Query, type Statement } from "../Database/Statement.ts"
 import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
 import * as Positions from "./Positions.ts"
 
@@ -173,6 +173,28 @@ export const end: Query<number> = {
   values: [],
   decode: ([row]) => row![0] as number
 }
+
+export interface Expired {
+  readonly count: number
+  /** The last `seq`, where entries were removed. */
+  readonly lastSeq: number | null
+}
+
+/** Removes at most `limit` entries that have expired at `now`, in epoch milliseconds. */
+export const expire = (now: number, limit: number): Query<Expired> => ({
+  statement: { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
+  values: [now, limit],
+  decode: ([row]) => ({ count: row![0] as number, lastSeq: row![1] as number | null })
+})
+
+const trimCall = calling("trim", 2)
+
+/** Removes at most `limit` records of the log from before a time in epoch milliseconds. Returns how many. */
+export const trim = (before: number, limit: number): Query<number> => ({
+  statement: trimCall,
+  values: [before, limit],
+  decode: ([row]) => row![0] as number
+})
 
 /** What there is to do next, by the clock of the database. Removed records are no more looked at. */
 export const due: Query<Due> = {

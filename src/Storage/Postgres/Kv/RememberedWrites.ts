@@ -10,7 +10,7 @@ import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Found } from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
 import * as Encoding from "../Database/Encoding.ts"
-import type { Parameter, Statement } from "../Database/Statement.ts"
+import { calling, type Parameter } from "../Database/Statement.ts"
 import type { Outcome } from "./Group.ts"
 import * as Removals from "./Removal.ts"
 
@@ -274,15 +274,9 @@ export const statements: ReadonlyArray<string> = [
   $function$`
 ]
 
-/** A call that takes so many parameters. */
-const calling = (name: string, parameters: number): Statement => ({
-  name,
-  text: `SELECT causeway.${name}(${Array.from({ length: parameters }, (_, index) => `$${index + 1}`).join(", ")})`
-})
+export const commit = calling("commit_keyed", 19)
 
-export const commit: Statement = calling("commit_keyed", 19)
-
-export const remove: Statement = calling("remove_keyed", 12)
+export const remove = calling("remove_keyed", 12)
 
 /** How much may be remembered, and whether tenants are compared however much is added. */
 export interface Bounds {

@@ -3,7 +3,7 @@
  */
 import type { Applied, Removal } from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
-import type { Parameter, Statement } from "../Database/Statement.ts"
+import { calling, type Parameter } from "../Database/Statement.ts"
 
 /**
  * The entries are looked for under the lock that every writer takes, so that none is added meanwhile; `commit_group` does
@@ -48,10 +48,7 @@ BEGIN
 END
 $function$`
 
-export const call: Statement = {
-  name: "remove_entries",
-  text: "SELECT causeway.remove_entries($1, $2, $3, $4, $5, $6, $7)"
-}
+export const call = calling("remove_entries", 7)
 
 /** The parameters of the function after the first two. */
 export const encode = ({ limit, namespace, prefix }: Removal, actor: string): ReadonlyArray<Parameter> => {

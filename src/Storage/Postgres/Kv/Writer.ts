@@ -8,15 +8,12 @@ import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
 import { isOfContent, type QueryError, unavailable } from "../Database/DatabaseError.ts"
 import * as GroupCall from "../Database/GroupCall.ts"
 import type { Pool } from "../Database/Pool.ts"
-import type { Parameter, Statement } from "../Database/Statement.ts"
+import { calling, type Parameter, type Statement } from "../Database/Statement.ts"
 import * as Group from "./Group.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import * as Removals from "./Removal.ts"
 
-const commitGroup: Statement = {
-  name: "commit_group",
-  text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-}
+const commitGroup = calling("commit_group", 12)
 
 type CallError = QueryError | StoreUnavailable
 

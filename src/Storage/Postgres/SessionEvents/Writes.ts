@@ -6,7 +6,7 @@ import type { Append, History, Retention } from "../../../Gateway/SessionEvents.
 import * as KeyOrder from "../../KeyOrder.ts"
 import type * as SessionCommit from "../../SessionCommit.ts"
 import * as Encoding from "../Database/Encoding.ts"
-import type { Parameter, Statement } from "../Database/Statement.ts"
+import { calling, type Parameter } from "../Database/Statement.ts"
 import { storedId } from "./Queries.ts"
 import { Op, Result } from "./WriteFunction.ts"
 
@@ -23,10 +23,7 @@ export type Outcome =
   | { readonly _tag: "Elsewhere" }
 
 /** The statement that calls the function. */
-export const call: Statement = {
-  name: "write_sessions",
-  text: `SELECT causeway.write_sessions(${Array.from({ length: 22 }, (_, index) => `$${index + 1}`).join(", ")})`
-}
+export const call = calling("write_sessions", 22)
 
 /** A group, and the order in which the function does its writes. */
 export interface Encoded {
