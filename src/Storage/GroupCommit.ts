@@ -124,12 +124,10 @@ export const make = <A, B, E = never>(
       })
       // Before anybody is told: a caller may bring its next write at once.
       window.onAnswered(group.length, queue.size, millis)
-      queue.flight = undefined
-      queue.stuck = false
+      queue.settle()
       for (let index = 0; index < group.length; index++) {
         answer(group[index]!, Exit.isFailure(exit) ? Exit.failCause(exit.cause) : outcomeOf(exit.value[index]))
       }
-      queue.changed()
     }
 
     const commitGroup = (wait: Wait | undefined) =>
@@ -138,9 +136,7 @@ export const make = <A, B, E = never>(
         if (wait !== undefined) window.onTaken(group.length, wait)
         if (group.length === 0) return Effect.void
         const limit = patience * Math.max(1, bytes / most.bytes)
-        const flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
-        queue.flight = flight
-        queue.changed()
+        const flight = queue.begin(group, Monotonic.unsafeMillis(clock), limit)
         return Effect.suspend(() =>
           options.commit(
             group.map(item => item.write!),
@@ -188,19 +184,15 @@ export const make = <A, B, E = never>(
         // A group that came back at once is gone before this fiber has its turn.
         if (flight === undefined) return
         const age = Monotonic.unsafeMillis(clock) - flight.startedAt
-        const left = (queue.stuck ? flight.limit : patience) - age
+        const left = (queue.isStuck ? flight.limit : patience) - age
         if (left > 0) return yield* Effect.sleep(Math.min(left, patience))
         // Where the process stood still, the answer may be there already.
         yield* untilRead
         if (queue.flight !== flight) return
-        const reason = `a commit takes longer than ${Math.round(queue.stuck ? flight.limit : patience)} ms`
-        if (age >= flight.limit) {
-          flight.isGivenUp = true
-          fail(flight.group, reason)
-        }
-        queue.stuck = true
+        const reason = `a commit takes longer than ${Math.round(queue.isStuck ? flight.limit : patience)} ms`
+        queue.stall(age >= flight.limit)
+        if (flight.isGivenUp) fail(flight.group, reason)
         fail(queue.dropWaiting(), reason)
-        queue.changed()
         yield* reportFaults
         if (flight.isGivenUp) yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void
       })
@@ -216,7 +208,7 @@ export const make = <A, B, E = never>(
     yield* Supervision.forkScoped("group commit", committer)
     yield* Supervision.forkScoped("watchdog of group commits", watchdog)
     yield* Effect.addFinalizer(() => {
-      queue.closing = true
+      queue.close()
       const isDone = queue.until(
         () => queue.flight?.isGivenUp === true || (queue.flight === undefined && queue.size === 0)
       )
@@ -241,16 +233,16 @@ export const make = <A, B, E = never>(
           queue.add(item)
           return () => queue.remove(item)
         }),
-      isStuck: () => queue.stuck
+      isStuck: () => queue.isStuck
     }
   })
 
 const noop = (): void => {}
 
 /** Why no write is taken in, if none is. */
-const refusalOf = (queue: { readonly closing: boolean; readonly stuck: boolean }): StoreUnavailable | undefined => {
-  if (queue.closing) return new StoreUnavailable({ reason: "the store is closing" })
-  return queue.stuck ? new StoreUnavailable({ reason: "a commit does not come back" }) : undefined
+const refusalOf = (queue: { readonly isClosing: boolean; readonly isStuck: boolean }): StoreUnavailable | undefined => {
+  if (queue.isClosing) return new StoreUnavailable({ reason: "the store is closing" })
+  return queue.isStuck ? new StoreUnavailable({ reason: "a commit does not come back" }) : undefined
 }
 
 const outcomeOf = <B, E>(outcome: Either.Either<B, E> | undefined): Exit.Exit<B, E | StoreUnavailable> => {

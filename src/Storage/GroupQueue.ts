@@ -32,11 +32,16 @@ export interface Flight<A, B, E> {
   /** Milliseconds after which its callers are told that it failed. */
   readonly limit: number
   /** Whether they were told. */
+  readonly isGivenUp: boolean
+}
+
+interface MutableFlight<A, B, E> extends Flight<A, B, E> {
   isGivenUp: boolean
 }
 
 /**
- * The writes that wait and the group in flight: state that only synchronous steps change.
+ * The writes that wait and the group in flight: state that only synchronous steps change. Each step checks the
+ * conditions that fibers wait for with `until`.
  *
  * An array rather than a set: with members that come and go, each table that a set outgrows or cleans up lives on
  * in V8's old space and keeps what was in it from being collected young.
@@ -47,9 +52,9 @@ export class GroupQueue<A, B, E> {
   private operations = 0
   private bytes = 0
   private listeners: Array<() => void> = []
-  flight: Flight<A, B, E> | undefined
-  stuck = false
-  closing = false
+  private current: MutableFlight<A, B, E> | undefined
+  private stuck = false
+  private closing = false
 
   constructor(
     private readonly maxGroup: Weight,
@@ -60,6 +65,20 @@ export class GroupQueue<A, B, E> {
   /** How many writes wait, those in flight left out. */
   get size(): number {
     return this.count
+  }
+
+  get flight(): Flight<A, B, E> | undefined {
+    return this.current
+  }
+
+  /** Whether the group in flight takes too long. */
+  get isStuck(): boolean {
+    return this.stuck
+  }
+
+  /** Whether no more writes are taken in. */
+  get isClosing(): boolean {
+    return this.closing
   }
 
   isFullFor(weight: Weight): boolean {
@@ -111,6 +130,34 @@ export class GroupQueue<A, B, E> {
     return { group, bytes }
   }
 
+  /** A group that was taken is in flight from now on. For `limit` see `Flight`. */
+  begin(group: ReadonlyArray<Waiting<A, B, E>>, startedAt: number, limit: number): Flight<A, B, E> {
+    const flight: Flight<A, B, E> = { group, startedAt, limit, isGivenUp: false }
+    this.current = flight
+    this.changed()
+    return flight
+  }
+
+  /** The group in flight has its answer. */
+  settle(): void {
+    this.current = undefined
+    this.stuck = false
+    this.changed()
+  }
+
+  /** The group in flight takes too long; it may be given up, too. */
+  stall(isGivenUp: boolean): void {
+    this.stuck = true
+    if (isGivenUp && this.current !== undefined) this.current.isGivenUp = true
+    this.changed()
+  }
+
+  /** Takes no more writes in. Those that wait are still committed. */
+  close(): void {
+    this.closing = true
+    this.changed()
+  }
+
   /** Returns the writes that wait, whose callers are to be told that nothing of them was done. */
   dropWaiting(): ReadonlyArray<Waiting<A, B, E>> {
     const waiting = this.items.filter(({ isQueued }) => isQueued)
@@ -119,10 +166,11 @@ export class GroupQueue<A, B, E> {
     this.count = 0
     this.operations = 0
     this.bytes = 0
+    this.changed()
     return waiting
   }
 
-  changed(): void {
+  private changed(): void {
     const listeners = this.listeners
     if (listeners.length === 0) return
     this.listeners = []
