@@ -2,7 +2,8 @@
  * Computations that callers share: who asks while one is under way gets its result, too. An interrupted caller does not
  * affect the others.
  */
-import { Deferred, Effect, FiberId, type Scope } from "effect"
+import { Cause, Deferred, Effect, type Exit, type Fiber, FiberId, Runtime, type Scope } from "effect"
+import * as Direct from "./Direct.ts"
 
 /**
  * Computes a result in a fiber of a scope. Those who wait for it are always told: where the computation is interrupted,
@@ -71,3 +72,72 @@ export const sharedFor = <A, E, R>(
       })
     )
   })
+
+/** Computations of one key: what their callers are told. */
+type Listeners<A, E> = Set<(exit: Exit.Exit<A, E>) => void>
+
+/**
+ * Direct computations by keys: at most one for each key at a time. A caller joins the one under way, or shares the one
+ * after it with all who ask for it meanwhile. A computation outlives its callers, so that it must end by itself. All
+ * computations of a key are given the same work.
+ */
+export class DirectFlight<K, A, E = never> {
+  private readonly running = new Map<K, Listeners<A, E>>()
+  private readonly queued = new Map<K, Listeners<A, E>>()
+  private readonly fork: <B, E2>(effect: Effect.Effect<B, E2>) => Fiber.RuntimeFiber<B, E2>
+
+  /** @param fault what the log says where a caller throws on its result, which keeps no other caller from its own */
+  constructor(
+    runtime: Runtime.Runtime<never>,
+    private readonly fault: string
+  ) {
+    this.fork = Runtime.runFork(runtime)
+  }
+
+  isRunning(key: K): boolean {
+    return this.running.has(key)
+  }
+
+  /** The result of the computation under way, or of a new one. The effect is direct. */
+  join(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
+    return Direct.async(resume => this.listen(this.running, key, work, resume))
+  }
+
+  /** The result of a computation that begins after the call, so that it sees what was there before. The effect is direct. */
+  next(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
+    return Direct.async(resume => this.listen(this.queued, key, work, resume))
+  }
+
+  /** Adds a caller to a computation under way or queued, or begins one. Returns how the caller is removed. */
+  private listen(
+    flights: Map<K, Listeners<A, E>>,
+    key: K,
+    work: Effect.Effect<A, E>,
+    resume: (exit: Exit.Exit<A, E>) => void
+  ): () => void {
+    const isIdle = !this.running.has(key)
+    const listeners: Listeners<A, E> = (isIdle ? undefined : flights.get(key)) ?? new Set()
+    listeners.add(resume)
+    if (isIdle) this.start(key, work, listeners)
+    else flights.set(key, listeners)
+    return () => listeners.delete(resume)
+  }
+
+  private start(key: K, work: Effect.Effect<A, E>, listeners: Listeners<A, E>): void {
+    this.running.set(key, listeners)
+    Direct.run(work, this.fork, exit => {
+      const next = this.queued.get(key)
+      this.queued.delete(key)
+      this.running.delete(key)
+      // Before anybody is told, who may ask again.
+      if (next !== undefined && next.size > 0) this.start(key, work, next)
+      for (const listener of listeners) {
+        try {
+          listener(exit)
+        } catch (error) {
+          this.fork(Effect.logError(this.fault, Cause.die(error)))
+        }
+      }
+    })
+  }
+}

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, Scope, TestClock } from "effect"
+import { Deferred, Effect, Exit, Fiber, Logger, Runtime, Scope, TestClock } from "effect"
+import * as Direct from "../src/Direct.ts"
 import * as SingleFlight from "../src/SingleFlight.ts"
 import { breathe } from "../src/Testing/Time.ts"
 
@@ -90,4 +91,80 @@ describe("SingleFlight", () => {
       expect(isInterrupted(yield* Fiber.join(waiting))).toBe(true)
     })
   )
+})
+
+describe("DirectFlight", () => {
+  /** Computations that end by hand, each with its number. */
+  const setup = Effect.map(Effect.runtime<never>(), runtime => {
+    const flight = new SingleFlight.DirectFlight<string, number, string>(runtime, "A caller failed on its result")
+    const ends: Array<(exit: Exit.Exit<number, string>) => void> = []
+    const work = Direct.async<number, string>(resume => {
+      ends.push(resume)
+      return () => {}
+    })
+    const results: Array<readonly [caller: string, result: unknown]> = []
+    const call = (caller: string, effect: Effect.Effect<number, string>) =>
+      Direct.run(effect, Runtime.runFork(runtime), exit =>
+        results.push([caller, Exit.isSuccess(exit) ? exit.value : "failed"])
+      )
+    return { call, ends, flight, results, work }
+  })
+
+  it.effect("callers join what is under way, or share the next one, which begins when that has ended", () =>
+    Effect.gen(function* () {
+      const { call, ends, flight, results, work } = yield* setup
+      call("a", flight.next("key", work))
+      call("b", flight.join("key", work))
+      call("c", flight.next("key", work))
+      call("d", flight.next("key", work))
+      call("other", flight.join("other", work))
+      expect(ends).toHaveLength(2)
+      ends[0]!(Exit.succeed(1))
+      expect(results).toEqual([
+        ["a", 1],
+        ["b", 1]
+      ])
+      expect(ends).toHaveLength(3)
+      call("e", flight.join("key", work))
+      ends[2]!(Exit.fail("no"))
+      expect(results.slice(2)).toEqual([
+        ["c", "failed"],
+        ["d", "failed"],
+        ["e", "failed"]
+      ])
+      expect([flight.isRunning("key"), flight.isRunning("other")]).toEqual([false, true])
+    })
+  )
+
+  it.effect("a caller that leaves is told nothing, and the next computation does not begin for nobody", () =>
+    Effect.gen(function* () {
+      const { call, ends, flight, results, work } = yield* setup
+      call("a", flight.join("key", work))
+      const leave = call("b", flight.join("key", work))
+      const leaveNext = call("c", flight.next("key", work))
+      leave()
+      leaveNext()
+      results.length = 0
+      ends[0]!(Exit.succeed(1))
+      expect(results).toEqual([["a", 1]])
+      expect(ends).toHaveLength(1)
+      expect(flight.isRunning("key")).toBe(false)
+    })
+  )
+
+  it.effect("a caller that throws on its result keeps no other from its own, and is logged", () => {
+    const logged: Array<unknown> = []
+    const logger = Logger.make(({ message }) => logged.push(message))
+    return Effect.gen(function* () {
+      const { call, ends, flight, results, work } = yield* setup
+      Direct.run(flight.join("key", work), Effect.runFork, () => {
+        throw new Error("a bug")
+      })
+      call("b", flight.join("key", work))
+      ends[0]!(Exit.succeed(1))
+      expect(results).toEqual([["b", 1]])
+      yield* breathe
+      expect(logged).toEqual([["A caller failed on its result"]])
+    }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+  })
 })

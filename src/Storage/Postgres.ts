@@ -1,7 +1,7 @@
 /**
  * The key-value store in a PostgreSQL database that several nodes share.
  */
-import { Cause, Context, Duration, Effect, Either, Exit, Layer, Option, Runtime, type Scope } from "effect"
+import { Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import * as HousekeepingMetrics from "../HousekeepingMetrics.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
@@ -16,6 +16,7 @@ import {
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
+import { DirectFlight } from "../SingleFlight.ts"
 import * as Supervision from "../Supervision.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
@@ -65,37 +66,6 @@ const checkLimits = ({ keyBytes, namespaceBytes }: LimitsShape) =>
           `LIMIT_NAMESPACE_BYTES (${namespaceBytes}) and LIMIT_KEY_BYTES (${keyBytes}) come to ` +
           `${namespaceBytes + keyBytes} bytes; an index of PostgreSQL can hold ${maxNameBytes} of both together.`
       })
-
-/** Calls that are made while one is running share the next one, so that each sees what was there before it. */
-const shared = <A, E>(ask: Effect.Effect<A, E>, runtime: Runtime.Runtime<never>): Effect.Effect<A, E> => {
-  const fork = Runtime.runFork(runtime)
-  type Listener = (exit: Exit.Exit<A, E>) => void
-  let running = false
-  let waiting: Array<Listener> = []
-  const start = (): void => {
-    const listeners = waiting
-    waiting = []
-    running = true
-    Direct.run(ask, fork, exit => {
-      running = false
-      if (waiting.length > 0) start()
-      for (const listener of listeners) {
-        try {
-          listener(exit)
-        } catch (error) {
-          fork(Effect.logError("A reader of the log's history failed", Cause.die(error)))
-        }
-      }
-    })
-  }
-  return Direct.async(resume => {
-    waiting.push(resume)
-    if (!running) start()
-    return () => {
-      waiting = waiting.filter(listener => listener !== resume)
-    }
-  })
-}
 
 /** Counts how often what is asked for was another than the time before. */
 const countChanges = (): ((now: string) => number) => {
@@ -250,6 +220,11 @@ export const make = (
     )
     const retention = Portions.make()
 
+    const histories = new DirectFlight<string, number, StoreUnavailable>(
+      yield* Effect.runtime<never>(),
+      "A reader of the log's history failed"
+    )
+
     const log = ChangeLog.of({
       read: query =>
         Direct.flatMap(
@@ -259,7 +234,7 @@ export const make = (
               ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: page.epoch }))
               : Exit.succeed(page)
         ),
-      history: shared(Direct.map(run(Queries.history), countChanges()), yield* Effect.runtime<never>()),
+      history: histories.next("", Direct.map(run(Queries.history), countChanges())),
       lastSeq: Direct.suspend(() => run(Queries.end)),
       awaitPast: seq => end.awaitPast(seq),
       trim: age => atNow(now => retention(size => runPortion(Queries.trim(now - Duration.toMillis(age), size)))),

@@ -1,9 +1,10 @@
 /**
  * Reads of the change log, page by page.
  */
-import { Cause, Effect, Exit, FiberRef, Option, Runtime, Schema } from "effect"
+import { Effect, Exit, FiberRef, Option, Schema } from "effect"
 import * as Direct from "../../Direct.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"
+import { DirectFlight } from "../../SingleFlight.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
@@ -64,9 +65,6 @@ export interface Pages {
   /** The epoch of the log that was read last; `undefined` before the first read. */
   readonly epoch: () => string | undefined
 }
-
-/** The callbacks that wait for a read. */
-type Flight = Set<(exit: Exit.Exit<Page, ReadFailure>) => void>
 
 /** Names hold no U+0000, so that it tells them apart. */
 export const keyOf = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery): string =>
@@ -133,10 +131,8 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   const log = yield* ChangeLog
   // A failure is not logged here: the readers receive it.
   const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
-  const runFork = Runtime.runFork(runtime)
   const cache = new PageCache(192, 24 * MiB)
-  const running = new Map<string, Flight>()
-  const queued = new Map<string, Flight>()
+  const reads = new DirectFlight<string, Page, ReadFailure>(runtime, "A reader of the change log failed on its page")
   let end = 0
   /** The epoch of the log that was read last. */
   let epoch: string | undefined
@@ -180,55 +176,15 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       )
     )
 
-  const wait = (flight: Flight): Effect.Effect<Page, ReadFailure> =>
-    Direct.async(resume => {
-      flight.add(resume)
-      return () => flight.delete(resume)
-    })
-
   // A read outlives the one who asked first, since others wait for it; the store bounds how long it takes.
-  const start = (query: ChangeQuery, flight: Flight): void => {
-    const key = keyOf(query)
-    running.set(key, flight)
-    Direct.run(read(query), runFork, exit => {
-      const next = queued.get(key)
-      queued.delete(key)
-      running.delete(key)
-      if (next !== undefined) start(query, next)
-      for (const resume of flight) {
-        try {
-          resume(exit)
-        } catch (error) {
-          runFork(Effect.logError("A reader of the change log failed on its page", Cause.die(error)))
-        }
-      }
-    })
-  }
-
-  const launch = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Direct.async(resume => {
-      const flight: Flight = new Set([resume])
-      start(query, flight)
-      return () => flight.delete(resume)
-    })
-
-  const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => {
-    const flight = running.get(keyOf(query))
-    return flight === undefined ? launch(query) : wait(flight)
-  }
+  const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => reads.join(keyOf(query), read(query))
 
   const fresh = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Direct.flatMap(known, () => {
       const key = keyOf(query)
       const kept = cache.get(key)
       if (kept?.isComplete === true) return Effect.succeed(kept)
-      if (!running.has(key)) return launch(query)
-      let flight = queued.get(key)
-      if (flight === undefined) {
-        flight = new Set()
-        queued.set(key, flight)
-      }
-      return wait(flight)
+      return reads.next(key, read(query))
     })
 
   const next = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
@@ -240,7 +196,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       const sharedKey = keyOf(shared)
       if (key === sharedKey) return join(query)
       const base = cache.get(sharedKey)
-      if (base === undefined && !running.has(sharedKey) && query.after < end) return join(query)
+      if (base === undefined && !reads.isRunning(sharedKey) && query.after < end) return join(query)
       const split = (page: Page): Page => {
         const own = page.split(query)[0]
         if (own.count > 0) cache.put(key, own)
