@@ -1,4 +1,5 @@
 import { Config, Context } from "effect"
+import { MiB } from "./Bytes.ts"
 import * as Setting from "./Setting.ts"
 
 /** The limits of the service. Bytes are of UTF-8; a value is measured as stored, without white space. */
@@ -18,8 +19,6 @@ export interface LimitsShape {
   /** What is remembered of writes with an idempotency key; above it the oldest of the tenants with the most are forgotten. */
   readonly idempotencyBytes: number
 }
-
-const MiB = 1024 * 1024
 
 export const defaults: LimitsShape = {
   keyBytes: 1024,

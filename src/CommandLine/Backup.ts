@@ -1,5 +1,6 @@
 /** `causeway backup`: a copy of the store, and of the histories of sessions, of a data directory or of a service. */
 import { Config, Effect, Option } from "effect"
+import { MiB } from "../Bytes.ts"
 import type { Made } from "../Storage/Backup.ts"
 import * as BackupProgress from "./BackupProgress.ts"
 import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
@@ -8,8 +9,6 @@ import * as DataDirectory from "./DataDirectory.ts"
 import { Args, Command, Options } from "./Library.ts"
 import { isJson, Output, record, write } from "./Output.ts"
 import { list } from "./Table.ts"
-
-const MiB = 1024 * 1024
 
 /** What was backed up: a data directory, or the address of a service. */
 interface Sourced extends Made {

@@ -1,9 +1,8 @@
 import type { Effect } from "effect"
+import { MiB } from "../Bytes.ts"
 import { type Claim, FairPool } from "./FairPool.ts"
 import type { Request } from "./Protocol/Request.ts"
 import type { SessionsBusy } from "./Sessions.ts"
-
-const MiB = 1024 * 1024
 
 /** Requests whose answers may be large. */
 export const fileRequests: ReadonlySet<Request["type"]> = new Set([

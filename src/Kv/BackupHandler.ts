@@ -2,6 +2,7 @@
  * The handler of backups: a copy of the whole store as a file.
  */
 import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
+import { MiB } from "../Bytes.ts"
 import { type ApiError, Forbidden, InsufficientStorage, NotImplemented, ServiceUnavailable } from "../Http/ApiError.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
@@ -11,8 +12,6 @@ import type { BackupRefused, Store, StoreBackup, StoreBusy, StoreUnavailable } f
 
 /** The registered media type of a SQLite database. */
 export const contentType = "application/vnd.sqlite3"
-
-const MiB = 1024 * 1024
 
 /** How long a client may take to read a copy, which lies on the disk until then: a minute, and a second for each MiB. */
 export const timeFor = (bytes: number): Duration.Duration => Duration.seconds(60 + bytes / MiB)

@@ -7,6 +7,7 @@
 import { existsSync, lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
+import { MiB } from "../Bytes.ts"
 import { version } from "../Version.ts"
 import { attempt, BackupFailed, type Report, refuse } from "./Backup/BackupFailed.ts"
 import { histories, type Manifest, manifestName, type Part, print, store, verificationOf } from "./Backup/Manifest.ts"
@@ -45,8 +46,6 @@ export interface Made {
   /** How many histories of sessions it has; `null` where it is of the store alone. */
   readonly sessions: number | null
 }
-
-const MiB = 1024 * 1024
 
 /** What the disk of a backup must have left. */
 const bytesLeft = 16 * MiB

@@ -2,6 +2,7 @@
  * Reads of the change log, page by page.
  */
 import { Effect, Exit, FiberRef, Option, Schema } from "effect"
+import { MiB } from "../../Bytes.ts"
 import * as Direct from "../../Direct.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import { DirectFlight } from "../../SingleFlight.ts"
@@ -71,8 +72,6 @@ export const keyOf = ({ after, limit, namespace, prefix = "", tenant }: ChangeQu
   namespace === undefined
     ? `${after} ${limit} ${tenant}`
     : `${after} ${limit} ${tenant}\u0000${namespace}\u0000${prefix}`
-
-const MiB = 1024 * 1024
 
 /** The pages that were used last, within two bounds: the least recently used page is evicted first. */
 class PageCache {

@@ -8,6 +8,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect, Either, Logger, LogLevel, Option, type Scope } from "effect"
+import { MiB } from "../../Bytes.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import { randomHex } from "../../RandomHex.ts"
 import { idOf, makeDirectory } from "../FileSystem.ts"
@@ -163,8 +164,6 @@ const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope
     ),
     draft => Effect.sync(() => rmSync(draft, { recursive: true, force: true }))
   )
-
-const MiB = 1024 * 1024
 
 const requireRoom = (directory: string, bytes: number) =>
   Effect.flatMap(

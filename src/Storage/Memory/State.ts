@@ -17,6 +17,7 @@ import {
   type NamespacePage,
   type NamespaceQuery,
   PreconditionFailed,
+  pageBytes,
   type Selection,
   type TenantPage,
   type TenantQuery,
@@ -37,9 +38,6 @@ import * as KeyOrder from "../KeyOrder.ts"
 import { LastSeq } from "../LastSeq.ts"
 import * as Namespaces from "./Namespaces.ts"
 import { RememberedWrites } from "./RememberedWrites.ts"
-
-/** A page ends before its values come to more bytes than this, unless it would be empty. */
-const pageBytes = 4 * 1024 * 1024
 
 /** What is known of one key: its entry, or only the tombstone that keeps its version. */
 interface Slot {

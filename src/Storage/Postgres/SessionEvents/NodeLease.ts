@@ -2,7 +2,7 @@
  * The lease of a node: as long as it renews it, no other node takes the sessions that it owns. Whether it still owns one
  * is decided by the database, in the transaction of each write.
  */
-import { Duration, Effect, Option, Schedule, type Scope } from "effect"
+import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as Supervision from "../../../Supervision.ts"
@@ -147,9 +147,7 @@ export const keep = ({
 
     const check = Effect.suspend(() => {
       const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
-      const portions = Array.from({ length: Math.ceil(known.length / portion) }, (_, index) =>
-        known.slice(index * portion, (index + 1) * portion)
-      )
+      const portions = Arr.chunksOf(known, portion)
       return Effect.forEach(
         portions,
         some => {

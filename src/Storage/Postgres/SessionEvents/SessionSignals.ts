@@ -2,7 +2,7 @@
  * How a node learns that the history of a session has changed, on whichever node: by notifications that name sessions by
  * a hash, and by asking for the ends of those that are watched, which alone is relied on.
  */
-import { Effect, type Scope } from "effect"
+import { Array as Arr, Effect, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Supervision from "../../../Supervision.ts"
 import { texts } from "../Database/Encoding.ts"
@@ -46,11 +46,8 @@ export const hashOf = (session: string): string => {
 /** Hashes as payloads of notifications. */
 export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> => {
   const all = [...hashes]
-  const count = Math.ceil(all.length / mostInPayload)
-  if (count > mostPayloads) return [any]
-  return Array.from({ length: count }, (_, index) =>
-    all.slice(index * mostInPayload, (index + 1) * mostInPayload).join("")
-  )
+  if (all.length > mostPayloads * mostInPayload) return [any]
+  return Arr.chunksOf(all, mostInPayload).map(some => some.join(""))
 }
 
 type OnChange = () => void
@@ -156,9 +153,7 @@ export class SessionSignals {
     return Effect.suspend(() => {
       const sessions = [...this.watched.keys()]
       const found = new Map<string, string>()
-      const portions = Array.from({ length: Math.ceil(sessions.length / portion) }, (_, index) =>
-        sessions.slice(index * portion, (index + 1) * portion)
-      )
+      const portions = Arr.chunksOf(sessions, portion)
       const askFor = (some: ReadonlyArray<string>) =>
         pool.read(headsStatement, [texts(some)], rows => {
           for (const [session, epoch, head] of rows as ReadonlyArray<readonly [string, string | null, number | null]>) {

@@ -9,6 +9,7 @@ import { createHash } from "node:crypto"
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statfsSync, statSync } from "node:fs"
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
+import { MiB } from "../../../Bytes.ts"
 import { hasCode } from "../../FileSystem.ts"
 import { openForReading } from "../Database/Connection.ts"
 import { describe, isLocked } from "../Database/DatabaseError.ts"
@@ -74,9 +75,6 @@ export class CopyError extends Error {
     super(message)
   }
 }
-
-const KiB = 1024
-const MiB = KiB * KiB
 
 /** What is copied without a pause; it takes some milliseconds. */
 const stepBytes = 4 * MiB

@@ -5,6 +5,7 @@ import { readdirSync, rmSync, statSync } from "node:fs"
 import { open } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
 import { type Context, Effect, Option, Stream } from "effect"
+import { MiB } from "../../../Bytes.ts"
 import { BackupRefused, type Store, StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
 import { randomHex } from "../../../RandomHex.ts"
@@ -18,8 +19,6 @@ export const kindOf = ({ applicationId, log, schemaVersion }: Format): Kind => (
   schemaVersion,
   lastSeq: log?.lastSeq
 })
-
-const MiB = 1024 * 1024
 
 /** What the disk must have left for the store itself. */
 const bytesLeft = 64 * MiB

@@ -3,6 +3,7 @@
  */
 import { join } from "node:path"
 import Database from "better-sqlite3"
+import { MiB } from "../../../Bytes.ts"
 import { differenceIn } from "./AppliedMigrations.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
@@ -35,8 +36,6 @@ export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
 
 /** The file of a database in its directory. */
 export const fileOf = (directory: string, { name }: Format): string => join(directory, `${name}.db`)
-
-const MiB = 1024 * 1024
 
 /** Calls `use` on a connection, which is closed if that throws. */
 const using = (db: Database.Database, use: (db: Database.Database) => void): Database.Database => {
