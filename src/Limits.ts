@@ -12,11 +12,17 @@ export interface LimitsShape {
   readonly bodyBytes: number
   /** Levels of arrays and objects in a value. */
   readonly jsonDepth: number
-  /** Concurrent lists without a page limit, and counts of long lists: each holds a snapshot. A tenant may have three quarters. */
+  /**
+   * Concurrent lists without a page limit, and counts of long lists: each holds a snapshot. A tenant may have three
+   * quarters.
+   */
   readonly wholeLists: number
   /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
-  /** What is remembered of writes with an idempotency key; above it the oldest of the tenants with the most are forgotten. */
+  /**
+   * What is remembered of writes with an idempotency key; above it the oldest of the tenants with the most are
+   * forgotten.
+   */
   readonly idempotencyBytes: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * The service for hosts without Effect, or with another version of it: `causeway-standalone`, a package of its own in which
- * Effect is bundled. See `docs/standalone.md`.
+ * The service for hosts without Effect, or with another version of it: `causeway-standalone`, a package of its own in
+ * which Effect is bundled. See `docs/standalone.md`.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import type * as HttpApi from "@effect/platform/HttpApi"

@@ -1,6 +1,6 @@
 /**
- * The parts of the service for an application: the layer that mounts them, the ports that a host may implement or replace,
- * and the pieces for wiring single groups by hand. Storage backends are in `causeway/store`, the gateway in
+ * The parts of the service for an application: the layer that mounts them, the ports that a host may implement or
+ * replace, and the pieces for wiring single groups by hand. Storage backends are in `causeway/store`, the gateway in
  * `causeway/gateway`, upstream clients in `causeway/upstream`.
  */
 export { Api } from "./Api.ts"

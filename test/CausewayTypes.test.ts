@@ -1,6 +1,6 @@
 /**
- * What a layer needs shows in its type, and what is missing does not compile: `npm run check` checks this file. Nothing of
- * it is built.
+ * What a layer needs shows in its type, and what is missing does not compile: `npm run check` checks this file. Nothing
+ * of it is built.
  */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"

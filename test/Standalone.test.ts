@@ -1,4 +1,6 @@
-/** The service for hosts without Effect, from its source: the gateway, options, and the examples of docs/standalone.md. */
+/**
+ * The service for hosts without Effect, from its source: the gateway, options, and the examples of docs/standalone.md.
+ */
 import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { createServer, type Server } from "node:http"

@@ -1,6 +1,6 @@
 /**
- * Virtual time for hosts: whatever waits goes by the test's clock, also over real sockets. Whatever is imported comes from
- * what the package exports.
+ * Virtual time for hosts: whatever waits goes by the test's clock, also over real sockets. Whatever is imported comes
+ * from what the package exports.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import { RequestError } from "@effect/platform/HttpClientError"

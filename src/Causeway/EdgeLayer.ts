@@ -1,6 +1,6 @@
 /**
- * The parts of this service compiled into listeners: on our own server, or for a server of the host's. It loads nothing of
- * the platform's server, which takes 25 MiB.
+ * The parts of this service compiled into listeners: on our own server, or for a server of the host's. It loads nothing
+ * of the platform's server, which takes 25 MiB.
  */
 import { Effect, Layer } from "effect"
 import * as Auth from "../Auth/Auth.ts"

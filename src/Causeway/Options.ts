@@ -1,6 +1,6 @@
 /**
- * What a host says of the parts that it mounts, and what follows from that: which services it has to provide, and which it
- * gets. All of it are types.
+ * What a host says of the parts that it mounts, and what follows from that: which services it has to provide, and which
+ * it gets. All of it are types.
  */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type { Duration, Effect, Layer } from "effect"

@@ -21,7 +21,9 @@ export class RequestRefused extends Error {
   }
 }
 
-/** The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out. */
+/**
+ * The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out.
+ */
 export class AnswerLost extends Error {
   readonly _tag = "AnswerLost"
   override readonly name = "AnswerLost"

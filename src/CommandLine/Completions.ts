@@ -1,6 +1,6 @@
 /**
- * Completions for shells: names of commands and options, and files everywhere else. They are made from the tree of commands,
- * as those of @effect/cli do not know commands below others, and offer options that `causeway` does not take.
+ * Completions for shells: names of commands and options, and files everywhere else. They are made from the tree of
+ * commands, as those of @effect/cli do not know commands below others, and offer options that `causeway` does not take.
  */
 import { optionsAt } from "./Arguments.ts"
 import type { Node } from "./Help.ts"

@@ -135,7 +135,9 @@ const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profile
     ]
   })
 
-/** Finds the address, and the profile. A profile that is named comes before the environment, one that is not behind it. */
+/**
+ * Finds the address, and the profile. A profile that is named comes before the environment, one that is not behind it.
+ */
 const locate = (given: Given) =>
   Effect.gen(function* () {
     if (!(given.timeout > 0)) return yield* wrong("--timeout must be a positive number of seconds")

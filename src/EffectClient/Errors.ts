@@ -179,7 +179,9 @@ export class RequestRefused extends Data.TaggedError("RequestRefused")<{
   readonly traceId: string
 }> {}
 
-/** The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out. */
+/**
+ * The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out.
+ */
 export class AnswerLost extends Data.TaggedError("AnswerLost")<{ readonly message: string }> {}
 
 /** The connections have ended for good: by a close code after which a client must not come back, or by the scope. */

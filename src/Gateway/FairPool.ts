@@ -16,7 +16,10 @@ export interface Options {
   readonly capacity: number
   /** What one holder may have, where nothing can be reclaimed; all of it where absent. */
   readonly mostOfOne?: number
-  /** Requests that may wait, of all holders; 10,000 where absent. Beyond, the newest one of the longest queue is refused. */
+  /**
+   * Requests that may wait, of all holders; 10,000 where absent. Beyond, the newest one of the longest queue is
+   * refused.
+   */
   readonly mostWaiting?: number
   /** Which of the claims that a holder has offered is reclaimed first; the oldest where absent. */
   readonly reclaimFirst?: "oldest" | "newest"

@@ -62,8 +62,8 @@ const inDoubt = new Refused({
 })
 
 /**
- * Whether a request may be repeated after an attempt of unknown outcome. Messages and answers are recorded under the id of
- * the command. An interrupt that names no turn could end the turn after the one that was meant.
+ * Whether a request may be repeated after an attempt of unknown outcome. Messages and answers are recorded under the id
+ * of the command. An interrupt that names no turn could end the turn after the one that was meant.
  */
 const isRepeatable = (request: Call): boolean => request.type !== "interrupt_turn" || request.turnId !== undefined
 

@@ -63,7 +63,8 @@ const nodeLink = ({ secret }: NodeSettings.Settings) =>
   )
 
 /**
- * The socket for clients, their sessions, and the number of subscriptions for `/health`, with an authentication of its own.
+ * The socket for clients, their sessions, and the number of subscriptions for `/health`, with an authentication of its
+ * own.
  *
  * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */

@@ -59,7 +59,9 @@ export interface SessionNodesShape {
    * call tells nothing else, and may be made for nothing; it must not block or throw.
    */
   readonly watch: (session: string, onChange: () => void) => () => void
-  /** With what this node owns a session: never the same after another one has had it. Nothing where it does not own it. */
+  /**
+   * With what this node owns a session: never the same after another one has had it. Nothing where it does not own it.
+   */
   readonly tokenOf: (session: string) => number | undefined
 }
 

@@ -70,7 +70,9 @@ const handshakeLimit = Duration.seconds(10)
 export const timing = {
   pingInterval: 25_000,
   pongTimeout: 10_000,
-  /** While the service drains, connections are closed over this interval, so that clients do not all reconnect at once. */
+  /**
+   * While the service drains, connections are closed over this interval, so that clients do not all reconnect at once.
+   */
   drainInterval: 2_000
 } as const
 

@@ -23,7 +23,10 @@ export class Subscriptions extends Context.Reference<Subscriptions>()("causeway/
   defaultValue: (): { readonly count: Effect.Effect<number> } => ({ count: Effect.succeed(0) })
 }) {}
 
-/** This node among those that share its database, which the gateway provides; none without a gateway, or where it is alone. */
+/**
+ * This node among those that share its database, which the gateway provides; none without a gateway, or where it is
+ * alone.
+ */
 export class Node extends Context.Reference<Node>()("causeway/Health/Node", {
   defaultValue: (): { readonly status: Effect.Effect<Option.Option<NodeReport>> } => ({ status: Effect.succeedNone })
 }) {}

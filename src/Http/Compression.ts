@@ -56,7 +56,9 @@ const encoded = (reply: Reply, body: Reply["body"]): Reply => ({
   body
 })
 
-/** Compresses a body if a thread is free. What asked for it may be gone by then; the thread is free again all the same. */
+/**
+ * Compresses a body if a thread is free. What asked for it may be gone by then; the thread is free again all the same.
+ */
 const compressBody = (reply: Reply, body: string | Uint8Array): Effect.Effect<Reply> => {
   if (threads >= maxThreads) return Exit.succeed(reply)
   return Direct.async(resume => {

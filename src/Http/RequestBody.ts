@@ -198,7 +198,10 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
 /** Bytes up to which a body is parsed without queueing, which would take as long. */
 const parsedAtOnce = 32 * 1024
 
-/** Bytes that are parsed in one iteration of the event loop, so that other requests are served in between, unless a single body has more. */
+/**
+ * Bytes that are parsed in one iteration of the event loop, so that other requests are served in between, unless a
+ * single body has more.
+ */
 const parsedAtMost = 1024 * 1024
 
 interface Waiting {

@@ -28,8 +28,8 @@ export interface Connection {
   /** Sends a text message; `onSent` is called once the operating system has taken it. */
   readonly send: (message: string | Buffer, onSent?: () => void) => void
   /**
-   * Sends a {@link textFrame}, or several, in one write. They may be sent to many connections: large ones count once in the
-   * budget of unsent bytes.
+   * Sends a {@link textFrame}, or several, in one write. They may be sent to many connections: large ones count once in
+   * the budget of unsent bytes.
    */
   readonly sendFrame: (frame: Buffer) => void
   /** Reads no more from the client until {@link resume}. */

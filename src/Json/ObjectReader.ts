@@ -284,8 +284,8 @@ const ordinary = { enumerable: true, writable: true, configurable: true } as con
 const reader = new ObjectReader()
 
 /**
- * Reads an object from UTF-8 and the text that it stands for, with {@link RawJson} for each `json` member. What is no object comes as it is, and an
- * array or object in place of a scalar as {@link Misplaced}.
+ * Reads an object from UTF-8 and the text that it stands for, with {@link RawJson} for each `json` member. What is no
+ * object comes as it is, and an array or object in place of a scalar as {@link Misplaced}.
  *
  * Refused are, beside what is no JSON: more than the limits allow, repeated names, and numbers beyond a double.
  */

@@ -91,8 +91,8 @@ export const config: Config.Config<FollowLimitsShape> = Config.all({
 })
 
 /**
- * Waits for a page beyond `first`, which has no changes. After `duration`, or when the service drains, it returns an empty page that says
- * how far the log was scanned.
+ * Waits for a page beyond `first`, which has no changes. After `duration`, or when the service drains, it returns an
+ * empty page that says how far the log was scanned.
  */
 const waitForPage = (
   pages: Pages.Pages,

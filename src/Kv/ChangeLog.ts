@@ -55,8 +55,8 @@ export interface ChangePage {
 }
 
 /**
- * When housekeeping has something to do, in epoch milliseconds by the clock of this process. The times may be earlier than
- * the true ones, never later: work that finds nothing to do asks again.
+ * When housekeeping has something to do, in epoch milliseconds by the clock of this process. The times may be earlier
+ * than the true ones, never later: work that finds nothing to do asks again.
  */
 export interface Due {
   /** The earliest expiry of an entry; `null` where none expires. */
@@ -90,8 +90,8 @@ export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
     /** Turns entries past their `expiresAt` into deletes with change records. Returns how many. */
     readonly expire: Effect.Effect<number, StoreUnavailable>
     /**
-     * What `expire` and `trim` will have to do next, so that nothing wakes up before. It may grow with the log alone. A log
-     * that cannot tell has {@link alwaysDue}.
+     * What `expire` and `trim` will have to do next, so that nothing wakes up before. It may grow with the log alone. A
+     * log that cannot tell has {@link alwaysDue}.
      */
     readonly due: Effect.Effect<Due, StoreUnavailable>
   }

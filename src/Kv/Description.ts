@@ -1,5 +1,6 @@
 /**
- * What the description of the key-value endpoints says beyond their types: names for generated clients, headers and examples.
+ * What the description of the key-value endpoints says beyond their types: names for generated clients, headers and
+ * examples.
  */
 import { etag, type Header, operation } from "../OpenApi/Describe.ts"
 

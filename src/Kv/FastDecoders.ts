@@ -1,6 +1,6 @@
 /**
- * Decoders of the most common requests to the key-value group: without preconditions and without an expiry. All others are
- * left to the schemas (`Requests`).
+ * Decoders of the most common requests to the key-value group: without preconditions and without an expiry. All others
+ * are left to the schemas (`Requests`).
  */
 import type { FastDecoder } from "../Http/Contract.ts"
 import { RawJson } from "../Json/JsonText.ts"

@@ -58,7 +58,10 @@ export const Whole = (options: { readonly minimum: number; readonly maximum: num
       `must be a whole number from ${options.minimum} to ${options.maximum}, not ${JSON.stringify(actual)}`
   })
 
-/** A precondition of another kind of request. It is refused, since to ignore it could overwrite an entry that it protects. */
+/**
+ * A precondition of another kind of request. It is refused, since to ignore it could overwrite an entry that it
+ * protects.
+ */
 export const Misplaced = (advice: string) =>
   optional(
     Schema.Never.annotations({
@@ -69,8 +72,8 @@ export const Misplaced = (advice: string) =>
   )
 
 /**
- * Unknown members of a body are refused, at every level: to ignore a misspelled `ttlMs` or `ifVersion` would keep an entry
- * forever, or overwrite one.
+ * Unknown members of a body are refused, at every level: to ignore a misspelled `ttlMs` or `ifVersion` would keep an
+ * entry forever, or overwrite one.
  */
 export const strict = { parseOptions: { onExcessProperty: "error" } } as const
 

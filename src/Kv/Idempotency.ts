@@ -1,6 +1,6 @@
 /**
- * What is remembered of a write with an idempotency key: enough to answer it again, without its values, which the repeated
- * request brings along. Every backend keeps the same text.
+ * What is remembered of a write with an idempotency key: enough to answer it again, without its values, which the
+ * repeated request brings along. Every backend keeps the same text.
  */
 import type { Applied, PlannedResult, Write } from "./Write.ts"
 
@@ -16,7 +16,10 @@ export const bytesOf = (text: string): number => overheadBytes + text.length
 /** What separates the numbers of a text from the expiries of the operations. */
 const separator = ";"
 
-/** The part of a text with the expiries of a write, or `""` where nothing expires. They are not in the request that repeats it. */
+/**
+ * The part of a text with the expiries of a write, or `""` where nothing expires. They are not in the request that
+ * repeats it.
+ */
 export const expiriesOf = ({ operations }: Write): string => {
   const expiries = operations.map(operation => (operation.op === "set" ? operation.expiresAt : null))
   return expiries.every(expiry => expiry === null) ? "" : separator + expiries.map(expiry => expiry ?? "").join(",")

@@ -1,7 +1,7 @@
 /**
  * How tenants share the bytes for what is remembered of writes with idempotency keys: by max-min fairness. Where all have
- * more together than the limit, there is a share above which tenants lose their oldest writes, and those who have less lose
- * nothing.
+ * more together than the limit, there is a share above which tenants lose their oldest writes, and those who have less
+ * lose nothing.
  *
  * A write that is added counts toward the bytes of its tenant, and no more is done. The tenants are compared once as many
  * bytes were added as a step has. Every backend does as is said here; the PostgreSQL backend has it in its functions.
@@ -20,7 +20,10 @@ export const isStepReached = (limitBytes: number, before: number, after: number)
   return Math.floor(before / step) !== Math.floor(after / step)
 }
 
-/** After so many milliseconds tenants are compared with the next write that is added, so that writes that are too old go. */
+/**
+ * After so many milliseconds tenants are compared with the next write that is added, so that writes that are too old
+ * go.
+ */
 const interval = 60_000
 
 /** When tenants were last compared, by the clock of the store. The first time is due at once. */
@@ -36,7 +39,10 @@ export class Comparisons {
   }
 }
 
-/** The most bytes that one comparison forgets: enough for the limit to be kept, and for a limit that was lowered to be reached. */
+/**
+ * The most bytes that one comparison forgets: enough for the limit to be kept, and for a limit that was lowered to be
+ * reached.
+ */
 const mostForgotten = (limitBytes: number, added: number): number => 4 * stepOf(limitBytes) + 2 * added
 
 /** How many bytes a comparison leaves of `total` where so many were added since the one before, but for a step. */

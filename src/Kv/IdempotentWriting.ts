@@ -1,5 +1,6 @@
 /**
- * Writes whose requests have an `Idempotency-Key`: what names such a request, and what is answered where the key is taken.
+ * Writes whose requests have an `Idempotency-Key`: what names such a request, and what is answered where the key is
+ * taken.
  */
 import { createHash } from "node:crypto"
 import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
@@ -44,9 +45,9 @@ export interface Requested {
 }
 
 /**
- * What a request is remembered by. Each tenant has keys of its own, and so have the credentials without a tenant together.
- * Two requests are the same that ask for the same write, however they are spelled; the actor counts too. A credential
- * without a tenant writes for many: what it writes is in the share of the tenant of the first namespace.
+ * What a request is remembered by. Each tenant has keys of its own, and so have the credentials without a tenant
+ * together. Two requests are the same that ask for the same write, however they are spelled; the actor counts too. A
+ * credential without a tenant writes for many: what it writes is in the share of the tenant of the first namespace.
  */
 export const keyOf = (header: string, { expiries, kind, sender, write }: Requested): IdempotencyKey => {
   const { actor, operations, removal } = write

@@ -52,7 +52,9 @@ export const ofPage = (entries: ReadonlyArray<EncodedEntry>): string | Uint8Arra
   return length < largeText ? `{"items":[${join(entries)}]}` : bytesOf('{"items":[', entries, "]}", length)
 }
 
-/** The body of a whole list. It fails with a defect where a portion does, so that no client takes a part for the whole. */
+/**
+ * The body of a whole list. It fails with a defect where a portion does, so that no client takes a part for the whole.
+ */
 export const ofPortions = (portions: ListStream["portions"]): Stream.Stream<Uint8Array> => {
   const items = portions.pipe(
     Stream.filter(entries => entries.length > 0),

@@ -39,7 +39,10 @@ export const namespace = (name: string, sender: Sender, limits: LimitsShape, at 
   return tenant === undefined || tenantOf(name) === tenant ? Either.void : notOfTenant(tenant, at)
 }
 
-/** The tenant whose changes or namespaces a request asks for, `""` for all. A sender that has a tenant may ask for no other. */
+/**
+ * The tenant whose changes or namespaces a request asks for, `""` for all. A sender that has a tenant may ask for no
+ * other.
+ */
 export const followedTenant = (asked: string, sender: Sender): Checked<string> => {
   const problem = text("tenant", asked)
   if (Either.isLeft(problem)) return Either.left(problem.left)

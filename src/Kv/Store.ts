@@ -17,7 +17,10 @@ export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("St
   }
 }
 
-/** More writes are waiting, or more whole lists being read or counted, than the store takes in; nothing of this one was done. */
+/**
+ * More writes are waiting, or more whole lists being read or counted, than the store takes in; nothing of this one was
+ * done.
+ */
 export class StoreBusy extends Schema.TaggedError<StoreBusy>()("StoreBusy", {
   retryAfterSeconds: Schema.Int
 }) {}
@@ -85,7 +88,9 @@ export interface EntriesRead {
   readonly epoch: string
 }
 
-/** Which entries a list takes: those of a namespace whose key starts with `prefix`, literally, and is within the bounds. */
+/**
+ * Which entries a list takes: those of a namespace whose key starts with `prefix`, literally, and is within the bounds.
+ */
 export interface Selection {
   readonly namespace: string
   readonly prefix: string
@@ -206,8 +211,8 @@ export class Store extends Context.Tag("causeway/Store")<
     /** The entry, unless it is absent or past its `expiresAt`. */
     readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
     /**
-     * Several entries from one snapshot. Values may have at most `maxBytes` of UTF-8 together; one that is asked for twice
-     * counts twice. With `keysOnly` entries come without their values, which count nothing then.
+     * Several entries from one snapshot. Values may have at most `maxBytes` of UTF-8 together; one that is asked for
+     * twice counts twice. With `keysOnly` entries come without their values, which count nothing then.
      */
     readonly getMany: (
       addresses: ReadonlyArray<Address>,
@@ -223,26 +228,29 @@ export class Store extends Context.Tag("causeway/Store")<
     /** All entries, from one snapshot that is held until the scope closes. */
     readonly listAll: (query: WholeListQuery) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**
-     * Up to `limit` namespaces with the numbers of their entries, which writes keep: they are not counted. Where more than
-     * {@link mostDue} entries have expired and are still stored, the others among them are counted as present.
+     * Up to `limit` namespaces with the numbers of their entries, which writes keep: they are not counted. Where more
+     * than {@link mostDue} entries have expired and are still stored, the others among them are counted as present.
      */
     readonly namespaces: (query: NamespaceQuery) => Effect.Effect<NamespacePage, StoreUnavailable>
-    /** Up to `limit` tenants with the numbers of their namespaces and entries, which writes keep as those of namespaces. */
+    /**
+     * Up to `limit` tenants with the numbers of their namespaces and entries, which writes keep as those of namespaces.
+     */
     readonly tenants: (query: TenantQuery) => Effect.Effect<TenantPage, StoreUnavailable>
     /**
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.
      *
      * A write with an idempotency key is remembered for a day if it is applied, within `Limits.idempotencyBytes`, beyond
-     * which the tenants that have the most lose their oldest ones (`IdempotencyShares`). Repeated with the same digest it has its results again; that is decided before
-     * its preconditions. Only such a write fails with `IdempotencyConflict`.
+     * which the tenants that have the most lose their oldest ones (`IdempotencyShares`). Repeated with the same digest
+     * it has its results again; that is decided before its preconditions. Only such a write fails with
+     * `IdempotencyConflict`.
      */
     readonly commit: (
       write: Write
     ) => Effect.Effect<Committed, PreconditionFailed | IdempotencyConflict | StoreBusy | StoreUnavailable>
     /**
-     * Takes the turn to make a backup, where one can be made as far as that is known before. One is made at a time: another
-     * one is `StoreBusy` until the scope of that has closed.
+     * Takes the turn to make a backup, where one can be made as far as that is known before. One is made at a time:
+     * another one is `StoreBusy` until the scope of that has closed.
      */
     readonly backup: Effect.Effect<BackupTurn, BackupRefused | StoreBusy | StoreUnavailable, Scope.Scope>
     /** The time by which entries expire, in epoch milliseconds. Most stores have that of Effect's clock. */

@@ -38,7 +38,10 @@ export interface DeleteOperation {
 
 export type Operation = SetOperation | DeleteOperation
 
-/** Entries to delete: those of a namespace whose key starts with `prefix`, literally, the first ones in the order of lists. */
+/**
+ * Entries to delete: those of a namespace whose key starts with `prefix`, literally, the first ones in the order of
+ * lists.
+ */
 export interface Removal {
   readonly namespace: string
   readonly prefix: string

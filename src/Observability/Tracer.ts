@@ -51,7 +51,9 @@ const currentSpan = Effect.map(Effect.context<never>(), context => {
   return Option.isSome(span) && span.value._tag === "Span" ? span.value : undefined
 })
 
-/** Headers by which another process goes on with the trace of the fiber (W3C Trace Context); none while tracing is off. */
+/**
+ * Headers by which another process goes on with the trace of the fiber (W3C Trace Context); none while tracing is off.
+ */
 export const currentTraceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.map(currentSpan, span => {
   if (span === undefined || !isTraced(span)) return {}
   const { traceparent = "" } = HttpTraceContext.toHeaders(span)

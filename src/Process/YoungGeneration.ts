@@ -1,10 +1,10 @@
 /**
- * Limits V8's young generation, and keeps new objects in it. {@link hold} keeps its first size until {@link release}, after
- * which it grows up to {@link limit}.
+ * Limits V8's young generation, and keeps new objects in it. {@link hold} keeps its first size until {@link release},
+ * after which it grows up to {@link limit}.
  *
  * V8 doubles it whenever many objects survive, on Node 24 up to 2 × 64 MiB, and everything survives while modules are
- * loaded and services are built. An idle service would hold 70 MiB that it does not need. Under load, the larger the young generation, the more
- * buffers outside the heap wait to be collected with it.
+ * loaded and services are built. An idle service would hold 70 MiB that it does not need. Under load, the larger the
+ * young generation, the more buffers outside the heap wait to be collected with it.
  *
  * V8's own limit, `--max-semi-space-size`, has no effect in a process that runs. V8 reads the growth factor at each
  * collection. All threads share the factor, and starting a thread resets it to 2.

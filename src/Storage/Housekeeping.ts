@@ -1,6 +1,6 @@
 /**
- * Background work on the store: entries that have expired are deleted, and old change records are removed. It sleeps until
- * there is something to do.
+ * Background work on the store: entries that have expired are deleted, and old change records are removed. It sleeps
+ * until there is something to do.
  */
 import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
 import * as HousekeepingMetrics from "../HousekeepingMetrics.ts"
@@ -18,7 +18,10 @@ export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.o
 /** The least time between two runs; what is due meanwhile is late by no more than this. */
 const pauses = { expiry: Duration.seconds(1), retention: Duration.minutes(1) }
 
-/** The longest sleep while something will be due: the wall clock may be set meanwhile, and goes on while a machine sleeps. */
+/**
+ * The longest sleep while something will be due: the wall clock may be set meanwhile, and goes on while a machine
+ * sleeps.
+ */
 const longestSleep = Duration.minutes(5)
 
 /**

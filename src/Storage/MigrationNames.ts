@@ -1,6 +1,6 @@
 /**
- * Databases list the migrations that have run by number and name. A database whose list differs from that of this code was
- * written by a version with other migrations: its tables need not be those that the numbers promise.
+ * Databases list the migrations that have run by number and name. A database whose list differs from that of this code
+ * was written by a version with other migrations: its tables need not be those that the numbers promise.
  */
 
 /**

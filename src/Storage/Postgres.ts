@@ -78,7 +78,9 @@ const countChanges = (): ((now: string) => number) => {
   }
 }
 
-/** The ports of a store in a database. The layer is there before the database is, and fails with what it can never use. */
+/**
+ * The ports of a store in a database. The layer is there before the database is, and fails with what it can never use.
+ */
 export const make = (
   options: Options
 ): Effect.Effect<Context.Context<Store | ChangeLog | Database>, Opening.StoreRefused, Scope.Scope> =>

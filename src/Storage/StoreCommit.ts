@@ -53,7 +53,10 @@ export interface StoreCommit<E> {
 
 const noop = (): void => {}
 
-/** Runs an effect for one key at a time. The key of a caller that leaves is free again, though its write may be in flight. */
+/**
+ * Runs an effect for one key at a time. The key of a caller that leaves is free again, though its write may be in
+ * flight.
+ */
 const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
   const fork = Runtime.runFork(runtime)
   const inProgress = new Set<string>()

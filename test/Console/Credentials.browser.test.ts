@@ -1,4 +1,6 @@
-/** The console where there are several credentials: a deployment with tenants, and an application with users of its own. */
+/**
+ * The console where there are several credentials: a deployment with tenants, and an application with users of its own.
+ */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, Logger, Option } from "effect"

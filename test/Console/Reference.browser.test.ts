@@ -1,4 +1,6 @@
-/** The API reference as its users see it: one browser, and a service behind a proxy that puts a prefix before all paths. */
+/**
+ * The API reference as its users see it: one browser, and a service behind a proxy that puts a prefix before all paths.
+ */
 import { readFileSync } from "node:fs"
 import { createServer, request } from "node:http"
 import type { AddressInfo } from "node:net"

@@ -1,6 +1,6 @@
 /**
- * Whether the examples for Kubernetes are what its API takes: values by its schemas, and names of members by the types that
- * are generated from them, as the API itself drops members that it does not know.
+ * Whether the examples for Kubernetes are what its API takes: values by its schemas, and names of members by the types
+ * that are generated from them, as the API itself drops members that it does not know.
  */
 import { execFile } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"

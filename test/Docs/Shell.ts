@@ -66,7 +66,9 @@ export const hasLines = (output: string, text: string): boolean =>
     "m"
   ).test(output)
 
-/** What can be read on a terminal that was sent this: without colors, and of lines that were overwritten the last text. */
+/**
+ * What can be read on a terminal that was sent this: without colors, and of lines that were overwritten the last text.
+ */
 export const readable = (output: string): string =>
   stripVTControlCharacters(output)
     .split("\n")

@@ -35,7 +35,10 @@ const elsewhere = Effect.fail(new SessionElsewhere({ session: `acme/${sessionId}
 
 const unused = () => Effect.dieMessage("not expected")
 
-/** A node whose own sessions answer `here`, in turn, and whose owner's answers are `replies`. The last ones are repeated. */
+/**
+ * A node whose own sessions answer `here`, in turn, and whose owner's answers are `replies`. The last ones are
+ * repeated.
+ */
 const node = (
   replies: ReadonlyArray<Reply | NodeLinkError | SessionsBusy>,
   owners: ReadonlyArray<Peer | StoreUnavailable | undefined> = [{ node: "a", address: "a:1" }],

@@ -50,7 +50,8 @@ describe("A database of events", () => {
   )
 
   for (const writer of ["inline", "thread"] as const) {
-    // By the test's clock, which stands still: on a busy machine the thread may take longer to start than writes may wait.
+    // By the test's clock, which stands still: on a busy machine the thread may take longer to start than writes may
+    // wait.
     it.scoped(`finishes waiting writes before it closes, written ${writer}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

@@ -142,8 +142,8 @@ interface ConnectOptions {
 const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame
 
 /**
- * Connects until the scope closes. Whatever waits for a frame, or for the connection itself, can be interrupted; a wait for
- * a frame that the connection has not brought when it is closed is a defect.
+ * Connects until the scope closes. Whatever waits for a frame, or for the connection itself, can be interrupted; a wait
+ * for a frame that the connection has not brought when it is closed is a defect.
  */
 export const connect = (
   url: string,

@@ -1,4 +1,6 @@
-/** The package for hosts without Effect: packed, unpacked beside its dependencies alone, and used from plain JavaScript. */
+/**
+ * The package for hosts without Effect: packed, unpacked beside its dependencies alone, and used from plain JavaScript.
+ */
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"

@@ -167,8 +167,9 @@ describe("JSON of the platform", () => {
   const parse = (text: string) => parseWellFormed(text, { levels: 100, members: 1000 })
 
   it("has halves of surrogate pairs repaired, wherever they are", () => {
-    // The first name is of this test alone. V8 13.6 and 14.6 read the second one, if it is a single escaped character, as a
-    // backslash where an object with the same first name and a backslash after it was parsed before in the process.
+    // The first name is of this test alone. V8 13.6 and 14.6 read the second one, if it is a single escaped character,
+    // as a backslash where an object with the same first name and a backslash after it was parsed before in the
+    // process.
     expect(parse(`{"only here":["${half}","\\ud83d\\ude00"],"${half}":{"__proto__":"x${half}"}}`)).toEqual(
       Either.right(JSON.parse('{"only here":["\ufffd","😀"],"\ufffd":{"__proto__":"x\ufffd"}}'))
     )

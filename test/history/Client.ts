@@ -1,4 +1,7 @@
-/** One client of the workload: it does one operation after the other, and records each before it is sent and when it ends. */
+/**
+ * One client of the workload: it does one operation after the other, and records each before it is sent and when it
+ * ends.
+ */
 import type { Agent } from "node:http"
 import { Data, Duration, Effect } from "effect"
 import type * as H from "./History.ts"

@@ -129,8 +129,8 @@ const isUp = async (url: string, child: ChildProcess, log: () => string): Promis
 }
 
 /**
- * Runs the server, passes signals on to it, and stops it when descriptor 3 ends, which it does with the process that holds
- * its other end.
+ * Runs the server, passes signals on to it, and stops it when descriptor 3 ends, which it does with the process that
+ * holds its other end.
  */
 const supervise = `"$0" -D "$1" 3<&- & server=$!
 trap 'kill -INT $server' INT

@@ -1,4 +1,6 @@
-/** A client of a running service: the product's own, and the log as it travels, decoded by the schemas of the contract. */
+/**
+ * A client of a running service: the product's own, and the log as it travels, decoded by the schemas of the contract.
+ */
 import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -22,7 +24,9 @@ export const statusOf = (error: object): number | undefined =>
 export const isUnanswered = ({ _tag }: { readonly _tag: string }): boolean =>
   ["ConnectionFailed", "RequestError", "ResponseError"].includes(_tag)
 
-/** Tries again while the service answers 503, as it does after two seconds where the disk or the processor is too slow. */
+/**
+ * Tries again while the service answers 503, as it does after two seconds where the disk or the processor is too slow.
+ */
 export const persist = <A, E extends object, R>(request: Effect.Effect<A, E, R>) =>
   Effect.retry(request, { while: error => statusOf(error) === 503 })
 

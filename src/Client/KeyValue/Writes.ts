@@ -10,8 +10,8 @@ import { entryPath, matching, readEntry, type VersionOptions } from "./Entry.ts"
 export interface WriteOptions extends CallOptions {
   /**
    * Names this write, with 1 to 256 printable characters of ASCII. While the service remembers the key, for 24 hours at
-   * most and less where its tenant has written very many keys, the same call with it has the same result and writes nothing more: what is
-   * not known to be written can be repeated.
+   * most and less where its tenant has written very many keys, the same call with it has the same result and writes
+   * nothing more: what is not known to be written can be repeated.
    */
   readonly idempotencyKey?: string
 }
@@ -51,8 +51,8 @@ export interface Writes {
   /** Deletes an entry. Returns whether there was one. */
   readonly delete: (namespace: string, key: string, options?: DeleteOptions) => Promise<boolean>
   /**
-   * Deletes the first entries whose key starts with a prefix, `""` for all, in one batch: all or none. To be repeated while
-   * there are more.
+   * Deletes the first entries whose key starts with a prefix, `""` for all, in one batch: all or none. To be repeated
+   * while there are more.
    */
   readonly deletePrefix: (namespace: string, prefix: string, options?: DeletePrefixOptions) => Promise<RemoveResult>
   /** Applies all operations in order, or none. Returns what each has done. */

@@ -38,8 +38,8 @@ const decode = Schema.decodeUnknownEither(Schema.parseJson(Recorded))
 const digestOf = (hash: Hash): string => hash.copy().digest("hex")
 
 /**
- * The hash of the first bytes of a file, or `undefined` where they are not whole lines any more: the last of them may have
- * been half a line to which more was added.
+ * The hash of the first bytes of a file, or `undefined` where they are not whole lines any more: the last of them may
+ * have been half a line to which more was added.
  */
 const hashOf = async (file: string, bytes: number): Promise<Hash | undefined> => {
   const hash = createHash("sha256")
@@ -68,8 +68,8 @@ const earlier = (path: string, manner: Manner) =>
   })
 
 /**
- * Where to begin. `purpose` is what is done with the file. What follows the lines that are done may have changed since, as
- * where a line was corrected.
+ * Where to begin. `purpose` is what is done with the file. What follows the lines that are done may have changed since,
+ * as where a line was corrected.
  */
 export const begin = (
   file: string,

@@ -99,8 +99,8 @@ const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== u
  * its time. Where entries that are there are skipped, they are looked for once the batch is refused, and left out;
  * somebody else may write the next one meanwhile, so that it may take several turns.
  *
- * The effect may be repeated: what it has replaced is not replaced again. `name` is the idempotency key of its batch, and a
- * batch without some of the entries has another one.
+ * The effect may be repeated: what it has replaced is not replaced again. `name` is the idempotency key of its batch,
+ * and a batch without some of the entries has another one.
  */
 export const send = (
   client: Client.Service,

@@ -20,7 +20,10 @@ const taken: ReadonlySet<string> = new Set(["namespace", "key", "value", "expire
 
 const show = (value: unknown): string => JSON.stringify(value)
 
-/** The entry of a line, `undefined` for an empty line, or what is wrong with it. A namespace that is given replaces that of the line. */
+/**
+ * The entry of a line, `undefined` for an empty line, or what is wrong with it. A namespace that is given replaces that
+ * of the line.
+ */
 export const parse = (text: string, namespace: string | undefined): Either.Either<Line | undefined, string> => {
   if (text.trim() === "") return Either.right(undefined)
   return Either.flatMap(ExactJson.object(text), members => {

@@ -1,6 +1,6 @@
 /**
- * What an export has written of a file, in a directory beside it, so that a later run goes on from there. The file has its
- * name only once it is complete and on disk.
+ * What an export has written of a file, in a directory beside it, so that a later run goes on from there. The file has
+ * its name only once it is complete and on disk.
  */
 import {
   createReadStream,
@@ -130,7 +130,9 @@ const requireSame = (place: string, origin: Origin): Effect.Effect<void, Command
   return difference === undefined ? Effect.void : wrong(`${place} is of another export: ${difference}`, startOver)
 }
 
-/** Which entry a line is, if it is one. The reader of imports, which keeps the text of values, takes many times as long. */
+/**
+ * Which entry a line is, if it is one. The reader of imports, which keeps the text of values, takes many times as long.
+ */
 const readPosition = Schema.decodeUnknownOption(
   Schema.parseJson(Schema.Struct({ namespace: Schema.String, key: Schema.String }))
 )

@@ -1,6 +1,6 @@
 /**
- * A conversation, as its events make it: messages, thoughts, calls of tools, questions and whatever else an agent does. The
- * items are changed in place, as a session may have very many events.
+ * A conversation, as its events make it: messages, thoughts, calls of tools, questions and whatever else an agent does.
+ * The items are changed in place, as a session may have very many events.
  */
 import type { EventBody, SessionEvent } from "../../Client/Client.ts"
 import {

@@ -1,6 +1,6 @@
 /**
- * A list of names that the service sends in pages. Pages are read as the list is scrolled. Those that are in view are read
- * again when the store has changed.
+ * A list of names that the service sends in pages. Pages are read as the list is scrolled. Those that are in view are
+ * read again when the store has changed.
  */
 import { signal } from "@preact/signals"
 import { isAbort, messageOf } from "../Service/Failure.ts"

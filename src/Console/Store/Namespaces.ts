@@ -66,8 +66,8 @@ export const remember = (namespace: string): void => {
 const pauseMs = 10_000
 
 /**
- * Tells where the log ends, again and again while the page is looked at: whoever shows what a write changes reads it again
- * where the end has moved. A service that is away is asked again.
+ * Tells where the log ends, again and again while the page is looked at: whoever shows what a write changes reads it
+ * again where the end has moved. A service that is away is asked again.
  */
 export const watchEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Promise<void> => {
   for (;;) {

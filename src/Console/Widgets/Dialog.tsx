@@ -1,6 +1,6 @@
 /**
- * A modal dialog of the browser's own: it keeps the focus, and Escape closes it. What has the attribute `data-first` has the
- * focus at first.
+ * A modal dialog of the browser's own: it keeps the focus, and Escape closes it. What has the attribute `data-first`
+ * has the focus at first.
  */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"

@@ -20,7 +20,9 @@ import { parseAddress } from "./Settings.ts"
 export const defaults = {
   /** Milliseconds until a connection must be there, and for which a command waits for its tenant's share. */
   connect: 2000,
-  /** Milliseconds of silence after which a node counts as gone; while it works on a command it sends a byte each second. */
+  /**
+   * Milliseconds of silence after which a node counts as gone; while it works on a command it sends a byte each second.
+   */
   silence: 5000,
   /** Connections to one node: each command has one to itself. */
   connections: 1024,

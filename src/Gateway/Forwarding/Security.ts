@@ -1,6 +1,6 @@
 /**
- * How two nodes know each other: TLS with a pre-shared key (RFC 4279, RFC 5489), which both derive from the secret. A node
- * without the secret gets no further than the handshake, and nobody else can read or change what they send.
+ * How two nodes know each other: TLS with a pre-shared key (RFC 4279, RFC 5489), which both derive from the secret. A
+ * node without the secret gets no further than the handshake, and nobody else can read or change what they send.
  */
 import { createHash } from "node:crypto"
 import type { TlsOptions } from "node:tls"
@@ -8,7 +8,9 @@ import { Redacted } from "effect"
 
 const identity = "causeway"
 
-/** Node knows pre-shared keys in TLS 1.2 alone. The exchange is ephemeral: a secret that leaks later reveals no traffic. */
+/**
+ * Node knows pre-shared keys in TLS 1.2 alone. The exchange is ephemeral: a secret that leaks later reveals no traffic.
+ */
 const common = {
   ciphers: "ECDHE-PSK-CHACHA20-POLY1305",
   minVersion: "TLSv1.2",

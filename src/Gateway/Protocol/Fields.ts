@@ -86,7 +86,10 @@ export const isWithinDepth = (value: unknown, most: number): boolean => {
   return true
 }
 
-/** Any JSON value of at most {@link Limits.jsonDepth} levels. It is not copied, so that all member names and their order are kept. */
+/**
+ * Any JSON value of at most {@link Limits.jsonDepth} levels. It is not copied, so that all member names and their order
+ * are kept.
+ */
 export const Json = Schema.Unknown.pipe(
   Schema.filter(value => value !== undefined && isWithinDepth(value, Limits.jsonDepth), {
     message: () => `must be a JSON value of at most ${Limits.jsonDepth} levels`,

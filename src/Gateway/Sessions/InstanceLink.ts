@@ -35,7 +35,8 @@ const textOf = (value: unknown): string | undefined => (typeof value === "string
 const ends: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
 const applyBody = (state: State.SessionState, body: EventBody, { payload, type }: PlatformEvent): State.Update => {
-  // What the platform reports of its instance is passed on and does not change the session's state, which still takes messages.
+  // What the platform reports of its instance is passed on and does not change the session's state, which still takes
+  // messages.
   if (body.type === "session_state") return { state, events: ends.has(type) ? [] : [body] }
   const update = State.applyEvent(state, body)
   // An error that names a pending turn refuses its message, and nothing else would end the turn.

@@ -24,8 +24,8 @@ export interface Journal {
   /** Applies an update. Where it fails, the state is as it was. */
   readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
   /**
-   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once, before the
-   * first retry; it must not throw.
+   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
+   * before the first retry; it must not throw.
    */
   readonly updateWithRetry: (
     f: (state: SessionState) => Update,

@@ -1,6 +1,7 @@
 /**
  * Background work on sessions: those of an earlier run or of a node that is gone are recovered, those that another node
- * has taken are given up, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
+ * has taken are given up, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts
+ * down.
  */
 import { Cause, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
@@ -31,7 +32,8 @@ const saveLimit = Duration.seconds(2)
 const leastHandover = 1 / 3
 
 /**
- * Runs until the scope closes; then `close` is called before sessions are stopped, and those with secrets are handed over.
+ * Runs until the scope closes; then `close` is called before sessions are stopped, and those with secrets are handed
+ * over.
  */
 export const start = (
   shared: Shared,
@@ -140,7 +142,9 @@ export const start = (
       }
     })
 
-    /** Takes over a portion of the sessions of nodes that are gone. Tells whether another one may be taken over at once. */
+    /**
+     * Takes over a portion of the sessions of nodes that are gone. Tells whether another one may be taken over at once.
+     */
     const takeOverPortion = Effect.gen(function* () {
       // One that this node still has in memory is given up first.
       const abandoned = (yield* events.abandoned).filter(({ session }) => sessions.peek(session) === undefined)

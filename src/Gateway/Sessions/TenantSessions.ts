@@ -123,7 +123,10 @@ const mostTenants = 10_000
 /** Entries that are read at once to count them. */
 const pageEntries = 1000
 
-/** A tenant at its limit is counted again, as its sessions may be removed through the key-value API, but no sooner than this. */
+/**
+ * A tenant at its limit is counted again, as its sessions may be removed through the key-value API, but no sooner than
+ * this.
+ */
 const recountAfter = Duration.toMillis("1 second")
 
 /** What is known of a tenant. */

@@ -69,7 +69,8 @@ type MiddlewareBefore<Group> =
 /**
  * Implements a group in whichever api contains it, so that its routes stand where that api puts them.
  *
- * The middlewares before the group, ours and those of the host, appear among the requirements. Each handler runs in a span
+ * The middlewares before the group, ours and those of the host, appear among the requirements. Each handler runs in a
+ * span
  * `<group>.<endpoint>`.
  */
 export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group extends AnyGroup, Needs>(

@@ -1,6 +1,7 @@
 /**
  * The same server for an application that @effect/platform serves: a host's own, or the tests'. What the platform
- * brings along (a client, multipart forms, file types) is some 4 to 9 MiB and 0.1 s of start, which the service does without.
+ * brings along (a client, multipart forms, file types) is some 4 to 9 MiB and 0.1 s of start, which the service does
+ * without.
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpServer from "@effect/platform/HttpServer"

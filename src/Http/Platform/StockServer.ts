@@ -25,7 +25,10 @@ import { NodeTraffic } from "./NodeTraffic.ts"
 
 /** How the server ends. */
 export interface Options {
-  /** How long requests in flight and WebSockets may take at the end; then their connections are cut. 10 seconds by default. */
+  /**
+   * How long requests in flight and WebSockets may take at the end; then their connections are cut. 10 seconds by
+   * default.
+   */
   readonly gracePeriod?: Duration.DurationInput
 }
 

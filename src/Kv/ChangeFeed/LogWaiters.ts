@@ -13,7 +13,10 @@ export type WakeReason = "grown" | "deadline" | "draining"
 /** A reader of the log, and how far the log was scanned for it. */
 export interface Reader {
   readonly query: ChangeQuery
-  /** The last `seq` scanned. It takes the place of `query.after`, and a wait moves it past what the query does not select. */
+  /**
+   * The last `seq` scanned. It takes the place of `query.after`, and a wait moves it past what the query does not
+   * select.
+   */
   after: number
 }
 

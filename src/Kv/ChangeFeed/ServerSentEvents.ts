@@ -28,7 +28,8 @@ const reset = ({ epoch, lastSeq }: Page): Uint8Array =>
 
 /**
  * The entries that are there, as events without an id: a client that loses them begins anew. The end has the position of
- * the snapshot as its id. The stream fails with a defect where the list does, so that no client takes a part for the whole.
+ * the snapshot as its id. The stream fails with a defect where the list does, so that no client takes a part for the
+ * whole.
  */
 export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream<Uint8Array> => {
   // What comes behind must not keep the list in memory.

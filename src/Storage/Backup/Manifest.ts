@@ -1,6 +1,6 @@
 /**
- * What a backup consists of, as the file `backup.json` tells. By it a restore sees that the databases are whole and belong
- * together.
+ * What a backup consists of, as the file `backup.json` tells. By it a restore sees that the databases are whole and
+ * belong together.
  */
 import { type Option, Schema } from "effect"
 import { kindOf } from "../Sqlite/Copy/StoreBackup.ts"

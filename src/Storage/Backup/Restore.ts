@@ -63,7 +63,9 @@ const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSyn
 /** Manifests have some hundred bytes. */
 const mostManifestBytes = 64 * 1024
 
-/** What a backup has, as far as can be told without reading its databases. A file alone is held until the scope closes. */
+/**
+ * What a backup has, as far as can be told without reading its databases. A file alone is held until the scope closes.
+ */
 const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const stat = yield* statOf(backup)

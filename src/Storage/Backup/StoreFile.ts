@@ -1,5 +1,6 @@
 /**
- * A file of a store that is not in a backup with a manifest. Such a file may be in use, or lack what is in a log beside it.
+ * A file of a store that is not in a backup with a manifest. Such a file may be in use, or lack what is in a log beside
+ * it.
  */
 import { existsSync, statSync } from "node:fs"
 import { basename, dirname } from "node:path"

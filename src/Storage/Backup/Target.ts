@@ -34,8 +34,8 @@ const ofBackup: ReadonlyArray<string> = [manifestName, store.file, histories.fil
 const anotherName = "Give it another name."
 
 /**
- * Whether a service has a file with this name, or would have: in a data directory, which has a lock, or beside the target of
- * a link from one.
+ * Whether a service has a file with this name, or would have: in a data directory, which has a lock, or beside the
+ * target of a link from one.
  */
 const isOfService = (path: string, source: string | undefined): boolean => {
   const directory = dirname(path)

@@ -1,6 +1,7 @@
 /**
- * Whether the database may be used: only after it was checked, its schema was brought up to date and its clock was read. A
- * node that starts while the database is away goes on without it, and must not serve one that it would have refused.
+ * Whether the database may be used: only after it was checked, its schema was brought up to date and its clock was
+ * read. A node that starts while the database is away goes on without it, and must not serve one that it would have
+ * refused.
  */
 import { Cause, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"

@@ -207,8 +207,8 @@ AS $function$
 $function$`
 
 /**
- * How many rows of `entries` each namespace has. Triggers keep it: whoever adds rows or deletes them, a node of an earlier
- * version included. Each runs once for a statement.
+ * How many rows of `entries` each namespace has. Triggers keep it: whoever adds rows or deletes them, a node of an
+ * earlier version included. Each runs once for a statement.
  */
 const namespaces: ReadonlyArray<string> = [
   `CREATE TABLE causeway.namespaces (namespace ${name} PRIMARY KEY, entries bigint NOT NULL) WITH (fillfactor = 50)`,

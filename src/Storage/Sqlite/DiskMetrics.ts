@@ -32,8 +32,8 @@ const defaultInterval = Duration.seconds(10)
 const one = Effect.unsafeMakeSemaphore(1)
 
 /**
- * Repeats a measurement until the scope closes. One that fails leaves the gauges as they are. It is the system's clock that
- * counts: files change in true time, and tests let days pass.
+ * Repeats a measurement until the scope closes. One that fails leaves the gauges as they are. It is the system's clock
+ * that counts: files change in true time, and tests let days pass.
  */
 const repeatScoped = (
   name: string,
@@ -71,8 +71,8 @@ export const files = (
   })
 
 /**
- * Measures the disk that a file is on until the scope closes. It is logged when so many bytes or fewer are free, and again
- * only after twice as many were. Before the first measurement there are no series: 0 would look like a full disk.
+ * Measures the disk that a file is on until the scope closes. It is logged when so many bytes or fewer are free, and
+ * again only after twice as many were. Before the first measurement there are no series: 0 would look like a full disk.
  */
 export const disk = (
   file: string,

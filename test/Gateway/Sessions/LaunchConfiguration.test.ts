@@ -1,4 +1,7 @@
-/** What instances are made from: kept in the session database, taken out of old records, and asked for where it was lost. */
+/**
+ * What instances are made from: kept in the session database, taken out of old records, and asked for where it was
+ * lost.
+ */
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"

@@ -148,8 +148,8 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
         const disk = yield* Disk.make(24)
         const url = yield* Disk.createDatabase(disk)
         const started = yield* node(optionsOf(url))
-        // A connection that does not find the database's own cache of its catalog writes it, and fails where it cannot. One
-        // that is made while tables are being made does not keep what it has written.
+        // A connection that does not find the database's own cache of its catalog writes it, and fails where it cannot.
+        // One that is made while tables are being made does not keep what it has written.
         const isCached = Effect.promise(() =>
           execute(
             url,

@@ -16,7 +16,10 @@ const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resol
 const isLate = (error: unknown): boolean =>
   error instanceof StoreUnavailable && /not open: (?:no answer within|timeout expired)/.test(error.reason)
 
-/** On a busy machine the database may open later than a node waits for it at its start. One that is away is not waited for. */
+/**
+ * On a busy machine the database may open later than a node waits for it at its start. One that is away is not waited
+ * for.
+ */
 export const opening = ({ log }: { readonly log: Context.Tag.Service<ChangeLog> }): Effect.Effect<void> =>
   Effect.ignore(Effect.retry(log.lastSeq, { while: error => Effect.as(pause, isLate(error)) }))
 

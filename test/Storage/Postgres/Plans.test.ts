@@ -264,7 +264,10 @@ const appending = (title: string, session: string, after: number, most: number):
     title
   )
 
-/** Each in a transaction of its own that is rolled back. The first ones have plans made that are kept for those after them. */
+/**
+ * Each in a transaction of its own that is rolled back. The first ones have plans made that are kept for those after
+ * them.
+ */
 const writes: ReadonlyArray<Case> = [
   committing("deletes in many namespaces", [write(...many.map(({ key, namespace }) => del(namespace, key)))], 5000),
   committing("sets in many namespaces", [write(...many.map(({ namespace }) => set(namespace, "new", 1)))], 10_000),

@@ -73,8 +73,8 @@ const tooShort = (reason: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `the statement_timeout of the role or of the database is too short: ${reason}` })
 
 /**
- * Sends settings, of which the first is the time limit of statements. The limit of the role applies to that one alone, but
- * it may be as short as a millisecond, in which a busy server executes nothing.
+ * Sends settings, of which the first is the time limit of statements. The limit of the role applies to that one alone,
+ * but it may be as short as a millisecond, in which a busy server executes nothing.
  */
 const set = async (client: pg.ClientBase, text: string): Promise<void> => {
   for (let attempt = 1; ; attempt++) {

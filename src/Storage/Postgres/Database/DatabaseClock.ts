@@ -7,7 +7,9 @@ import * as Monotonic from "../../../Monotonic.ts"
 
 const system = Context.get(DefaultServices.liveServices, Clock.Clock)
 
-/** Runs what deals with connections, and so with other processes, by the system's clock, also where a test has its own. */
+/**
+ * Runs what deals with connections, and so with other processes, by the system's clock, also where a test has its own.
+ */
 export const bySystemClock = Effect.withClock(system)
 
 export interface Sample {
@@ -33,8 +35,8 @@ export const withSample = (measured: ReadonlyArray<Sample>, sample: Sample): Rea
 ]
 
 /**
- * The offset of the database, by the measurement with the shortest round trip. It is `own`, the offset of the wall clock of
- * the node, where the two differ by no more than the error of that measurement.
+ * The offset of the database, by the measurement with the shortest round trip. It is `own`, the offset of the wall
+ * clock of the node, where the two differ by no more than the error of that measurement.
  */
 export const offsetOf = (measured: ReadonlyArray<Sample>, own: number): number => {
   const best = measured.reduce<Sample | undefined>(

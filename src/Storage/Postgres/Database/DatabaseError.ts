@@ -76,8 +76,8 @@ export const isOutcomeUnknown = (error: QueryError): boolean =>
 export const isOfContent = (error: QueryError | StoreUnavailable): boolean => /^(?:22|23|54)/.test(sqlStateOf(error))
 
 /**
- * Whether a connection was refused since the server, the database or the role has as many as it may have. PgBouncer says so
- * in words, under the SQLSTATE of a violation of the protocol.
+ * Whether a connection was refused since the server, the database or the role has as many as it may have. PgBouncer
+ * says so in words, under the SQLSTATE of a violation of the protocol.
  */
 export const isOverLimit = (error: unknown): boolean =>
   codeOf(error) === "53300" ||

@@ -40,7 +40,10 @@ export const prune: Statement = {
  */
 const repeatable = 30_000
 
-/** Milliseconds that a group may take, unless it is a large write, after which its outcome is asked for. It is more than the server allows. */
+/**
+ * Milliseconds that a group may take, unless it is a large write, after which its outcome is asked for. It is more than
+ * the server allows.
+ */
 export const commitTimeout = 6000
 
 /** Milliseconds that the server gives a statement of a writer. */

@@ -141,13 +141,13 @@ class Lane {
 }
 
 /**
- * Statements on a few connections, that with the fewest unanswered ones first. One that receives a long answer is avoided,
- * as what is sent there is answered after it.
+ * Statements on a few connections, that with the fewest unanswered ones first. One that receives a long answer is
+ * avoided, as what is sent there is answered after it.
  */
 export interface Pipeline {
   /**
-   * Runs one statement and decodes its rows. It fails where nothing was received for about two seconds, or the answer is not
-   * whole after ten. The effect is direct.
+   * Runs one statement and decodes its rows. It fails where nothing was received for about two seconds, or the answer
+   * is not whole after ten. The effect is direct.
    */
   readonly run: <A>(
     statement: Statement,

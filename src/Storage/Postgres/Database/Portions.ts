@@ -19,8 +19,8 @@ export type Portions = <E>(work: (size: number) => Effect.Effect<number, E>) => 
 
 /**
  * The size follows from how long portions take, as rows may have any size. A portion that was slow only because it waited
- * for writers is no reason for smaller ones, by which less would be removed than is written: the size falls below the first
- * one only where a portion fails.
+ * for writers is no reason for smaller ones, by which less would be removed than is written: the size falls below the
+ * first one only where a portion fails.
  */
 export const make = (): Portions => {
   let size = first

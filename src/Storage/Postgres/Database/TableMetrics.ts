@@ -1,6 +1,6 @@
 /**
- * Metrics of the tables: their size by the files that the server has for them, their live and dead rows by its statistics,
- * and for how long vacuum was kept from removing dead rows.
+ * Metrics of the tables: their size by the files that the server has for them, their live and dead rows by its
+ * statistics, and for how long vacuum was kept from removing dead rows.
  */
 import { Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../../MetricTags.ts"

@@ -13,8 +13,8 @@ export type Holder = (typeof holders)[number]
 
 /**
  * For each kind of holder: seconds since the start of the oldest transaction, where the server tells it to this role; the
- * oldest transaction id that is held; and how many ids were given out since that. Ids are told to every role. A `VACUUM` at
- * work holds nothing back, and a transaction in another database nothing of this one.
+ * oldest transaction id that is held; and how many ids were given out since that. Ids are told to every role. A
+ * `VACUUM` at work holds nothing back, and a transaction in another database nothing of this one.
  */
 export const statement: Statement = {
   name: "vacuum_holders",

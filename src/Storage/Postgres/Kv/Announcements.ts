@@ -1,7 +1,7 @@
 /**
- * When a node tells the others how far it has committed. A notification takes a lock of the whole server at its commit and
- * wakes every node, so that all nodes together send about one in an interval, however many they are: a node that has heard
- * one waits for the interval, and one that has heard of a later commit than its own has nothing to tell.
+ * When a node tells the others how far it has committed. A notification takes a lock of the whole server at its commit
+ * and wakes every node, so that all nodes together send about one in an interval, however many they are: a node that
+ * has heard one waits for the interval, and one that has heard of a later commit than its own has nothing to tell.
  */
 
 /** Milliseconds between two notifications, of whatever node. */

@@ -4,8 +4,9 @@
  *
  * Everything is decided from one snapshot before the row of `causeway.log` is locked. Every writer of entries, tombstones
  * and records locks that row, keeps it until its commit is visible, and locks nothing else before it: so commits are
- * visible in the order of `seq`, and writers cannot deadlock. Under the lock each key is compared with what was read. Where
- * one has changed, the function fails with 40001, and the node calls it again with `lock_first`, which cannot fail so.
+ * visible in the order of `seq`, and writers cannot deadlock. Under the lock each key is compared with what was read.
+ * Where one has changed, the function fails with 40001, and the node calls it again with `lock_first`, which cannot
+ * fail so.
  */
 
 /** How the function as it was first differs from the one of now. */
@@ -19,13 +20,14 @@ interface Variant {
 }
 
 /**
- * Names are given once each, operations refer to them by number from 1. The value of a delete is null. A condition is null,
+ * Names are given once each, operations refer to them by number from 1. The value of a delete is null. A condition is
+ * null,
  * `*` for any version, or an array of versions.
  *
  * Returns numbers separated by commas: the timestamp, the last `seq` before the group, then for each write either
  * 0, how many records the group has up to its end, and for each operation the version of a set, 0 for a delete, -1 for a
- * delete of what is absent; or 1, the index of the operation that is refused, the version that is there or -1, and whether
- * an earlier operation of the write has changed the key (0 or 1).
+ * delete of what is absent; or 1, the index of the operation that is refused, the version that is there or -1, and
+ * whether an earlier operation of the write has changed the key (0 or 1).
  */
 const functionOf = ({ create, declarations, lock, wait }: Variant): string => `
 ${create} causeway.commit_group(
@@ -310,8 +312,8 @@ export const commitFunction = functionOf({
 })
 
 /**
- * The function of now. It returns one number more, which a node of an earlier version does not read: how many microseconds
- * it has waited for the lock, or -1 where it took none.
+ * The function of now. It returns one number more, which a node of an earlier version does not read: how many
+ * microseconds it has waited for the lock, or -1 where it took none.
  */
 export const timedCommitFunction = functionOf({
   create: "CREATE OR REPLACE FUNCTION",

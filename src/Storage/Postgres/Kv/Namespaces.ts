@@ -214,9 +214,9 @@ export const statements: ReadonlyArray<string> = [
 ]
 
 /**
- * The function of now. It looks namespaces and tenants up by their names: of those that it joined with what was deleted it
- * read all, since the server expects none to be empty. Plans are made once for a connection, under the settings of whichever
- * function deletes first.
+ * The function of now. It looks namespaces and tenants up by their names: of those that it joined with what was deleted
+ * it read all, since the server expects none to be empty. Plans are made once for a connection, under the settings of
+ * whichever function deletes first.
  */
 export const lookUpStatements: ReadonlyArray<string> = [
   countFunctionOf({

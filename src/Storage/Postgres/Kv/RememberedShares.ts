@@ -95,7 +95,8 @@ export const statements: ReadonlyArray<string> = [
     RETURN ';' || total || ',' || forgotten;
   END
   $function$`,
-  // Adds keys to those of their tenants. Returns what `compare_tenants` does where a step is reached or `compares` is true.
+  // Adds keys to those of their tenants. Returns what `compare_tenants` does where a step is reached or `compares` is
+  // true.
   `CREATE FUNCTION causeway.remember_writes(
     now bigint, limit_bytes bigint, compares boolean, key_tenants text[], key_ids text[], key_digests text[],
     outcomes text[]

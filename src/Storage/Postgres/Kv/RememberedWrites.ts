@@ -1,10 +1,10 @@
 /**
- * Writes with idempotency keys. Their functions look the keys up, do as `commit_group` and `remove_entries` do, and remember
- * what was applied, as `Kv/Idempotency` writes it, in one transaction.
+ * Writes with idempotency keys. Their functions look the keys up, do as `commit_group` and `remove_entries` do, and
+ * remember what was applied, as `Kv/Idempotency` writes it, in one transaction.
  *
- * Keys are added under the lock that every writer takes, so that of two nodes with the same key one applies its write. The
- * other one finds the key as it adds its own; it fails with 40001 and is called again with `lock_first`, by which it finds
- * the key before it applies anything.
+ * Keys are added under the lock that every writer takes, so that of two nodes with the same key one applies its write.
+ * The other one finds the key as it adds its own; it fails with 40001 and is called again with `lock_first`, by which
+ * it finds the key before it applies anything.
  */
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Found } from "../../../Kv/IdempotencyShares.ts"
@@ -152,8 +152,8 @@ const shared = {
 export const sharedCommitKeyed = commitKeyedOf({ create: "CREATE FUNCTION", check: "", ...shared })
 
 /**
- * A write may have been refused because its first try was applied by another node after the keys were looked up. Under the
- * lock the key is there, and the function is called again as where a key is found to be taken.
+ * A write may have been refused because its first try was applied by another node after the keys were looked up. Under
+ * the lock the key is there, and the function is called again as where a key is found to be taken.
  */
 const checkRefused = `
     IF NOT lock_first AND cardinality(kept_ids) < cardinality(key_ids)

@@ -7,8 +7,8 @@ import { calling, type Parameter } from "../Database/Statement.ts"
 
 /**
  * The entries are looked for under the lock that every writer takes, so that none is added meanwhile; `commit_group` does
- * the rest. Returns whether entries are left, and then what `commit_group` does of a write with one delete for each entry;
- * or only `0` and the last `seq` where there is none to delete. The mark of the call has the same.
+ * the rest. Returns whether entries are left, and then what `commit_group` does of a write with one delete for each
+ * entry; or only `0` and the last `seq` where there is none to delete. The mark of the call has the same.
  */
 export const removeFunction = `
 CREATE FUNCTION causeway.remove_entries(

@@ -29,7 +29,8 @@ export class NodeWatch {
 
   /**
    * Notes what was read at a time. Returns those that have not renewed their leases for a whole lease, theirs and this
-   * node's, during which it has read them again and again: while it cannot reach the database, the others perhaps cannot either.
+   * node's, during which it has read them again and again: while it cannot reach the database, the others perhaps
+   * cannot either.
    */
   look(now: number, others: ReadonlyArray<Renewals>): ReadonlyArray<Renewals> {
     const known = now - this.lookedAt <= this.lease / 2 ? this.seen : new Map<string, Seen>()

@@ -182,7 +182,8 @@ export const renewalStatements: ReadonlyArray<string> = [
 
 /**
  * Whether a node is gone, as another one sees it: its lease has ended, and that of the other has not for as long as the
- * longer lease of both. After an outage of the database, in which all leases end, each node has the time to renew its own.
+ * longer lease of both. After an outage of the database, in which all leases end, each node has the time to renew its
+ * own.
  */
 const isGoneByBothFunction = `
 CREATE OR REPLACE FUNCTION causeway.is_gone(node uuid, asking uuid, lease bigint) RETURNS boolean

@@ -74,7 +74,9 @@ export const copy = (
   onProgress: OnProgress = () => {}
 ): Effect.Effect<ReadonlyArray<Copied>, CopyFailed> => runThread({ task: "copy", request }, onProgress)
 
-/** Copies databases in the calling thread, in steps with other work in between. An interruption waits for the next step. */
+/**
+ * Copies databases in the calling thread, in steps with other work in between. An interruption waits for the next step.
+ */
 export const copyInline = (request: CopyRequest): Effect.Effect<ReadonlyArray<Copied>, CopyFailed> =>
   Effect.async((resume, signal) => {
     const copying = copyHere(request, () => signal.throwIfAborted()).then(

@@ -50,7 +50,9 @@ export interface Copied {
   readonly epoch: string
 }
 
-/** Bytes that are copied, and that there are of all sources. A copied byte counts again when it is read for its digest. */
+/**
+ * Bytes that are copied, and that there are of all sources. A copied byte counts again when it is read for its digest.
+ */
 export interface Progress {
   readonly done: number
   readonly total: number
@@ -135,7 +137,9 @@ export class Snapshot {
     this.logBytesBefore = this.logBytes
   }
 
-  /** Throws where the write-ahead log has grown by more since the snapshot was taken, which keeps it from starting over. */
+  /**
+   * Throws where the write-ahead log has grown by more since the snapshot was taken, which keeps it from starting over.
+   */
   limitLog(mostBytes: number): void {
     if (!this.db.open) return
     const grown = this.logBytes - this.logBytesBefore

@@ -55,7 +55,10 @@ export type Reply<O> = Done<O> | Unavailable
 
 /** How the writes and outcomes of a database are packed, one by one. */
 export interface Codec<W, O> {
-  /** Returns false, having added nothing, for a write that is to be cloned as it is. A packed one begins with a number that is not negative. */
+  /**
+   * Returns false, having added nothing, for a write that is to be cloned as it is. A packed one begins with a number
+   * that is not negative.
+   */
   readonly packWrite: (packer: Packer, write: W) => boolean
   readonly unpackWrite: (unpacker: Unpacker) => W
   /** The same for outcomes. */

@@ -58,8 +58,8 @@ const adopt = (migrations: ReadonlyArray<Migration>) =>
 
 /**
  * Runs the missing migrations of a database on a connection of its own, all or none of those that share a transaction,
- * and checkpoints them into the file. A migration's number in the list is the schema version that it makes. The caller has made sure that the
- * file is ours, or missing.
+ * and checkpoints them into the file. A migration's number in the list is the schema version that it makes. The caller
+ * has made sure that the file is ours, or missing.
  */
 export const migrate = (
   file: string,

@@ -96,8 +96,8 @@ export const changes: Changes = {
 }
 
 /**
- * Decides that what is ready in `draft` is restored, which {@link finish} does then. Old files are to go into a directory of
- * the name `aside`.
+ * Decides that what is ready in `draft` is restored, which {@link finish} does then. Old files are to go into a
+ * directory of the name `aside`.
  */
 export const commit = (directory: string, draft: string, aside: string, { flush, rename, write } = changes): void => {
   write(asideIn(draft), aside)
@@ -192,9 +192,9 @@ const moveIn = (directory: string, { flush, rename }: Changes): void => {
 }
 
 /**
- * Moves the files of a restore that has taken place, as far as that has not been done. The caller owns the data directory.
- * Throws the system's error, and where it would replace something else, or a log of something else would be applied to what
- * is restored.
+ * Moves the files of a restore that has taken place, as far as that has not been done. The caller owns the data
+ * directory. Throws the system's error, and where it would replace something else, or a log of something else would be
+ * applied to what is restored.
  */
 export const finish = (directory: string, given = changes): void => {
   const ready = readyIn(directory)

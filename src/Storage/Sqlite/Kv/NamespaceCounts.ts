@@ -22,7 +22,10 @@ interface Gain {
   entries: number
 }
 
-/** Keeps how many entries each namespace has, and how many namespaces and entries each tenant. All is written by `flush`. */
+/**
+ * Keeps how many entries each namespace has, and how many namespaces and entries each tenant. All is written by
+ * `flush`.
+ */
 export class NamespaceCounts {
   private readonly addEntries: Database.Statement<[namespace: string, entries: number], number>
   private readonly dropEmpty: Database.Statement<[namespace: string]>

@@ -15,8 +15,8 @@ interface Remembered {
 }
 
 /**
- * The tables of writes with idempotency keys that were applied: a row for each write, the oldest first, and a row for each
- * tenant with the bytes of its writes.
+ * The tables of writes with idempotency keys that were applied: a row for each write, the oldest first, and a row for
+ * each tenant with the bytes of its writes.
  */
 export class RememberedWrites {
   private readonly statements: ReturnType<typeof prepare>
@@ -93,7 +93,10 @@ export class RememberedWrites {
     return { bytes, forgotten }
   }
 
-  /** Forgets those of the oldest writes that are too old. Where the clock was set back, later ones may be it before them. */
+  /**
+   * Forgets those of the oldest writes that are too old. Where the clock was set back, later ones may be it before
+   * them.
+   */
   private forgetOld(portion: number, now: number): void {
     const { forget, oldest, reduce } = this.statements
     const first = oldest.get(1)

@@ -114,8 +114,8 @@ const rebuild = Effect.gen(function* () {
  * Schema 2 of the key-value store: environments and deployments of sessions move to the session database beside it, as
  * they must not be readable by all who may read the store.
  *
- * It copies first and removes then, so that an interrupted run can be repeated. Entries and their change records keep their
- * versions and sequence numbers; only the members are removed, and overwritten on the disk.
+ * It copies first and removes then, so that an interrupted run can be repeated. Entries and their change records keep
+ * their versions and sequence numbers; only the members are removed, and overwritten on the disk.
  */
 const launchConfigurations: Migration = {
   name: "launch_configurations",

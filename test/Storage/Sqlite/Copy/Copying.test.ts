@@ -22,8 +22,8 @@ const makeDatabase = (file: string, bytes = 2_000_000): Database.Database => {
 }
 
 /**
- * What writes n into the first database and then into the second one, for ever, with pauses of 15 ms; it tells when it has
- * begun.
+ * What writes n into the first database and then into the second one, for ever, with pauses of 15 ms; it tells when it
+ * has begun.
  */
 const writer = (first: string, second: string) =>
   new Worker(
