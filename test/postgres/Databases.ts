@@ -148,6 +148,8 @@ const emptied = <A, E>(layerOf: (options: Postgres.Options) => Layer.Layer<A, E>
           FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'causeway' AND tablename <> 'migrations' LOOP
             IF name = 'log' THEN
               UPDATE causeway.log SET trimmed_seq = 0;
+            ELSIF name = 'positions' THEN
+              UPDATE causeway.positions SET up_to = 0;
             ELSE
               EXECUTE format('DELETE FROM causeway.%I', name);
             END IF;
