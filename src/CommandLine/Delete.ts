@@ -37,6 +37,9 @@ const agreed = (client: Service, connection: Connection.Connection, namespace: s
     return { namespace, prefix, ...position }
   })
 
+/** How the deletion of a prefix is repeated. */
+const deletedAgain = "the same command deletes what is left"
+
 /** Deletes in batches until nothing is left, and returns how many entries that were. */
 const deleteAll = (
   client: Service,
@@ -51,7 +54,7 @@ const deleteAll = (
     for (let isMore = true; isMore; ) {
       const { count, more } = yield* Effect.mapError(
         client.deletePrefix(namespace, prefix, options),
-        Failure.of(connection)
+        Failure.of(connection, deletedAgain)
       )
       onDeleted(count)
       total += count

@@ -17,12 +17,12 @@ const away = (url: string, reason: string, hint: string): CommandFailed =>
 /** Whether the answer is that of a proxy which has none of the service, or has waited for too long. */
 const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 429, 502, 504].includes(status)
 
-/** A failed call as the failure of the command. `repeat` tells how a write is repeated whose outcome is not known. */
+/** A failed call as the failure of the command. `repeat` tells how a write is repeated; a command that reads has none. */
 export const of =
   ({ source, url }: Pick<Connection, "url" | "source">, repeat?: string) =>
   (error: ClientError | SessionsError): CommandFailed => {
     const { message } = error
-    const unknown = `${outcomeUnknown}: ${repeat ?? "read before you repeat it"}.`
+    const unknown = repeat === undefined ? "" : ` ${outcomeUnknown}: ${repeat}.`
     const failed = (exitCode: number, hint?: string) =>
       new CommandFailed({ message, exitCode, ...(hint !== undefined && { hint }) })
     switch (error._tag) {
@@ -36,25 +36,27 @@ export const of =
         return failed(exitCodes.accessRefused, credentialHint(source, "a key that writes"))
       case "BadRequest":
         return failed(exitCodes.wrongArguments)
+      case "PayloadTooLarge":
+        return failed(exitCodes.wrongArguments, "The limits are settings of the service: LIMIT_VALUE_BYTES and others.")
+      case "UnprocessableContent":
+        return failed(exitCodes.wrongArguments, "Nothing was written. Give this write a key of its own.")
       case "PreconditionFailed":
         return failed(exitCodes.preconditionFailed, "Read the entry, and try again with its version as --if-version.")
       case "ConnectionFailed":
         return error.isTimeout
-          ? away(url, message, `${unknown} --timeout gives more time.`)
+          ? away(url, message, `--timeout gives more time.${unknown}`)
           : away(
               url,
               `it cannot be reached: ${message}`,
-              `Is the service running there? causeway dev starts one; --url names another one.${
-                repeat === undefined ? "" : ` ${unknown}`
-              }`
+              `Is the service running there? causeway dev starts one; --url names another one.${unknown}`
             )
       case "ServiceUnavailable":
-        return away(url, message, `Try again later. ${unknown}`)
+        return away(url, message, `Try again later.${unknown}`)
       case "NotFound":
       case "MethodNotAllowed":
       case "InvalidResponse":
         // A proxy answers so for a service that it has asked, which may have applied the write.
-        if (isOfProxy(error)) return away(url, message, `Try again later. ${unknown}`)
+        if (isOfProxy(error)) return away(url, message, `Try again later.${unknown}`)
         return new CommandFailed({
           message: `${url}: ${message}`,
           hint: "Is this the address of a Causeway service, and a version that has this command?",

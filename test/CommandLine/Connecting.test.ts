@@ -36,12 +36,18 @@ layer(setting, { excludeTestServices: true })("a command", it => {
           ["kv", "get", "n", "k", "--timeout", "1"],
           { CAUSEWAY_URL: silent },
           6,
-          /no answer within 1000 ms\n.*--timeout/
+          /no answer within 1000 ms\n--timeout gives more time\.\n$/
         ],
         [["kv", "get", "n", "k"], { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
         [["kv", "get", "n", "k", "--url", "https://me:sesame@host:99999"], {}, 2, /^--url: it is not an address\n/],
         [["kv", "get", "n", "k"], { CAUSEWAY_URL: "http://h/?token=sesame" }, 2, /^CAUSEWAY_URL: it is not an http/],
-        [["kv", "get", "n", "k"], { CAUSEWAY_URL: between }, 6, /502.*\nTry again later/],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: between }, 6, /502.*\nTry again later\.\n$/],
+        [
+          ["kv", "delete", "n", "--prefix", "k", "--yes"],
+          { CAUSEWAY_URL: between },
+          6,
+          /\n.*deletes what is left\.\n$/
+        ],
         [
           ["kv", "set", "n", "proxied", "1", "--idempotency-key", "mine"],
           { CAUSEWAY_URL: between },

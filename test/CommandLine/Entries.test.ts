@@ -169,4 +169,20 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
       assert.strictEqual((yield* call(["kv", "get", "cli/batch", "c"])).code, 3)
     })
   )
+
+  it.effect("advises where a value is too large, and where a key was used for another write", () =>
+    Effect.gen(function* () {
+      const keyed = (value: string) => call(["kv", "set", "cli/keyed", "k", value, "--idempotency-key", "advised"])
+      assert.strictEqual((yield* keyed("1")).code, 0)
+      const other = yield* keyed("2")
+      assert.strictEqual(other.code, 2)
+      assert.match(other.stderr, /Idempotency-Key.*\n.*key of its own/)
+      const { files } = yield* Setting
+      const file = join(files, "large.json")
+      writeFileSync(file, JSON.stringify("x".repeat(1_200_000)))
+      const large = yield* call(["kv", "set", "cli/keyed", "large", "--file", file])
+      assert.strictEqual(large.code, 2)
+      assert.match(large.stderr, /^The request body has \d+ bytes.*\n.*LIMIT_VALUE_BYTES/)
+    })
+  )
 })

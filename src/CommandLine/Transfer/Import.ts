@@ -91,7 +91,8 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
     const knowledge = yield* learned
     const refusal = (error: Client.ClientError) =>
       Effect.flatMap(Ref.get(knowledge.sent), (sent): Effect.Effect<never, CommandFailed | LineRefused> => {
-        const line = error._tag === "BadRequest" ? lineOf(error, sent) : undefined
+        const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
+        const line = isOfLine ? lineOf(error, sent) : undefined
         return line === undefined
           ? Failure.of(connection)(error)
           : new LineRefused({ line, problem: withoutOperation(error) })
