@@ -105,6 +105,45 @@ describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", 
     await page.getByRole("button", { name: "All namespaces" }).click()
   })
 
+  it("has the chosen tenant in the address: a reload, a link and the way back keep it, and an edit stays", async () => {
+    await open("store")
+    await tab("Tenants").click()
+    await tenants().getByRole("button", { name: "acme 3 namespaces" }).click()
+    await foot("3 namespaces")
+    const stock = namespaces().getByRole("link", { name: /^stock/ })
+    await stock.click()
+    const address = `${visit.base}/console/#/store/${encodeURIComponent("tenant:acme/stock")}?tenant=acme`
+    await page.waitForURL(address)
+    await page.reload()
+    await page.getByRole("heading", { name: "tenant:acme/stock" }).waitFor()
+    await foot("3 namespaces")
+    await stock.waitFor()
+
+    const other = await visit.newPage()
+    await visit.signIn("dev-key", address, other)
+    await other.getByRole("heading", { name: "tenant:acme/stock" }).waitFor()
+    await other.getByText("Tenant acme", { exact: true }).waitFor()
+    await other.close()
+
+    const apples = `/store/${encodeURIComponent("tenant:acme/stock")}/apples`
+    await page
+      .getByRole("list", { name: "Keys of tenant:acme/stock" })
+      .getByRole("link", { name: /^apples/ })
+      .click()
+    await visit.shows("12")
+    await visit.editor().fill("13")
+    await page.getByRole("button", { name: "All namespaces" }).click()
+    await namespaces().getByRole("link", { name: "cities" }).waitFor()
+    assert.isTrue(page.url().endsWith(apples))
+    await page.goBack()
+    await foot("3 namespaces")
+    assert.isTrue(page.url().endsWith(`${apples}?tenant=acme`))
+    await visit.shows("13")
+    assert.strictEqual(await page.getByRole("dialog").count(), 0)
+    await visit.editor().fill("12")
+    await page.getByRole("button", { name: "All namespaces" }).click()
+  })
+
   it("reads again what is seen when the log has moved, and nothing else", async () => {
     await namespaces().getByRole("link", { name: "tenant:acme/stock 2" }).waitFor()
     await open("store")

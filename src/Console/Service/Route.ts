@@ -1,12 +1,16 @@
 /**
- * The view that the page shows, as its fragment has it: `#/store/<namespace>/<key>`. The service knows one page only, so
- * that the console works under any prefix.
+ * The view that the page shows, as its fragment has it: `#/store/<namespace>/<key>?tenant=<id>`. The service knows one
+ * page only, so that the console works under any prefix.
  */
 import { computed, signal } from "@preact/signals"
 
+/** The place that a fragment names, and what is chosen there, with its `?`. */
+const placeOf = (hash: string): string => hash.split("?", 1)[0]!
+const choicesOf = (hash: string): string => hash.slice(placeOf(hash).length)
+
 const segmentsOf = (hash: string): ReadonlyArray<string> => {
   try {
-    return hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent)
+    return placeOf(hash).replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent)
   } catch {
     return []
   }
@@ -21,7 +25,8 @@ let ask: Ask | undefined
 
 addEventListener("hashchange", () => {
   const { hash: wanted, pathname, search } = location
-  if (ask === undefined || wanted === hash.value) {
+  // Nothing is lost where the place stays.
+  if (ask === undefined || placeOf(wanted) === placeOf(hash.value)) {
     hash.value = wanted
     return
   }
@@ -46,13 +51,18 @@ const leaveFor = (wanted: string): void => {
   location.hash = wanted
 }
 
-/** The parts of the fragment, decoded. */
+/** The parts of the place, decoded. */
 export const route = computed(() => segmentsOf(hash.value))
+
+/** What is chosen, by name. */
+export const choices = computed(() => new URLSearchParams(choicesOf(hash.value)))
 
 /** The name of the view. */
 export const view = computed(() => route.value[0] ?? "overview")
 
-export const href = (...segments: ReadonlyArray<string>): string => `#/${segments.map(encodeURIComponent).join("/")}`
+/** The address of a place. Within the view what is chosen stays. */
+export const href = (...segments: ReadonlyArray<string>): string =>
+  `#/${segments.map(encodeURIComponent).join("/")}${segments[0] === view.value ? choicesOf(hash.value) : ""}`
 
 export const go = (...segments: ReadonlyArray<string>): void => {
   location.hash = href(...segments)
@@ -60,3 +70,15 @@ export const go = (...segments: ReadonlyArray<string>): void => {
 
 /** Goes without asking. */
 export const leave = (...segments: ReadonlyArray<string>): void => leaveFor(href(...segments))
+
+/** Chooses something, or nothing any more where the value is `undefined`. The place stays, and the way back is kept. */
+export const choose = (name: string, value: string | undefined): void => {
+  const chosen = new URLSearchParams(choices.peek())
+  if (value === undefined) chosen.delete(name)
+  else chosen.set(name, value)
+  const query = String(chosen)
+  const wanted = placeOf(hash.peek()) + (query === "" ? "" : `?${query}`)
+  if (wanted === hash.peek()) return
+  history.pushState(undefined, "", wanted)
+  hash.value = wanted
+}

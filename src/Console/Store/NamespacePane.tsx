@@ -11,6 +11,7 @@ import { count, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { compareKeys } from "./KeyOrder.ts"
 import {
+  chooseTenant,
   chosenTenant,
   type ListedNamespace,
   listNamespaces,
@@ -266,7 +267,7 @@ const TenantList = ({ onChoose }: { readonly onChoose: (tenant: string) => void 
 export const NamespacePane = ({ present }: { readonly present: string | undefined }) => {
   const [tab, setTab] = useState<"namespaces" | "tenants">("namespaces")
   const choose = (tenant: string | undefined) => {
-    chosenTenant.value = tenant
+    chooseTenant(tenant)
     setTab("namespaces")
   }
   return (

@@ -1,8 +1,9 @@
 /** The namespaces of the store and their tenants, and those that the user has opened. */
-import { signal } from "@preact/signals"
+import { computed, signal } from "@preact/signals"
 import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
 import { names } from "../Service/Kept.ts"
 import { pause } from "../Service/Pause.ts"
+import { choices, choose } from "../Service/Route.ts"
 import { type NamespacePart, presentEnd, readNamespaces, readTenants } from "./Entries.ts"
 import { NameList } from "./NameList.ts"
 
@@ -15,8 +16,10 @@ export interface ListedNamespace {
 /** The most names that are listed: others are found by their start. */
 export const most = 10_000
 
-/** The tenant whose namespaces are shown, `""` for those of none; all of them without it. */
-export const chosenTenant = signal<string | undefined>(undefined)
+/** The tenant whose namespaces are shown, `""` for those of none; all of them without it. The address has it. */
+export const chosenTenant = computed(() => choices.value.get("tenant") ?? undefined)
+
+export const chooseTenant = (tenant: string | undefined): void => choose("tenant", tenant)
 
 export const listNamespaces = (part: NamespacePart): NameList<NamespaceCount> =>
   new NameList({
