@@ -24,30 +24,14 @@ interface Gain {
 
 /**
  * Keeps how many entries each namespace has, and how many namespaces and entries each tenant. All is written by
- * `flush`.
+ * `flush`. Rows are updated first and inserted where there is none: in one statement both take twice as long.
  */
 export class NamespaceCounts {
-  private readonly addEntries: Database.Statement<[namespace: string, entries: number], number>
-  private readonly dropEmpty: Database.Statement<[namespace: string]>
-  private readonly addToTenant: Database.Statement<[tenant: string, namespaces: number, entries: number], number>
-  private readonly dropTenant: Database.Statement<[tenant: string]>
+  private readonly statements: ReturnType<typeof prepare>
   private changed = new Map<string, number>()
 
   constructor(db: Database.Database) {
-    this.addEntries = db
-      .prepare<[string, number], number>(
-        `INSERT INTO namespaces (namespace, entries) VALUES (?, ?)
-         ON CONFLICT DO UPDATE SET entries = entries + excluded.entries RETURNING entries`
-      )
-      .pluck()
-    this.dropEmpty = db.prepare("DELETE FROM namespaces WHERE namespace = ?")
-    this.addToTenant = db
-      .prepare<[string, number, number], number>(
-        `INSERT INTO tenants (tenant, namespaces, entries) VALUES (?, ?, ?) ON CONFLICT DO UPDATE
-         SET namespaces = namespaces + excluded.namespaces, entries = entries + excluded.entries RETURNING namespaces`
-      )
-      .pluck()
-    this.dropTenant = db.prepare("DELETE FROM tenants WHERE tenant = ?")
+    this.statements = prepare(db)
   }
 
   add(namespace: string, entries: number): void {
@@ -59,18 +43,13 @@ export class NamespaceCounts {
     const gains = new Map<string, Gain>()
     for (const [namespace, entries] of this.changed) {
       if (entries === 0) continue
-      const left = this.addEntries.get(namespace, entries)!
-      if (left === 0) this.dropEmpty.run(namespace)
       const tenant = tenantOf(namespace)
       const gain = gains.get(tenant) ?? { namespaces: 0, entries: 0 }
       gains.set(tenant, gain)
       gain.entries += entries
-      // It was not there before, or it is gone.
-      gain.namespaces += left === entries ? 1 : left === 0 ? -1 : 0
+      gain.namespaces += this.addToNamespace(namespace, entries)
     }
-    for (const [tenant, { entries, namespaces }] of gains) {
-      if (this.addToTenant.get(tenant, namespaces, entries) === 0) this.dropTenant.run(tenant)
-    }
+    for (const [tenant, gain] of gains) this.addToTenant(tenant, gain)
     this.clear()
   }
 
@@ -78,4 +57,37 @@ export class NamespaceCounts {
   clear(): void {
     if (this.changed.size > 0) this.changed = new Map()
   }
+
+  /** Returns 1 for a namespace that was not there before, -1 for one that is gone, and 0 for any other. */
+  private addToNamespace(namespace: string, entries: number): number {
+    const { addEntries, dropNamespace, insertNamespace } = this.statements
+    if (addEntries.run(entries, namespace).changes === 0) {
+      insertNamespace.run(namespace, entries)
+      return 1
+    }
+    return entries < 0 && dropNamespace.run(namespace).changes > 0 ? -1 : 0
+  }
+
+  private addToTenant(tenant: string, { entries, namespaces }: Gain): void {
+    const { addNumbers, dropTenant, insertTenant } = this.statements
+    if (addNumbers.run(namespaces, entries, tenant).changes === 0) insertTenant.run(tenant, namespaces, entries)
+    else if (namespaces < 0) dropTenant.run(tenant)
+  }
 }
+
+const prepare = (db: Database.Database) => ({
+  addEntries: db.prepare<[entries: number, namespace: string]>(
+    "UPDATE namespaces SET entries = entries + ? WHERE namespace = ?"
+  ),
+  insertNamespace: db.prepare<[namespace: string, entries: number]>(
+    "INSERT INTO namespaces (namespace, entries) VALUES (?, ?)"
+  ),
+  dropNamespace: db.prepare<[namespace: string]>("DELETE FROM namespaces WHERE namespace = ? AND entries = 0"),
+  addNumbers: db.prepare<[namespaces: number, entries: number, tenant: string]>(
+    "UPDATE tenants SET namespaces = namespaces + ?, entries = entries + ? WHERE tenant = ?"
+  ),
+  insertTenant: db.prepare<[tenant: string, namespaces: number, entries: number]>(
+    "INSERT INTO tenants (tenant, namespaces, entries) VALUES (?, ?, ?)"
+  ),
+  dropTenant: db.prepare<[tenant: string]>("DELETE FROM tenants WHERE tenant = ? AND namespaces = 0")
+})
