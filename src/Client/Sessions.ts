@@ -151,7 +151,7 @@ export interface Sessions {
 }
 
 /** 128 random bits. `crypto.randomUUID` is not there on pages without TLS. */
-const randomId = (): string =>
+export const randomId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("")
 
 /** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` where there is no WebSocket. */

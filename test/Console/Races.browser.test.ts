@@ -2,6 +2,7 @@
 import { Duration, Effect } from "effect"
 import type { Locator, Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
+import { makeSessions } from "../../src/client.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -37,6 +38,20 @@ const clockThatIsOff = (ms: number): string => `{
     static now() {
       return now() + ${ms}
     }
+  }
+}`
+
+/** A script of a page that keeps the first message to an agent from the gateway, until it is told to refuse it. */
+const firstMessageIsHeld = `{
+  const { send } = WebSocket.prototype
+  self.sentMessages = []
+  WebSocket.prototype.send = function (frame) {
+    const { clientMessageId, id, type } = JSON.parse(frame)
+    if (type === "send_message") sentMessages.push(clientMessageId)
+    if (type !== "send_message" || sentMessages.length > 1) return send.call(this, frame)
+    const error = { code: "internal", message: "Store unavailable", retryable: true, traceId: "" }
+    const data = JSON.stringify({ type: "error", id, error })
+    self.refuseMessage = () => this.dispatchEvent(new MessageEvent("message", { data }))
   }
 }`
 
@@ -341,5 +356,35 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     await take()
     await shows("1")
     await page.getByRole("button", { name: "Discard" }).click()
+  })
+
+  it("has a message that was refused again with the reason, also where another view was looked at, and sends it once", async () => {
+    const talks = makeSessions({ baseUrl: visit.base })
+    const { id } = await talks.create("echo")
+    talks.close()
+    const tab = await visit.newPage()
+    await tab.addInitScript(firstMessageIsHeld)
+    const sent = () => tab.evaluate<ReadonlyArray<string>>("sentMessages")
+    await visit.signIn("dev-key", `${visit.base}/console#/sessions/${id}`, tab)
+    const field = tab.getByLabel("Message")
+    const reason = tab.getByRole("alert").getByText("Store unavailable", { exact: true })
+    await field.fill("hello")
+    await field.press("Enter")
+    await eventually(async () => assert.strictEqual((await sent()).length, 1))
+    assert.strictEqual(await field.inputValue(), "")
+    await tab.getByRole("link", { name: "Feed" }).click()
+    await tab.getByLabel("Filter by namespace, key or actor").waitFor()
+    await tab.evaluate("refuseMessage()")
+    await tab.goBack()
+    await eventually(async () => assert.strictEqual(await field.inputValue(), "hello"))
+    await reason.waitFor()
+    await field.press("Enter")
+    await tab.getByRole("log").getByText("echo: hello").waitFor()
+    await reason.waitFor({ state: "detached" })
+    assert.strictEqual(await field.inputValue(), "")
+    const [first, second, ...more] = await sent()
+    assert.strictEqual(second, first)
+    assert.deepStrictEqual(more, [])
+    await tab.close()
   })
 })

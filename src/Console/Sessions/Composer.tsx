@@ -1,6 +1,5 @@
 /** The field in which the user writes to the agent. */
 import type { Sessions } from "../../Client/Client.ts"
-import { useAttempt } from "../Widgets/Attempt.ts"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { draftFor } from "./Drafts.ts"
 
@@ -20,23 +19,12 @@ const mostRows = 8
 
 export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: Props) => {
   const draft = draftFor(sessions, id)
-  const text = draft.value
-  const { failure, isBusy: isSending, run } = useAttempt()
+  const { failure, isSending, text } = draft
 
-  const send = async () => {
-    if (text.trim() === "" || isSending) return
+  const send = () => {
+    if (!draft.canBeSent.peek()) return
     onSend()
-    draft.value = ""
-    await run(async () => {
-      try {
-        await sessions.send(id, text)
-      } catch (error) {
-        // Before what was typed meanwhile.
-        const typed = draft.peek()
-        draft.value = typed === "" ? text : `${text}\n${typed}`
-        throw error
-      }
-    })
+    void draft.send()
   }
 
   return (
@@ -44,7 +32,7 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
       class="composer"
       onSubmit={event => {
         event.preventDefault()
-        void send()
+        send()
       }}
     >
       <textarea
@@ -55,16 +43,14 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
         }
         rows={Math.min(mostRows, text.split("\n").length)}
         value={text}
-        onInput={event => {
-          draft.value = event.currentTarget.value
-        }}
+        onInput={event => draft.type(event.currentTarget.value)}
         onKeyDown={event => {
           if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
           event.preventDefault()
-          void send()
+          send()
         }}
       />
-      <button type="submit" class="button primary" disabled={text.trim() === "" || isSending}>
+      <button type="submit" class="button primary" disabled={!draft.canBeSent.value}>
         {isSending ? "Sending…" : "Send"}
       </button>
       <FailureNote text={failure === "" ? problem : failure} />

@@ -1,17 +1,80 @@
-/** Messages that are typed and not sent. */
-import { type Signal, signal } from "@preact/signals"
+/** Messages that are typed and not sent, and how they are sent. */
+import { batch, computed, signal } from "@preact/signals"
 import type { Sessions } from "../../Client/Client.ts"
+import { randomId } from "../../Client/Sessions.ts"
+import { messageOf } from "../Service/Failure.ts"
 
-const drafts = new WeakMap<Sessions, Map<string, Signal<string>>>()
+/** The message that is typed for a session. It outlives the view that shows it, and so does the sending of it. */
+export class Draft {
+  readonly #text = signal("")
+  readonly #isSending = signal(false)
+  readonly #failure = signal("")
+  /** A message that may have been taken all the same: what is sent again as it is must be the same message. */
+  #unsent: { readonly text: string; readonly clientMessageId: string } | undefined
+  /** Whether there is a message, and none that is being sent. */
+  readonly canBeSent = computed(() => this.#text.value.trim() !== "" && !this.#isSending.value)
+
+  constructor(
+    private readonly sessions: Pick<Sessions, "send">,
+    private readonly id: string
+  ) {}
+
+  get text(): string {
+    return this.#text.value
+  }
+
+  get isSending(): boolean {
+    return this.#isSending.value
+  }
+
+  /** Why the last message was not sent; `""` if it was. */
+  get failure(): string {
+    return this.#failure.value
+  }
+
+  /** The user has changed the text. */
+  type(text: string): void {
+    this.#unsent = undefined
+    this.#text.value = text
+  }
+
+  /** Sends the message if it can be sent. One that is refused, or is not answered, is there again, with the reason. */
+  async send(): Promise<void> {
+    if (!this.canBeSent.peek()) return
+    const text = this.#text.peek()
+    const clientMessageId = this.#unsent?.text === text ? this.#unsent.clientMessageId : randomId()
+    this.#unsent = undefined
+    batch(() => {
+      this.#text.value = ""
+      this.#failure.value = ""
+      this.#isSending.value = true
+    })
+    try {
+      await this.sessions.send(this.id, text, { clientMessageId })
+      this.#isSending.value = false
+    } catch (error) {
+      this.#unsent = { text, clientMessageId }
+      const typed = this.#text.peek()
+      batch(() => {
+        // Before what was typed meanwhile.
+        this.#text.value = typed === "" ? text : `${text}\n${typed}`
+        this.#failure.value = messageOf(error)
+        this.#isSending.value = false
+      })
+    }
+  }
+}
+
+const drafts = new WeakMap<Sessions, Map<string, Draft>>()
 
 /**
  * The message that is typed for a session. It stays while another view is looked at, and is gone with the connection of
  * who has typed it.
  */
-export const draftFor = (sessions: Sessions, id: string): Signal<string> => {
-  const ofConnection = drafts.get(sessions) ?? new Map<string, Signal<string>>()
+export const draftFor = (sessions: Sessions, id: string): Draft => {
+  const ofConnection = drafts.get(sessions) ?? new Map<string, Draft>()
   drafts.set(sessions, ofConnection)
-  const draft = ofConnection.get(id) ?? signal("")
+  const draft = ofConnection.get(id) ?? new Draft(sessions, id)
   ofConnection.set(id, draft)
   return draft
 }
