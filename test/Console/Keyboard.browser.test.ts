@@ -8,7 +8,7 @@ import { eventually, getsFocus, hasFocus, Visit } from "./Visit.ts"
 
 describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
   const visit = new Visit()
-  const { client, isNoWiderThan, open, say } = visit
+  const { client, isNoWiderThan, open, say, send } = visit
   let page: Page
 
   beforeAll(async () => {
@@ -90,7 +90,7 @@ describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
     await page.getByLabel("Message").waitFor()
     await tabTo(/^Message$/)
     await page.keyboard.type("/approve")
-    await press("Enter")
+    await send()
     await page.getByRole("button", { name: "Approve", exact: true }).waitFor()
     await tabTo(/^ ?Approve$/, "Shift+Tab")
     await press("Enter")

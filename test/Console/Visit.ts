@@ -118,9 +118,23 @@ export class Visit {
   /** Writes to the agent of the session that is open. */
   readonly say = async (text: string): Promise<void> => {
     await this.page.getByLabel("Message").fill(text)
-    // A message is sent once the one before has been taken.
-    await this.page.getByRole("button", { name: "Send", exact: true, disabled: false }).waitFor()
-    await this.page.getByLabel("Message").press("Enter")
+    await this.send()
+  }
+
+  /**
+   * Sends what is written in the field that has the focus. It is sent again where it was refused because a commit takes
+   * long, as may happen where a disk or the whole machine is slow; any other refusal is left to be seen.
+   */
+  readonly send = async (): Promise<void> => {
+    const unavailable = this.page.getByRole("alert").getByText("Store unavailable", { exact: true })
+    for (;;) {
+      // A message is sent once the one before has been taken.
+      await this.page.getByRole("button", { name: "Send", exact: true, disabled: false }).waitFor()
+      await this.page.keyboard.press("Enter")
+      await this.page.getByRole("button", { name: "Sending…" }).waitFor({ state: "detached" })
+      if ((await unavailable.count()) === 0) return
+      await setTimeout(200)
+    }
   }
 
   readonly nextFrame = (): Promise<unknown> => this.page.evaluate("new Promise(requestAnimationFrame)")
