@@ -77,25 +77,27 @@ export const parse = (path: string, content: string): Either.Either<Readonly<Rec
     )
   )
 
-/** Reads a file of secrets that nobody else can read; `undefined` where there is none. */
-const readPrivate = (path: string): Effect.Effect<string | undefined, CommandFailed> =>
-  Effect.try({
-    try: () => ({ access: statSync(path), content: readFileSync(path, "utf8") }),
-    catch: error => error
-  }).pipe(
+/**
+ * Reads a file of secrets that nobody else can read; `undefined` where there is none. With `isOptional` there is none in a
+ * directory that the user may not enter either, such as the home of another user.
+ */
+const readPrivate = (path: string, isOptional: boolean): Effect.Effect<string | undefined, CommandFailed> => {
+  const absent = isOptional ? ["ENOENT", "ENOTDIR", "EACCES"] : ["ENOENT", "ENOTDIR"]
+  const unreadable = (error: unknown) => wrong(`${path} cannot be read: ${messageOf(error)}`)
+  const access = Effect.try({ try: () => statSync(path), catch: error => error }).pipe(
     Effect.catchAll(error =>
-      hasCode(error, "ENOENT")
-        ? Effect.succeed(undefined)
-        : Effect.fail(wrong(`${path} cannot be read: ${messageOf(error)}`))
-    ),
-    Effect.flatMap(found => {
-      if (found === undefined) return Effect.succeed(undefined)
-      const problem = problemOfAccess(path, found.access, process.geteuid?.() ?? -1)
-      return problem === undefined
-        ? Effect.succeed(found.content)
-        : Effect.fail(wrong(problem, `It may hold credentials. Do this: chmod 600 '${path}'`))
-    })
+      absent.some(code => hasCode(error, code)) ? Effect.succeed(undefined) : Effect.fail(unreadable(error))
+    )
   )
+  return Effect.flatMap(access, found => {
+    if (found === undefined) return Effect.succeed(undefined)
+    const uid = process.geteuid?.() ?? -1
+    const problem = problemOfAccess(path, found, uid)
+    if (problem === undefined) return Effect.try({ try: () => readFileSync(path, "utf8"), catch: unreadable })
+    const advice = found.uid === uid ? `Do this: chmod 600 '${path}'` : "Use a file of your own."
+    return Effect.fail(wrong(problem, `It may hold credentials. ${advice}`))
+  })
+}
 
 const credential = /^[\x21-\x7e]+$/
 
@@ -107,7 +109,7 @@ export const credentialOf = (source: string, text: string): Either.Either<Redact
 
 /** Reads a credential from a file. */
 export const readToken = (path: string): Effect.Effect<Redacted.Redacted, CommandFailed> =>
-  Effect.flatMap(readPrivate(path), content =>
+  Effect.flatMap(readPrivate(path, false), content =>
     content === undefined
       ? Effect.fail(wrong(`There is no file ${path}`, "It should have the credential as its only line."))
       : credentialOf(path, content)
@@ -117,7 +119,7 @@ export const readToken = (path: string): Effect.Effect<Redacted.Redacted, Comman
 export const load = (name: Option.Option<string>): Effect.Effect<Profile, CommandFailed> =>
   Effect.gen(function* () {
     const file = yield* path
-    const content = yield* readPrivate(file)
+    const content = yield* readPrivate(file, Option.isNone(name))
     const profiles = content === undefined ? {} : yield* parse(file, content)
     const wanted = Option.getOrElse(name, () => "default")
     const found = Object.hasOwn(profiles, wanted) ? profiles[wanted] : undefined

@@ -41,3 +41,33 @@ describe("profiles of a user whom the system does not know", () => {
     })
   )
 })
+
+describe("profiles that cannot be reached", () => {
+  it.scoped("are none, unless one is named", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const file = join(directory, "file")
+      writeFileSync(file, "")
+      const below = withEnvironment({ CAUSEWAY_PROFILES: join(file, "profiles.json") })
+      assert.deepStrictEqual(yield* below(Profile.load(Option.none())), {})
+      const { message } = yield* Effect.flip(below(Profile.load(Option.some("mine"))))
+      assert.include(message, 'There is no profile "mine"')
+    })
+  )
+
+  it.scoped.skipIf(process.getuid?.() !== 0)("as in the home of another user, stop no command", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      writeFileSync(join(directory, "profiles.json"), '{"default":{"url":"http://127.0.0.1:1"}}', { mode: 0o600 })
+      chmodSync(directory, 0o700)
+      yield* Effect.acquireRelease(
+        Effect.sync(() => process.seteuid?.(65534)),
+        () => Effect.sync(() => process.seteuid?.(0))
+      )
+      const there = withEnvironment({ CAUSEWAY_PROFILES: join(directory, "profiles.json") })
+      assert.deepStrictEqual(yield* there(Profile.load(Option.none())), {})
+      const { message } = yield* Effect.flip(there(Profile.load(Option.some("mine"))))
+      assert.match(message, /profiles\.json cannot be read: EACCES/)
+    })
+  )
+})
