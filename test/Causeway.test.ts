@@ -211,7 +211,7 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
       const { metrics } = (yield* ask("", "GET", "/internal/api/metrics")).body
       const names = new Set(metrics.map(({ name }: { readonly name: string }) => name))
       expect(names).toContain("http_requests_total")
-      expect(names).toContain("change_feed_watchers")
+      expect(names).toContain("change_feed_followers")
       const openApi = (yield* ask("root", "GET", "/docs/openapi.json")).body
       expect(Object.keys(openApi.paths)).toContain("/store/kv/{namespace}/{key}")
       const asyncApi = (yield* ask("root", "GET", "/docs/asyncapi.json")).body

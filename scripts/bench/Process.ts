@@ -57,5 +57,5 @@ export const residentBytes = (pid: number): Effect.Effect<number, BenchFailed> =
   read(pid, "status", text => Number(/^VmRSS:\s+(\d+) kB/m.exec(text)?.[1]) * 1024)
 
 /** The most resident memory that a process has had, in bytes. */
-export const mostResidentBytes = (pid: number): Effect.Effect<number, BenchFailed> =>
+export const maxResidentBytes = (pid: number): Effect.Effect<number, BenchFailed> =>
   read(pid, "status", text => Number(/^VmHWM:\s+(\d+) kB/m.exec(text)?.[1]) * 1024)

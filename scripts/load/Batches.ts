@@ -19,14 +19,14 @@ export interface Bounds {
 /** Splits entries into batches, in order and lazily, so that few are in memory. */
 export function* inBatches(
   entries: Iterable<Entry>,
-  { bytes: mostBytes, namespace, operations: most }: Bounds & { readonly namespace: string }
+  { bytes: maxBytes, namespace, operations: most }: Bounds & { readonly namespace: string }
 ): Generator<ReadonlyArray<Operation>> {
   let operations: Array<Operation> = []
   let bytes = 0
   for (const { key, value } of entries) {
     const operation: Operation = { op: "set", namespace, key, value }
     const size = Buffer.byteLength(JSON.stringify(operation)) + 1
-    if (operations.length > 0 && (operations.length === most || bytes + size > mostBytes)) {
+    if (operations.length > 0 && (operations.length === most || bytes + size > maxBytes)) {
       yield operations
       operations = []
       bytes = 0

@@ -39,7 +39,7 @@ const ofDirectory = (
     const Backup = yield* Effect.promise(() => import("../Storage/Backup.ts"))
     const { walLimit, ...rest } = options
     const made = yield* BackupProgress.showing(json, report =>
-      Backup.make({ ...rest, directory, mostLogBytes: walLimit * MiB, report }).pipe(Effect.mapError(failure))
+      Backup.make({ ...rest, directory, maxLogBytes: walLimit * MiB, report }).pipe(Effect.mapError(failure))
     )
     return { ...made, source: directory }
   })

@@ -67,11 +67,11 @@ interface Output {
   readonly end: Effect.Effect<void>
 }
 
-const mostBar = 30
+const maxBar = 30
 
 /** Progress as a bar and what there is room for in so many columns. */
 export const bar = (progress: CopyProgress, pace: Pace, columns: number): string => {
-  const width = Math.min(mostBar, Math.max(columns - 50, 0))
+  const width = Math.min(maxBar, Math.max(columns - 50, 0))
   const full = progress.totalRows === 0 ? width : Math.floor((width * progress.rows) / progress.totalRows)
   const parts = [
     progress.phase.padEnd(6),

@@ -25,7 +25,7 @@ export interface Outcome {
 const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
 
 /** More keys are not held in memory. */
-const mostWritten = 1_000_000
+const maxWritten = 1_000_000
 
 const again = "Run the command again: it counts anew, and asks."
 
@@ -75,7 +75,7 @@ export const deleteCounted = (
   counted: Counted,
   options: { readonly actor?: string },
   onDeleted: (count: number) => void,
-  most: number = mostWritten
+  most: number = maxWritten
 ): Effect.Effect<Outcome, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
   const written = new WrittenKeys(connection, counted, most)

@@ -28,7 +28,7 @@ export const keyColumns: ReadonlyArray<Column> = [
 export const columns: ReadonlyArray<Column> = [...keyColumns, { title: "VALUE", shrinks: true }]
 
 /** More characters of a value than these are not looked at for a table. */
-const mostInCell = 200
+const maxInCell = 200
 
 /** A line of a list of keys. */
 export const keyRow = (entry: EntryKey): ReadonlyArray<string> => [
@@ -42,7 +42,7 @@ export const keyRow = (entry: EntryKey): ReadonlyArray<string> => [
 /** A line of a list. */
 export const row = (entry: Entry): ReadonlyArray<string> => [
   ...keyRow(entry),
-  cleanJson(textOf(entry.value).slice(0, mostInCell))
+  cleanJson(textOf(entry.value).slice(0, maxInCell))
 ]
 
 /** An entry alone. */
@@ -59,7 +59,7 @@ export const entry = (stored: Entry): string =>
 /** A change as one line, without a line break. */
 export const change = (record: Change, cells: number, { cyan, dim, red }: Paint): string => {
   const { actor, key, namespace, op, seq, timestamp, value, version } = record
-  const what = op === "set" ? cleanJson(textOf(value).slice(0, mostInCell)) : ""
+  const what = op === "set" ? cleanJson(textOf(value).slice(0, maxInCell)) : ""
   const text = `${time(timestamp)}  ${seq}  ${op}  ${clean(namespace)}  ${clean(key)}  v${version}  ${clean(actor)}  ${clean(what)}`
   const shown = truncate(text.trimEnd(), cells)
   return op === "delete" ? red(shown) : actor === "expiry" ? dim(shown) : cyan(shown)

@@ -44,7 +44,7 @@ export const get = Command.make(
 ).pipe(Command.withDescription("Print an entry"))
 
 /** The most bytes of a value that are read from a file or from standard input; the service has a limit of its own. */
-const mostBytes = 256 * 1024 * 1024
+const maxBytes = 256 * 1024 * 1024
 
 const bytesOf = async (path: string): Promise<Uint8Array> => {
   if (path !== "-") return readFile(path)
@@ -53,7 +53,7 @@ const bytesOf = async (path: string): Promise<Uint8Array> => {
   for await (const chunk of process.stdin) {
     chunks.push(Buffer.from(chunk))
     bytes += chunk.length
-    if (bytes > mostBytes) throw new Error(`it has more than ${mostBytes} bytes`)
+    if (bytes > maxBytes) throw new Error(`it has more than ${maxBytes} bytes`)
   }
   return Buffer.concat(chunks)
 }

@@ -38,7 +38,7 @@ export const leftOf = ({ done, doneBefore, elapsed, total }: Progress): number |
     ? undefined
     : ((total - done) / (done - doneBefore)) * elapsed
 
-const mostBar = 30
+const maxBar = 30
 
 /** The progress in one line of at most `cells` cells. */
 export const line = (progress: Progress, cells: number): string => {
@@ -56,7 +56,7 @@ export const line = (progress: Progress, cells: number): string => {
   const share = total === 0 ? 1 : Math.min(1, done / total)
   const percent = `${String(Math.floor(share * 100)).padStart(3)} %`
   const text = `${percent}  ${parts.join(", ")}`
-  const bar = Math.min(mostBar, cells - text.length - 3)
+  const bar = Math.min(maxBar, cells - text.length - 3)
   if (bar < 5) return truncate(text, cells)
   const full = Math.round(share * bar)
   return `${"#".repeat(full)}${"-".repeat(bar - full)} ${text}`

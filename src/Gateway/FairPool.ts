@@ -15,12 +15,12 @@ export interface Options {
   /** In bytes, calls, connections or whatever is shared. */
   readonly capacity: number
   /** What one holder may have, where nothing can be reclaimed; all of it where absent. */
-  readonly mostOfOne?: number
+  readonly maxOfOne?: number
   /**
    * Requests that may wait, of all holders; 10,000 where absent. Beyond, the newest one of the longest queue is
    * refused.
    */
-  readonly mostWaiting?: number
+  readonly maxWaiting?: number
   /** Which of the claims that a holder has offered is reclaimed first; the oldest where absent. */
   readonly reclaimFirst?: "oldest" | "newest"
 }
@@ -94,16 +94,16 @@ export class Claim {
 /** All methods but `use` are synchronous. */
 export class FairPool {
   private readonly holders = new Map<string, Holder>()
-  private readonly mostOfOne: number
-  private readonly mostWaiting: number
+  private readonly maxOfOne: number
+  private readonly maxWaiting: number
   private usedSize = 0
   private waitingCount = 0
   private grants = 0
   private isServing = false
 
   constructor(private readonly options: Options) {
-    this.mostOfOne = Math.min(options.mostOfOne ?? options.capacity, options.capacity)
-    this.mostWaiting = options.mostWaiting ?? 10_000
+    this.maxOfOne = Math.min(options.maxOfOne ?? options.capacity, options.capacity)
+    this.maxWaiting = options.maxWaiting ?? 10_000
   }
 
   /** Held in all; never more than the capacity. */
@@ -121,7 +121,7 @@ export class FairPool {
 
   /** Whether the limit of one holder allows so much more. */
   mayHave(holder: string, size: number): boolean {
-    return this.heldBy(holder) + size <= this.mostOfOne
+    return this.heldBy(holder) + size <= this.maxOfOne
   }
 
   /** The holders, largest first. */
@@ -148,12 +148,12 @@ export class FairPool {
     const claim = new Claim(this, holder, size, isGranted => {
       if (isReturned) onDecided(isGranted)
     })
-    if (size > this.mostOfOne) claim.state = "over"
+    if (size > this.maxOfOne) claim.state = "over"
     else {
       this.holderOf(holder).waiting.push(claim)
       this.waitingCount++
       this.serve()
-      if (this.waitingCount > this.mostWaiting) this.shorten()
+      if (this.waitingCount > this.maxWaiting) this.shorten()
     }
     isReturned = true
     return claim
@@ -300,7 +300,7 @@ export class FairPool {
   private next(): Holder | undefined {
     return this.best(
       (a, b) => a.held < b.held || (a.held === b.held && a.servedAt < b.servedAt),
-      ({ held, waiting: [first] }) => first !== undefined && held + first.size <= this.mostOfOne
+      ({ held, waiting: [first] }) => first !== undefined && held + first.size <= this.maxOfOne
     )
   }
 
@@ -339,5 +339,5 @@ export class FairPool {
 }
 
 /** A pool of which one tenant may have three quarters, so that others find some free: nothing of it can be reclaimed. */
-export const sharedPool = (name: string, capacity: number, mostWaiting = 10_000): FairPool =>
-  new FairPool({ name, capacity, mostOfOne: Math.ceil(0.75 * capacity), mostWaiting })
+export const sharedPool = (name: string, capacity: number, maxWaiting = 10_000): FairPool =>
+  new FairPool({ name, capacity, maxOfOne: Math.ceil(0.75 * capacity), maxWaiting })

@@ -39,7 +39,7 @@ export class FileCalls {
       name: "memory for files",
       capacity,
       // Calls that are under way cannot be taken back.
-      mostOfOne: Math.max(capacity * 0.75, fileBytes.content)
+      maxOfOne: Math.max(capacity * 0.75, fileBytes.content)
     })
   }
 

@@ -24,7 +24,7 @@ const pauses = [50, 150, 400, 900, 1500]
 const attemptLimit = Duration.toMillis("15 seconds")
 
 /** Sessions whose owners are remembered, so that the database need not be asked for each request. */
-const mostRemembered = 10_000
+const maxCached = 10_000
 
 const isReachable = (owner: Peer): owner is ReachablePeer => owner.address !== null
 
@@ -39,7 +39,7 @@ class Owners {
   remember(session: string, owner: ReachablePeer): void {
     this.owners.delete(session)
     this.owners.set(session, owner)
-    if (this.owners.size > mostRemembered) this.owners.delete(this.owners.keys().next().value!)
+    if (this.owners.size > maxCached) this.owners.delete(this.owners.keys().next().value!)
   }
 
   forget(session: string): void {

@@ -73,7 +73,7 @@ export interface Append {
   readonly recoveryState: string | null
   /**
    * Replaces one of the same id. It is kept as long as the newest event after this append, among the newest
-   * `mostReceipts` of the session.
+   * `maxReceipts` of the session.
    */
   readonly receipt?: Receipt | undefined
   /** The id of a receipt to remove. */

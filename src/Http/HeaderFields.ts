@@ -7,7 +7,7 @@ import { Effect } from "effect"
 import { randomHex } from "../RandomHex.ts"
 
 /** Header lines that a request may have. The limit on their bytes would allow more, which only an attacker sends. */
-export const mostFields = 2000
+export const maxFields = 2000
 
 /** Entries of `rawHeaders`, a name and a value for each line, that node keeps by default. */
 const entriesByNode = 2000
@@ -50,8 +50,8 @@ const entriesOf = (request: IncomingMessage): number => {
 export const problemOfFields = (request: IncomingMessage): FieldsProblem | undefined => {
   const { rawHeaders } = request
   const entries = rawHeaders.length
-  if (entries > 2 * mostFields) {
-    return { status: 431, error: `The request has ${entries / 2} header lines; the limit is ${mostFields}` }
+  if (entries > 2 * maxFields) {
+    return { status: 431, error: `The request has ${entries / 2} header lines; the limit is ${maxFields}` }
   }
   // Few requests have so many that the limit of the server matters.
   if (entries >= 64) {

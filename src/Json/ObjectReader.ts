@@ -67,10 +67,10 @@ export interface ReadLimits {
 export const outerLevels = 3
 
 /** Members of an object that has a shape. */
-const mostMembers = 16
+const maxMembers = 16
 
 /** Bytes of an array or object in place of a scalar, up to which it is read for the sake of a better message. */
-const mostMisplaced = 4096
+const maxMisplaced = 4096
 
 /** What a client is told of an array in place of the object. */
 export const noArray = "the body must be an object, not an array"
@@ -154,8 +154,8 @@ class ObjectReader extends Scanner {
     }
     for (let count = 0; ; count++) {
       this.member = ""
-      if (count === mostMembers) {
-        throw new JsonProblem(`${this.place()} has more than ${mostMembers} members, which is the limit`)
+      if (count === maxMembers) {
+        throw new JsonProblem(`${this.place()} has more than ${maxMembers} members, which is the limit`)
       }
       const start = at
       let member = this.expectedMember(at, shape.members, count)
@@ -242,7 +242,7 @@ class ObjectReader extends Scanner {
   private readScalar(at: number, index: number, depth: number): number {
     const code = this.bytes[at]
     if (code === quote) return this.readString(at, index)
-    const end = this.skip(at, depth, at + mostMisplaced)
+    const end = this.skip(at, depth, at + maxMisplaced)
     const text = this.textOf(at, end)
     if (code === minus || isDigit(code)) this.result = Number(text)
     else this.result = code === openBrace || code === openBracket ? new Misplaced(text) : (JSON.parse(text) as unknown)

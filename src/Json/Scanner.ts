@@ -59,7 +59,7 @@ export abstract class Scanner {
   private compact = ""
   private keptFrom = 0
   // Where the value has reached its limit, if no more white space comes.
-  private mostEnd = 0
+  private maxEnd = 0
 
   /** Refuses an array or object that goes on beyond its limit. */
   protected abstract tooLong(): never
@@ -122,7 +122,7 @@ export abstract class Scanner {
     this.isKept = true
     this.compact = ""
     this.keptFrom = at
-    this.mostEnd = at + maxBytes
+    this.maxEnd = at + maxBytes
     return this.skipValue(at, 0)
   }
 
@@ -132,10 +132,10 @@ export abstract class Scanner {
     return JsonText(this.compact === "" ? rest : this.compact + rest)
   }
 
-  /** Skips a value. One with a comma behind `mostEnd` is too long. */
-  protected skip(at: number, depth: number, mostEnd: number): number {
+  /** Skips a value. One with a comma behind `maxEnd` is too long. */
+  protected skip(at: number, depth: number, maxEnd: number): number {
     this.isKept = false
-    this.mostEnd = mostEnd
+    this.maxEnd = maxEnd
     return this.skipValue(at, depth)
   }
 
@@ -194,7 +194,7 @@ export abstract class Scanner {
     if (this.bytes[at] !== comma) this.unexpected(at)
     const next = this.skipGap(at + 1)
     // Before more of the value is read.
-    if (next > this.mostEnd) this.tooLong()
+    if (next > this.maxEnd) this.tooLong()
     return next
   }
 
@@ -205,7 +205,7 @@ export abstract class Scanner {
     if (this.isKept) {
       this.compact += this.textOf(this.keptFrom, at)
       this.keptFrom = end
-      this.mostEnd += end - at
+      this.maxEnd += end - at
     }
     return end
   }

@@ -76,7 +76,7 @@ export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/Fo
 
 /** Each limit as a configuration variable. */
 export const config: Config.Config<FollowLimitsShape> = Config.all({
-  followers: Setting.integer("LIMIT_WATCHERS", {
+  followers: Setting.integer("LIMIT_FOLLOWERS", {
     description: "Most followers of the change log at a time: waiting polls, event streams and WebSockets",
     default: defaults.followers,
     min: 1,
@@ -179,7 +179,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
   })
 )
 
-const followersGauge = Metric.gauge("change_feed_watchers", {
+const followersGauge = Metric.gauge("change_feed_followers", {
   description: "Followers of the change log: polls that wait, event streams and WebSockets."
 })
 

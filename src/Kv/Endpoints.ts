@@ -116,7 +116,7 @@ const writeOnce = <Request extends WriteRequest>(
   const idempotencyKey = IdempotentWriting.keyOf(header, requested)
   const given = Either.isRight(write)
     ? { ...write.right, idempotencyKey }
-    : IdempotentWriting.rememberedOnly(timeless.right, idempotencyKey)
+    : IdempotentWriting.replayOnly(timeless.right, idempotencyKey)
   return Direct.matchEffect(commitKeyed(given), {
     onFailure: (error): Effect.Effect<never, ApiError> =>
       error._tag === "PreconditionFailed" && Either.isLeft(write) ? Exit.fail(write.left) : failed(error, refused),

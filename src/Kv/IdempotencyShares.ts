@@ -43,15 +43,15 @@ export class Comparisons {
  * The most bytes that one comparison forgets: enough for the limit to be kept, and for a limit that was lowered to be
  * reached.
  */
-const mostForgotten = (limitBytes: number, added: number): number => 4 * stepOf(limitBytes) + 2 * added
+const maxForgotten = (limitBytes: number, added: number): number => 4 * stepOf(limitBytes) + 2 * added
 
 /** How many bytes a comparison leaves of `total` where so many were added since the one before, but for a step. */
 export const targetOf = (limitBytes: number, total: number, added: number): number =>
-  Math.max(limitBytes - stepOf(limitBytes), total - mostForgotten(limitBytes, added))
+  Math.max(limitBytes - stepOf(limitBytes), total - maxForgotten(limitBytes, added))
 
 /** The most writes that a comparison forgets, and that it looks at for those that are too old. */
 export const portionOf = (limitBytes: number, added: number): number =>
-  Math.ceil(mostForgotten(limitBytes, added) / overheadBytes)
+  Math.ceil(maxForgotten(limitBytes, added) / overheadBytes)
 
 /**
  * The bytes that each tenant may keep so that all have `target` together, where they have `total` now, which is more. It

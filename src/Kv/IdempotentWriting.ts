@@ -72,7 +72,7 @@ export const keyOf = (header: string, { expiries, kind, sender, write }: Request
 const never: Precondition = { match: [] }
 
 /** A write that is applied in no case, and has its results where it is remembered. */
-export const rememberedOnly = (write: Write, idempotencyKey: IdempotencyKey): Write => ({
+export const replayOnly = (write: Write, idempotencyKey: IdempotencyKey): Write => ({
   ...write,
   operations: write.operations.map(operation => ({ ...operation, precondition: never })),
   idempotencyKey

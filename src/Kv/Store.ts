@@ -193,7 +193,7 @@ export interface ListStream {
 }
 
 /** Entries that have expired and are still stored, of which at most so many are taken from the counts of namespaces. */
-export const mostDue = 10_000
+export const maxDue = 10_000
 
 /** A page of entries or of changes ends after the value with which it comes to this many bytes. */
 export const pageBytes = 4 * 1024 * 1024
@@ -229,7 +229,7 @@ export class Store extends Context.Tag("causeway/Store")<
     readonly listAll: (query: WholeListQuery) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**
      * Up to `limit` namespaces with the numbers of their entries, which writes keep: they are not counted. Where more
-     * than {@link mostDue} entries have expired and are still stored, the others among them are counted as present.
+     * than {@link maxDue} entries have expired and are still stored, the others among them are counted as present.
      */
     readonly namespaces: (query: NamespaceQuery) => Effect.Effect<NamespacePage, StoreUnavailable>
     /**

@@ -17,13 +17,13 @@ export const register = (): void => {
 }
 
 /** Bytes that may be buffered for one output. */
-export const mostWaiting = 4 * 1024 * 1024
+export const maxWaiting = 4 * 1024 * 1024
 
 /**
  * A stream that writes to `output` while less than `most` bytes are buffered there. After it has dropped lines it resumes
  * at half of that, with a `notice` of their number.
  */
-export const bounded = (output: Writable, notice: (lines: number) => string, most = mostWaiting): Writable => {
+export const bounded = (output: Writable, notice: (lines: number) => string, most = maxWaiting): Writable => {
   let dropped = 0
   const writeNotice = (): void => {
     if (dropped === 0) return

@@ -31,7 +31,7 @@ export interface Options {
   /** Whether an earlier backup may be replaced. */
   readonly force: boolean
   /** The backup is given up when a write-ahead log has grown by more bytes meanwhile. */
-  readonly mostLogBytes: number
+  readonly maxLogBytes: number
   readonly report?: Report
 }
 
@@ -86,7 +86,7 @@ const refuseUnfinished = (directory: string): Effect.Effect<void, BackupFailed> 
 export const make = ({
   directory,
   force,
-  mostLogBytes,
+  maxLogBytes,
   report = () => {},
   storeOnly,
   target: path
@@ -118,7 +118,7 @@ export const make = ({
     let hasBegun = false
     let isLate = false
     const copies = yield* Effect.mapError(
-      CopyPort.copy({ sources, mostLogBytes, bytesLeft }, progress => {
+      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => {
         // By the first progress, all that is copied has been read from one moment.
         if (!hasBegun) isLate = !storeOnly && parts.length === 1 && existsSync(sessionsFile)
         hasBegun = true

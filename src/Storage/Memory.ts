@@ -11,8 +11,8 @@ import { BackupRefused, Store } from "../Kv/Store.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import { randomHex } from "../RandomHex.ts"
+import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
-import * as RememberedMetrics from "./RememberedMetrics.ts"
 
 /** Entries in a portion of a whole list. */
 const portionEntries = 1000
@@ -72,7 +72,7 @@ export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const { idempotencyBytes } = yield* Limits
-    const onFound = RememberedMetrics.make(yield* MetricTags.current)
+    const onFound = IdempotencyMetrics.make(yield* MetricTags.current)
     const state = new State(yield* randomHex(2), idempotencyBytes, onFound)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))

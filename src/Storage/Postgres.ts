@@ -18,6 +18,7 @@ import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import { DirectFlight } from "../SingleFlight.ts"
 import * as Supervision from "../Supervision.ts"
+import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
 import * as GroupCall from "./Postgres/Database/GroupCall.ts"
@@ -41,7 +42,6 @@ import * as Readiness from "./Postgres/Readiness.ts"
 import { maxNameBytes } from "./Postgres/Schema.ts"
 import { SessionSignals } from "./Postgres/SessionEvents/SessionSignals.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
-import * as RememberedMetrics from "./RememberedMetrics.ts"
 import * as StoreCommit from "./StoreCommit.ts"
 import type { PostgresLocation } from "./StoreUrl.ts"
 
@@ -140,8 +140,8 @@ export const make = (
     const writer = Writer.make(writes, clock.lastTold, {
       onLastSeq,
       onLockWait: millis => Metrics.lockWaited(millis, tags),
-      rememberedBytes: limits.idempotencyBytes,
-      onFound: RememberedMetrics.make(tags)
+      idempotencyBytes: limits.idempotencyBytes,
+      onFound: IdempotencyMetrics.make(tags)
     })
     const marks = yield* HousekeepingMetrics.make("marks")
     yield* DatabaseClock.bySystemClock(

@@ -6,16 +6,16 @@
 export class SnapshotShares {
   private held = 0
   private readonly byTenant = new Map<string, number>()
-  private readonly mostOfOne: number
+  private readonly maxOfOne: number
 
   constructor(private readonly max: number) {
-    this.mostOfOne = Math.max(1, Math.floor(0.75 * max))
+    this.maxOfOne = Math.max(1, Math.floor(0.75 * max))
   }
 
   /** Takes one, for `""` where there is no tenant. Returns how it is given back; `undefined` where there is none left. */
   take(tenant: string): (() => void) | undefined {
     const own = this.byTenant.get(tenant) ?? 0
-    if (this.held >= this.max || (tenant !== "" && own >= this.mostOfOne)) return undefined
+    if (this.held >= this.max || (tenant !== "" && own >= this.maxOfOne)) return undefined
     this.held++
     this.byTenant.set(tenant, own + 1)
     let isHeld = true

@@ -9,8 +9,8 @@ import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, StoreU
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
+import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { LastSeq } from "./LastSeq.ts"
-import * as RememberedMetrics from "./RememberedMetrics.ts"
 import * as StoreBackup from "./Sqlite/Copy/StoreBackup.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
@@ -37,7 +37,7 @@ export const make = (
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const { idempotencyBytes, walBytes, wholeLists } = yield* Limits
-    const threadData: ThreadData = { database: "kv", rememberedBytes: idempotencyBytes }
+    const threadData: ThreadData = { database: "kv", idempotencyBytes: idempotencyBytes }
     const clock = yield* Effect.clock
     const tags = yield* MetricTags.current
     const end = new LastSeq()
@@ -63,7 +63,7 @@ export const make = (
     yield* DiskMetrics.files("kv.db", file)
     // The write-ahead log may take as much before it is emptied.
     yield* DiskMetrics.disk(file, walBytes)
-    const onFound = RememberedMetrics.make(tags)
+    const onFound = IdempotencyMetrics.make(tags)
     const group = yield* StoreCommit.make({
       commit: (writes, now) =>
         Effect.map(commit(writes, now), outcomes =>

@@ -42,7 +42,7 @@ const checkCount = (name: string, value: number): Either.Either<number, InvalidF
   isCount(value) ? Either.right(value) : invalid(`${name} must be a whole number from 0 on`)
 
 /** Most entries of a list; a longer one is refused. */
-export const mostEntries = 10_000
+export const maxEntries = 10_000
 
 /** Entries that are checked at a time, which takes about a millisecond. */
 const batch = 1000
@@ -94,10 +94,10 @@ const listOf =
       const isBare = Array.isArray(data)
       const list: unknown = isBare ? data : isObject(data) ? data[name] : undefined
       if (!Array.isArray(list)) return yield* UpstreamHttp.unexpectedShape(isObject(data) ? name : "")
-      if (list.length > mostEntries) {
+      if (list.length > maxEntries) {
         return yield* new UpstreamHttp.Unexpected({
           reason: "too_large",
-          message: `has ${list.length} entries; the limit is ${mostEntries}`
+          message: `has ${list.length} entries; the limit is ${maxEntries}`
         })
       }
       const entries: Array<A> = []

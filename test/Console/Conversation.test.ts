@@ -1,6 +1,6 @@
 /** What the events of a session become in the console. */
 import { assert, describe, it } from "@effect/vitest"
-import { Conversation, mostCharacters, mostItems } from "../../src/Console/Sessions/Conversation.ts"
+import { Conversation, maxCharacters, maxItems } from "../../src/Console/Sessions/Conversation.ts"
 import type { EventBody, SessionEvent } from "../../src/client.ts"
 import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
 
@@ -96,10 +96,10 @@ describe("Conversation", () => {
   })
 
   it("keeps a bounded number of items", () => {
-    const many = Array.from({ length: mostItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
+    const many = Array.from({ length: maxItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
     const { items } = conversationOf(many)
-    assert.isAtMost(items.length, mostItems + 1000)
-    assert.strictEqual(items.at(-1)?.seq, mostItems * 2)
+    assert.isAtMost(items.length, maxItems + 1000)
+    assert.strictEqual(items.at(-1)?.seq, maxItems * 2)
   })
 
   it("keeps a bounded number of characters, and the newest text whatever its length", () => {
@@ -114,7 +114,7 @@ describe("Conversation", () => {
     const { items } = conversationOf(messages)
     const characters = items.reduce((sum, item) => sum + (item.kind === "text" ? item.text.length : 0), 0)
     assert.isAbove(items.length, 10)
-    assert.isAtMost(characters, mostCharacters + 8 * long.length)
+    assert.isAtMost(characters, maxCharacters + 8 * long.length)
     const endless = conversationOf(
       Array.from({ length: 20 }, (_, i): EventBody => ({ type: "text_delta", messageId: "1", text: `${long}${i}` }))
     )
@@ -141,7 +141,7 @@ describe("Conversation", () => {
 
   it("forgets a question that has left the view", () => {
     const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
-    const many = Array.from({ length: mostItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
+    const many = Array.from({ length: maxItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
     assert.deepStrictEqual(conversationOf([asked, ...many]).waiting, [])
   })
 })

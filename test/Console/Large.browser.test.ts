@@ -10,7 +10,7 @@ const events = 50_000
 const keys = 10_000
 
 /** The most elements that a page of a large session has. A row has about ten. */
-const mostElements = 1500
+const maxElements = 1500
 
 describe.skipIf(absence !== undefined)("The console with much in it", () => {
   const visit = new Visit()
@@ -40,7 +40,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
       if ((await sought.count()) > 0) break
       await nextFrame()
     }
-    assert.isBelow(await elements(), mostElements)
+    assert.isBelow(await elements(), maxElements)
   }
 
   const eventList = () => page.getByRole("list", { name: "Events" })
@@ -53,7 +53,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await eventList()
       .getByRole("button", { name: /^50000 turn_completed/ })
       .waitFor()
-    assert.isBelow(await elements(), mostElements)
+    assert.isBelow(await elements(), maxElements)
   })
 
   it("scrolls to the start, the middle and the end of both lists with a bounded number of elements", async () => {
@@ -124,11 +124,11 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await client().set("large", "value", value)
     await open("store", "large", "value")
     await shows(/"name 19999": 19999\n\}$/)
-    assert.isBelow(await elements(), mostElements)
+    assert.isBelow(await elements(), maxElements)
 
     await scrollTo(editor(), 1)
     await page.locator(".editor-lines").getByText("20002", { exact: true }).waitFor()
-    assert.isBelow(await elements(), mostElements)
+    assert.isBelow(await elements(), maxElements)
     // The number of the last line but one, and the value on it, lie where the field has that line.
     const lines = await page.evaluate<ReadonlyArray<number>>(`(() => {
       const field = document.querySelector(".editor-box textarea")

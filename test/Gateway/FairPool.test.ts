@@ -59,8 +59,8 @@ describe("FairPool", () => {
         FastCheck.integer({ min: 1, max: 20 }),
         FastCheck.integer({ min: 1, max: 20 }),
         FastCheck.boolean(),
-        (commands, capacity, mostOfOne, canReclaim) => {
-          const { claims, pool, request, take } = pooled({ capacity, mostOfOne, mostWaiting: 8 }, canReclaim)
+        (commands, capacity, maxOfOne, canReclaim) => {
+          const { claims, pool, request, take } = pooled({ capacity, maxOfOne, maxWaiting: 8 }, canReclaim)
           for (const command of commands) {
             if (command.do === "request") request(command.tenant, command.size)
             else if (command.do === "take") take(command.tenant, command.size)
@@ -76,7 +76,7 @@ describe("FairPool", () => {
             for (const holder of ["a", "b", "c", "d"]) {
               const own = held.filter(claim => claim.holder === holder).reduce((sum, { size }) => sum + size, 0)
               expect(pool.heldBy(holder)).toBe(own)
-              expect(own).toBeLessThanOrEqual(mostOfOne)
+              expect(own).toBeLessThanOrEqual(maxOfOne)
             }
           }
           for (const claim of claims) claim.release()
@@ -175,7 +175,7 @@ describe("FairPool", () => {
   })
 
   it("refuses the newest request of the longest queue if too many wait", () => {
-    const { order, refused, request } = pooled({ capacity: 1, mostWaiting: 3 }, false)
+    const { order, refused, request } = pooled({ capacity: 1, maxWaiting: 3 }, false)
     const first = request("a", 1)
     const [, , last] = [request("a", 1), request("a", 1), request("a", 1)]
     const other = request("b", 1)

@@ -3,7 +3,7 @@ import { Effect, Fiber, Queue, Stream, TestClock } from "effect"
 import { EventSource } from "eventsource"
 import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
-import { epochNow, layer, Probe, put, query, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
+import { epochNow, layer, Probe, put, query, serve, until, untilFollowers } from "./ChangeFeedHarness.ts"
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
 
@@ -169,10 +169,10 @@ describe("ChangeFeed.events", () => {
     Effect.gen(function* () {
       const draining = yield* DrainingSignal
       const blocks = yield* follow(0)
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       yield* draining.begin
       expect(yield* Queue.take(blocks)).toBeUndefined()
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
       expect(yield* Effect.flip(follow(0))).toMatchObject({ _tag: "FeedBusy" })
     }).pipe(Effect.provide(layer()))
   )
@@ -182,11 +182,11 @@ describe("ChangeFeed.events", () => {
       const feed = yield* ChangeFeed
       const [one, two] = yield* Effect.all([feed.events(query()), feed.events(query())])
       const first = yield* Effect.fork(Stream.runDrain(one))
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       expect(yield* Effect.flip(feed.events(query()))).toMatchObject({ _tag: "FeedBusy" })
       expect(yield* Stream.runCount(two)).toBe(1)
       yield* Fiber.interrupt(first)
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
@@ -237,7 +237,7 @@ describe("ChangeFeed.events", () => {
       yield* put("a", 1, 2)
       yield* until(() => seen.length === 2)
       served.sockets[0]!.destroy()
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
       yield* put("b", 3)
       yield* put("a", 4, 5)
       yield* until(() => seen.length === 4)

@@ -133,7 +133,7 @@ export const seqsOf = (body: Pick<Body, "changes">): ReadonlyArray<number> => bo
 export { until }
 
 /** Waits until there are so many followers. */
-export const untilWatchers = (count: number) =>
+export const untilFollowers = (count: number) =>
   Effect.gen(function* () {
     const feed = yield* ChangeFeed.ChangeFeed
     yield* until(() => Effect.runSync(feed.followers) === count)

@@ -32,11 +32,11 @@ describe("the change feed's metrics", () => {
     Effect.gen(function* () {
       const url = yield* Fixture.serve({})
       const lag = "change_feed_lag_changes"
-      assert.strictEqual(yield* gauge(url, "change_feed_watchers"), 0)
+      assert.strictEqual(yield* gauge(url, "change_feed_followers"), 0)
       assert.strictEqual(yield* gauge(url, lag), 0)
       const slow = yield* follower(url)
       const quick = yield* follower(url)
-      assert.strictEqual(yield* gauge(url, "change_feed_watchers"), 2)
+      assert.strictEqual(yield* gauge(url, "change_feed_followers"), 2)
       slow.pause()
       const body = JSON.stringify({ value: "x".repeat(1024 * 1024 - 16) })
       const write = Effect.promise(() => fetch(`${url}/api/v1/kv/n/k`, { method: "PUT", headers, body }))
@@ -50,7 +50,7 @@ describe("the change feed's metrics", () => {
       yield* until(url, lag, value => value === 0)
       slow.terminate()
       quick.terminate()
-      yield* until(url, "change_feed_watchers", value => value === 0)
+      yield* until(url, "change_feed_followers", value => value === 0)
     })
   )
 })

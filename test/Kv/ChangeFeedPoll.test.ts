@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, TestClock } from "effect"
 import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { ChangeFeed, type Page } from "../../src/Kv/ChangeFeed.ts"
-import { type Body, epochNow, layer, Probe, put, query, seqsOf, untilWatchers } from "./ChangeFeedHarness.ts"
+import { type Body, epochNow, layer, Probe, put, query, seqsOf, untilFollowers } from "./ChangeFeedHarness.ts"
 
 const minute = Duration.seconds(60)
 
@@ -58,11 +58,11 @@ describe("ChangeFeed.poll", () => {
     Effect.gen(function* () {
       yield* put("a", 1)
       const waiting = yield* Effect.fork(poll(1, "b", minute))
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       yield* put("a", 2, 3)
       yield* put("b", 4)
       expect(yield* Fiber.join(waiting)).toMatchObject({ changes: [{ seq: 4, tenantId: "b" }], lastSeq: 4 })
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -70,7 +70,7 @@ describe("ChangeFeed.poll", () => {
     Effect.gen(function* () {
       const probe = yield* Probe
       const waiting = yield* Effect.fork(poll(0, "b", Duration.seconds(5)))
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       yield* put("a", 1, 2, 3)
       yield* TestClock.adjust("4999 millis")
       expect(yield* Fiber.poll(waiting)).toMatchObject({ _tag: "None" })
@@ -101,7 +101,7 @@ describe("ChangeFeed.poll", () => {
     Effect.gen(function* () {
       const draining = yield* DrainingSignal
       const waiting = yield* Effect.fork(poll(0, "", minute))
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       yield* draining.begin
       expect(yield* Fiber.join(waiting)).toEqual({ changes: [], lastSeq: 0 })
       expect(yield* poll(0, "", minute)).toEqual({ changes: [], lastSeq: 0 })
@@ -113,7 +113,7 @@ describe("ChangeFeed.poll", () => {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
       const waiting = yield* Effect.fork(poll(3, "", minute))
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       probe.away = true
       yield* put("a", 4)
       expect(yield* Effect.flip(Fiber.join(waiting))).toMatchObject({ _tag: "StoreUnavailable" })
@@ -127,11 +127,11 @@ describe("ChangeFeed.poll", () => {
   it.effect("limits the number of waiters, and releases the slot of an interrupted one", () =>
     Effect.gen(function* () {
       const waiting = yield* Effect.fork(poll(0, "", minute))
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       expect(yield* Effect.flip(poll(0, "", minute))).toMatchObject({ _tag: "FeedBusy" })
       expect(yield* poll(0)).toEqual({ changes: [], lastSeq: 0 })
       yield* Fiber.interrupt(waiting)
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
@@ -142,7 +142,7 @@ describe("ChangeFeed.poll", () => {
       const waiting = yield* Effect.forkAll(
         Array.from({ length: 300 }, (_, i) => poll(1, ["", "a", "b"][i % 3]!, minute, 50 + (i % 2)))
       )
-      yield* untilWatchers(300)
+      yield* untilFollowers(300)
       const before = probe.reads
       yield* put("a", "a")
       yield* put("b", "b")

@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Random } from "effect"
 import { WebSocket } from "ws"
 import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
-import { type Body, layer, put, query, type Served, seqsOf, serve, untilWatchers } from "./ChangeFeedHarness.ts"
+import { type Body, layer, put, query, type Served, seqsOf, serve, untilFollowers } from "./ChangeFeedHarness.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 const writers = 4
@@ -146,7 +146,7 @@ describe("ChangeFeed", () => {
           const wanted = written.filter(({ tenantId }) => tenant === "" || tenantId === tenant).map(({ seq }) => seq)
           expect(seen.seqs).toEqual(wanted)
         }
-        yield* untilWatchers(0)
+        yield* untilFollowers(0)
       }).pipe(Effect.scoped, Effect.provide(layer())),
     600_000 * soak
   )

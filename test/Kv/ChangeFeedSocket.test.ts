@@ -13,8 +13,8 @@ import {
   seqsOf,
   serve,
   until,
-  untilFull,
-  untilWatchers
+  untilFollowers,
+  untilFull
 } from "./ChangeFeedHarness.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
@@ -110,7 +110,7 @@ describe("ChangeFeed.webSocket", () => {
         connect(served, `namespace=${encodeURIComponent("tenant:a/a")}${search}`)
       )
       const everything = yield* connect(served, "")
-      yield* untilWatchers(searches.length + 1)
+      yield* untilFollowers(searches.length + 1)
       yield* put("b", 4, 5)
       yield* put("a", 6, 7)
       yield* until(() => everything.changes.length === 7)
@@ -228,7 +228,7 @@ describe("ChangeFeed.webSocket", () => {
         })
       }
       yield* TestClock.adjust("15 seconds")
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       expect(lively.closed).toBeUndefined()
     }).pipe(Effect.provide(layer()))
   )
@@ -292,7 +292,7 @@ describe("ChangeFeed.webSocket", () => {
         read += chunk.length
       })
       slow.write(handshake())
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       slow.pause()
       const count = 48
       for (let seq = 1; seq <= count; seq++) yield* put("a", `${seq}${megabyte}`)
@@ -328,7 +328,7 @@ describe("ChangeFeed.webSocket", () => {
       talking.on("error", () => {})
       talking.write(handshake())
       talking.write(flood)
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       const socket = served.sockets[0] as unknown as { readonly bytesRead: number; isPaused(): boolean }
       const settled = Effect.suspend(() => {
         let turns = 0
@@ -402,7 +402,7 @@ describe("ChangeFeed.webSocket", () => {
       yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
       yield* untilFull(served.sockets[0]!)
       yield* TestClock.adjust("70 seconds")
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -415,7 +415,7 @@ describe("ChangeFeed.webSocket", () => {
         (_, i) => connect(served, `tenant=${["", "a", "b"][i % 3]}&limit=${100 + (i % 2)}`),
         { concurrency: 20 }
       )
-      yield* untilWatchers(200)
+      yield* untilFollowers(200)
       yield* put("a", "first")
       yield* put("b", "first")
       yield* until(() => clients.every(client => client.changes.length > 0))
@@ -456,7 +456,7 @@ describe("ChangeFeed.webSocket", () => {
         "Sec-WebSocket-Version must be 13, not absent",
         "Invalid Sec-WebSocket-Protocol header"
       ])
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -473,7 +473,7 @@ describe("ChangeFeed.webSocket", () => {
       yield* connect(served, "after=2")
       yield* connect(served, "after=2")
       expect(served.refusals).toEqual(["HistoryTrimmed", "StoreUnavailable", "FeedBusy"])
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
     }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
@@ -482,7 +482,7 @@ describe("ChangeFeed.webSocket", () => {
       const probe = yield* Probe
       const served = yield* serve
       const client = yield* connect(served, "")
-      yield* untilWatchers(1)
+      yield* untilFollowers(1)
       probe.trimmedSeq = 5
       yield* put("a", 1)
       expect(yield* client.code).toBe(4010)
@@ -503,7 +503,7 @@ describe("ChangeFeed.webSocket", () => {
           expect(client.messages).toEqual([{ type: "reset", epoch, lastSeq: 3 }])
         }
       }
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
       const known = yield* connect(served, `epoch=${epoch}&after=2`)
       expect(yield* known.message(0)).toMatchObject({ changes: [{ seq: 3 }], epoch })
       yield* connect(served, `epoch=${epoch}&after=1`)
@@ -526,7 +526,7 @@ describe("ChangeFeed.webSocket", () => {
           connect(served, `${search}&epoch=${old}`)
         )
         const other = yield* connect(served, "after=3&tenant=b")
-        yield* untilWatchers(4)
+        yield* untilFollowers(4)
         yield* until(() => knowing[1]!.changes.length === 3)
         yield* probe.restore
         yield* put("a", ...values)
@@ -586,7 +586,7 @@ describe("ChangeFeed.webSocket", () => {
       yield* put("a", 1)
       const live = yield* Effect.forEach(["", "tenant=a", "tenant=b"], query => connect(served, query))
       yield* until(() => live.slice(0, 2).every(client => client.changes.length === 1))
-      yield* untilWatchers(3)
+      yield* untilFollowers(3)
       probe.unreadableSeq = 3
       yield* put("b", 2, 3, 4)
       yield* put("a", 5)
@@ -616,7 +616,7 @@ describe("ChangeFeed.webSocket", () => {
       expect(yield* client.code).toBe(1009)
       yield* exchange(served, handshake(), frame(3, Buffer.from("reserved")))
       yield* exchange(served, handshake(), Buffer.from([0x81, 0x05]), "naked")
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -639,7 +639,7 @@ describe("ChangeFeed.webSocket", () => {
           { numRuns: 40 * soak }
         )
       )
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
       const client = yield* connect(served, "")
       expect(seqsOf(yield* client.message(0))).toEqual([1])
     }).pipe(Effect.provide(layer()))
@@ -650,10 +650,10 @@ describe("ChangeFeed.webSocket", () => {
       const draining = yield* DrainingSignal
       const served = yield* serve
       const clients = yield* Effect.all([connect(served, ""), connect(served, "tenant=a")])
-      yield* untilWatchers(2)
+      yield* untilFollowers(2)
       yield* draining.begin
       expect(yield* Effect.all(clients.map(client => client.code))).toEqual([1001, 1001])
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
       yield* connect(served, "")
       expect(served.refusals).toEqual(["FeedBusy"])
     }).pipe(Effect.provide(layer()))
@@ -664,7 +664,7 @@ describe("ChangeFeed.webSocket", () => {
       const client = yield* Effect.gen(function* () {
         const served = yield* serve
         const client = yield* connect(served, "")
-        yield* untilWatchers(1)
+        yield* untilFollowers(1)
         return { client, served }
       }).pipe(Effect.provide(layer()))
       expect(yield* client.client.code).toBe(1001)
@@ -676,14 +676,14 @@ describe("ChangeFeed.webSocket", () => {
       const served = yield* serve
       const polite = yield* connect(served, "")
       const rude = yield* connect(served, "")
-      yield* untilWatchers(2)
+      yield* untilFollowers(2)
       expect(served.ended()).toBe(0)
       polite.socket.close()
       expect(yield* polite.code).toBe(1005)
       yield* until(() => served.ended() === 1)
       rude.socket.terminate()
       yield* until(() => served.ended() === 2)
-      yield* untilWatchers(0)
+      yield* untilFollowers(0)
     }).pipe(Effect.provide(layer()))
   )
 })

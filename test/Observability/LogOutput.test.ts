@@ -29,7 +29,7 @@ describe("The output of the log", () => {
     const { output } = slow()
     const log = LogOutput.bounded(output, notice)
     for (let line = 0; line < 20_000; line++) log.write("x".repeat(1000))
-    assert.isAtMost(output.writableLength, LogOutput.mostWaiting + 1000)
+    assert.isAtMost(output.writableLength, LogOutput.maxWaiting + 1000)
     assert.strictEqual(log.writableLength, 0)
   })
 

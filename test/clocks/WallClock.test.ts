@@ -51,7 +51,7 @@ for (const direction of directions) {
       withWallClock(set =>
         Effect.gen(function* () {
           const client = yield* Feed.connect(yield* Feed.serve, "")
-          yield* Feed.untilWatchers(1)
+          yield* Feed.untilFollowers(1)
           set("1 hour", direction)
           yield* TestClock.adjust("14 seconds")
           expect(client.messages).toEqual([])

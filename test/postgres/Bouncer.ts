@@ -23,7 +23,7 @@ const accepts = (port: number): Promise<boolean> =>
   })
 
 /** The address of a database through PgBouncer, until the scope closes. It takes so many clients at a time. */
-export const make = (url: string, mostClients = 100): Effect.Effect<string, never, Scope.Scope> =>
+export const make = (url: string, maxClients = 100): Effect.Effect<string, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
       Effect.promise(async () => {
@@ -42,7 +42,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 4
-max_client_conn = ${mostClients}
+max_client_conn = ${maxClients}
 `
         )
         chmodSync(directory, 0o755)

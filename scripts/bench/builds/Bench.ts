@@ -7,7 +7,7 @@ import { build } from "../Contender.ts"
 import * as FanOut from "../cases/FanOut.ts"
 import { median, type Series } from "../Findings.ts"
 import { Plan, smallStore } from "../Plan.ts"
-import { mostResidentBytes, pinGenerator } from "../Process.ts"
+import { maxResidentBytes, pinGenerator } from "../Process.ts"
 import * as Machine from "../report/Machine.ts"
 import { micros, milliseconds } from "../report/Numbers.ts"
 import { type Running, start } from "../Server.ts"
@@ -50,7 +50,7 @@ const names = cases.map(({ name }) => name)
 interface Result {
   readonly build: string
   readonly series: ReadonlyArray<Series>
-  readonly mostBytes: ReadonlyArray<number>
+  readonly maxBytes: ReadonlyArray<number>
 }
 
 const MiB = 1024 * 1024
@@ -64,7 +64,7 @@ const p99Of = ({ samples }: Series): number | undefined => {
 
 const rowsOf = (title: string, results: ReadonlyArray<Result>): ReadonlyArray<ReadonlyArray<string>> => {
   const [base = Number.NaN] = results.map(({ series }) => median(series.map(cpuOf)))
-  return results.map(({ build, mostBytes, series }, index) => {
+  return results.map(({ build, maxBytes, series }, index) => {
     const each = series.map(cpuOf)
     const p99 = series.map(p99Of).filter(value => value !== undefined)
     const failures = series.reduce((sum, one) => sum + one.samples.reduce((of, { failures }) => of + failures, 0), 0)
@@ -75,7 +75,7 @@ const rowsOf = (title: string, results: ReadonlyArray<Result>): ReadonlyArray<Re
       micros(median(each)),
       each.map(value => value.toPrecision(3)).join(" "),
       milliseconds(p99.length === 0 ? undefined : median(p99)),
-      mostBytes.map(bytes => Math.round(bytes / MiB)).join(" "),
+      maxBytes.map(bytes => Math.round(bytes / MiB)).join(" "),
       String(failures)
     ]
   })
@@ -92,10 +92,10 @@ const measured = (one: Case, { builds, processes }: Arguments.Arguments) =>
     )
     const entrants = servers.map(({ running }) => one.entrant(running))
     const { series } = yield* compare(one, entrants)
-    const bytes = yield* Effect.forEach(servers, ({ running }) => mostResidentBytes(running.pid))
+    const bytes = yield* Effect.forEach(servers, ({ running }) => maxResidentBytes(running.pid))
     const results = builds.map(({ name }): Result => {
       const isOfBuild = (_: unknown, index: number) => servers[index]?.name === name
-      return { build: name, series: series.filter(isOfBuild), mostBytes: bytes.filter(isOfBuild) }
+      return { build: name, series: series.filter(isOfBuild), maxBytes: bytes.filter(isOfBuild) }
     })
     return rowsOf(one.title, results)
   }).pipe(Effect.scoped)

@@ -1,7 +1,7 @@
 import type { Case } from "../Case.ts"
 import { get, put } from "./Entries.ts"
 import { fanOut } from "./FanOut.ts"
-import { idleWatchers } from "./IdleWatchers.ts"
+import { idleFollowers } from "./IdleFollowers.ts"
 import { growth, memory, startUp } from "./LargeStore.ts"
 import { batch, changes, changesAnywhere, list } from "./Many.ts"
 
@@ -14,7 +14,7 @@ export const all: ReadonlyArray<Case> = [
   changesAnywhere,
   list,
   fanOut,
-  idleWatchers,
+  idleFollowers,
   startUp,
   memory,
   growth

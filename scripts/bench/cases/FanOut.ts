@@ -6,13 +6,13 @@ import { compare, type Entrant, type Work } from "../Compare.ts"
 import { causeway, key, ws } from "../Contender.ts"
 import { none } from "../Findings.ts"
 import * as ClosedLoop from "../load/ClosedLoop.ts"
+import * as Followers from "../load/Followers.ts"
 import * as Random from "../load/Random.ts"
-import * as Watchers from "../load/Watchers.ts"
 import * as Requests from "../Requests.ts"
 import { ask, type Running, start } from "../Server.ts"
 import { scratch } from "../Stores.ts"
 
-const watchers = 500
+const followers = 500
 
 /** Connections that write, so that one group of writes is sent while the next is being synced. */
 export const writers = 8
@@ -39,7 +39,7 @@ export const broadcasting = (
   pid: running.pid,
   work: seconds =>
     Effect.gen(function* () {
-      const all = yield* Watchers.make({ port: running.port, path: yield* path, key, count: watchers })
+      const all = yield* Followers.make({ port: running.port, path: yield* path, key, count: followers })
       const before = all.messages()
       const { failures, seconds: taken } = yield* ClosedLoop.run({
         port: running.port,
@@ -49,12 +49,12 @@ export const broadcasting = (
       })
       const done = all.messages() - before
       onMessages(all.kept())
-      if (done === 0) return yield* new BenchFailed({ reason: `${running.name} sends its watchers nothing` })
+      if (done === 0) return yield* new BenchFailed({ reason: `${running.name} sends its followers nothing` })
       return { done, seconds: taken, failures } satisfies Work
     }).pipe(Effect.scoped)
 })
 
-/** The writes that watchers are told of. */
+/** The writes that followers are told of. */
 export const writing = (): (() => string) => {
   const random = Random.make(7)
   return () => {
@@ -65,7 +65,7 @@ export const writing = (): (() => string) => {
 
 export const fanOut: Case = {
   name: "fan-out",
-  about: `changes to ${watchers} WebSockets`,
+  about: `changes to ${followers} WebSockets`,
   run: Effect.gen(function* () {
     const service = yield* start(causeway, { directory: yield* scratch })
     const peer = yield* start(ws, { directory: yield* scratch })
@@ -75,7 +75,7 @@ export const fanOut: Case = {
     let next = 0
     const publish = () => Requests.send("POST", "/", frames[next++ % frames.length]!)
     const comparison = yield* compare(
-      { name: "fan-out", title: `changes to ${watchers} WebSockets, ${writers} writers`, unit: "frames" },
+      { name: "fan-out", title: `changes to ${followers} WebSockets, ${writers} writers`, unit: "frames" },
       [
         broadcasting(service, endOfLog(service), writers, write, kept => {
           if (frames.length === 0) frames = kept.filter(frame => frame.includes('"changes"'))

@@ -23,13 +23,13 @@ export interface Listener {
 /** The faults so far. */
 export interface Tally {
   deltas: number
-  /** Events that were lost, repeated or out of order, in words; at most {@link mostFaults}. */
+  /** Events that were lost, repeated or out of order, in words; at most {@link maxFaults}. */
   readonly faults: Array<string>
   ended: number
   closed: number
 }
 
-const mostFaults = 10
+const maxFaults = 10
 
 /** Connected clients. */
 export interface Clients {
@@ -81,7 +81,7 @@ class Client {
   }
 
   private fault(text: string): void {
-    if (this.tally.faults.length < mostFaults) this.tally.faults.push(text)
+    if (this.tally.faults.length < maxFaults) this.tally.faults.push(text)
   }
 
   private onFrame(frame: Answer | Event): void {

@@ -2,7 +2,7 @@
 import { Console, Effect, type Scope } from "effect"
 import type { BenchFailed } from "../BenchFailed.ts"
 import { key, ws } from "../Contender.ts"
-import * as Watchers from "../load/Watchers.ts"
+import * as Followers from "../load/Followers.ts"
 import * as Memory from "../Memory.ts"
 import type { Plan } from "../Plan.ts"
 import { type Running, start } from "../Server.ts"
@@ -53,7 +53,7 @@ export const run = (count: number) =>
       following: yield* each(gateway, clientsOf(true), count),
       peer: yield* each(
         Effect.flatMap(scratch, directory => start(ws, { directory, nodeArgs: Memory.nodeArgs })),
-        ({ port }, count) => Watchers.make({ port, path: "/", key, count }),
+        ({ port }, count) => Followers.make({ port, path: "/", key, count }),
         count
       )
     }

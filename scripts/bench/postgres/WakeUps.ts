@@ -18,8 +18,8 @@ export interface WakeUps {
 }
 
 /** Writes of one measurement, and the seconds after which it ends if there were fewer. */
-const mostWrites = 200
-const mostSeconds = 6
+const maxWrites = 200
+const maxSeconds = 6
 
 /** Milliseconds between an arrival and the next write, at random, so that no interval of a node is in step with it. */
 const longestPause = 20
@@ -105,9 +105,9 @@ const measurement = (
       }).pipe(Effect.timeoutFail({ duration: patience, onTimeout: () => failed(`${key} did not arrive`) }))
     // The first one finds the follower at the end of the log.
     yield* write(`${label}-first`)
-    const endsAt = performance.now() + mostSeconds * 1000
+    const endsAt = performance.now() + maxSeconds * 1000
     const times: Array<number> = []
-    while (times.length < mostWrites && performance.now() < endsAt) {
+    while (times.length < maxWrites && performance.now() < endsAt) {
       yield* Effect.sleep(Math.random() * longestPause)
       times.push(yield* write(`${label}-${times.length}`))
     }
@@ -133,7 +133,7 @@ export const measure = (
     const [loaded] = yield* Effect.all(
       [
         Effect.scoped(Effect.delay(measurement(group, connections, "loaded"), "500 millis")),
-        group.load(connections, mostSeconds + 1, requests())
+        group.load(connections, maxSeconds + 1, requests())
       ],
       { concurrency: 2 }
     )

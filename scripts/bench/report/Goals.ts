@@ -54,9 +54,9 @@ const within =
     return { measured: `${plain(middle)} ${quantity.unit}`, isMet: middle <= most }
   }
 
-const perWatcher: Judge = findings => {
-  const ours = quantityOf(findings, "idle-watchers")
-  const theirs = quantityOf(findings, "idle-watchers", "raw ws")
+const perFollower: Judge = findings => {
+  const ours = quantityOf(findings, "idle-followers")
+  const theirs = quantityOf(findings, "idle-followers", "raw ws")
   if (ours === undefined || theirs === undefined) return undefined
   const [mine, other] = [median(ours.values), median(theirs.values)]
   return {
@@ -84,7 +84,7 @@ const goals: ReadonlyArray<Goal> = [
   { goal: "batch of 100: at least 2 × fastify", judge: atLeast("batch", 2, fastify) },
   { goal: "page of 100 changes near the log's end: at least 5 × fastify", judge: atLeast("changes", 5, fastify) },
   { goal: "fan-out: at least 0.9 × raw ws", judge: atLeast("fan-out", 0.9, "raw ws") },
-  { goal: "fan-out: memory of an idle watcher at most 2 × raw ws", judge: perWatcher },
+  { goal: "fan-out: memory of an idle follower at most 2 × raw ws", judge: perFollower },
   { goal: "GET on the large store: at least 0.8 × the small one", judge: growth("growth-get") },
   { goal: "PUT on the large store: at least 0.8 × the small one", judge: growth("growth-put") },
   { goal: "start to first answer on the large store: at most 1,000 ms", judge: within("start", 1000) },

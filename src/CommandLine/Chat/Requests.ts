@@ -15,17 +15,17 @@ export interface Open {
 export interface ConversationState {
   /** Turns in progress. */
   readonly running: ReadonlySet<string>
-  /** The newest turns that have ended, with their results; at most {@link mostEnded}. */
+  /** The newest turns that have ended, with their results; at most {@link maxEnded}. */
   readonly ended: ReadonlyMap<string, EventBody["type"]>
-  /** Open requests, oldest first; at most the newest {@link mostOpen}. */
+  /** Open requests, oldest first; at most the newest {@link maxOpen}. */
   readonly open: ReadonlyArray<Open>
 }
 
 /** The initial state. */
 export const nothing: ConversationState = { running: new Set(), ended: new Map(), open: [] }
 
-const mostEnded = 256
-const mostOpen = 64
+const maxEnded = 256
+const maxOpen = 64
 
 const ends: ReadonlySet<string> = new Set(turnEnds)
 
@@ -41,7 +41,7 @@ export const advance = (state: ConversationState, event: EventBody): Conversatio
     case "turn_interrupted":
       return {
         running: without(state.running, event.turnId),
-        ended: new Map([...state.ended, [event.turnId, event.type] as const].slice(-mostEnded)),
+        ended: new Map([...state.ended, [event.turnId, event.type] as const].slice(-maxEnded)),
         open: state.open.filter(({ turnId }) => turnId !== event.turnId)
       }
     case "question_requested":
@@ -49,7 +49,7 @@ export const advance = (state: ConversationState, event: EventBody): Conversatio
       const kind = event.type === "question_requested" ? "question" : "approval"
       const options = event.type === "question_requested" ? (event.options ?? []) : []
       const open: Open = { kind, requestId: event.requestId, turnId: event.turnId, options }
-      return { ...state, open: [...state.open, open].slice(-mostOpen) }
+      return { ...state, open: [...state.open, open].slice(-maxOpen) }
     }
     case "question_resolved":
     case "approval_resolved":

@@ -11,7 +11,7 @@ export interface Screen {
   /** The text of the last delta. */
   readonly block: string | undefined
   readonly isAtLineStart: boolean
-  /** Unfinished texts with deltas that were shown; at most the newest {@link mostBegun}. */
+  /** Unfinished texts with deltas that were shown; at most the newest {@link maxBegun}. */
   readonly begun: ReadonlySet<string>
 }
 
@@ -21,10 +21,10 @@ export type Drawn = readonly [screen: Screen, text: string]
 /** An empty screen. */
 export const empty: Screen = { block: undefined, isAtLineStart: true, begun: new Set() }
 
-const mostBegun = 256
+const maxBegun = 256
 
 const remember = (begun: ReadonlySet<string>, block: string): ReadonlySet<string> =>
-  begun.has(block) ? begun : new Set([...begun, block].slice(-mostBegun))
+  begun.has(block) ? begun : new Set([...begun, block].slice(-maxBegun))
 
 const forget = (begun: ReadonlySet<string>, block: string): ReadonlySet<string> =>
   begun.has(block) ? new Set([...begun].filter(other => other !== block)) : begun

@@ -18,7 +18,7 @@ import * as PartialExport from "./PartialExport.ts"
 import * as Resumption from "./Resumption.ts"
 
 /** The most namespaces whose entries are counted, each by a request. */
-const mostCounted = 100
+const maxCounted = 100
 
 const entries = (count: number): string => `${count.toLocaleString("en")} entries are`
 
@@ -31,7 +31,7 @@ const totalOf = (
   connection: Connection.Connection,
   { namespaces, prefix }: Job
 ): Effect.Effect<number | undefined> => {
-  if (namespaces.length > mostCounted || (namespaces.length === 0 && prefix !== "")) {
+  if (namespaces.length > maxCounted || (namespaces.length === 0 && prefix !== "")) {
     return Effect.succeed(undefined)
   }
   const counts: Effect.Effect<number, unknown> =

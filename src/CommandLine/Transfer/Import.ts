@@ -20,7 +20,7 @@ import { type Done, type Existing, type Item, learned, lineOf, portions, send } 
 import { lines, parse, type TextLine } from "./Lines.ts"
 import * as Resumption from "./Resumption.ts"
 
-const mostBatchBytes = 4 * 1024 * 1024
+const maxBatchBytes = 4 * 1024 * 1024
 
 /** A line that cannot be imported. */
 class LineRefused extends Data.TaggedError("LineRefused")<{ readonly line: number; readonly problem: string }> {}
@@ -121,7 +121,7 @@ const importEntries = ({ batch, client, connection, existing, namespace, patienc
         })
       )
     return yield* Stream.fromAsyncIterable(
-      portions(lines(chunksOf(source, start.offset), start), { operations: batch, bytes: mostBatchBytes }),
+      portions(lines(chunksOf(source, start.offset), start), { operations: batch, bytes: maxBatchBytes }),
       error => wrong(`${source.name} cannot be read: ${messageOf(error)}`)
     ).pipe(
       Stream.runFoldEffect(none, handle),

@@ -56,7 +56,7 @@ export interface TextLine {
 }
 
 /** A longer line is refused: it would be held in memory. */
-export const mostLineBytes = 64 * 1024 * 1024
+export const maxLineBytes = 64 * 1024 * 1024
 
 /** Splits bytes into lines. The last one may have no line break. */
 export async function* lines(
@@ -85,7 +85,7 @@ export async function* lines(
       parts.push(bytes.subarray(from))
       held += bytes.length - from
     }
-    if (held > mostLineBytes) throw new RangeError(`Line ${number + 1} has more than ${mostLineBytes} bytes`)
+    if (held > maxLineBytes) throw new RangeError(`Line ${number + 1} has more than ${maxLineBytes} bytes`)
   }
   if (held > 0) yield take(Buffer.alloc(0))
 }

@@ -21,7 +21,7 @@ export interface SeenChange {
 }
 
 /** The most changes that are kept; the oldest make room. */
-export const mostChanges = 5000
+export const maxChanges = 5000
 
 /** Milliseconds after which a feed that is connected and tells nothing counts as empty. */
 const emptyMs = 500
@@ -89,12 +89,12 @@ export class Changes {
 
   #add(change: Change): void {
     this.#arrived.push(seen(change))
-    if (this.#arrived.length > mostChanges) this.#arrived.splice(0, mostChanges / 2)
+    if (this.#arrived.length > maxChanges) this.#arrived.splice(0, maxChanges / 2)
     this.#drawing.request()
   }
 
   #draw(): void {
-    this.#all = [...this.#all, ...this.#arrived].slice(-mostChanges)
+    this.#all = [...this.#all, ...this.#arrived].slice(-maxChanges)
     if (this.isPaused.value) this.waiting.value += this.#arrived.length
     else this.shown.value = this.#all
     this.#arrived = []

@@ -7,7 +7,7 @@ import { ListFoot } from "../Widgets/Pane.tsx"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
-import { Changes, mostChanges, type SeenChange } from "./Changes.ts"
+import { Changes, maxChanges, type SeenChange } from "./Changes.ts"
 
 interface Filter {
   readonly text: string
@@ -112,7 +112,7 @@ export const Feed = () => {
       <ListFoot isLive={changes.isLive.value}>
         {wanted.length === all.length ? "" : `${count(wanted.length)} of `}
         {count(all.length)} changes
-        {all.length === mostChanges && `; only the last ${count(mostChanges)} are kept`}
+        {all.length === maxChanges && `; only the last ${count(maxChanges)} are kept`}
       </ListFoot>
     </div>
   )

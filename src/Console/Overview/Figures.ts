@@ -101,7 +101,7 @@ export const between = (earlier: Snapshot, later: Snapshot): Figures => {
     writes: Math.max(0, spread("store_commit_writes").sum) / seconds,
     commits: rate("store_commits_total"),
     commitP99: quantile(spread("store_commit_duration_ms"), 0.99),
-    followers: sum(later, "change_feed_watchers"),
+    followers: sum(later, "change_feed_followers"),
     lag: sum(later, "change_feed_lag_changes"),
     connections: sum(later, "http_connections"),
     eventLoop: sum(later, "event_loop_delay_ms"),

@@ -15,7 +15,7 @@ interface Props {
 }
 
 /** Lines that the field grows to. */
-const mostRows = 8
+const maxRows = 8
 
 export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: Props) => {
   const draft = draftFor(sessions, id)
@@ -41,7 +41,7 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
         placeholder={
           isWaiting ? "The agent waits for an answer" : isBusy ? "The agent is at work" : "Write to the agent"
         }
-        rows={Math.min(mostRows, text.split("\n").length)}
+        rows={Math.min(maxRows, text.split("\n").length)}
         value={text}
         onInput={event => draft.type(event.currentTarget.value)}
         onKeyDown={event => {

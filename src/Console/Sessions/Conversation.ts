@@ -24,23 +24,23 @@ export interface Usage {
 }
 
 /** The most items that are kept, and the most characters of all of them; the oldest make room. */
-export const mostItems = 20_000
-export const mostCharacters = 32 * 1024 * 1024
+export const maxItems = 20_000
+export const maxCharacters = 32 * 1024 * 1024
 
 /** The most files whose last change is remembered. */
-const mostFiles = 10_000
+const maxFiles = 10_000
 
 /** Items and characters that may come before room is made, as that looks at all items. */
 const slack = { items: 1000, characters: 4 * 1024 * 1024 }
 
 /** The most characters of a terminal or of a tool's arguments. */
-const mostText = 200_000
+const maxText = 200_000
 
 /** The most characters of a message or a thought. */
-const mostMessage = 1_000_000
+const maxMessage = 1_000_000
 
 /** The end of a text. It is cut when it is half as long again, as each cut copies it. */
-const tail = (text: string, most = mostText): string => (text.length > most * 1.5 ? text.slice(-most) : text)
+const tail = (text: string, most = maxText): string => (text.length > most * 1.5 ? text.slice(-most) : text)
 
 const pretty = (value: unknown): string =>
   value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, undefined, 2)
@@ -86,11 +86,11 @@ export class Conversation {
   /** Makes room now and then, by what events may have added. */
   #grow(characters: number): void {
     this.#added += characters
-    if (this.items.length <= mostItems + slack.items && this.#added <= slack.characters) return
+    if (this.items.length <= maxItems + slack.items && this.#added <= slack.characters) return
     this.#added = 0
-    let left = mostCharacters
+    let left = maxCharacters
     let first = this.items.length - 1
-    while (first > 0 && this.items.length - first < mostItems) {
+    while (first > 0 && this.items.length - first < maxItems) {
       left -= charactersOf(this.items[first]!)
       if (left < charactersOf(this.items[first - 1]!)) break
       first--
@@ -117,12 +117,12 @@ export class Conversation {
 
   #append(kind: "text" | "thought", id: string, text: string): void {
     const item = this.#text(kind, id)
-    item.text = tail(item.text + text, mostMessage)
+    item.text = tail(item.text + text, maxMessage)
   }
 
   #end(kind: "text" | "thought", id: string, text: string | undefined): void {
     const item = this.#text(kind, id)
-    if (text !== undefined && text.length > item.text.length) item.text = tail(text, mostMessage)
+    if (text !== undefined && text.length > item.text.length) item.text = tail(text, maxMessage)
     item.isDone = true
     this.#open.delete(id)
   }
@@ -261,7 +261,7 @@ export class Conversation {
     this.fileChanges++
     this.changedFiles.delete(path)
     this.changedFiles.set(path, change)
-    if (this.changedFiles.size <= mostFiles) return
+    if (this.changedFiles.size <= maxFiles) return
     for (const oldest of this.changedFiles.keys()) return void this.changedFiles.delete(oldest)
   }
 

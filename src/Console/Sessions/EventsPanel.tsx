@@ -15,7 +15,7 @@ interface Props {
 }
 
 /** The most characters that are shown of an event. */
-const mostShown = 20_000
+const maxShown = 20_000
 
 /** The beginnings of events, which are made once, as events may be large. */
 const previews = new WeakMap<SessionEvent, string>()
@@ -63,7 +63,7 @@ export const EventsPanel = ({ log, revision }: Props) => {
   const [chosen, setChosen] = useState<SessionEvent>()
   const [typed, setTyped] = useState("")
   const { events, isComplete } = useFound({ log, revision }, useRested(typed.trim()))
-  const text = useMemo(() => cut(JSON.stringify(chosen, undefined, 2) ?? "", mostShown), [chosen])
+  const text = useMemo(() => cut(JSON.stringify(chosen, undefined, 2) ?? "", maxShown), [chosen])
   const all = log.events
   return (
     <section class="side" aria-label="Events">

@@ -22,12 +22,12 @@ interface Props {
 const depth = 8
 
 /** Contents of more characters than this are not shown. */
-const mostShown = 200_000
+const maxShown = 200_000
 
 const textOf = (content: FileContent | undefined): string => {
   if (content === undefined) return ""
   if (content.encoding === "base64") return "This file is not text."
-  return content.content.length > mostShown ? "This file is too long to be shown here." : content.content
+  return content.content.length > maxShown ? "This file is too long to be shown here." : content.content
 }
 
 interface Opened {

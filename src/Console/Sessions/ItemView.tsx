@@ -14,14 +14,14 @@ const shownOfLong = 8000
 
 /** Which items are unfolded, by session and place: rows that leave the view are drawn anew when they come back. */
 const unfolded = new Map<string, boolean>()
-const mostUnfolded = 1000
+const maxUnfolded = 1000
 
 const useUnfolded = (key: string, initial: boolean): readonly [boolean, (isUnfolded: boolean) => void] => {
   const [isUnfolded, set] = useState(unfolded.get(key) ?? initial)
   return [
     isUnfolded,
     value => {
-      if (unfolded.size >= mostUnfolded) unfolded.clear()
+      if (unfolded.size >= maxUnfolded) unfolded.clear()
       unfolded.set(key, value)
       set(value)
     }

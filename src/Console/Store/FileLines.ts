@@ -1,7 +1,7 @@
 /** Splits a file of the user into lines. */
 
 /** The most bytes of a line: more than the service takes. */
-const mostBytes = 64 * 1024 * 1024
+const maxBytes = 64 * 1024 * 1024
 
 const lineFeed = 10
 
@@ -34,7 +34,7 @@ export async function* linesOf(file: Blob): AsyncGenerator<string> {
     }
     rest.push(value.subarray(from))
     bytes += value.length - from
-    if (bytes > mostBytes) throw new Error(`Line ${number + 1} is longer than any entry can be`)
+    if (bytes > maxBytes) throw new Error(`Line ${number + 1} is longer than any entry can be`)
   }
   yield await take(new Uint8Array(0))
 }

@@ -79,7 +79,7 @@ const write = async (namespace: string, items: ReadonlyArray<Item>, isNew: boole
 const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== null && expiresAt <= now
 
 /** How often a batch is written again where somebody else writes the same entries. */
-const mostTries = 10
+const maxTries = 10
 
 /** Where a key is refused when it is looked up, the write tells of which line it is. */
 const noneWhereRefused = (error: unknown): ReadonlyArray<string> => {
@@ -98,7 +98,7 @@ const writeNew = async (namespace: string, entries: ReadonlyArray<Item>, signal:
       return missing.length
     } catch (error) {
       // Somebody has written one of them since.
-      if (!(error instanceof PreconditionFailed) || tries === mostTries) throw error
+      if (!(error instanceof PreconditionFailed) || tries === maxTries) throw error
     }
   }
 }

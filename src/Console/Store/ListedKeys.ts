@@ -6,7 +6,7 @@ import { compareKeys } from "./KeyOrder.ts"
 type KeyChange = Omit<Change, "value">
 
 /** The most deleted keys that are remembered. */
-const mostDeleted = 10_000
+const maxDeleted = 10_000
 
 export class ListedKeys {
   /** In byte order of the key. */
@@ -90,7 +90,7 @@ export class ListedKeys {
     const isCounted = this.#count !== undefined && seq > this.#countedAt
     if (op === "delete") {
       this.#deleted.add(key)
-      if (this.#deleted.size > mostDeleted) this.#deleted.delete(this.#deleted.values().next().value!)
+      if (this.#deleted.size > maxDeleted) this.#deleted.delete(this.#deleted.values().next().value!)
       if (isCounted) this.#count!--
     } else {
       const isNew = this.#deleted.delete(key) || version === 1 || (this.#isRead(key) && !this.#indexOf(key)[1])

@@ -34,7 +34,7 @@ interface Start {
 }
 
 /** Pages in view that are read again at once. A window has fewer rows than a page. */
-const mostAtOnce = 3
+const maxAtOnce = 3
 
 export class NameList<A> {
   /** What is known, from the first name on without a gap. */
@@ -69,7 +69,7 @@ export class NameList<A> {
   refresh(end: string, from: string | undefined, to: string | undefined): Promise<void> {
     return this.#attempt(async () => {
       let index = this.#starts.findLastIndex(({ after }) => isBefore(after, from))
-      for (let pages = 0; pages < mostAtOnce; pages++) {
+      for (let pages = 0; pages < maxAtOnce; pages++) {
         const start = this.#starts[Math.max(0, index++)]
         if (start === undefined || (pages > 0 && !isBefore(start.after, to))) break
         if (start.readAt !== end) await this.#read(start)

@@ -11,7 +11,7 @@ import { batch, type Existing, importFile } from "./ImportFile.ts"
 import type { KeyList } from "./KeyList.ts"
 
 /** What a page can hold. More is for the command line. */
-const mostBytes = 256 * 1024 * 1024
+const maxBytes = 256 * 1024 * 1024
 
 const entries = (many: number): string => `${count(many)} ${many === 1 ? "entry" : "entries"}`
 
@@ -27,7 +27,7 @@ const exportLines = async (list: KeyList, signal: AbortSignal, onCount: (entries
     )
     const part = new Blob(lines)
     size += part.size
-    if (size > mostBytes) throw new Error(`The export is larger than ${bytes(mostBytes)}: use the command line for it`)
+    if (size > maxBytes) throw new Error(`The export is larger than ${bytes(maxBytes)}: use the command line for it`)
     parts.push(part)
     read += page.items.length
     onCount(read)

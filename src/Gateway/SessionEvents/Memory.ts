@@ -13,7 +13,7 @@ import {
   SessionEvents,
   type StoredEvent
 } from "../SessionEvents.ts"
-import { mostReceipts } from "./Limits.ts"
+import { maxReceipts } from "./Limits.ts"
 import { defaults } from "./Retention.ts"
 
 interface Kept extends StoredEvent {
@@ -73,7 +73,7 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
     if (receipt !== undefined) {
       held.receipts.delete(receipt.id)
       held.receipts.set(receipt.id, { receipt, seq: after + texts.length })
-      if (held.receipts.size > mostReceipts) held.receipts.delete(held.receipts.keys().next().value!)
+      if (held.receipts.size > maxReceipts) held.receipts.delete(held.receipts.keys().next().value!)
     }
     const { bytes, events } = retention
     dropWhile(held, () => held.kept.length > events || (held.bytes > bytes && held.kept.length > 1))

@@ -9,10 +9,10 @@ import type { SessionCore } from "./SessionCore.ts"
 import * as State from "./SessionState.ts"
 
 /** Pending stops that a session may have; with as many it gets no further instance. */
-const mostPending = 8
+const maxPending = 8
 
 /** Refusals after which a stop is given up: more than half an hour of them. */
-const mostRefusals = 12
+const maxRefusals = 12
 
 /** Refusals that may end by themselves or with other credentials. */
 const transient: ReadonlySet<number> = new Set([401, 403, 408, 429])
@@ -69,7 +69,7 @@ export class InstanceCleanup {
     return Effect.gen(this, function* () {
       if (this.session.shared.monotonic() >= this.nextAttemptAt) yield* this.run(limit)
       const { length } = this.pending
-      if (length < mostPending) return
+      if (length < maxPending) return
       return yield* new AgentPlatformConnectionError({
         operation: "stop",
         reason: "connection",
@@ -138,7 +138,7 @@ export class InstanceCleanup {
     if (!isRefusal(error)) {
       return Effect.annotateLogs(Effect.logWarning("An instance could not be stopped; it will be tried again"), note)
     }
-    if (refusals + 1 < mostRefusals) return Effect.ignore(session.setState(state => State.countRefusal(state, key)))
+    if (refusals + 1 < maxRefusals) return Effect.ignore(session.setState(state => State.countRefusal(state, key)))
     return Effect.zipRight(
       Effect.logError(
         "The platform refuses to say or do anything about an instance, which may be left behind there"

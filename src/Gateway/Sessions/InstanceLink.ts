@@ -187,7 +187,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     const interruptLateStarts = (result: Ingested): Effect.Effect<void> =>
       Effect.suspend(() => {
         for (const turnId of result.undelivered) lost.add(turnId)
-        while (lost.size > State.mostTurns) lost.delete(lost.values().next().value!)
+        while (lost.size > State.maxTurns) lost.delete(lost.values().next().value!)
         return Effect.forEach(
           result.lateStarts.filter(turnId => lost.delete(turnId)),
           turnId => Effect.forkIn(Effect.ignore(connection.send({ type: "interrupt", turnId })), scope),

@@ -55,7 +55,7 @@ interface Attempt {
 }
 
 /** Attempts of unknown outcome that are remembered: the store may yet carry out the oldest of them. */
-const mostUnknown = 16
+const maxUnknown = 16
 
 /** Stands for the current trace where every event has that of its turn. */
 const noTrace = Effect.succeed("")
@@ -72,7 +72,7 @@ const isRecoveredAlike = (a: SessionState, b: SessionState): boolean =>
   a.instance === b.instance && a.pendingStops === b.pendingStops && a.turns === b.turns && a.request === b.request
 
 /** Ended turns whose traces are remembered: results may come after the end of their turn. */
-const mostEnded = 16
+const maxEnded = 16
 
 /** The trace of each turn, which is that of the message that started it: events of the turn carry it. */
 class TurnTraces {
@@ -93,7 +93,7 @@ class TurnTraces {
   begin({ open }: Turns, traceId: string): void {
     for (const turnId of open.keys()) if (!this.traces.has(turnId)) this.traces.set(turnId, traceId)
     for (const turnId of this.traces.keys()) {
-      if (this.traces.size <= open.size + mostEnded) break
+      if (this.traces.size <= open.size + maxEnded) break
       if (!open.has(turnId)) this.traces.delete(turnId)
     }
   }
@@ -174,7 +174,7 @@ export const make = (options: Options): Journal => {
 
   const remember = (attempt: Attempt) =>
     Effect.sync(() => {
-      unknown = [...unknown.filter(other => other !== attempt), attempt].slice(-mostUnknown)
+      unknown = [...unknown.filter(other => other !== attempt), attempt].slice(-maxUnknown)
     })
 
   const submit = (attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> =>

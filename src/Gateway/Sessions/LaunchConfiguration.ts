@@ -74,15 +74,15 @@ const decode = ({ deployment, environment }: Stored): Effect.Effect<Launch, Stor
     Effect.mapError(() => new StoreUnavailable({ reason: "a launch configuration in the session database is damaged" }))
   )
 
-const mostNamed = 10
+const maxNamed = 10
 
 /** Why a session that lacks something is not activated; the message is for clients. */
 const errorOf = ({ configuration, secrets }: Losses): SessionConflict | undefined => {
   const problems: Array<string> = []
   if (secrets.length > 0) {
-    const more = secrets.length > mostNamed ? `, and ${secrets.length - mostNamed} more` : ""
+    const more = secrets.length > maxNamed ? `, and ${secrets.length - maxNamed} more` : ""
     problems.push(
-      `Secrets of the session were lost, as the gateway was restarted or needed the memory: ${secrets.slice(0, mostNamed).join(", ")}${more}. Give the session's secrets again with start_session`
+      `Secrets of the session were lost, as the gateway was restarted or needed the memory: ${secrets.slice(0, maxNamed).join(", ")}${more}. Give the session's secrets again with start_session`
     )
   }
   if (configuration.length > 0) {

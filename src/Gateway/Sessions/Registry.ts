@@ -51,7 +51,7 @@ const backgroundScope = Effect.acquireRelease(Scope.make(), (scope, exit) =>
 const removalInterval = "5 seconds"
 
 /** Of so many that wait to be removed, no session with another one is created. */
-const mostLeftOver = 10_000
+const maxLeftOver = 10_000
 
 const make = (settings: Settings) =>
   Effect.gen(function* () {
@@ -158,7 +158,7 @@ const make = (settings: Settings) =>
         const isConfigured = record.configured.length > 0
         /** The session begins where its secrets are. */
         const isOwned = isReached && record.secretNames.length > 0
-        if (isConfigured && leftOver.size >= mostLeftOver) {
+        if (isConfigured && leftOver.size >= maxLeftOver) {
           return yield* new StoreUnavailable({ reason: `${leftOver.size} launch configurations wait to be removed` })
         }
         const undo = Effect.suspend(() => {
@@ -192,7 +192,7 @@ const make = (settings: Settings) =>
     const lists = new FairPool({
       name: "capacity for lists",
       capacity: concurrentLists,
-      mostOfOne: concurrentListsOfOne
+      maxOfOne: concurrentListsOfOne
     })
     const list = TenantSessions.makeList({ store, events, nodes, peek: cache.peek, secrets })
 

@@ -75,7 +75,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
     name: "sessions in memory",
     capacity: inMemory,
     // A session in use cannot be evicted.
-    mostOfOne: Math.ceil(inMemory * 0.875)
+    maxOfOne: Math.ceil(inMemory * 0.875)
   })
 
   /** Evicts a session that nobody uses if a place is needed; of those, one of the tenant that has the most. */

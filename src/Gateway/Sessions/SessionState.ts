@@ -47,7 +47,7 @@ export interface Turns {
 }
 
 /** Turns that may be open at once, and ended turns that are remembered. */
-export const mostTurns = 256
+export const maxTurns = 256
 
 /** All that an update of a session depends on. */
 export interface SessionState {
@@ -122,7 +122,7 @@ const setTurn = (session: SessionState, turnId: string, status: TurnStatus): Ses
 const startTurn = (session: SessionState, body: EventBodyOf<"turn_started">): Update => {
   const { ended, open } = session.turns
   const status = open.get(body.turnId)
-  const isRefused = status === undefined && (ended.has(body.turnId) || open.size >= mostTurns)
+  const isRefused = status === undefined && (ended.has(body.turnId) || open.size >= maxTurns)
   return status === "started" || isRefused
     ? withoutEvents(session)
     : { state: setTurn(session, body.turnId, "started"), events: status === "announced" ? [] : [body] }
@@ -135,7 +135,7 @@ const endTurn = (session: SessionState, body: TurnEnd): Update => {
   if (status === undefined) return withoutEvents(session)
   const turns = {
     open: new Map([...open].filter(([other]) => other !== turnId)),
-    ended: new Set([...ended, turnId].slice(-mostTurns))
+    ended: new Set([...ended, turnId].slice(-maxTurns))
   }
   return {
     state: { ...session, turns },
@@ -210,12 +210,11 @@ export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; re
 export const acceptMessage = (
   session: SessionState,
   { clientMessageId, content, receipt, sub, turnId }: Message,
-  mostOpen: number
+  maxOpen: number
 ): Either.Either<Update, Refusal> => {
   if (!isRunning(session)) return Either.left({ is: "not_running" })
   const { ended, open } = session.turns
-  if (open.size >= mostOpen || open.has(turnId) || ended.has(turnId))
-    return Either.left({ is: "full", open: open.size })
+  if (open.size >= maxOpen || open.has(turnId) || ended.has(turnId)) return Either.left({ is: "full", open: open.size })
   const named = clientMessageId === undefined ? {} : { clientMessageId }
   return Either.right({
     state: setTurn(session, turnId, "announced"),

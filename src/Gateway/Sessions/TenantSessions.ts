@@ -28,7 +28,7 @@ export interface Sources {
 const pageChars = 1024 * 1024
 
 /** Reads of the store that one request makes at most, where it finds entries that are no sessions. */
-const mostReads = 4
+const maxReads = 4
 
 /** The key of the last entry of a page, as a cursor. */
 const cursorOf = (key: string): string => Buffer.from(key).toString("base64url")
@@ -82,7 +82,7 @@ export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
       let more = true
       let chars = 0
       const isFull = () => records.length >= limit || chars >= pageChars
-      for (let reads = 0; more && reads < mostReads && !isFull(); reads++) {
+      for (let reads = 0; more && reads < maxReads && !isFull(); reads++) {
         const rest = limit - records.length
         const page = yield* pageOf(store, { namespace, prefix: "", after, limit: rest, isDescending: true })
         more = page.more
@@ -118,7 +118,7 @@ export interface Quota {
 }
 
 /** Tenants whose counts are remembered; beyond, the oldest is counted anew. */
-const mostTenants = 10_000
+const maxTenants = 10_000
 
 /** Entries that are read at once to count them. */
 const pageEntries = 1000
@@ -149,7 +149,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
   const countOf = (tenant: string): Count => {
     const known = counts.get(tenant)
     if (known !== undefined) return known
-    if (counts.size >= mostTenants) {
+    if (counts.size >= maxTenants) {
       for (const [oldest, { users }] of counts) {
         if (users > 0) continue
         counts.delete(oldest)

@@ -57,7 +57,7 @@ interface Unsent {
 }
 
 /** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
-const mostRequests = 1024
+const maxRequests = 1024
 
 /** The commands of one session. */
 export class TurnCommands {
@@ -78,7 +78,7 @@ export class TurnCommands {
   /** The agent has asked a question, or for an approval. */
   openRequest(requestId: string): void {
     this.requests.add(requestId)
-    if (this.requests.size > mostRequests) this.requests.delete(this.requests.values().next().value!)
+    if (this.requests.size > maxRequests) this.requests.delete(this.requests.values().next().value!)
   }
 
   closeRequest(requestId: string): void {

@@ -21,7 +21,7 @@ interface Replay {
 
 /** Pages that are read concurrently, of all tenants and of one. */
 const readers = 8
-const mostOfOne = 6
+const maxOfOne = 6
 
 /** Events of one session that are read at once. */
 const pageEvents = 256
@@ -112,7 +112,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
   }
 
   const next = Effect.suspend(() => {
-    const replay = queue.next(tenant => readingOf(tenant) < mostOfOne)
+    const replay = queue.next(tenant => readingOf(tenant) < maxOfOne)
     if (replay === undefined) {
       hasQueued.unsafeClose()
       return hasQueued.await

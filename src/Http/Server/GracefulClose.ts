@@ -19,7 +19,7 @@ export interface Bounds {
 const checks = { silent: 5, all: 30 }
 
 /** Bytes that are read and discarded after an answer. */
-const mostBytes = 64 * 1024 * 1024
+const maxBytes = 64 * 1024 * 1024
 
 /**
  * Lets a connection end as its client needs it.
@@ -75,7 +75,7 @@ const discard = (socket: Socket, interval: number): void => {
     const { bytesRead } = socket
     silent = bytesRead === seen ? silent + 1 : 0
     seen = bytesRead
-    if (silent >= checks.silent || ++all >= checks.all || seen - begun > mostBytes) socket.destroy()
+    if (silent >= checks.silent || ++all >= checks.all || seen - begun > maxBytes) socket.destroy()
   }, interval)
   timer.unref()
   socket.once("close", () => clearInterval(timer))

@@ -25,10 +25,10 @@ const linesPerSecond = 2500
 const pauses = { shortest: 1000, longest: 10_000 }
 
 /** Bytes of all tables that are read, about 100,000 lines. */
-const mostBytes = 16 * 1024 * 1024
+const maxBytes = 16 * 1024 * 1024
 
 /** Sockets that are asked about at a time. Beyond, slow clients may be cut as if they did not read. */
-const mostSockets = 1000
+const maxSockets = 1000
 
 const pieceBytes = 64 * 1024
 
@@ -64,13 +64,13 @@ export class KernelQueues {
   /** The bytes in the kernel's send queues, for each of the sockets that is in the tables. */
   async read(sockets: ReadonlyArray<Duplex>, now: number): Promise<ReadonlyMap<Duplex, number>> {
     const byInode = new Map<string, Duplex>()
-    for (const socket of sockets.slice(0, mostSockets)) {
+    for (const socket of sockets.slice(0, maxSockets)) {
       const inode = await orNothing(inodeOf(socket))
       if (inode !== undefined) byInode.set(inode, socket)
     }
     const queues = new Map<Duplex, number>()
     let lines = 0
-    let left = mostBytes
+    let left = maxBytes
     for (const table of byInode.size === 0 ? [] : this.tables) {
       const handle = await orNothing(open(table))
       if (handle === undefined) continue

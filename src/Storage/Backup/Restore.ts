@@ -61,7 +61,7 @@ interface BackupPart {
 const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSync(path, { throwIfNoEntry: false }))
 
 /** Manifests have some hundred bytes. */
-const mostManifestBytes = 64 * 1024
+const maxManifestBytes = 64 * 1024
 
 /**
  * What a backup has, as far as can be told without reading its databases. A file alone is held until the scope closes.
@@ -99,7 +99,7 @@ const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<Ba
       )
     }
     const manifest =
-      ofManifest.size > mostManifestBytes
+      ofManifest.size > maxManifestBytes
         ? Option.none()
         : parse(yield* attempt(`${place} cannot be read`, () => readFileSync(place, "utf8")))
     if (Option.isNone(manifest)) return yield* refuse(`${place} is damaged, or of a newer version of Causeway`)

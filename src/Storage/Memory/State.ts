@@ -36,8 +36,8 @@ import {
 } from "../../Kv/Write.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 import { LastSeq } from "../LastSeq.ts"
+import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 import * as Namespaces from "./Namespaces.ts"
-import { RememberedWrites } from "./RememberedWrites.ts"
 
 /** What is known of one key: its entry, or only the tombstone that keeps its version. */
 interface Slot {
@@ -90,15 +90,15 @@ export class State {
   readonly end = new LastSeq()
   /** How often records were removed. */
   trims = 0
-  private readonly remembered: RememberedWrites
+  private readonly idempotencyRecords: IdempotencyRecords
 
   constructor(
     readonly epoch: string,
-    rememberedBytes: number,
+    idempotencyBytes: number,
     /** Told what was found where tenants were compared. */
     private readonly onFound: (found: Found) => void
   ) {
-    this.remembered = new RememberedWrites(rememberedBytes)
+    this.idempotencyRecords = new IdempotencyRecords(idempotencyBytes)
   }
 
   get lastSeq(): number {
@@ -182,10 +182,10 @@ export class State {
   commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> {
     const key = write.idempotencyKey
     if (key === undefined) return this.apply(write, now)
-    const found = this.remembered.find(key.id, now)
+    const found = this.idempotencyRecords.find(key.id, now)
     if (found === undefined) {
       return Either.map(this.apply(write, now), applied => {
-        const found = this.remembered.keep(key, Idempotency.encode(write, applied), now)
+        const found = this.idempotencyRecords.keep(key, Idempotency.encode(write, applied), now)
         if (found !== undefined) this.onFound(found)
         return applied
       })

@@ -6,9 +6,9 @@ import { newEpoch } from "./Database/Epoch.ts"
 import { commitFunction, timedCommitFunction } from "./Kv/CommitFunction.ts"
 import * as Counts from "./Kv/Counts.ts"
 import * as Expiry from "./Kv/Expiry.ts"
+import * as IdempotencyRecords from "./Kv/IdempotencyRecords.ts"
+import * as IdempotencyShares from "./Kv/IdempotencyShares.ts"
 import * as Namespaces from "./Kv/Namespaces.ts"
-import * as RememberedShares from "./Kv/RememberedShares.ts"
-import * as RememberedWrites from "./Kv/RememberedWrites.ts"
 import { removeFunction } from "./Kv/Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
 
@@ -304,17 +304,17 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "timelines", statements: timelines, locks: { log: "ACCESS EXCLUSIVE" } },
   { name: "functions without compilation", statements: uncompiled },
   { name: "counted renewals", statements: SessionEvents.renewalStatements, locks: { nodes: "ACCESS EXCLUSIVE" } },
-  { name: "remembered writes", statements: RememberedWrites.statements },
+  { name: "remembered writes", statements: IdempotencyRecords.statements },
   { name: "lock waits", statements: [timedCommitFunction] },
-  { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] },
+  { name: "lock waits with idempotency keys", statements: [IdempotencyRecords.timedCommitKeyed] },
   { name: "lengths of leases", statements: SessionEvents.leaseStatements, locks: { nodes: "ACCESS EXCLUSIVE" } },
   { name: "epochs of histories", statements: SessionEvents.epochStatements, locks: { histories: "ACCESS EXCLUSIVE" } },
   {
     name: "shares of remembered writes",
-    statements: RememberedShares.statements,
+    statements: IdempotencyShares.statements,
     locks: { remembered_writes: "ACCESS EXCLUSIVE" }
   },
-  { name: "keys of refused writes", statements: RememberedWrites.checkedCommitKeyed },
+  { name: "keys of refused writes", statements: IdempotencyRecords.checkedCommitKeyed },
   { name: "tenants", statements: Namespaces.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } },
   { name: "looking up what is counted", statements: Namespaces.lookUpStatements },
   { name: "position of expiry", statements: Expiry.statements, locks: { entries: "SHARE ROW EXCLUSIVE" } },

@@ -11,7 +11,7 @@ import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
 
 /** Which database the thread writes. */
 export type ThreadData =
-  | { readonly database: "kv"; readonly rememberedBytes: number }
+  | { readonly database: "kv"; readonly idempotencyBytes: number }
   | { readonly database: "sessions"; readonly retention: Retention }
 
 const data = workerData as ThreadData & { readonly file: string }
@@ -24,5 +24,5 @@ const serve = <W, O>(plugin: WriterPlugin<W, O>): void => {
   })
 }
 
-if (data.database === "kv") serve(kvWriter(data.rememberedBytes))
+if (data.database === "kv") serve(kvWriter(data.idempotencyBytes))
 else serve(sessionWriter(data.retention))

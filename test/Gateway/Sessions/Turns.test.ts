@@ -30,7 +30,7 @@ const message = (turnId: string) =>
   ({ type: "turn_started", turnId, content: `message ${turnId}`, sub: "alice" }) as const
 
 const accept = (session: State.SessionState, turnId: string) =>
-  State.acceptMessage(session, { turnId, content: `message ${turnId}`, sub: "alice" }, State.mostTurns)
+  State.acceptMessage(session, { turnId, content: `message ${turnId}`, sub: "alice" }, State.maxTurns)
 
 const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState =>
   turnIds.reduce((session, turnId) => Either.getOrThrow(accept(session, turnId)).state, running)
@@ -113,12 +113,12 @@ describe("turns", () => {
   })
 
   it("keep within their bounds", () => {
-    const ids = Array.from({ length: State.mostTurns }, (_, i) => `t${i}`)
+    const ids = Array.from({ length: State.maxTurns }, (_, i) => `t${i}`)
     const full = accepted(...ids)
     expect(accept(full, "more")).toMatchObject({ left: { is: "full" } })
     expect(run(full, started("more"), completed("more")).events).toStrictEqual([])
     const after = run(running, ...[...ids, "more"].flatMap(id => [started(id), completed(id)])).state
-    expect(after.turns.ended.size).toBe(State.mostTurns)
+    expect(after.turns.ended.size).toBe(State.maxTurns)
     expect(after.turns.ended.has("more")).toBe(true)
   })
 

@@ -66,7 +66,7 @@ const valueOf = (samples: ReadonlyArray<Sample>, name: string, labels: Readonly<
 /** Three followers, once the service says that they are there. */
 const follow = async (port: number): Promise<ReadonlyArray<Promise<unknown>>> => {
   const followers = [poll(port), stream(port), socket(port)]
-  while (valueOf(await samplesOf(port), "change_feed_watchers") !== 3)
+  while (valueOf(await samplesOf(port), "change_feed_followers") !== 3)
     await new Promise(resolve => setImmediate(resolve))
   return followers.map(({ end }) => end)
 }

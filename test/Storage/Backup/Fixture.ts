@@ -26,7 +26,7 @@ export const store = (entries: number): Effect.Effect<string, unknown, Scope.Sco
     return directory
   })
 
-const everything = { storeOnly: false, force: false, mostLogBytes: 1024 ** 3 }
+const everything = { storeOnly: false, force: false, maxLogBytes: 1024 ** 3 }
 
 export const backUp = (directory: string, target: string, options: Partial<Backup.Options> = {}) =>
   Backup.make({ ...everything, directory, target, ...options })

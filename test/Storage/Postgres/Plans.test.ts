@@ -13,10 +13,10 @@ import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as Snapshots from "../../../src/Storage/Postgres/Database/Snapshots.ts"
 import type { Parameter, Query, Statement } from "../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Group from "../../../src/Storage/Postgres/Kv/Group.ts"
+import * as IdempotencyRecords from "../../../src/Storage/Postgres/Kv/IdempotencyRecords.ts"
 import * as ListQueries from "../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Namespaces from "../../../src/Storage/Postgres/Kv/Namespaces.ts"
 import * as Queries from "../../../src/Storage/Postgres/Kv/Queries.ts"
-import * as RememberedWrites from "../../../src/Storage/Postgres/Kv/RememberedWrites.ts"
 import * as Removal from "../../../src/Storage/Postgres/Kv/Removal.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import * as SessionQueries from "../../../src/Storage/Postgres/SessionEvents/Queries.ts"
@@ -288,7 +288,7 @@ const writes: ReadonlyArray<Case> = [
     "commit_keyed",
     [
       ...[randomUUID(), now, false, ...Group.encode(keyed)],
-      ...RememberedWrites.encode(keyed, { limitBytes: 1e9, compares: true })
+      ...IdempotencyRecords.encode(keyed, { limitBytes: 1e9, compares: true })
     ],
     50
   ),
@@ -296,7 +296,7 @@ const writes: ReadonlyArray<Case> = [
     "commit_keyed",
     [
       ...[randomUUID(), now, false, ...Group.encode(keyed.slice(1))],
-      ...RememberedWrites.encode(keyed.slice(1), { limitBytes: 1e9, compares: true })
+      ...IdempotencyRecords.encode(keyed.slice(1), { limitBytes: 1e9, compares: true })
     ],
     50,
     "commit_keyed with a new key"

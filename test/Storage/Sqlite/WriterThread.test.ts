@@ -37,7 +37,7 @@ const setup = (start: (data: Data, attempt: number) => Worker) =>
     const port = yield* WriterPort.thread<Write, Outcome>(
       () => {
         const worker = start(
-          { database: "kv", rememberedBytes: 1_000_000, file: join(directory, "kv.db") },
+          { database: "kv", idempotencyBytes: 1_000_000, file: join(directory, "kv.db") },
           workers.length
         )
         workers.push(worker)

@@ -67,7 +67,7 @@ const settings = ({ idleTimeout = 5000, statementTimeout }: ClientOptions): stri
   ].join("; ")
 
 /** How often the time limit of a role is tried to be replaced. */
-const mostAttempts = 10
+const maxAttempts = 10
 
 const tooShort = (reason: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `the statement_timeout of the role or of the database is too short: ${reason}` })
@@ -83,7 +83,7 @@ const set = async (client: pg.ClientBase, text: string): Promise<void> => {
       return
     } catch (error) {
       if (!isCanceled(error)) throw error
-      if (attempt === mostAttempts) throw tooShort(`it was not replaced in ${mostAttempts} attempts`)
+      if (attempt === maxAttempts) throw tooShort(`it was not replaced in ${maxAttempts} attempts`)
     }
   }
 }

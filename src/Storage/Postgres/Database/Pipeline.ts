@@ -21,13 +21,13 @@ const maxPending = 5000
 const checkInterval = 100
 
 /** Checks in a row after which a connection ends that has received nothing though answers are due. */
-const mostSilent = 17
+const maxSilent = 17
 
 /** Checks after which a connection ends that is still receiving the same answer. */
-const mostUnanswered = 100
+const maxUnanswered = 100
 
 /** Checks after which an unused connection ends. */
-const mostUnused = unusedTimeout / checkInterval
+const maxUnused = unusedTimeout / checkInterval
 
 /** Where the connections lead. Their number is fixed, and none of them is a pooler's. */
 type Options = Omit<ClientOptions, "isPooled"> & Pick<PoolOptions, "refusal">
@@ -88,7 +88,7 @@ class Lane {
     if (this.client === undefined) return
     this.checks++
     if (this.pending === 0) {
-      if (this.checks >= mostUnused) this.fail(notSent("the connection was not used"))
+      if (this.checks >= maxUnused) this.fail(notSent("the connection was not used"))
       return
     }
     // A long answer on its way is no silence.
@@ -96,10 +96,10 @@ class Lane {
     if (bytesRead === this.received) this.silentChecks++
     else this.silentChecks = 0
     this.received = bytesRead
-    if (this.silentChecks > mostSilent)
-      this.fail(new Unanswered({ reason: `no answer within ${mostSilent * checkInterval} ms` }))
-    else if (this.checks > mostUnanswered)
-      this.fail(new Unanswered({ reason: `no whole answer within ${mostUnanswered * checkInterval} ms` }))
+    if (this.silentChecks > maxSilent)
+      this.fail(new Unanswered({ reason: `no answer within ${maxSilent * checkInterval} ms` }))
+    else if (this.checks > maxUnanswered)
+      this.fail(new Unanswered({ reason: `no whole answer within ${maxUnanswered * checkInterval} ms` }))
   }
 
   /** Ends the connection. */

@@ -26,7 +26,7 @@ const heldBack = Metric.gauge("postgres_vacuum_held_back_seconds", {
 })
 
 /** More tables than the schema has. */
-const mostTables = 20
+const maxTables = 20
 
 /** Between two measurements. The server asks its file system for the size of each file of up to 1 GiB. */
 const interval = Duration.minutes(1)
@@ -51,7 +51,7 @@ const counts: Statement = {
  */
 export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags => {
-    const tables = new LabelValues(mostTables)
+    const tables = new LabelValues(maxTables)
     const held = new VacuumHolders.HeldBack()
 
     /** Sets a gauge for each table, from a column; tables that share a label are added up. */

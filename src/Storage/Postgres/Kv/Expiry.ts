@@ -13,10 +13,10 @@ import * as Positions from "./Positions.ts"
 export const isDue = (now: string): string => `expires_at > ${Positions.of("expiry")} AND expires_at <= ${now}`
 
 /** Milliseconds by which the position may be behind where nothing expires, as entries are written again before they do. */
-const mostBehind = 10_000
+const maxBehind = 10_000
 
 /** Milliseconds between two looks at whether it is. */
-export const interval = mostBehind
+export const interval = maxBehind
 
 export const advance: Statement = { name: "advance_expiry", text: "SELECT causeway.advance_expiry($1)" }
 
@@ -87,7 +87,7 @@ export const statements: ReadonlyArray<string> = [
   BEGIN
     ${Positions.newest("expiry", "INTO begun")};
     SELECT least(now, c.timestamp) INTO target FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
-    IF target IS NULL OR target <= begun.up_to + ${mostBehind} THEN RETURN; END IF;
+    IF target IS NULL OR target <= begun.up_to + ${maxBehind} THEN RETURN; END IF;
     PERFORM FROM causeway.entries e WHERE e.expires_at > begun.up_to ORDER BY e.expires_at LIMIT 1;
     IF NOT FOUND THEN RETURN; END IF;
     PERFORM FROM causeway.entries e WHERE e.expires_at > begun.up_to AND e.expires_at <= target

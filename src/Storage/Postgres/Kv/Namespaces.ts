@@ -3,7 +3,7 @@
  * of tenants.
  */
 import {
-  mostDue,
+  maxDue,
   type NamespacePage,
   type NamespaceQuery,
   type TenantPage,
@@ -23,7 +23,7 @@ const endOf = (high: string): string => `coalesce(nullif(${high}, ''), repeat(ch
 /** How many entries of each namespace have expired at `$1` and are still stored. */
 const due = `due AS MATERIALIZED (
   SELECT e.namespace, count(*) AS entries FROM (
-    SELECT namespace FROM causeway.entries WHERE ${isDue("$1")} ORDER BY expires_at LIMIT ${mostDue}
+    SELECT namespace FROM causeway.entries WHERE ${isDue("$1")} ORDER BY expires_at LIMIT ${maxDue}
   ) e GROUP BY e.namespace
 )`
 

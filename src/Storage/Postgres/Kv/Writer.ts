@@ -10,7 +10,7 @@ import * as GroupCall from "../Database/GroupCall.ts"
 import type { Pool } from "../Database/Pool.ts"
 import { calling, type Parameter, type Statement } from "../Database/Statement.ts"
 import * as Group from "./Group.ts"
-import * as RememberedWrites from "./RememberedWrites.ts"
+import * as IdempotencyRecords from "./IdempotencyRecords.ts"
 import * as Removals from "./Removal.ts"
 
 const commitGroup = calling("commit_group", 12)
@@ -37,7 +37,7 @@ export interface WriterOptions {
   /** Told how many milliseconds a group has waited for the lock of the log. */
   readonly onLockWait: (millis: number) => void
   /** How many bytes may be remembered of writes with idempotency keys. */
-  readonly rememberedBytes: number
+  readonly idempotencyBytes: number
   /** Told what was found where tenants were compared, by whose bytes they share those. */
   readonly onFound: (found: Found) => void
 }
@@ -46,7 +46,7 @@ export interface WriterOptions {
 export const make = (
   pool: Pick<Pool, "run" | "read">,
   lastTold: () => number,
-  { onFound, onLastSeq, onLockWait, rememberedBytes }: WriterOptions
+  { onFound, onLastSeq, onLockWait, idempotencyBytes }: WriterOptions
 ): Writer => {
   // One for all functions: none may overtake a call of another whose outcome is unknown.
   const callOne = GroupCall.make(pool, lastTold)
@@ -56,13 +56,13 @@ export const make = (
     callOne(call, parametersOf, () => isGivenUp())
   const comparisons = new Comparisons()
 
-  const bounds = (now: number): RememberedWrites.Bounds => ({
-    limitBytes: rememberedBytes,
+  const bounds = (now: number): IdempotencyRecords.Bounds => ({
+    limitBytes: idempotencyBytes,
     compares: comparisons.isDue(now)
   })
 
-  const decodeKeyed = (writes: ReadonlyArray<Write>, result: string, now: number): RememberedWrites.Answer => {
-    const answer = RememberedWrites.decode(writes, result)
+  const decodeKeyed = (writes: ReadonlyArray<Write>, result: string, now: number): IdempotencyRecords.Answer => {
+    const answer = IdempotencyRecords.decode(writes, result)
     if (answer._tag === "Applied" && answer.found !== undefined) {
       comparisons.done(now)
       onFound(answer.found)
@@ -95,9 +95,9 @@ export const make = (
 
   /** Where some of the writes are remembered, nothing is applied, and the others are committed without them. */
   const commitWithKeys = (writes: ReadonlyArray<Write>, now: number, parameters: ReadonlyArray<Parameter>) => {
-    const keys = RememberedWrites.encode(writes, bounds(now))
+    const keys = IdempotencyRecords.encode(writes, bounds(now))
     return Effect.flatMap(
-      callGroup(RememberedWrites.commit, (id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
+      callGroup(IdempotencyRecords.commit, (id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
       (result): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> => {
         const answer = decodeKeyed(writes, result, now)
         if (answer._tag === "Applied") return Exit.succeed(applied(writes, answer.result))
@@ -129,8 +129,8 @@ export const make = (
 
   const callOf = (removal: Removal, actor: string, key: IdempotencyKey | undefined, now: number) => {
     if (key === undefined) return callGroup(Removals.call, id => [id, now, ...Removals.encode(removal, actor)])
-    const parameters = RememberedWrites.encodeRemoval(removal, actor, key, bounds(now))
-    return callGroup(RememberedWrites.remove, id => [id, now, ...parameters])
+    const parameters = IdempotencyRecords.encodeRemoval(removal, actor, key, bounds(now))
+    return callGroup(IdempotencyRecords.remove, id => [id, now, ...parameters])
   }
 
   const remove = (write: Write, removal: Removal, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>
@@ -138,7 +138,7 @@ export const make = (
       onFailure: unavailable,
       onSuccess: result => {
         const answer = decodeKeyed([write], result, now)
-        if (answer._tag === "Remembered") return answer.outcomes.get(0)!
+        if (answer._tag === "Replayed") return answer.outcomes.get(0)!
         const committed = Removals.decode(answer.result, now)
         onLastSeq(committed.lastSeq)
         return { _tag: "Committed", committed }

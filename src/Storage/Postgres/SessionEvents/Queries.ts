@@ -151,19 +151,19 @@ const decodeUnfinished = (rows: ReadonlyArray<Row>): ReadonlyArray<Unfinished> =
   (rows as ReadonlyArray<readonly [string, string]>).map(([session, recoveryState]) => ({ session, recoveryState }))
 
 /** Sessions that are taken over at a time: others are found when these have been. */
-const mostAbandoned = 1000
+const maxAbandoned = 1000
 
-const mostUnfinished = 1_000_000
+const maxUnfinished = 1_000_000
 
 export const unfinished = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
   statement: unfinishedStatement,
-  values: [node, lease, mostUnfinished],
+  values: [node, lease, maxUnfinished],
   decode: decodeUnfinished
 })
 
 export const abandoned = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
   statement: abandonedStatement,
-  values: [node, lease, mostAbandoned],
+  values: [node, lease, maxAbandoned],
   decode: decodeUnfinished
 })
 

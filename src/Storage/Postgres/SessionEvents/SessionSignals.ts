@@ -19,8 +19,8 @@ const any = "*"
 const notifyInterval = "10 millis"
 
 /** A payload has fewer than 8,000 bytes. */
-const mostInPayload = 900
-const mostPayloads = 10
+const maxInPayload = 900
+const maxPayloads = 10
 
 /** Between two questions for the ends of watched histories, with notifications and without. */
 const askInterval = { listening: "1 second", polling: "150 millis" } as const
@@ -46,8 +46,8 @@ export const hashOf = (session: string): string => {
 /** Hashes as payloads of notifications. */
 export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> => {
   const all = [...hashes]
-  if (all.length > mostPayloads * mostInPayload) return [any]
-  return Arr.chunksOf(all, mostInPayload).map(some => some.join(""))
+  if (all.length > maxPayloads * maxInPayload) return [any]
+  return Arr.chunksOf(all, maxInPayload).map(some => some.join(""))
 }
 
 type OnChange = () => void

@@ -1,7 +1,7 @@
 /**
  * A group of writes as `causeway.write_sessions` takes it, and the outcomes as it returns them.
  */
-import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
+import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type * as SessionCommit from "../../SessionCommit.ts"
@@ -70,7 +70,7 @@ export const encode = (
     lease,
     events,
     bytes,
-    mostReceipts,
+    maxReceipts,
     Encoding.integers(column(({ op }) => Op[op])),
     Encoding.texts(column(({ session }) => session)),
     Encoding.bigints(

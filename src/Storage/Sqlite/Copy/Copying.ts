@@ -34,7 +34,7 @@ export interface CopyRequest {
   /** One database or several. What one of them says of another one holds in the copies too. */
   readonly sources: ReadonlyArray<Source>
   /** The copy is given up when a write-ahead log has grown by more bytes meanwhile. */
-  readonly mostLogBytes: number
+  readonly maxLogBytes: number
   /** The copy is given up when the disk that it is written to has fewer bytes left. */
   readonly bytesLeft: number
 }
@@ -85,7 +85,7 @@ const stepBytes = 4 * MiB
 const lockTimeout = 5000
 
 /** How often it is tried to read all databases at one moment. A try fails only where a commit falls into it. */
-const mostAttempts = 1000
+const maxAttempts = 1000
 
 const mebibytes = (bytes: number): string => `${Math.ceil(bytes / MiB).toLocaleString("en-US")} MiB`
 
@@ -140,13 +140,13 @@ export class Snapshot {
   /**
    * Throws where the write-ahead log has grown by more since the snapshot was taken, which keeps it from starting over.
    */
-  limitLog(mostBytes: number): void {
+  limitLog(maxBytes: number): void {
     if (!this.db.open) return
     const grown = this.logBytes - this.logBytesBefore
-    if (grown <= mostBytes) return
+    if (grown <= maxBytes) return
     throw new CopyError(
       "LogTooLarge",
-      `The write-ahead log of ${this.source.file} has grown by ${mebibytes(grown)} while it was copied; the limit is ${mebibytes(mostBytes)}`
+      `The write-ahead log of ${this.source.file} has grown by ${mebibytes(grown)} while it was copied; the limit is ${mebibytes(maxBytes)}`
     )
   }
 
@@ -192,7 +192,7 @@ export const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
   if (others.length === 0) return first.take()
   const watch = connect(first.source.file)
   try {
-    for (let attempt = 0; attempt < mostAttempts; attempt++) {
+    for (let attempt = 0; attempt < maxAttempts; attempt++) {
       const before = number(watch, "data_version")
       for (const snapshot of snapshots) snapshot.take()
       if (number(watch, "data_version") === before) return
@@ -302,7 +302,7 @@ export const copy = async (
     let done = 0
     const advance = (copied: number): void => {
       done += copied
-      for (const snapshot of snapshots) snapshot.limitLog(request.mostLogBytes)
+      for (const snapshot of snapshots) snapshot.limitLog(request.maxLogBytes)
       onProgress({ done, total })
     }
     onProgress({ done, total })

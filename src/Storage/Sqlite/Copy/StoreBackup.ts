@@ -123,7 +123,7 @@ export const make = ({
       )
       const source = { file, kind: kindOf(format), target }
       const [copied] = (yield* Effect.mapError(
-        copy({ sources: [source], mostLogBytes: logFactor * walBytes, bytesLeft }),
+        copy({ sources: [source], maxLogBytes: logFactor * walBytes, bytesLeft }),
         toFailure
       )) as readonly [Copied]
       const { bytes, epoch, lastSeq, sha256 } = copied

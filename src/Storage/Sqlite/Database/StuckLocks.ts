@@ -8,7 +8,7 @@ const retryEvery = 5000
 const sameLockWithin = 60_000
 
 /** More of them in a row, without a write in between, are one stuck lock of a store that is seldom used. */
-const mostPassing = 2
+const maxPassing = 2
 
 /**
  * Detects locks that are never released.
@@ -40,7 +40,7 @@ export class StuckLocks {
       this.count++
     }
     this.lastAt = now
-    const isStuck = this.count > mostPassing || now - this.since + tried >= stuckAfter
+    const isStuck = this.count > maxPassing || now - this.since + tried >= stuckAfter
     if (!isStuck || now - this.triedAt < retryEvery) return false
     this.triedAt = now
     return true

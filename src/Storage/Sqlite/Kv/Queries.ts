@@ -4,7 +4,7 @@ import * as Entry from "../../../Kv/Entry.ts"
 import {
   type Address,
   type EntriesRead,
-  mostDue,
+  maxDue,
   type NamespaceCount,
   type NamespacePage,
   type NamespaceQuery,
@@ -157,7 +157,7 @@ export class Queries {
     const namespaces: Array<NamespaceCount> = []
     for (const { high = afterAllTexts, low } of KeyOrder.rangesOfNamespaces(query)) {
       const left = limit + 1 - namespaces.length
-      if (left > 0) namespaces.push(...this.statements.namespaces.all(now, mostDue, low, high, after, left))
+      if (left > 0) namespaces.push(...this.statements.namespaces.all(now, maxDue, low, high, after, left))
     }
     const more = namespaces.length > limit
     if (more) namespaces.length = limit
@@ -169,7 +169,7 @@ export class Queries {
     const { limit } = query
     const range = KeyOrder.rangeOfTenants(query)
     const { high = afterAllTexts, low } = range ?? { low: "", high: "" }
-    const tenants = this.statements.tenants.all(now, mostDue, low, high, limit + 1)
+    const tenants = this.statements.tenants.all(now, maxDue, low, high, limit + 1)
     const more = tenants.length > limit
     if (more) tenants.length = limit
     return { tenants, lastSeq: this.lastSeq(), epoch, more }
@@ -199,14 +199,14 @@ const timeOf = (statement: Database.Statement<[], number | null>): number | null
 
 type NamespaceParameters = [
   now: number,
-  mostDue: number,
+  maxDue: number,
   low: string,
   high: string | Buffer,
   after: string,
   limit: number
 ]
 
-type TenantParameters = [now: number, mostDue: number, low: string, high: string | Buffer, limit: number]
+type TenantParameters = [now: number, maxDue: number, low: string, high: string | Buffer, limit: number]
 
 type RangeParameters = [namespace: string, start: string, end: string | Buffer]
 

@@ -84,7 +84,7 @@ const copyTo = (directory: string, next: (after: number) => Effect.Effect<Readon
 const MiB = 1024 * 1024
 
 /** A larger database is not rebuilt: that takes about a second for each 100 MiB, and as much room on the disk again. */
-const mostRebuilt = 512 * MiB
+const maxRebuilt = 512 * MiB
 
 /**
  * Rebuilds a file that has had sessions. Schema 2 has removed environments from its rows; copies of them are still in
@@ -100,7 +100,7 @@ const rebuild = Effect.gen(function* () {
   const [size] = yield* sql.unsafe<{ readonly bytes: number }>(
     "SELECT page_count * page_size AS bytes FROM pragma_page_count(), pragma_page_size()"
   )
-  if (size === undefined || size.bytes > mostRebuilt) return yield* Effect.fail("it is large")
+  if (size === undefined || size.bytes > maxRebuilt) return yield* Effect.fail("it is large")
   yield* sql.unsafe("VACUUM")
 }).pipe(
   Effect.catchAll(reason =>

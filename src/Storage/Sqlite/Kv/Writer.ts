@@ -20,9 +20,9 @@ import type { Format } from "../Database/Connection.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"
 import { codec, type Outcome } from "./Codec.ts"
+import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 import { NamespaceCounts } from "./NamespaceCounts.ts"
 import { afterAllTexts } from "./Printed.ts"
-import { RememberedWrites } from "./RememberedWrites.ts"
 
 /** The database of the key-value store; its application id is `CWKV`. */
 export const format: Format = {
@@ -73,13 +73,13 @@ class Tables {
   private readonly statements: ReturnType<typeof prepare>
   private readonly changes: ChangeRows
   private readonly counts: NamespaceCounts
-  private readonly remembered: RememberedWrites
+  private readonly idempotencyRecords: IdempotencyRecords
 
-  constructor(db: Database.Database, rememberedBytes: number) {
+  constructor(db: Database.Database, idempotencyBytes: number) {
     this.statements = prepare(db)
     this.changes = new ChangeRows(db)
     this.counts = new NamespaceCounts(db)
-    this.remembered = new RememberedWrites(db, rememberedBytes)
+    this.idempotencyRecords = new IdempotencyRecords(db, idempotencyBytes)
   }
 
   /** Decides on each write by itself: one that is refused leaves the others as they are. */
@@ -97,17 +97,17 @@ class Tables {
       for (const step of planned.right.steps) this.applyStep(step, ++seq, timestamp)
       const applied = { results: planned.right.results, timestamp, lastSeq: seq }
       const committed = removal === undefined ? applied : { ...applied, more: removal.more }
-      if (key !== undefined) this.remembered.keep(key, Idempotency.encode(given, committed), now)
+      if (key !== undefined) this.idempotencyRecords.keep(key, Idempotency.encode(given, committed), now)
       return { _tag: "Committed", committed }
     })
     this.flush()
-    const found = this.remembered.flush(now)
+    const found = this.idempotencyRecords.flush(now)
     return found === undefined ? outcomes : withFound(writes, outcomes, found)
   }
 
   /** What became of a write before; `undefined` where it is not remembered. */
   private recalled(write: Write, { digest, id }: IdempotencyKey, now: number): Outcome | undefined {
-    const found = this.remembered.find(id, now)
+    const found = this.idempotencyRecords.find(id, now)
     if (found === undefined) return undefined
     return found.digest === digest
       ? { _tag: "Committed", committed: Idempotency.decode(write, found.outcome) }
@@ -157,7 +157,7 @@ class Tables {
   private begin(): Tail {
     this.changes.clear()
     this.counts.clear()
-    this.remembered.clear()
+    this.idempotencyRecords.clear()
     return this.tail()
   }
 
@@ -266,8 +266,8 @@ const prepare = (db: Database.Database) => ({
 })
 
 /** The writer of the key-value store. What it remembers of writes with idempotency keys has at most so many bytes. */
-export const writer = (rememberedBytes: number): WriterPlugin<Write, Outcome> => ({
+export const writer = (idempotencyBytes: number): WriterPlugin<Write, Outcome> => ({
   format,
-  tables: db => new Tables(db, rememberedBytes),
+  tables: db => new Tables(db, idempotencyBytes),
   codec
 })

@@ -2,7 +2,7 @@
  * The writer of the session database: what it does with the tables, and how writes and outcomes are packed.
  */
 import type Database from "better-sqlite3"
-import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
+import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { EventWrite } from "../../SessionCommit.ts"
 import type { Format } from "../Database/Connection.ts"
@@ -164,7 +164,7 @@ class Tables {
     if (revoked !== undefined) this.statements.revoke.run(row.id, revoked)
     if (receipt !== undefined) {
       this.statements.keepReceipt.run(row.id, headSeq, receipt.id, receipt.digest, receipt.turnId)
-      this.statements.limitReceipts.run(row.id, mostReceipts)
+      this.statements.limitReceipts.run(row.id, maxReceipts)
     }
     this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
     return stored
@@ -172,13 +172,13 @@ class Tables {
 
   /** The oldest events of a history that are more than may be kept. */
   private excess(id: number, trimmedSeq: number, headSeq: number, bytes: number): ReadonlyArray<OldEvent> {
-    const { events: most, bytes: mostBytes } = this.retention
-    if (headSeq - trimmedSeq <= most && bytes <= mostBytes) return []
+    const { events: most, bytes: maxBytes } = this.retention
+    if (headSeq - trimmedSeq <= most && bytes <= maxBytes) return []
     const excess: Array<OldEvent> = []
     let left = bytes
     for (const event of this.statements.oldestOf.iterate(id, trimmedSeq)) {
       const isTooMany = headSeq - event.seq + 1 > most
-      if (event.seq === headSeq || !(isTooMany || left > mostBytes)) break
+      if (event.seq === headSeq || !(isTooMany || left > maxBytes)) break
       excess.push(event)
       left -= event.size
     }

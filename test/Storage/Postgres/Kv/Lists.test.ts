@@ -39,10 +39,10 @@ interface Plan {
 }
 
 /** The most rows that a scan of a statement touches. */
-const mostRows = (plan: Plan): number => {
+const maxRows = (plan: Plan): number => {
   const own = (plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0)) * plan["Actual Loops"]
   const isScan = plan["Node Type"].endsWith("Scan") && plan["Relation Name"] === "entries"
-  return Math.max(isScan ? own : 0, ...(plan.Plans ?? []).map(mostRows))
+  return Math.max(isScan ? own : 0, ...(plan.Plans ?? []).map(maxRows))
 }
 
 /** Runs a read as in a snapshot, and tells how many rows it touches. */
@@ -53,7 +53,7 @@ const touched = <A>(url: string, { statement, values }: Query<A>) =>
       "SET enable_seqscan = off; SET enable_bitmapscan = off",
       `EXPLAIN (ANALYZE, FORMAT JSON) ${statement.text.replaceAll(/\$(\d+)/g, (_, number) => literal(values[Number(number) - 1]!))}`
     ),
-    ([row]) => mostRows((row!["QUERY PLAN"] as ReadonlyArray<{ readonly Plan: Plan }>)[0]!.Plan)
+    ([row]) => maxRows((row!["QUERY PLAN"] as ReadonlyArray<{ readonly Plan: Plan }>)[0]!.Plan)
   )
 
 const now = Date.now()

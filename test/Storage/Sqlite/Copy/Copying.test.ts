@@ -74,7 +74,7 @@ describe("a copy of databases", () => {
       }
       assert.isAbove(seen.size, 1)
       const sources = [first, second].map(file => source(file, `${file}.copy`))
-      yield* Effect.promise(() => copy({ sources, mostLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
+      yield* Effect.promise(() => copy({ sources, maxLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
       const [a, b] = sources.map(({ target }) => numberIn(new Database(target, { readonly: true }))) as [number, number]
       assert.include([a, a - 1], b)
     })
@@ -87,7 +87,7 @@ describe("a copy of databases", () => {
       const db = makeDatabase(file)
       db.exec("INSERT INTO t SELECT n, zeroblob(20000000) FROM t")
       db.pragma("wal_checkpoint(TRUNCATE)")
-      const request = { sources: [{ kind, file, target }], mostLogBytes: 1_000_000, bytesLeft: 0 }
+      const request = { sources: [{ kind, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
       const grow = () => void db.exec("UPDATE t SET filler = randomblob(3000000) WHERE length(filler) < 5000000")
       const tooLarge = yield* Effect.promise(() => copy(request, grow).then(String, error => error))
       assert.strictEqual(tooLarge.reason, "LogTooLarge")

@@ -137,7 +137,7 @@ const isEither = (directory: string, isTaken: boolean) =>
 const isTakenIn = (directory: string): boolean => !existsSync(draftIn(directory))
 
 /** More steps than a restore has; one that never comes to its end fails its test instead of going on. */
-const mostSteps = 200
+const maxSteps = 200
 
 /**
  * Restores once for each step at which that may go wrong, up to the one that is not reached any more, and returns whether
@@ -151,7 +151,7 @@ const walk = (
     const { prepare } = yield* Stores
     const outcomes: Array<boolean> = []
     for (let isOver = false; !isOver; ) {
-      assert.isBelow(outcomes.length, mostSteps, "the last step is never reached")
+      assert.isBelow(outcomes.length, maxSteps, "the last step is never reached")
       const directory = yield* prepare
       const { isLast, isTaken } = outcomeOf(directory, attempt(directory, faultAt(outcomes.length, directory)))
       outcomes.push(isTaken)

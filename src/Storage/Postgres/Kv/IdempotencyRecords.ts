@@ -322,7 +322,7 @@ export const encodeRemoval = (
 /** What a function has returned. */
 export type Answer =
   /** What became of the writes that are remembered, by their index. Nothing was applied. */
-  | { readonly _tag: "Remembered"; readonly outcomes: ReadonlyMap<number, Outcome> }
+  | { readonly _tag: "Replayed"; readonly outcomes: ReadonlyMap<number, Outcome> }
   /** What `commit_group` or `remove_entries` has returned, and what was found where tenants were compared. */
   | { readonly _tag: "Applied"; readonly result: string; readonly found: Found | undefined }
 
@@ -339,5 +339,5 @@ export const decode = (writes: ReadonlyArray<Write>, answer: string): Answer => 
       isSame ? { _tag: "Committed", committed: Idempotency.decode(writes[number - 1]!, kept) } : { _tag: "KeyReused" }
     ])
   )
-  return { _tag: "Remembered", outcomes }
+  return { _tag: "Replayed", outcomes }
 }

@@ -8,7 +8,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import type { IdempotencyKey, Write } from "../../../../src/Kv/Write.ts"
 import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
-import { RememberedWrites } from "../../../../src/Storage/Sqlite/Kv/RememberedWrites.ts"
+import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
 import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { del } from "../../../suites/Store/Fixture.ts"
@@ -80,7 +80,7 @@ describe("writes with idempotency keys", () => {
     Effect.gen(function* () {
       const { db } = yield* databaseOf(6)
       const limit = 40 * 300
-      const remembered = new RememberedWrites(db, limit)
+      const remembered = new IdempotencyRecords(db, limit)
       let now = start
       for (let round = 0; round < 300; round++) {
         now += round % 50 === 49 ? lifetime : 1000

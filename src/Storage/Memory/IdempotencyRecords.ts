@@ -3,7 +3,7 @@ import * as Shares from "../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../Kv/Write.ts"
 
 /** What is kept of a write. */
-interface Remembered {
+interface IdempotencyRecord {
   readonly tenant: string
   readonly id: string
   readonly digest: string
@@ -16,13 +16,13 @@ interface Remembered {
 interface Share {
   bytes: number
   /** The oldest first. */
-  readonly writes: Set<Remembered>
+  readonly writes: Set<IdempotencyRecord>
 }
 
 /** The writes with idempotency keys that were applied. */
-export class RememberedWrites {
+export class IdempotencyRecords {
   /** By their ids, the oldest first. */
-  private readonly writes = new Map<string, Remembered>()
+  private readonly writes = new Map<string, IdempotencyRecord>()
   /** By tenant, those first whose last write is the oldest. */
   private readonly shares = new Map<string, Share>()
   private readonly comparisons = new Shares.Comparisons()
@@ -32,7 +32,7 @@ export class RememberedWrites {
 
   constructor(private readonly limitBytes: number) {}
 
-  find(id: string, now: number): Remembered | undefined {
+  find(id: string, now: number): IdempotencyRecord | undefined {
     const found = this.writes.get(id)
     return found !== undefined && found.keptAt > now - lifetime ? found : undefined
   }
@@ -56,7 +56,7 @@ export class RememberedWrites {
     return isDue ? this.compare(remembered, bytes, now) : undefined
   }
 
-  private compare(newest: Remembered, added: number, now: number): Shares.Found {
+  private compare(newest: IdempotencyRecord, added: number, now: number): Shares.Found {
     const portion = Shares.portionOf(this.limitBytes, added)
     for (const write of this.oldest(this.writes.values(), newest, portion)) {
       if (isTooOld(write, now)) this.forget(write)
@@ -65,11 +65,11 @@ export class RememberedWrites {
     let forgotten = 0
     if (this.total > target) {
       const descending = [...this.shares.values()].map(({ bytes }) => bytes).sort((one, other) => other - one)
-      const mostBytes = Shares.shareOf(descending, this.total, target)
+      const maxBytes = Shares.shareOf(descending, this.total, target)
       for (const share of [...this.shares.values()]) {
         if (this.total <= target) break
         for (const write of this.oldest(share.writes.values(), newest, portion)) {
-          if (share.bytes <= mostBytes) break
+          if (share.bytes <= maxBytes) break
           if (!isTooOld(write, now)) forgotten++
           this.forget(write)
         }
@@ -80,14 +80,18 @@ export class RememberedWrites {
   }
 
   /** So many writes at most, without the newest of all. */
-  private *oldest(writes: Iterable<Remembered>, newest: Remembered, portion: number): Generator<Remembered> {
+  private *oldest(
+    writes: Iterable<IdempotencyRecord>,
+    newest: IdempotencyRecord,
+    portion: number
+  ): Generator<IdempotencyRecord> {
     let left = portion
     for (const write of writes) {
       if (write !== newest && left-- > 0) yield write
     }
   }
 
-  private forget(write: Remembered): void {
+  private forget(write: IdempotencyRecord): void {
     const share = this.shares.get(write.tenant)
     if (share === undefined || !share.writes.delete(write)) return
     const bytes = bytesOf(write.kept)
@@ -98,4 +102,4 @@ export class RememberedWrites {
   }
 }
 
-const isTooOld = ({ keptAt }: Remembered, now: number): boolean => keptAt <= now - lifetime
+const isTooOld = ({ keptAt }: IdempotencyRecord, now: number): boolean => keptAt <= now - lifetime

@@ -4,7 +4,7 @@ import { BenchFailed } from "../BenchFailed.ts"
 import { Frames } from "./Frames.ts"
 
 /** Many WebSocket clients that only receive. */
-export interface Watchers {
+export interface Followers {
   /** Text messages received by all of them. */
   readonly messages: () => number
   /** The messages of the first client, up to a limit; none after `stopKeeping`. */
@@ -13,7 +13,7 @@ export interface Watchers {
 }
 
 /** The most messages that are kept. */
-const mostKept = 2000
+const maxKept = 2000
 
 /** Concurrent handshakes. */
 const concurrency = 50
@@ -77,8 +77,8 @@ const open = ({ key, path, port }: Place, frames: Frames, socketOf: (socket: Soc
     socket.on("connect", () => socket.write(handshake(path, key)))
   })
 
-/** Connects watchers until the scope closes. The count fails if the server closes one of them. */
-export const make = (place: Place): Effect.Effect<Watchers, BenchFailed, Scope.Scope> =>
+/** Connects followers until the scope closes. The count fails if the server closes one of them. */
+export const make = (place: Place): Effect.Effect<Followers, BenchFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const sockets: Array<Socket> = []
     const kept: Array<string> = []
@@ -92,7 +92,7 @@ export const make = (place: Place): Effect.Effect<Watchers, BenchFailed, Scope.S
     const one = (index: number) =>
       Effect.suspend(() => {
         let socket: Socket | undefined
-        const keeps = () => index === 0 && isKeeping && kept.length < mostKept
+        const keeps = () => index === 0 && isKeeping && kept.length < maxKept
         const frames = new Frames(
           payload => {
             messages++

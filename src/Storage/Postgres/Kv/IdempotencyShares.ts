@@ -3,7 +3,7 @@
  */
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import * as Shares from "../../../Kv/IdempotencyShares.ts"
-import { settings, sharedCommitKeyed } from "./RememberedWrites.ts"
+import { settings, sharedCommitKeyed } from "./IdempotencyRecords.ts"
 
 /** The bytes for which an outcome counts. */
 const bytesOf = (outcome: string): string => `${Idempotency.overheadBytes} + length(${outcome})`

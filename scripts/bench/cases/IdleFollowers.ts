@@ -3,38 +3,42 @@ import { Console, Effect } from "effect"
 import type { Case } from "../Case.ts"
 import { type Contender, causeway, key, ws } from "../Contender.ts"
 import { none } from "../Findings.ts"
-import * as Watchers from "../load/Watchers.ts"
+import * as Followers from "../load/Followers.ts"
 import * as Memory from "../Memory.ts"
 import { Plan } from "../Plan.ts"
 import { start } from "../Server.ts"
 import { scratch } from "../Stores.ts"
 
-const watchers = 2000
+const followers = 2000
 
-const perWatcher = (contender: Contender, path: string) =>
+const perFollower = (contender: Contender, path: string) =>
   Effect.gen(function* () {
     const { pid, port } = yield* start(contender, { directory: yield* scratch, nodeArgs: Memory.nodeArgs })
     // The first connection has costs of its own, such as modules.
-    yield* Effect.scoped(Watchers.make({ port, path, key, count: 1 }))
+    yield* Effect.scoped(Followers.make({ port, path, key, count: 1 }))
     const before = yield* Memory.settledBytes(pid)
-    yield* Watchers.make({ port, path, key, count: watchers })
+    yield* Followers.make({ port, path, key, count: followers })
     const after = yield* Memory.settledBytes(pid)
-    return (after - before) / watchers / 1024
+    return (after - before) / followers / 1024
   }).pipe(Effect.scoped)
 
-export const idleWatchers: Case = {
-  name: "idle-watchers",
-  about: `memory of each of ${watchers} idle WebSockets`,
+export const idleFollowers: Case = {
+  name: "idle-followers",
+  about: `memory of each of ${followers} idle WebSockets`,
   run: Effect.gen(function* () {
     const { rounds } = yield* Plan
-    yield* Console.error(`memory of ${watchers} idle WebSockets …`)
+    yield* Console.error(`memory of ${followers} idle WebSockets …`)
     const ours: Array<number> = []
     const theirs: Array<number> = []
     for (let round = 0; round < Math.min(rounds, 3); round++) {
-      ours.push(yield* perWatcher(causeway, "/api/v1/changes/ws"))
-      theirs.push(yield* perWatcher(ws, "/"))
+      ours.push(yield* perFollower(causeway, "/api/v1/changes/ws"))
+      theirs.push(yield* perFollower(ws, "/"))
     }
-    const about = { name: "idle-watchers", title: `memory of an idle WebSocket, of ${watchers}`, unit: "KiB" } as const
+    const about = {
+      name: "idle-followers",
+      title: `memory of an idle WebSocket, of ${followers}`,
+      unit: "KiB"
+    } as const
     return {
       ...none,
       quantities: [

@@ -4,7 +4,7 @@ import * as Shares from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../../Kv/Write.ts"
 
 /** What is kept of a write. */
-interface Remembered {
+interface IdempotencyRecord {
   readonly digest: string
   readonly outcome: string
   /** Epoch milliseconds. */
@@ -18,7 +18,7 @@ interface Remembered {
  * The tables of writes with idempotency keys that were applied: a row for each write, the oldest first, and a row for
  * each tenant with the bytes of its writes.
  */
-export class RememberedWrites {
+export class IdempotencyRecords {
   private readonly statements: ReturnType<typeof prepare>
   private readonly comparisons = new Shares.Comparisons()
   /** The place of the last row before this transaction and now; `undefined` where it was not asked for. */
@@ -27,7 +27,7 @@ export class RememberedWrites {
   /** The bytes that this transaction has added, by tenant. */
   private readonly added = new Map<string, number>()
   /** A write that was looked up and is too old. */
-  private expired: (Remembered & { readonly id: string }) | undefined
+  private expired: (IdempotencyRecord & { readonly id: string }) | undefined
 
   constructor(
     db: Database.Database,
@@ -36,7 +36,7 @@ export class RememberedWrites {
     this.statements = prepare(db)
   }
 
-  find(id: string, now: number): Remembered | undefined {
+  find(id: string, now: number): IdempotencyRecord | undefined {
     const found = this.statements.find.get(id)
     if (found === undefined || found.keptAt > now - lifetime) return found
     this.expired = { ...found, id }
@@ -134,7 +134,7 @@ export class RememberedWrites {
 const size = `${overheadBytes} + length(outcome)`
 
 const prepare = (db: Database.Database) => ({
-  find: db.prepare<[id: string], Remembered>(
+  find: db.prepare<[id: string], IdempotencyRecord>(
     `SELECT digest, outcome, kept_at AS keptAt, up_to AS upTo, tenant FROM remembered_writes WHERE id = ?`
   ),
   end: db.prepare<[], number | null>("SELECT max(up_to) FROM remembered_writes").pluck(),
