@@ -17,8 +17,8 @@ export const baseUrl = (address: HttpServer.Address): string => {
 const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)
 
 /**
- * How `causeway` is run: from the sources of a checkout, where the package is installed, or by npx from a package that
- * `--package` names and that is not installed. Without that option npx would load another project from npm then.
+ * The command that runs `causeway`: from the sources of a checkout, from an installed package, or by npx from a package
+ * that `--package` names and that is not installed. In the last case npx would otherwise load another project from npm.
  */
 export const program: Effect.Effect<string> = Config.option(Config.nonEmptyString("npm_config_package")).pipe(
   Effect.orDie,
@@ -32,13 +32,13 @@ export const program: Effect.Effect<string> = Config.option(Config.nonEmptyStrin
   )
 )
 
-/** What the message tells of a service. */
+/** The facts in the message. */
 export interface Announced {
-  /** How the command is run; see {@link program}. */
+  /** The command that runs `causeway`; see {@link program}. */
   readonly program: string
   /** The URL of the service. */
   readonly base: string
-  /** The key, as a shell takes it between double quotes. */
+  /** The key, as text between the double quotes of a shell. */
   readonly key: string
   /** Whether the console is served. */
   readonly hasConsole: boolean

@@ -22,7 +22,7 @@ import * as StoreUrl from "./Storage/StoreUrl.ts"
 import * as AgentPlatform from "./Upstream/AgentPlatform.ts"
 import * as Inference from "./Upstream/Inference.ts"
 
-/** The credentials of dev mode where none are set. */
+/** The credentials of dev mode if none are set. */
 export const developmentKeys = { write: "dev-key", read: "dev-agent-key" } as const
 
 const Problem = Schema.Struct({ variable: Schema.String, problem: Schema.String })
@@ -69,9 +69,7 @@ const credentials = (devMode: boolean, keys: Auth.Keys): Either.Either<Auth.Keys
     return Either.left(ConfigError.InvalidData(["KV_API_KEY"], "it must be set, unless DEV_MODE is true"))
   }
   return sameKey(effective.write, effective.read)
-    ? Either.left(
-        ConfigError.InvalidData(["KV_AGENT_API_KEY"], "it only reads, so that it must differ from KV_API_KEY")
-      )
+    ? Either.left(ConfigError.InvalidData(["KV_AGENT_API_KEY"], "it only reads, so it must differ from KV_API_KEY"))
     : Either.right(effective)
 }
 
@@ -103,7 +101,7 @@ const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(
 /** The configuration as the environment gives it. */
 interface Settings extends Config.Config.Success<typeof settings> {}
 
-/** The effective configuration; `keys` has the development keys where dev mode provides them. */
+/** The effective configuration; in dev mode `keys` may be the development keys. */
 export interface Configuration extends Omit<Settings, "mode" | "keys"> {
   readonly devMode: boolean
   readonly keys: Auth.Keys
@@ -130,23 +128,20 @@ const warningsOf = (settings: Settings): ReadonlyArray<string> => {
   const exposed = !loopback.test(address.host)
   const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
   const findings: ReadonlyArray<readonly [boolean, string]> = [
-    [mode.devModeRefused, "DEV_MODE is ignored, as NODE_ENV is production"],
-    [
-      exposed && lent,
-      `HOST ${address.host} can be reached from other machines, and the development keys are known to everybody`
-    ],
+    [mode.devModeRefused, "DEV_MODE is ignored because NODE_ENV is production"],
+    [exposed && lent, `HOST ${address.host} can be reached from other machines, and the development keys are public`],
     [Option.isSome(metrics.token) && !metrics.prometheus, "METRICS_TOKEN is set, but METRICS_PROMETHEUS is not true"],
     [
       metrics.prometheus && exposed && Option.isNone(metrics.token),
-      "/metrics is open to everybody who reaches the service: set METRICS_TOKEN"
+      "/metrics is open to every client that reaches the service: set METRICS_TOKEN"
     ],
     [
       Option.exists(replication, ({ directory }) => directory !== store.directory),
-      "REPLICATION_ENABLED looks at DATA_DIR, but STORE_URL keeps the database elsewhere"
+      "REPLICATION_ENABLED checks DATA_DIR, but STORE_URL has another directory"
     ],
     [
       Option.isSome(replication) && Option.isSome(store.postgres),
-      "REPLICATION_ENABLED looks at the files in DATA_DIR, which with PostgreSQL hold the id of the node and no data"
+      "REPLICATION_ENABLED checks the files in DATA_DIR, which with PostgreSQL contain the id of the node and no data"
     ]
   ]
   return [

@@ -1,13 +1,13 @@
 /**
  * Effects that need no fiber.
  *
- * They are effects like any other, and run in a fiber as usual. {@link run} runs them without one, which costs a
- * fraction of it. An effect stays direct through the functions of this module. An `Exit` or `Either` is direct as it is.
+ * They are ordinary effects and can run in a fiber. {@link run} runs them without one, which costs a fraction of that.
+ * The functions of this module keep an effect direct. An `Exit` and an `Either` are direct.
  * Direct effects are lazy: each run does the work again.
  */
 import { Cause, type Context, Effect, Effectable, Either, Exit, type Fiber, FiberId } from "effect"
 
-/** Ends an asynchronous effect with what another effect comes to. */
+/** Completes an asynchronous effect with the result of another effect. */
 type Resume<A, E, R> = (effect: Effect.Effect<A, E, R>) => void
 
 /** An effect that is computed each time that it is run. */
@@ -39,7 +39,7 @@ export const suspend = <A, E, R>(evaluate: () => Effect.Effect<A, E, R>): Effect
 /** `Effect.sync`. */
 export const sync = <A>(evaluate: () => A): Effect.Effect<A> => new Suspend(() => Exit.succeed(evaluate()))
 
-/** `Effect.async`. `register` returns how to cancel the work; the callback of canceled work does nothing. */
+/** `Effect.async`. `register` returns a function that cancels the work; the callback of canceled work does nothing. */
 export const async = <A, E = never, R = never>(
   register: (resume: Resume<A, E, R>) => () => void
 ): Effect.Effect<A, E, R> => new Async(register)
@@ -64,7 +64,7 @@ const advance = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R
   }
 }
 
-/** The exit that an effect is, or that an `Either` stands for; `undefined` where it has to be run. */
+/** The exit that an `Exit` or an `Either` represents; `undefined` if the effect has to be run. */
 export const exitOf = <A, E, R>(effect: Effect.Effect<A, E, R>): Exit.Exit<A, E> | undefined => {
   if (Exit.isExit(effect)) return effect as Exit.Exit<A, E>
   if (!Either.isEither(effect)) return undefined
@@ -140,8 +140,9 @@ export const map = <A, E, R, B>(self: Effect.Effect<A, E, R>, f: (value: A) => B
   flatMap(self, value => Exit.succeed(f(value)))
 
 /**
- * Runs an effect, in a fiber only where it needs one, and calls `onExit` once, perhaps before it returns. What `fork`
- * is given ends the run. The function returned interrupts it. What `onExit` throws reaches whoever caused the exit.
+ * Runs an effect, in a fiber only if it needs one, and calls `onExit` once, perhaps before it returns. The exit of the
+ * fiber that `fork` starts ends the run. The returned function interrupts it. An exception of `onExit` is thrown in
+ * the code that caused the exit.
  */
 export const run = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
@@ -165,7 +166,7 @@ export const run = <A, E, R>(
     const finish = (effect: Effect.Effect<A, E, R>): void => {
       if (isOver) return
       isOver = true
-      // What follows must not throw into `register`.
+      // The next steps must not throw into `register`.
       if (cancel === undefined) early = effect
       else proceed(effect)
     }

@@ -9,14 +9,14 @@ import { endpoints as kv } from "./Kv/Endpoints.ts"
 import { endpoints as metrics } from "./Observability/Endpoints.ts"
 import { endpoints as description } from "./OpenApi/Endpoints.ts"
 
-/** The AsyncAPI document. It is made by the first request for it, which also loads the module. */
+/** The AsyncAPI document. The first request for it loads the module and makes it. */
 export const asyncApi = (addresses?: AsyncApi.Addresses): Effect.Effect<string> =>
   Effect.map(
     Effect.promise(() => import("./AsyncApi.ts")),
     ({ text }) => text(addresses)
   )
 
-/** The handlers of our groups in an api, by the group's name; those of the gateway have a module of their own. */
+/** The handlers of our groups in an api, by the group's name; those of the gateway are in a separate module. */
 export const of = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   protocol: Parameters<typeof description>[1]

@@ -8,8 +8,8 @@ export const yieldToEventLoop: Effect.Effect<void> = Effect.async(resume => {
 })
 
 /**
- * Calls back once all is read that had arrived by now: where the process stood still, timers come before it. Returns how
- * to cancel that. The first of the two turns may begin behind the reading of sockets.
+ * Calls back once everything that has already arrived is read: after a pause of the process, timers run before reads.
+ * Returns a function that cancels that. The first of the two turns may begin after the phase that reads sockets.
  */
 export const onceRead = (callback: () => void): (() => void) => {
   let handle = setImmediate(() => {
@@ -18,10 +18,10 @@ export const onceRead = (callback: () => void): (() => void) => {
   return () => clearImmediate(handle)
 }
 
-/** Waits until all is read that had arrived by now, as {@link onceRead} does. */
+/** Waits until everything that has already arrived is read; see {@link onceRead}. */
 export const untilRead: Effect.Effect<void> = Effect.async(resume => Effect.sync(onceRead(() => resume(Effect.void))))
 
-/** Waits until a stream takes more, or is gone. */
+/** Waits until a stream accepts more data, or is destroyed. */
 export const drained = (stream: Writable): Effect.Effect<void> =>
   Effect.async(resume => {
     const stop = (): void => {

@@ -1,7 +1,7 @@
 /**
  * Collects chunks of bytes in one buffer that grows.
  *
- * Chunks are copied, so that the memory held is proportional to the bytes: a list of one-byte chunks would hold hundreds
+ * Chunks are copied, so that the memory is proportional to the bytes: a list of one-byte chunks would take hundreds
  * of bytes for each. A single chunk is not copied.
  */
 export class GrowingBytes {
@@ -35,7 +35,7 @@ export class GrowingBytes {
     this.#buffer.set(piece, before)
   }
 
-  /** All bytes, which are handed over: the buffer is empty afterwards. */
+  /** Returns all bytes; the buffer is empty afterwards. */
   take(): Buffer {
     const bytes = this.#buffer?.subarray(0, this.#length) ?? Buffer.alloc(0)
     this.#buffer = undefined

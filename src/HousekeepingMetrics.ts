@@ -1,5 +1,5 @@
 /**
- * Metrics of background work on what is stored: entries, change records and events of sessions.
+ * Metrics of background work on stored data: entries, change records and events of sessions.
  */
 import { Cause, Effect, Metric, MetricLabel } from "effect"
 import * as MetricTags from "./MetricTags.ts"
@@ -10,9 +10,9 @@ const failures = Metric.counter("store_housekeeping_failures_total", {
 })
 
 /**
- * `expiry`: entries that have expired are deleted; `retention`: old change records are removed; `session_events`: old events
- * of sessions are removed; `marks`: marks of commits are removed (PostgreSQL); `counts`: changes of the numbers of entries
- * are folded (PostgreSQL).
+ * `expiry`: entries that have expired are deleted; `retention`: old change records are removed; `session_events`: old
+ * events of sessions are removed; `marks`: commit records are removed (PostgreSQL); `counts`: changes of the numbers of
+ * entries are folded (PostgreSQL).
  */
 export type Task = "expiry" | "retention" | "session_events" | "marks" | "counts"
 

@@ -13,15 +13,15 @@ export interface LimitsShape {
   /** Levels of arrays and objects in a value. */
   readonly jsonDepth: number
   /**
-   * Concurrent lists without a page limit, and counts of long lists: each holds a snapshot. A tenant may have three
-   * quarters.
+   * Concurrent lists without a page limit, and counts of long lists: each keeps a snapshot open. A tenant may have
+   * three quarters.
    */
   readonly wholeLists: number
   /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
   /**
-   * What is remembered of writes with an idempotency key; above it the oldest of the tenants with the most are
-   * forgotten.
+   * Size of the records of writes with an idempotency key; above it the oldest records of the tenants with the most are
+   * removed.
    */
   readonly idempotencyBytes: number
 }
@@ -72,19 +72,19 @@ export const config: Config.Config<LimitsShape> = Config.all({
   wholeLists: limit(
     "wholeLists",
     "LIMIT_WHOLE_LISTS",
-    "Most lists without a limit that are read, and long lists that are counted, at a time, of which one tenant may have three quarters; the next is told to come back",
+    "Most lists without a limit that are read, and long lists that are counted, at a time, of which one tenant may have three quarters; further ones are answered 503",
     { min: 1, max: 1000 }
   ),
   walBytes: limit(
     "walBytes",
     "LIMIT_WAL_BYTES",
-    "Size of the write-ahead log, in bytes, above which lists without a limit are cut off",
+    "Size of the write-ahead log, in bytes, above which lists without a limit are aborted",
     { min: MiB, max: 1024 * 1024 * MiB }
   ),
   idempotencyBytes: limit(
     "idempotencyBytes",
     "LIMIT_IDEMPOTENCY_BYTES",
-    "Bytes of what is remembered of writes with an Idempotency-Key, above which the tenants with the most lose their oldest",
+    "Bytes of the records of writes with an Idempotency-Key, above which the tenants with the most lose their oldest",
     { min: MiB, max: 1024 * 1024 * MiB }
   )
 })

@@ -1,6 +1,6 @@
 /**
- * Lists in the order of addition, from anywhere in which an element is removed by a few assignments: the elements
- * themselves know their neighbors (an intrusive doubly linked list), so that nothing is allocated.
+ * Intrusive doubly linked lists in the order of addition. Removing an element takes a few assignments and allocates
+ * nothing, because the elements themselves have the links.
  */
 
 /** An element, which is in one list at most, and its neighbors there. */
@@ -13,7 +13,7 @@ export class LinkedList<A extends Linked<A>> {
   oldest: A | undefined = undefined
   newest: A | undefined = undefined
 
-  /** Adds an element that is in no list, as the newest. */
+  /** Appends an element that is in no list. */
   add(element: A): void {
     const { newest } = this
     element.previous = newest

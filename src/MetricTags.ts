@@ -1,10 +1,10 @@
 /**
- * Tags by which the metrics of several instances in one process are told apart. They are Effect's own metric labels, as
- * `Effect.tagMetrics` sets them: what measures without a fiber reads them once, when its layer is built.
+ * Tags that distinguish the metrics of several instances in one process. They are Effect's own metric labels, as
+ * `Effect.tagMetrics` sets them. Code that measures without a fiber reads them once, when its layer is built.
  */
 import { Effect, FiberRef, Layer, MetricLabel, type Scope } from "effect"
 
-/** The tags of an instance. It is one array for as long as the instance lives, by which Effect looks up its series. */
+/** The tags of an instance: the same array during its whole life, because Effect looks up series by it. */
 export type MetricTags = ReadonlyArray<MetricLabel.MetricLabel>
 
 /** Of an instance without tags. Its metrics cost no look-up. */
@@ -35,8 +35,8 @@ const problemOf = (name: string): string | undefined => {
 }
 
 /**
- * Makes a layer an instance with metrics of its own: each of its series gets these tags, and `/metrics` of the instance
- * leaves out series in which one of these tags has another value, which are those of other instances. Metrics of the
+ * Makes a layer an instance with separate metrics: each of its series gets these tags, and `/metrics` of the instance
+ * omits series in which one of these tags has another value, which belong to other instances. Metrics of the
  * process (memory, event loop, log) stay without tags.
  *
  * ```ts
@@ -46,8 +46,8 @@ const problemOf = (name: string): string | undefined => {
  * )
  * ```
  *
- * Layers are built once wherever they stand in a program; those within `layer` are built for this instance alone. What it
- * is to share with others is a requirement of `layer`, provided outside. Without tags nothing else changes. A tag that
+ * Layers are usually built once per program; those within `layer` are built for this instance alone. What it
+ * shares with other instances is a requirement of `layer`, provided outside. Without tags nothing else changes. A tag that
  * cannot be a label, or is one already, is a defect of the layer.
  */
 export const tagged =

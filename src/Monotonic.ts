@@ -1,8 +1,8 @@
 /**
- * Monotonic time, for durations: time limits, heartbeats, cooldowns, ages of cached results.
+ * Monotonic time, for durations: timeouts, heartbeats, cooldowns, ages of cached results.
  *
- * The wall clock may be set while the process runs, so it is used only for timestamps and the expiry of entries. Effect's
- * `currentTimeNanos` is monotonic, as it counts from `process.hrtime`, and `TestClock` controls it.
+ * The wall clock may be set while the process runs, so it is used only for timestamps and the expiry of entries.
+ * Effect's `currentTimeNanos` is monotonic because it is based on `process.hrtime`, and `TestClock` controls it.
  */
 import { type Clock, Duration, Effect } from "effect"
 

@@ -10,8 +10,8 @@ const fromSystem = (count: number): Words => Array.from(crypto.getRandomValues(n
 const usual = Context.get(DefaultServices.liveServices, Random.Random)
 
 /**
- * Random hexadecimal digits, 8 for each word. They are those of the operating system unless the program provides its own
- * `Random`: Effect's begins with a seed of 32 bits, so that two processes could make the same ids, one after the other.
+ * Random hexadecimal digits, 8 for each word. They come from the operating system unless the program provides its own
+ * `Random`: Effect's starts from a seed of 32 bits, so that two processes could make the same sequence of ids.
  */
 export const randomHex = (words: number): Effect.Effect<string> =>
   Effect.randomWith(random =>

@@ -1,5 +1,5 @@
 /**
- * The service as a command: its configuration, its log, and how it ends.
+ * The service as a command: its configuration, its log, and its exit.
  */
 import { ConfigProvider, Effect, Layer, Runtime, RuntimeFlags, RuntimeFlagsPatch } from "effect"
 import { CommandFailed, exitCodes } from "./CommandLine/CommandFailed.ts"
@@ -47,7 +47,7 @@ export const serve: Effect.Effect<void, CommandFailed> = Effect.gen(function* ()
   const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
   // Loaded here, so that `--help` needs no native module, which an older Node cannot load.
   const Server = yield* Effect.promise(() => import("./Server.ts"))
-  // What is built at the start survives, so that the young generation would grow for it alone.
+  // Objects that are built at the start survive, and the young generation would grow only for them.
   const server = Layer.tap(Server.layer(configuration), () => Effect.sync(YoungGeneration.release))
   return yield* Effect.zipRight(limitShutdown(limit), Layer.launch(server)).pipe(
     Effect.mapError(startFailed(exitCodes.failed)),
@@ -62,7 +62,7 @@ export const serve: Effect.Effect<void, CommandFailed> = Effect.gen(function* ()
 
 const devMode = ConfigProvider.fromMap(new Map([["DEV_MODE", "true"]]))
 
-/** Serves in dev mode, whatever the variable says. */
+/** Serves in dev mode, regardless of `DEV_MODE`. */
 export const develop: Effect.Effect<void, CommandFailed> = Effect.configProviderWith(variables =>
   Effect.withConfigProvider(
     serve,

@@ -1,5 +1,5 @@
 /**
- * The composition of the service: the only place that chooses backends and combines the layers.
+ * The composition of the service: the only module that chooses backends and combines the layers.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
@@ -24,14 +24,14 @@ import * as Replication from "./Storage/Sqlite/Replication.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
-/** All that is served on the one port. */
+/** Everything that is served on the one port. */
 const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
   Option.isSome(agentPlatform.url) || Option.isSome(inference.apiKey) || Option.isSome(gateway.authentication.keySetUrl)
 
-/** The undici client, which is slow to load, only where requests are sent. */
+/** The undici client, which is slow to load, only if requests are sent. */
 const httpClient = (configuration: Configuration) =>
   calls(configuration)
     ? Layer.unwrapEffect(
@@ -47,20 +47,20 @@ const gateway = ({ devMode, gateway, shutdownTimeout, store }: Configuration) =>
   return Gateway.layerWith(devMode ? Authentication.layerDev(authentication) : Authentication.layer(authentication), {
     history,
     socket,
-    // Other nodes have sessions of their own where each has a database of its own.
+    // Without a shared database, other nodes have separate sessions.
     nodes: Option.zipRight(store.postgres, nodes),
     sessions: { ...sessions, stopping: Duration.times(shutdownTimeout, 0.3) }
   })
 }
 
-/** The store, and the histories of sessions beside it. */
+/** The store and the histories of sessions. */
 const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>
   Option.match(location, {
     onNone: () => sqlite({ directory, history }),
     onSome: location => postgres(location, { directory, retention: history, lease })
   })
 
-/** Of the time for shutdown, requests in flight get the largest part, sessions a part, and the store the rest. */
+/** Requests in flight get the largest part of the shutdown time, sessions a smaller one, and the store the rest. */
 const server = ({ address, connectionLimits, limits: { bodyBytes }, origins, shutdownTimeout }: Configuration) => {
   const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
   const limits = { ...connectionLimits, heldBodyBytes }
@@ -123,7 +123,7 @@ const serving = (configuration: Configuration) =>
     Layer.provide(Tracer.layerFor(configuration.collector))
   )
 
-/** In dev mode the simulator stands in for upstream services that are not configured. Production does not load it. */
+/** In dev mode the simulator replaces upstream services that are not configured. Production does not load it. */
 const withSimulator = (configuration: Configuration) =>
   Effect.promise(() => import("./Simulator/Simulator.ts")).pipe(
     Effect.flatMap(({ simulatedUpstreams }) => simulatedUpstreams(configuration)),

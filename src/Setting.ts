@@ -22,7 +22,7 @@ interface Options<A> {
   readonly default: A
 }
 
-/** A value for an error message, without the parts of a URL that may hold a password. */
+/** A value for an error message, without the parts of a URL that may contain a password. */
 const quoted = (text: string): string =>
   JSON.stringify(text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…"))
 
@@ -131,8 +131,8 @@ export const baseUrl = <A>(
   )
 
 /**
- * A secret for an `Authorization` header; nothing when it is not set. A value that a header cannot carry as one token
- * (RFC 9110, 5.5 and RFC 6750, 2.1) is refused, since it could never match.
+ * A secret for an `Authorization` header; nothing when it is not set. A value that is not one token in a header
+ * (RFC 9110, 5.5 and RFC 6750, 2.1) is refused because it could never match.
  */
 export const optionalCredential: OptionalVariable<Redacted.Redacted> = (name, options) =>
   optional(

@@ -1,13 +1,13 @@
 /**
- * Computations that callers share: who asks while one is under way gets its result, too. An interrupted caller does not
- * affect the others.
+ * Computations that callers share: a caller that arrives during one also gets its result. An interrupted caller does
+ * not affect the others.
  */
 import { Cause, Deferred, Effect, type Exit, type Fiber, FiberId, Runtime, type Scope } from "effect"
 import * as Direct from "./Direct.ts"
 
 /**
- * Computes a result in a fiber of a scope. Those who wait for it are always told: where the computation is interrupted,
- * also before it has begun, or the scope closes, they are interrupted. `onExit` runs before; it must not throw.
+ * Computes a result in a fiber of a scope. Its callers always get an exit: if the computation is interrupted, even
+ * before it has started, or the scope closes, they are interrupted. `onExit` runs before that; it must not throw.
  */
 const compute = <A, E, R>(
   work: Effect.Effect<A, E, R>,
@@ -21,22 +21,22 @@ const compute = <A, E, R>(
       return Deferred.done(result, exit)
     })
   )
-  // The fiber inherits the uninterruptible region, without which it could end before it has entered `onExit`.
+  // The fiber inherits the uninterruptible region; otherwise it could end before it has entered `onExit`.
   return Effect.uninterruptible(Effect.asVoid(Effect.forkIn(computing, scope)))
 }
 
-/** Computations by keys: at most one for each key at a time, each in a fiber of its own. */
+/** Computations by keys: at most one for each key at a time, each in its own fiber. */
 export class SingleFlight<K, A, E = never> {
   private readonly running = new Map<K, Deferred.Deferred<A, E>>()
 
-  /** @param scope of the computations, which outlive the callers that began them */
+  /** @param scope of the computations, which outlive the callers that started them */
   constructor(private readonly scope: Scope.Scope) {}
 
   isRunning(key: K): boolean {
     return this.running.has(key)
   }
 
-  /** Joins the computation of a key that is under way, or begins one. */
+  /** Joins the running computation of a key, or starts one. */
   run<R>(key: K, work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return Effect.uninterruptibleMask(restore => {
       const known = this.running.get(key)
@@ -50,7 +50,7 @@ export class SingleFlight<K, A, E = never> {
 }
 
 /**
- * Shares a result among the callers within some milliseconds of the beginning of its computation, which runs in the
+ * Shares a result among the callers within some milliseconds after the start of its computation, which runs in the
  * context of the first of them. `now` is a clock in milliseconds.
  */
 export const sharedFor = <A, E, R>(
@@ -73,20 +73,20 @@ export const sharedFor = <A, E, R>(
     )
   })
 
-/** Computations of one key: what their callers are told. */
+/** The callbacks of the callers of one computation. */
 type Listeners<A, E> = Set<(exit: Exit.Exit<A, E>) => void>
 
 /**
- * Direct computations by keys: at most one for each key at a time. A caller joins the one under way, or shares the one
- * after it with all who ask for it meanwhile. A computation outlives its callers, so that it must end by itself. All
- * computations of a key are given the same work.
+ * Direct computations by keys: at most one for each key at a time. A caller joins the running one, or shares the next
+ * one with all callers that arrive before it starts. A computation outlives its callers, so it must end by itself. All
+ * callers of a key pass the same work.
  */
 export class DirectFlight<K, A, E = never> {
   private readonly running = new Map<K, Listeners<A, E>>()
   private readonly queued = new Map<K, Listeners<A, E>>()
   private readonly fork: <B, E2>(effect: Effect.Effect<B, E2>) => Fiber.RuntimeFiber<B, E2>
 
-  /** @param fault what the log says where a caller throws on its result, which keeps no other caller from its own */
+  /** @param fault the log message if the callback of a caller throws; the other callers get their results */
   constructor(
     runtime: Runtime.Runtime<never>,
     private readonly fault: string
@@ -98,17 +98,17 @@ export class DirectFlight<K, A, E = never> {
     return this.running.has(key)
   }
 
-  /** The result of the computation under way, or of a new one. The effect is direct. */
+  /** The result of the running computation, or of a new one. The effect is direct. */
   join(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
     return Direct.async(resume => this.listen(this.running, key, work, resume))
   }
 
-  /** The result of a computation that begins after the call, so that it sees what was there before. The effect is direct. */
+  /** The result of a computation that starts after the call, so that it sees earlier changes. The effect is direct. */
   next(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
     return Direct.async(resume => this.listen(this.queued, key, work, resume))
   }
 
-  /** Adds a caller to a computation under way or queued, or begins one. Returns how the caller is removed. */
+  /** Adds a caller to a running or queued computation, or starts one. Returns a function that removes the caller. */
   private listen(
     flights: Map<K, Listeners<A, E>>,
     key: K,
@@ -129,7 +129,7 @@ export class DirectFlight<K, A, E = never> {
       const next = this.queued.get(key)
       this.queued.delete(key)
       this.running.delete(key)
-      // Before anybody is told, who may ask again.
+      // Before the callers are notified, because they may call again.
       if (next !== undefined && next.size > 0) this.start(key, work, next)
       for (const listener of listeners) {
         try {

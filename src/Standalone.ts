@@ -1,5 +1,5 @@
 /**
- * The service for hosts without Effect, or with another version of it: `causeway-standalone`, a package of its own in
+ * The service for hosts without Effect, or with another version of it: `causeway-standalone`, a separate package in
  * which Effect is bundled. See `docs/standalone.md`.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
@@ -45,7 +45,7 @@ import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 const identityOf = (identity: Identity | null) =>
   identity === null ? Exit.fail(Unauthorized.answer()) : Exit.succeed(identity)
 
-/** The function of the host; where it answers at once, no fiber is needed. */
+/** The host's function; if it returns at once, no fiber is needed. */
 const identify =
   (identity: CausewayOptions["identity"]): Identify =>
   request => {
@@ -102,7 +102,7 @@ const gatewayOf = ({ gateway, origins = [] }: CausewayOptions) => {
   }
 }
 
-/** The requests of an instance, and what its other members run in. */
+/** The requests of an instance, and the runtime of its other members. */
 class Instance extends Context.Tag("causeway/Standalone")<
   Instance,
   {
@@ -119,7 +119,7 @@ const under = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, 
 /** What every instance serves. */
 const Served = Api.add(ConsoleGroup).add(ReferenceGroup)
 
-/** The groups of the service that are asked for, each under the prefix. */
+/** The groups of the service that the options select, each under the prefix. */
 const applicationOf = (options: CausewayOptions) => {
   const {
     console = false,
@@ -169,8 +169,8 @@ const errorOf = (cause: Cause.Cause<unknown>): Error => {
 }
 
 /**
- * Starts an instance. It is rejected where an option is invalid, or where the store cannot be opened, with a message that
- * says why.
+ * Starts an instance. The promise is rejected with a message that names the reason if an option is invalid, or if the
+ * store cannot be opened.
  */
 export const createCauseway: CreateCauseway = async options => {
   const problem = problemOf(options)

@@ -1,6 +1,6 @@
 /**
  * Supervision of background fibers and finalizers. A background fiber that ends is logged and restarted. Of work that
- * fails for a while, the first failure and the recovery are logged. A finalizer has a time limit.
+ * fails for a while, the first failure and the recovery are logged. A finalizer has a timeout.
  */
 import { Cause, Duration, Effect, Exit, Option, Schedule, type Scope } from "effect"
 import { Backoff } from "./Backoff.ts"
@@ -9,12 +9,12 @@ import * as Monotonic from "./Monotonic.ts"
 /** Milliseconds before a restart. */
 const pauses = { first: 100, longest: 10_000 } as const
 
-/** A run of at least so many milliseconds resets the backoff. */
+/** A run of at least this many milliseconds resets the backoff. */
 const healthyMillis = 60_000
 
 /**
- * Runs `work` until it is interrupted. If it ends otherwise, successfully or not, the end is logged under `name` and the
- * work is restarted after a pause.
+ * Runs `work` until it is interrupted. If it ends otherwise, successfully or not, the end is logged under `name` and
+ * the work is restarted after a pause.
  */
 export const forever = <E, R>(name: string, work: Effect.Effect<unknown, E, R>): Effect.Effect<never, never, R> => {
   const run = (backoff: Backoff): Effect.Effect<never, never, R> =>
@@ -47,8 +47,8 @@ export const forkIn = <E, R>(
 ): Effect.Effect<void, never, R> => Effect.asVoid(Effect.forkIn(Effect.interruptible(forever(name, work)), scope))
 
 /**
- * Runs `work` for at most `limit`, also within a finalizer, which is uninterruptible otherwise. At the limit `work` is
- * interrupted, and the interruption is not awaited, since it may take long.
+ * Runs `work` for at most `limit`, also within a finalizer, which is otherwise uninterruptible. At the limit `work` is
+ * interrupted, and the interruption is not awaited because it may take long.
  */
 export const within = <A, E, R>(
   limit: Duration.DurationInput,
@@ -68,11 +68,11 @@ export interface Outage {
   readonly over: Effect.Effect<void>
 }
 
-/** The least time between the logged beginnings of two outages, in milliseconds. */
+/** The minimum time between the logged starts of two outages, in milliseconds. */
 const outageInterval = 10_000
 
 /**
- * Logs the beginning of an outage as a warning with the reason, and its end. A defect is logged as an error, once in an
+ * Logs the start of an outage as a warning with the reason, and its end. A defect is logged as an error, once in an
  * outage, also after a failure.
  */
 export const outage = (operation: string): Outage => {
@@ -102,14 +102,14 @@ export const outage = (operation: string): Outage => {
   }
 }
 
-/** Repeats `work` in the current scope, with a pause after each run. It logs outages, and goes on after them. */
+/** Repeats `work` in the current scope, with a pause after each run. It logs outages, and continues after them. */
 export const repeatScoped = <R>(
   name: string,
   pause: Duration.DurationInput,
   work: Effect.Effect<unknown, Failure, R>
 ): Effect.Effect<void, never, R | Scope.Scope> => repeatWhenDueScoped(name, pause, Effect.as(work, Effect.void))
 
-/** The same for work that tells when there is more to do: after a run, that is awaited before the pause. */
+/** {@link repeatScoped} for work that returns an effect that waits for more work, which runs before the pause. */
 export const repeatWhenDueScoped = <R>(
   name: string,
   pause: Duration.DurationInput,
@@ -123,7 +123,7 @@ export const repeatWhenDueScoped = <R>(
   return forkScoped(name, Effect.repeat(Effect.flatten(run), Schedule.spaced(pause)))
 }
 
-/** Whether something is there that must be looked at from time to time. */
+/** Whether anything must be checked periodically. */
 export class Occupancy {
   readonly #latch = Effect.unsafeMakeLatch(false)
 
@@ -132,15 +132,15 @@ export class Occupancy {
     else this.#latch.unsafeClose()
   }
 
-  /** Waits until something is there. */
+  /** Waits until it is occupied. */
   get occupied(): Effect.Effect<void> {
     return this.#latch.await
   }
 }
 
 /**
- * Runs `work` after each interval as long as something is there to work on. Nothing wakes up while there is not, and a
- * test that lets hours pass does not run through each interval of them.
+ * Runs `work` after each interval while the {@link Occupancy} is occupied. Otherwise no timer is set, and a
+ * test that lets hours pass does not run through each interval.
  */
 export const tick = <R>(
   interval: Duration.DurationInput,

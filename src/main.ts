@@ -13,8 +13,8 @@ if (Number.parseInt(process.versions.node, 10) < oldestNode && !isQuestion) {
 
 const YoungGeneration = await import("./Process/YoungGeneration.ts")
 YoungGeneration.hold()
-// Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow. It is
-// released where the service listens, or where a command begins.
+// Dynamic imports, because static ones would be loaded before `hold` runs, and loading makes the young generation grow.
+// It is released when the service listens, or when a command starts.
 const [{ runMain }, { load, main, teardown }] = await Promise.all([
   import("@effect/platform-node/NodeRuntime"),
   import("./Cli.ts")

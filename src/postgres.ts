@@ -12,19 +12,24 @@ import * as Postgres from "./Storage/Postgres.ts"
 export { StoreRefused } from "./Storage/Postgres.ts"
 
 export interface PostgresOptions {
-  /** The address of the database, or of a pooler before it. */
+  /**
+   * The address of the database, or of a pooler in front of it:
+   * `postgres://<user>:<password>@<host>:<port>/<database>`.
+   */
   readonly url: Redacted.Redacted
-  /** The address of the database itself, where `url` is that of a pooler. */
+  /** The address of the database itself, if `url` is that of a pooler. */
   readonly directUrl?: Redacted.Redacted | undefined
-  /** Most connections for reads; 10 by default. There are up to 8 more, and one for each whole list. */
+  /**
+   * Maximum number of connections for reads; 10 by default. The store uses up to 8 more, and one for each whole list.
+   */
   readonly connections?: number
   /** How much of each session's history is kept. */
   readonly history?: Retention
   /** How long this process keeps its sessions without an answer of the database; 10 seconds by default. */
   readonly lease?: Duration.DurationInput
   /**
-   * A directory of this process alone, which remembers its id: the next run there takes the sessions of this one over at
-   * once, and not when their lease is over.
+   * A directory of this process alone, in which it stores its id: the next run there takes over the sessions of this
+   * one at once, and not after their lease has expired.
    */
   readonly directory?: string
 }
@@ -32,8 +37,8 @@ export interface PostgresOptions {
 const defaultConnections = 10
 
 /**
- * A database with all that is kept in it. The layer is there before the database is, and it fails only with what it can
- * never use.
+ * A store in a PostgreSQL database, with the histories of sessions. The layer is built also while the database is
+ * unreachable, and fails only if it can never use the database.
  */
 export const postgres = ({
   connections = defaultConnections,

@@ -1,5 +1,5 @@
 /**
- * Calls to other services: time limits, retries within a budget and circuit breakers for any of them, and the clients of
+ * Calls to other services: timeouts, retries within a budget and circuit breakers for any of them, and the clients of
  * the agent platform and the inference proxy.
  */
 export * as AgentPlatform from "./Upstream/AgentPlatform.ts"

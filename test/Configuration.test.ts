@@ -75,7 +75,7 @@ describe("Configuration", () => {
   it.effect("refuses one key for both credentials", () =>
     Effect.gen(function* () {
       const same = yield* Effect.flip(load({ KV_API_KEY: "sesame", KV_AGENT_API_KEY: "sesame" }))
-      assert.include(same.message, "KV_AGENT_API_KEY: it only reads, so that it must differ from KV_API_KEY")
+      assert.include(same.message, "KV_AGENT_API_KEY: it only reads, so it must differ from KV_API_KEY")
       assert.notInclude(same.message, "sesame")
       assert.deepStrictEqual(yield* problems({ ...dev, KV_AGENT_API_KEY: "dev-key" }), ["KV_AGENT_API_KEY"])
     })

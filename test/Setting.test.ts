@@ -23,7 +23,7 @@ const word = Setting.declare(
   { description: "Which", allowed: "one of red, green", default: "red", shown: "red" },
   text => Option.liftPredicate(text, text => text === "red" || text === "green")
 )
-const span = Setting.optionalDuration("TEST_SPAN", { description: "How long", shown: "for ever" })
+const span = Setting.optionalDuration("TEST_SPAN", { description: "How long", shown: "forever" })
 const secret = Setting.optionalSecret("TEST_SECRET", { description: "Hush", shown: "none" })
 /** What the secret holds: `Redacted` values are equal to each other in the eyes of `toEqual`. */
 const shown = Config.map(secret, Option.map(Redacted.value))
@@ -152,7 +152,7 @@ describe("Setting", () => {
       { name: "TEST_CREDENTIAL", description: "Open", allowed: "visible ASCII without blanks", default: "none" },
       { name: "TEST_FLAG", description: "Whether", allowed: "true or false", default: "true" },
       { name: "TEST_SECRET", description: "Hush", default: "none" },
-      { name: "TEST_SPAN", description: "How long", default: "for ever" },
+      { name: "TEST_SPAN", description: "How long", default: "forever" },
       { name: "TEST_STRICT_SECRET", default: "none" },
       { name: "TEST_TEXT", description: "What", allowed: "any text", default: "none" },
       { name: "TEST_WORD", description: "Which", allowed: "one of red, green", default: "red" }

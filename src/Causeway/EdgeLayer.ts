@@ -14,7 +14,7 @@ import type { ApplicationOptions, EdgeLayer, EdgeOptions, ListenersLayer, Needed
 import { partsOf, pathIn } from "./Parts.ts"
 import { type Erased, handlersIn, type ReflectedApi, reflected, services } from "./Services.ts"
 
-/** Compiles an application, and says what its listeners stand on. */
+/** Compiles an application, and adds the services that its listeners require. */
 const compile = (options: ApplicationOptions) => {
   const api = reflected(options.api)
   const parts = partsOf(api)
@@ -25,7 +25,7 @@ const compile = (options: ApplicationOptions) => {
     api,
     listeners: Edge.make(api, { ...handlers, ...Object.fromEntries(handlersIn(api, parts)) } as never, all as never),
     observer: RequestMetrics.observer(api),
-    /** Puts a layer that has the listeners made onto what they need. */
+    /** Provides a layer with the services that the listeners need. */
     on: (layer: Erased): Erased => layer.pipe(Layer.provide(Body.layer), Layer.provideMerge(services(options, parts)))
   }
 }
@@ -39,9 +39,10 @@ export const layerListeners = <const O extends ApplicationOptions>(options: O & 
 
 /**
  * Serves an application on our own server, the compiled edge, and provides the services behind our groups. The server
- * listens once they are there, and drains before they end; it counts requests by the routes of the api.
+ * listens once they are built, and drains before they are released. It counts requests by the routes of the api.
  *
- * Groups that are not ours need `handlers`, and middlewares that are not ours `guards`; without them it does not compile.
+ * Groups that are not ours need `handlers`, and middlewares that are not ours `guards`; without them it does not
+ * compile.
  */
 export const layerEdge = <const O extends EdgeOptions>(options: O & NeededByEdge<O>): EdgeLayer<O> => {
   const { server }: EdgeOptions = options
@@ -53,7 +54,7 @@ export const layerEdge = <const O extends EdgeOptions>(options: O & NeededByEdge
   return on(Layer.provideMerge(serving, listening)) as EdgeLayer<O>
 }
 
-/** Tells whether a target is one of the api's probes for orchestrators. */
+/** Whether a target is one of the api's probes for orchestrators. */
 const probeOf = (api: ReflectedApi): ((target: string) => boolean) => {
   const probes = new Set(["alive", "ready"].map(name => pathIn(api, "health", name)))
   return target => probes.has(pathOf(target))

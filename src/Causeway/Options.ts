@@ -1,6 +1,6 @@
 /**
- * What a host says of the parts that it mounts, and what follows from that: which services it has to provide, and which
- * it gets. All of it are types.
+ * The options of a host for the parts that it mounts, and the types that follow from them: which services it has to
+ * provide, and which it gets.
  */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type { Duration, Effect, Layer } from "effect"
@@ -27,40 +27,43 @@ import type { Inference } from "../Upstream/Inference.ts"
 import type { Listeners } from "./Listeners.ts"
 import type { ApiRequirements, GroupsOf, HostMiddleware, Implemented, PartsOf } from "./Parts.ts"
 
-/** What is mounted, and on what it stands. Members that the api makes necessary are required by the type. */
+/** What is mounted, and its services. The type requires the members that the api needs. */
 export interface Options {
   /**
-   * The api of the application. Those of our groups that it contains are implemented, each where it stands: under any
-   * prefix, and behind middlewares of the host.
+   * The api of the application. Those of our groups that it contains are implemented at the position that they have in
+   * it: under any prefix, and behind middlewares of the host.
    */
   readonly api: HttpApi.HttpApi.Any
   /**
-   * Where entries and changes are kept: `sqlite(directory)`, `memory`, or any other layer of both ports. The gateway also
-   * requires the port `SessionEvents`, which these two provide.
+   * Where entries and changes are stored: `sqlite(directory)`, `memory`, or any other layer of both ports. The gateway
+   * also requires the port `SessionEvents`, which these two provide.
    */
   readonly store?: Layer.Layer<Store | ChangeLog, unknown, unknown>
-  /** Who sends a request. It serves HTTP, WebSockets and the gateway. */
+  /** Identifies the sender of a request. It is used for HTTP, WebSockets and the gateway. */
   readonly identity?: Identify<unknown>
   /** The gateway: `Gateway.layer()` of `causeway/gateway`. */
   readonly gateway?: Layer.Layer<Socket, unknown, unknown>
   /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causeway/upstream`, or others. */
   readonly upstream?: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
-  /** How long change records are kept; for ever by default. */
+  /** How long change records are kept; forever by default. */
   readonly retention?: Duration.DurationInput | undefined
   /** Limits that differ from the defaults. */
   readonly limits?: Partial<LimitsShape>
   readonly followLimits?: Partial<FollowLimitsShape>
-  /** Origins of web pages that may follow the change log by WebSocket, beside those of the application's own host. */
+  /**
+   * Origins of web pages that may follow the change log by WebSocket, in addition to those of the application's own
+   * host.
+   */
   readonly origins?: ReadonlyArray<string>
   /** Which routes show metrics; none by default. */
   readonly metrics?: Partial<MetricsRoutesShape>
   /** Which of the web pages in the api are served; all by default. */
   readonly pages?: Partial<PagesShape>
-  /** Dependencies that `/health` shows beside the upstream services. */
+  /** Dependencies that `/health` shows in addition to the upstream services. */
   readonly checks?: ReadonlyArray<DependencyCheck<unknown>>
 }
 
-/** What the edge needs beside: what it runs for groups and middlewares that are not ours. */
+/** Additional options of the edge: the implementations of groups and middlewares of the host. */
 export interface ApplicationOptions extends Options {
   /** The handlers of the host's own groups, by name; see `Endpoints.of`. */
   readonly handlers?: Readonly<Record<string, Effect.Effect<AnyHandlers, never, unknown>>>
@@ -68,9 +71,9 @@ export interface ApplicationOptions extends Options {
   readonly guards?: Effect.Effect<ReadonlyArray<Guard>, never, unknown>
 }
 
-/** The same with the server. */
+/** {@link ApplicationOptions} with the server. */
 export interface EdgeOptions extends ApplicationOptions {
-  /** Where the server listens, and how it ends. */
+  /** The address of the server, and its shutdown. */
   readonly server: Omit<ServerOptions, "observe" | "isProbe">
 }
 
@@ -90,7 +93,7 @@ export type Needed<Api> = If<
       readonly gateway: Layer.Layer<Socket, unknown, unknown>
       readonly upstream: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
     },
-    // While the compiler infers the options, the api is any at first: that one refuses nothing.
+    // While the compiler infers the options, the api is `any` at first, which must not be refused.
     If<GroupsOf<Api>, { readonly gateway?: never }>
   >
 
@@ -98,11 +101,11 @@ type ForeignGroups<Api> = Exclude<GroupsOf<Api>, { readonly identifier: PartsOf<
 
 type Member<O, Name extends string> = O extends { readonly [N in Name]: infer Value } ? Value : never
 
-// Distributive, so that of an absent member nothing comes.
+// Distributive, so that an absent member adds nothing.
 type GuardedOf<Guards> =
   Guards extends Effect.Effect<ReadonlyArray<infer Known>, infer _E, infer _R> ? Edge.GuardedBy<Known> : never
 
-/** The options that an api makes necessary on the edge: handlers and guards for whatever is not ours. */
+/** The options that an api makes necessary on the edge:handlers and guards for groups and middlewares of the host. */
 export type NeededByEdge<O extends ApplicationOptions> = Needed<O["api"]> &
   If<ForeignGroups<O["api"]>, { readonly handlers: Edge.HandlersOf<ForeignGroups<O["api"]>> }> &
   If<
@@ -123,7 +126,7 @@ type ContextOf<L> = L extends Layer.Layer<infer _A, infer _E, infer R> ? R : nev
 /** What the layer itself provides to all of its parts. */
 type Common = Metrics | Tracer | Auth
 
-/** The services that a host gets, for its own handlers and beyond. */
+/** The services that a host gets, for example for its own handlers. */
 export type Services<O extends Options> =
   | SuccessOf<Member<O, "store">>
   | SuccessOf<Member<O, "gateway">>
@@ -159,7 +162,7 @@ export type PlatformLayer<O extends Options> = Layer.Layer<
   Requirements<O> | HostMiddleware<O["api"]>
 >
 
-/** What the host's own groups and middlewares require, but for what the layer provides itself. */
+/** What the host's own groups and middlewares require, except what the layer itself provides. */
 type OwnRequirements<O extends ApplicationOptions, Provided> = Exclude<
   Edge.HandlersContext<Member<O, "handlers">> | ContextOfEffect<Member<O, "guards">>,
   Services<O> | Common | Provided

@@ -40,7 +40,7 @@ export type GroupsOf<Api> = Api extends HttpApi.HttpApi<infer _Id, infer G, infe
 /** The middlewares before the whole of an api. */
 export type ApiRequirements<Api> = Api extends HttpApi.HttpApi<infer _Id, infer _G, infer _E, infer R> ? R : never
 
-/** The names of our groups in an api. A host's group of the same name is another one. */
+/** The names of our groups in an api.A host's own group of the same name does not count. */
 export type PartsOf<Api> = {
   readonly [Name in PartName]: [Groups[Name]] extends [GroupsOf<Api>] ? Name : never
 }[PartName]
@@ -74,7 +74,7 @@ export const partsOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
   return names
 }
 
-/** The path of an endpoint in an api, if it is there. */
+/** The path of an endpoint in an api; `undefined` if the api does not contain it. */
 export const pathIn = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   part: PartName,

@@ -21,18 +21,18 @@ import * as Housekeeping from "../Storage/Housekeeping.ts"
 import type { Options } from "./Options.ts"
 import { pathIn } from "./Parts.ts"
 
-/** A layer of which only the parts know the type; `Options` says what they come to together. */
+/** A layer without its type, which only its parts have; the types of `Options` describe the whole. */
 export type Erased = Layer.Layer<never, unknown, unknown>
 
 export type ReflectedApi = HttpApi.HttpApi<string, HttpApiGroup.HttpApiGroup.Any, never, never>
 
-/** An api of which the groups are not known by type. */
+/** An api whose groups are not known by type. */
 export const reflected = (api: HttpApi.HttpApi.Any) => api as ReflectedApi
 
-/** Nothing, where a part is not wanted. */
+/** The layer of a part that is not served. */
 export const none: Erased = Layer.empty
 
-/** Where an api has what pages use. */
+/** The paths of the groups that the pages use. */
 const routesOf = (api: ReflectedApi): Routes => ({
   store: pathIn(api, "kv", "list")?.replace(/\/kv\/:namespace$/, ""),
   gateway: pathIn(api, "gateway", "connect"),
@@ -59,7 +59,7 @@ export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
   return Object.entries({ ...Endpoints.of(api, protocol), gateway, ...pages }).filter(([name]) => parts.has(name))
 }
 
-/** What holds for all parts. */
+/** The services that all parts share. */
 const common = ({ followLimits, identity, limits, metrics, origins, pages }: Options): Erased =>
   Layer.mergeAll(
     Metrics.layer,
@@ -79,7 +79,7 @@ const common = ({ followLimits, identity, limits, metrics, origins, pages }: Opt
 const health = ({ checks = [], upstream }: Options): Erased =>
   upstream === undefined ? Health.layerChecks(checks) : Health.layer(checks)
 
-/** The services behind the parts of an api. The store outlives those who use it. */
+/** The services behind the parts of an api.The store is released after its users. */
 export const services = (options: Options, parts: ReadonlySet<string>): Erased => {
   const { gateway = none, retention, store = none, upstream = none } = options
   const hasStore = options.store !== undefined

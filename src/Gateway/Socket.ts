@@ -166,7 +166,7 @@ const make = (settings: Settings) =>
     const identify = ({ headers, incoming }: Handshake): Effect.Effect<Identity, ApiError> =>
       Effect.gen(function* () {
         if (!acceptsSubprotocol(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
-        if (draining.hasBegun()) return yield* unavailable("The service is shutting down")
+        if (draining.hasStarted()) return yield* unavailable("The service is shutting down")
         if (!authentication.admits(headers.origin, headers.host)) {
           return yield* new Forbidden({ error: "This origin may not connect" })
         }

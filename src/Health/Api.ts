@@ -45,7 +45,7 @@ export const NodeReport = Schema.Struct({
 /** One of the nodes that share a database. */
 export type NodeReport = typeof NodeReport.Type
 
-/** The health of the gateway. It is public, and holds no address, no credential and no tenant. */
+/** The health of the gateway. It is public, and contains no address, no credential and no tenant. */
 export const Report = Schema.Struct({
   status: Status,
   uptime: Schema.Number.annotations({ description: "Milliseconds since the gateway started." }),
@@ -75,7 +75,7 @@ const Ok = (description: string) => Schema.Struct({ ok: Schema.Boolean.annotatio
 
 const Ready = Ok("False only while the store is unavailable.").annotations({ identifier: "Ready" })
 
-/** The same with a status that tells it. */
+/** `Ready` with the status 503. */
 const NotReady = Ready.annotations({ ...HttpApiSchema.annotations({ status: 503 }), identifier: "Ready" })
 
 const ReadyParams = Schema.Struct({

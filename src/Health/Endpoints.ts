@@ -12,14 +12,14 @@ export const endpoints = Endpoints.of(
     const health = yield* Health
     const store = yield* Store
     return {
-      // 503 where the gateway is of no use without one of its dependencies.
+      // 503 if the gateway cannot work without one of its dependencies.
       status: () =>
         Effect.map(health.report, report => ({
           ...json(JSON.stringify(report), { "cache-control": "no-store" }),
           status: report.status === "unhealthy" ? 503 : 200
         })),
       alive: () => Effect.succeed(json('{"ok":true}')),
-      // 200 either way, unless the caller wants the status to tell.
+      // 200 in both cases, unless the caller requests a strict status.
       ready: ({ urlParams }) =>
         Effect.map(store.ready, ok => ({ ...json(`{"ok":${ok}}`), status: ok || urlParams.strict !== "1" ? 200 : 503 }))
     }

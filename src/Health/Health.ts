@@ -24,7 +24,7 @@ export class Subscriptions extends Context.Reference<Subscriptions>()("causeway/
 }) {}
 
 /**
- * This node among those that share its database, which the gateway provides; none without a gateway, or where it is
+ * This node among those that share its database, which the gateway provides; none without a gateway, or if it is
  * alone.
  */
 export class Node extends Context.Reference<Node>()("causeway/Health/Node", {
@@ -33,7 +33,7 @@ export class Node extends Context.Reference<Node>()("causeway/Health/Node", {
 
 const timeout = /^No answer within [\w ]+$/
 
-/** What the public may read of a failed probe. The error itself may name hosts and ports of the internal network. */
+/** The public detail of a failed probe. The error itself may name hosts and ports of the internal network. */
 export const detailOf = ({ statusCode, error = "" }: Pick<HealthProbe.Health, "statusCode" | "error">): string => {
   if (statusCode !== undefined) return `GET /health answered ${statusCode}`
   if (timeout.test(error)) return error
@@ -41,7 +41,7 @@ export const detailOf = ({ statusCode, error = "" }: Pick<HealthProbe.Health, "s
   return code === undefined ? "No connection" : `No connection (${code})`
 }
 
-/** An upstream service as the report has it; nothing where none is configured. */
+/** An upstream service in the report; nothing if it is not configured. */
 export const dependency = (name: string, probed: Option.Option<HealthProbe.Health>): Option.Option<Dependency> =>
   Option.map(probed, health => ({
     name,
@@ -50,7 +50,7 @@ export const dependency = (name: string, probed: Option.Option<HealthProbe.Healt
     ...(health.status === "ok" ? {} : { error: detailOf(health) })
   }))
 
-/** Checks one dependency; nothing where it is not configured. */
+/** Checks one dependency; nothing if it is not configured. */
 type Check = Effect.Effect<Option.Option<Dependency>>
 
 const make = (checks: ReadonlyArray<Check>) =>
@@ -75,7 +75,7 @@ const make = (checks: ReadonlyArray<Check>) =>
     })
   })
 
-/** A dependency beside the upstream services, such as the replication of the store. */
+/** A dependency other than the upstream services, such as the replication of the store. */
 export type DependencyCheck<R = never> = Effect.Effect<Dependency, never, R>
 
 const shared = <R>(checks: ReadonlyArray<DependencyCheck<R>>) =>
@@ -90,7 +90,7 @@ export const layerChecks = <R = never>(checks: ReadonlyArray<DependencyCheck<R>>
 /** The health of a service without dependencies, such as a host that mounts only the store. */
 export const layerAlone: Layer.Layer<Health> = layerChecks([])
 
-/** The health of the gateway: its upstream services, where they are configured, and other dependencies. */
+/** The health of the gateway: its configured upstream services, and other dependencies. */
 export const layer = <R = never>(
   checks: ReadonlyArray<DependencyCheck<R>> = []
 ): Layer.Layer<Health, never, AgentPlatform | Inference | R> =>

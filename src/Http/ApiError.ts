@@ -1,11 +1,11 @@
 /**
- * The errors that clients are answered. On the wire each is a JSON object with the one field `error`; the status tells
- * them apart.
+ * The errors in answers to clients. On the wire each is a JSON object with the one field `error`; the status
+ * distinguishes them.
  */
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import { Schema } from "effect"
 
-/** Response headers that an error brings along, names in lower case. */
+/** Additional response headers of an error, names in lower case. */
 export type ErrorHeaders = Readonly<Record<string, string>>
 
 /** The HTTP status of each error, by its tag. */
@@ -154,6 +154,6 @@ export const bodyOf = (error: string): string => JSON.stringify({ error })
 /** The HTTP status of an error. */
 export const statusOf = (error: ApiError): number => statuses[error._tag]
 
-/** Whether something that was thrown or failed with is an {@link ApiError}. */
+/** Whether a thrown value or a failure is an {@link ApiError}. */
 export const isApiError = (u: unknown): u is ApiError =>
   typeof u === "object" && u !== null && "_tag" in u && (u._tag as string) in statuses && "error" in u && "headers" in u

@@ -1,5 +1,5 @@
 /**
- * Answers in gzip (RFC 9110, section 8.4) for clients that take it. Only answers that handlers hand over are compressed;
+ * Answers in gzip (RFC 9110, section 8.4) for clients that accept it. Only answers that handlers select are compressed;
  * event streams and WebSockets never are.
  */
 import { availableParallelism } from "node:os"
@@ -9,24 +9,24 @@ import * as Direct from "../Direct.ts"
 import type { Credentials } from "./Identity.ts"
 import type { Reply } from "./Reply.ts"
 
-/** Characters or bytes of a body below which it is sent as it is: it fits in a packet. */
+/** Bodies below this number of characters or bytes are sent uncompressed: they fit in a packet. */
 const smallest = 1024
 
-/** The fastest level: JSON comes to about a tenth more bytes than at the default one, in a third of the time. */
+/** The fastest level: JSON takes about a tenth more bytes than at the default level, in a third of the time. */
 const level = 1
 
 /**
  * Threads that compress at a time, in the whole process: half of the processors, so that requests find the others, and
- * half of the threads of libuv at most, as files and host names need them too.
+ * at most half of the threads of libuv, because files and host names need them too.
  */
 export const maxThreads = Math.max(1, Math.min(2, Math.floor(availableParallelism() / 2)))
 
 let threads = 0
 
-/** What streams do when a thread is free, oldest first. A stream waits for one thing at a time. */
+/** Work of streams that waits for a thread, oldest first. A stream has at most one piece of work at a time. */
 const waiting: Array<() => void> = []
 
-/** Hands a thread to who waits for one. */
+/** Passes a thread to the next waiting stream, or frees it. */
 const leave = (): void => {
   const next = waiting.shift()
   if (next === undefined) threads--
@@ -35,7 +35,7 @@ const leave = (): void => {
 
 const weighted = /^\s*([^\s;,]+)\s*(?:;\s*q\s*=\s*([0-9.]*)\s*)?$/i
 
-/** Whether a client takes gzip, and not rather the answer as it is, by its `Accept-Encoding` (RFC 9110, 12.5.3). */
+/** Whether a client prefers gzip to the uncompressed answer, by its `Accept-Encoding` (RFC 9110, 12.5.3). */
 export const takesGzip = (header: string | ReadonlyArray<string> | undefined): boolean => {
   if (header === undefined) return false
   const weights = new Map<string, number>()
@@ -57,7 +57,7 @@ const encoded = (reply: Reply, body: Reply["body"]): Reply => ({
 })
 
 /**
- * Compresses a body if a thread is free. What asked for it may be gone by then; the thread is free again all the same.
+ * Compresses a body if a thread is free. The thread is freed also if the request was interrupted in the meantime.
  */
 const compressBody = (reply: Reply, body: string | Uint8Array): Effect.Effect<Reply> => {
   if (threads >= maxThreads) return Exit.succeed(reply)
@@ -72,8 +72,8 @@ const compressBody = (reply: Reply, body: string | Uint8Array): Effect.Effect<Re
 }
 
 /**
- * Does a piece of work of a stream once a thread is free. A piece that is interrupted frees its thread when the stream is
- * destroyed: zlib does not tell who has written when it is done.
+ * Runs a piece of work of a stream once a thread is free. Interrupted work frees its thread when the stream is
+ * destroyed: zlib does not report when it has completed a write.
  */
 const inThread = (stream: Gzip, work: (done: (error?: Error | null) => void) => void): Effect.Effect<void> =>
   Effect.async(resume => {
@@ -100,12 +100,12 @@ const inThread = (stream: Gzip, work: (done: (error?: Error | null) => void) => 
   })
 
 const openGzip = Effect.acquireRelease(
-  // Without a listener an error ends the process; the work that it concerns fails.
+  // Without a listener an error would end the process; the work of the stream fails anyway.
   Effect.sync(() => createGzip({ level }).on("error", noop)),
   stream => Effect.sync(() => stream.destroy())
 )
 
-/** Each chunk is compressed, and what has come of it is sent, before the next one is read. */
+/** Each chunk is compressed, and the output is sent, before the next one is read. */
 const compressStream = (body: Stream.Stream<Uint8Array>): Stream.Stream<Uint8Array> =>
   Stream.unwrapScoped(
     Effect.map(openGzip, stream => {
@@ -127,13 +127,13 @@ const compressStream = (body: Stream.Stream<Uint8Array>): Stream.Stream<Uint8Arr
     })
   )
 
-/** `Vary` of an answer that is sent in several codings. What pages of other origins get depends on these, too. */
+/** `Vary` of an answer that is sent in several codings. Answers to pages of other origins also depend on the origin. */
 export const varyOf = ({ origin }: Credentials["headers"]): string =>
   origin === undefined ? "Accept-Encoding" : "Origin, Accept-Encoding"
 
 /**
- * The reply in gzip, where its body is worth it and the client takes it. A body is sent as it is where no thread is free;
- * a stream, whose client has to wait anyway, takes turns with others.
+ * The reply in gzip, if its body is large enough and the client accepts it. A body is sent uncompressed if no thread is
+ * free; a stream, whose client has to wait anyway, takes turns with others.
  */
 export const compress = (reply: Reply, { headers }: Pick<Credentials, "headers">): Effect.Effect<Reply> => {
   const { body, status } = reply
@@ -147,7 +147,7 @@ export const compress = (reply: Reply, { headers }: Pick<Credentials, "headers">
     : Exit.succeed(encoded(varied, compressStream(body)))
 }
 
-/** The same for what a handler answers. */
+/** {@link compress} for the reply of a handler. */
 export const compressed = <E, R>(
   reply: Effect.Effect<Reply, E, R>,
   incoming: Pick<Credentials, "headers">

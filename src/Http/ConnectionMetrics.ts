@@ -1,5 +1,5 @@
 /**
- * Metrics of connections: how many there are, what they hold in memory, and which the server ended.
+ * Metrics of connections: their number, their memory, and those that the server closed.
  */
 import { Metric, MetricLabel } from "effect"
 import * as MetricTags from "../MetricTags.ts"
@@ -24,8 +24,8 @@ export const connections = Metric.gauge("http_connections", {
 export const webSockets = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
 
 /**
- * Why a connection was ended: its client took nothing, all together held too many bytes, or there were too many
- * connections, where an idle one was closed or a new one refused.
+ * Why a connection was closed: its client read nothing, all connections together had too many bytes, or too many
+ * connections were open, so that an idle one was closed or a new one refused.
  */
 const reasons = ["not_reading", "unsent_bytes", "idle_displaced", "refused"] as const
 
@@ -38,11 +38,11 @@ const series = new Map(
   reasons.map(reason => [reason, Metric.taggedWithLabels(total, [MetricLabel.make("reason", reason)])])
 )
 
-/** Counts a connection that was ended. */
+/** Counts a closed connection. */
 export const countCut = (reason: (typeof reasons)[number], tags: MetricTags.MetricTags): void =>
   series.get(reason)!.unsafeUpdate(1, tags)
 
-/** Registers the numbers of connections, which are all that is known of a server that is not ours. */
+/** Registers the numbers of connections, the only metrics of a server that is not ours. */
 export const registerCounts = (tags: MetricTags.MetricTags): void =>
   MetricTags.register([connections, webSockets], tags)
 

@@ -1,6 +1,6 @@
 /**
- * What contracts of this service say beyond `HttpApi`: which endpoints take a JSON body, which groups are ours, and which
- * schemas have a decoder written by hand.
+ * Annotations of our contracts in addition to those of `HttpApi`: endpoints with a JSON body, our groups, and
+ * schemas with a decoder written by hand.
  */
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -17,12 +17,12 @@ export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBo
   failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
 }) {}
 
-/** Annotates a group with the part of this service that it is, by which `Causeway.layer` finds it in any api. */
+/** Annotates a group with its part of this service; `Causeway.layer` uses it to find the group in any api. */
 export class Part extends Context.Tag("causeway/Part")<Part, string>() {}
 
 /**
- * Decodes the most common inputs of a schema in a tenth of its time. Returns what the schema would, or `undefined` where
- * the schema has to decide: it words the errors.
+ * Decodes the most common inputs of a schema in a tenth of its time. Returns what the schema would, or `undefined` if
+ * the schema has to decide, which also formats the errors.
  */
 export type FastDecoder<A> = (input: unknown) => A | undefined
 

@@ -1,12 +1,13 @@
 /**
- * Requests of web pages of other origins (Fetch standard, section 3.3): who may send them and read their answers.
+ * Requests of web pages of other origins (Fetch standard, section 3.3): which pages may send them and read their
+ * answers.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { type Config, Option } from "effect"
 import * as Setting from "../Setting.ts"
 import { parseList } from "./Origin.ts"
 
-/** The origins that may; none where there is none, and `*` means every page, without its cookies. */
+/** The allowed origins. `*` allows every page, without its cookies. */
 export type AllowedOrigins = "*" | ReadonlyArray<string>
 
 /** The origins as a configuration variable. */
@@ -24,21 +25,21 @@ export const config: Config.Config<AllowedOrigins> = Setting.declare<AllowedOrig
 
 const methods = "GET, HEAD, PUT, POST, DELETE"
 
-/** What clients send beside what any page may. */
+/** Request headers that need permission. */
 const requestHeaders =
   "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, traceparent, tracestate, x-request-id"
 
 const exposedHeaders =
   "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-Count, Repr-Digest, Retry-After, x-request-id"
 
-/** How long a browser may keep the answer to a preflight. Longer times are cut by browsers. */
+/** How long a browser may cache the answer to a preflight. Browsers limit longer times. */
 const maxAgeSeconds = 7200
 
-/** Headers by which pages of an origin may read an answer. Without any, the origin is not allowed. */
+/** Headers that let pages of an origin read an answer. None if the origin is not allowed. */
 const headersFor = (allowed: AllowedOrigins, origin: string): Readonly<Record<string, string>> => {
   const exposed = { "access-control-expose-headers": exposedHeaders }
   if (allowed === "*") return { "access-control-allow-origin": "*", ...exposed }
-  // The answer depends on the origin, also where it is not allowed.
+  // The answer depends on the origin, also if it is not allowed.
   const vary = { vary: "Origin" }
   return allowed.includes(origin)
     ? { "access-control-allow-origin": origin, "access-control-allow-credentials": "true", ...exposed, ...vary }
@@ -51,14 +52,14 @@ const preflightHeaders = {
   "access-control-max-age": String(maxAgeSeconds)
 }
 
-/** Whether an answer may be read by the page that has asked. */
+/** Whether the requesting page may read the answer. */
 const isAllowed = (headers: Readonly<Record<string, string>>): boolean => "access-control-allow-origin" in headers
 
-/** A preflight carries no credential: it asks whether the request that has one may be sent. */
+/** A preflight has no credential: it asks whether a request with one may be sent. */
 const isPreflight = (method: string | undefined, headers: Readonly<Record<string, unknown>>): boolean =>
   method === "OPTIONS" && headers["access-control-request-method"] !== undefined
 
-/** What the standard says about a request. */
+/** The decision about a request by the standard. */
 export interface Decision {
   /** Headers of the answer. */
   readonly headers: Readonly<Record<string, string>>
@@ -66,7 +67,7 @@ export interface Decision {
   readonly isComplete: boolean
 }
 
-/** What there is to do about a request; nothing if it names no origin. */
+/** The decision about a request; `undefined` if it names no origin. */
 export const decide = (
   allowed: AllowedOrigins,
   method: string | undefined,
@@ -80,7 +81,7 @@ export const decide = (
     : { headers, isComplete: false }
 }
 
-/** The same for `node:http`. Puts the headers on the response, and returns whether that was the whole answer. */
+/** {@link decide} for `node:http`. Sets the headers of the response, and returns whether that was the whole answer. */
 export const apply = (allowed: AllowedOrigins, request: IncomingMessage, response: ServerResponse): boolean => {
   const decision = decide(allowed, request.method, request.headers)
   if (decision === undefined) return false
@@ -89,8 +90,8 @@ export const apply = (allowed: AllowedOrigins, request: IncomingMessage, respons
   return decision.isComplete
 }
 
-/** Headers for an answer that has a `Vary` of its own, so that it names the origin too. */
-export const beside = (
+/** Headers for an answer with its own `Vary`, to which the origin is added. */
+export const withVary = (
   headers: Readonly<Record<string, string>>,
   vary: string | undefined
 ): Readonly<Record<string, string>> => {
@@ -98,5 +99,5 @@ export const beside = (
   return { ...headers, vary: /(^|,)\s*(origin|\*)\s*(,|$)/i.test(vary) ? vary : `${headers.vary}, ${vary}` }
 }
 
-/** Whether any origin is allowed: without one there is nothing to do for a request. */
+/** Whether any origin is allowed: without one, requests need no decision. */
 export const isUsed = (allowed: AllowedOrigins): boolean => allowed.length > 0

@@ -1,27 +1,29 @@
 import { Context, Deferred, Effect, FiberId, Layer } from "effect"
 
-/** Whether the service is shutting down, which ends what has no end of its own: polls, streams and WebSockets. */
+/**
+ * Whether the service is shutting down. It ends requests that would not end by themselves: polls, streams, WebSockets.
+ */
 export class DrainingSignal extends Context.Tag("causeway/DrainingSignal")<
   DrainingSignal,
   {
-    /** Begins to drain; idempotent. */
+    /** Starts draining; idempotent. */
     readonly begin: Effect.Effect<void>
-    /** Waits until draining begins. */
-    readonly begun: Effect.Effect<void>
-    readonly hasBegun: () => boolean
+    /** Waits until draining starts. */
+    readonly started: Effect.Effect<void>
+    readonly hasStarted: () => boolean
   }
 >() {}
 
-/** One signal for all who depend on it. */
+/** One signal for all layers that depend on it. */
 export const layer: Layer.Layer<DrainingSignal> = Layer.sync(DrainingSignal, () => {
   const latch = Deferred.unsafeMake<void>(FiberId.none)
-  let begun = false
+  let isStarted = false
   return {
     begin: Effect.suspend(() => {
-      begun = true
+      isStarted = true
       return Effect.asVoid(Deferred.succeed(latch, undefined))
     }),
-    begun: Deferred.await(latch),
-    hasBegun: () => begun
+    started: Deferred.await(latch),
+    hasStarted: () => isStarted
   }
 })

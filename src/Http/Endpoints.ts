@@ -9,17 +9,17 @@ import type { ApiError } from "./ApiError.ts"
 import type { Credentials, IdentityShape } from "./Identity.ts"
 import type { Reply } from "./Reply.ts"
 
-/** What a handler may read of a request beyond what its contract decodes. */
+/** The parts of a request that a handler can read in addition to the decoded ones. */
 export interface Incoming extends Credentials {
-  /** Who sends it, where the endpoint requires access. */
+  /** The sender, if the endpoint requires access. */
   readonly identity: IdentityShape | undefined
   /** The path as the client wrote it, without its query. */
   readonly target: string
   /** The `Authorization` header. */
   readonly authorization: string | undefined
-  /** Why the request cannot become a WebSocket; `undefined` where it can. */
+  /** Why the request cannot become a WebSocket; `undefined` if it can. */
   readonly upgradeProblem: string | undefined
-  /** The page that asks for a WebSocket, and the host that it asks; see `Http/Origin`. */
+  /** The origin of the page that requests a WebSocket, and the requested host; see `Http/Origin`. */
   readonly origin: string | undefined
   readonly host: string | undefined
 }
@@ -34,7 +34,7 @@ export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit
 export interface Guard<Middleware = unknown> {
   /** The tag of the middleware. */
   readonly middleware: { readonly key: string; readonly Identifier: Middleware }
-  /** Fails with what a request is answered that is not let in; may tell who sends it. */
+  /** Succeeds if the request is admitted, perhaps with its sender. Fails with the answer to a refused request. */
   readonly admit: (request: Incoming) => Effect.Effect<IdentityShape | undefined, ApiError>
 }
 
@@ -45,7 +45,7 @@ export type Handlers<Group extends HttpApiGroup.HttpApiGroup.Any> = {
   ) => Effect.Effect<Reply, ApiError>
 }
 
-/** A group's handlers, whatever the group. */
+/** The handlers of any group. */
 export type AnyHandlers = Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError>>>
 
 /** Makes the handlers of a group, once for each transport, with the services that they need. */

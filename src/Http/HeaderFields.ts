@@ -1,12 +1,14 @@
 /**
- * The header fields that are read of every request: whether any was dropped or repeated, its credential, and its id.
+ * The header fields that are read from every request: whether any was dropped or repeated, its credential, and its id.
  */
 import { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect } from "effect"
 import { randomHex } from "../RandomHex.ts"
 
-/** Header lines that a request may have. The limit on their bytes would allow more, which only an attacker sends. */
+/**
+ * Maximum number of header lines of a request. The limit on their bytes would allow more, but only attackers send more.
+ */
 export const maxFields = 2000
 
 /** Entries of `rawHeaders`, a name and a value for each line, that node keeps by default. */
@@ -19,9 +21,9 @@ export interface FieldsProblem {
 }
 
 /**
- * Fields with a meaning here that a request has once (RFC 9110, 5.3). Of several node keeps the first, while a proxy may
- * have used the last. Of the other fields, node joins those that RFC 9110 allows to be joined, and what it drops of the
- * rest has no meaning here.
+ * Relevant fields that a request may have only once (RFC 9110, 5.3). Of several node keeps the first, while a proxy may
+ * have used the last. Of the other fields, node joins those that RFC 9110 allows to be joined, and drops only ones that
+ * have no meaning here.
  */
 const singular = ["Host", "Authorization", "Content-Type", "Content-Length", "If-Modified-Since", "If-Unmodified-Since"]
 
@@ -33,7 +35,7 @@ const byLength: ReadonlyArray<number | undefined> = Array.from({ length: 20 }, (
 
 const lower = singular.map(name => name.toLowerCase())
 
-/** The two common spellings are compared first. */
+/** Compares the two common spellings first. */
 const isNamed = (name: string, index: number): boolean =>
   name === singular[index] || name === lower[index] || name.toLowerCase() === lower[index]
 
@@ -46,14 +48,14 @@ const entriesOf = (request: IncomingMessage): number => {
   return most === 0 ? Number.POSITIVE_INFINITY : 2 * most
 }
 
-/** What is wrong with the header fields of a request, if anything is. */
+/** The problem with the header fields of a request, if any. */
 export const problemOfFields = (request: IncomingMessage): FieldsProblem | undefined => {
   const { rawHeaders } = request
   const entries = rawHeaders.length
   if (entries > 2 * maxFields) {
     return { status: 431, error: `The request has ${entries / 2} header lines; the limit is ${maxFields}` }
   }
-  // Few requests have so many that the limit of the server matters.
+  // Few requests have enough lines for the limit of the server to matter.
   if (entries >= 64) {
     const most = entriesOf(request)
     if (entries >= most)
@@ -65,14 +67,14 @@ export const problemOfFields = (request: IncomingMessage): FieldsProblem | undef
     const index = byLength[name.length]
     if (index === undefined || !isNamed(name, index)) continue
     const bit = 1 << index
-    if ((seen & bit) !== 0) return { status: 400, error: `The header ${singular[index]} stands in the request twice` }
+    if ((seen & bit) !== 0) return { status: 400, error: `The header ${singular[index]} appears twice in the request` }
     seen |= bit
   }
   return undefined
 }
 
 /**
- * The value of `Authorization`, or `undefined` where the request has several (RFC 9110, 11.6.2): node keeps the first,
+ * The value of `Authorization`, or `undefined` if the request has several (RFC 9110, 11.6.2): node keeps the first,
  * while a proxy may have checked another one.
  */
 export const authorizationOf = (request: IncomingMessage): string | undefined => {
@@ -81,7 +83,7 @@ export const authorizationOf = (request: IncomingMessage): string | undefined =>
   return request.headersDistinct.authorization?.length === 1 ? authorization : undefined
 }
 
-/** The same for a request of @effect/platform. */
+/** {@link authorizationOf} for a request of @effect/platform. */
 export const authorizationOfPlatform = ({
   headers,
   source
@@ -94,14 +96,14 @@ export const requestIdHeader = "x-request-id"
 /** The annotation of log lines that shows it. */
 export const requestIdAnnotation = "requestId"
 
-/** What proxies and clients commonly send: UUIDs, ULIDs, trace ids, paths of such. It cannot forge a log line. */
+/** Ids that proxies and clients commonly send: UUIDs, ULIDs, trace ids, paths of these. It cannot forge a log line. */
 const requestIdPattern = /^[A-Za-z0-9][A-Za-z0-9._~:/+=@-]{0,127}$/
 
 /** The id that a client has sent, if it is fit for headers and logs. */
 export const requestIdOf = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof value === "string" && requestIdPattern.test(value) ? value : undefined
 
-/** Makes ids that are unique: a random prefix for this process, and a counter. */
+/** Makes unique ids: a random prefix for this process, and a counter. */
 export const requestIds: Effect.Effect<() => string> = Effect.map(randomHex(2), prefix => {
   let count = 0
   return () => `${prefix}-${++count}`

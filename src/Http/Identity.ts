@@ -1,5 +1,5 @@
 /**
- * Who sends a request: what an application tells of it, by its own authentication or by API keys.
+ * The sender of a request, as an application determines it by its own authentication or by API keys.
  */
 import { Context, type Effect } from "effect"
 import type { Forbidden, ServiceUnavailable, Unauthorized } from "./ApiError.ts"
@@ -7,7 +7,7 @@ import type { Forbidden, ServiceUnavailable, Unauthorized } from "./ApiError.ts"
 /** What a request may do: only read, or read and write. */
 export type Access = "read" | "write"
 
-/** Who sends a request. */
+/** The sender of a request. */
 export interface IdentityShape {
   readonly access: Access
   /** Recorded as the author of what the request writes, whatever author the client names. */
@@ -21,13 +21,13 @@ export interface IdentityShape {
   readonly expiresAt?: number | undefined
 }
 
-/** Who sends the current request; provided to the handlers of endpoints that require access. */
+/** The sender of the current request; provided to the handlers of endpoints that require access. */
 export class Identity extends Context.Tag("causeway/Identity")<Identity, IdentityShape>() {}
 
-/** What a request tells of its sender. */
+/** The parts of a request that identify its sender. */
 export interface Credentials {
   /**
-   * The value of `Authorization`, or what a browser's WebSocket sends in its place as a subprotocol. `undefined` without
+   * The value of `Authorization`, or what a browser's WebSocket sends instead as a subprotocol. `undefined` without
    * one and with several.
    */
   readonly credential: string | undefined
@@ -39,14 +39,14 @@ export interface Credentials {
   readonly remoteAddress: string | undefined
 }
 
-/** What a request is answered that is not let in; 503 where that cannot be found out at present. */
+/** The answer to a request that is not admitted; 503 if that cannot be determined at present. */
 export type Refusal = Unauthorized | Forbidden | ServiceUnavailable
 
 /**
- * Authenticates a request. It serves ordinary requests and WebSocket handshakes alike. An effect made with `Direct` needs
+ * Authenticates an ordinary request or a WebSocket handshake. An effect made with `Direct` needs
  * no fiber.
  */
 export type Identify<R = never> = (request: Credentials) => Effect.Effect<IdentityShape, Refusal, R>
 
-/** Tells who sends a request. */
+/** Identifies the sender of a request. */
 export class Auth extends Context.Tag("causeway/Auth")<Auth, { readonly identify: Identify }>() {}

@@ -1,5 +1,5 @@
 /**
- * Requests as handlers and authentication read them, from either server, and how they are let in.
+ * Requests of either server in the form that handlers and authentication read, and their admission.
  */
 import type { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -27,7 +27,7 @@ export class NodeIncoming implements Incoming {
   ) {}
 
   get authorization(): string | undefined {
-    // Of a plain request there is one at most: the server has refused a second.
+    // A plain request has at most one: the server has refused a second.
     return this.handshake === undefined ? this.request.headers.authorization : authorizationOf(this.request)
   }
 
@@ -65,8 +65,8 @@ export class NodeIncoming implements Incoming {
 }
 
 /**
- * Runs guards in order, and notes who sends the request. Returns `undefined` where all have let it in at once, else an
- * exit or an effect that says whether they do.
+ * Runs guards in order, and stores the sender of the request. Returns `undefined` if all have admitted it at once, else
+ * an exit or an effect with the result.
  */
 export const admit = (
   guards: ReadonlyArray<Guard>,

@@ -5,10 +5,10 @@ export interface Issue {
   readonly message: string
 }
 
-/** Issues that are named in one message. */
+/** Maximum number of issues in one message. */
 const maxIssues = 3
 
-/** Characters of each. */
+/** Maximum number of characters of each. */
 const maxLength = 300
 
 /** A path as JavaScript would write it: `operations[3].op`. */
@@ -17,7 +17,7 @@ const shown = (path: ReadonlyArray<PropertyKey>): string =>
     .map((part, index) => (typeof part === "number" ? `[${part}]` : `${index === 0 ? "" : "."}${String(part)}`))
     .join("")
 
-/** What is wrong with a request, in one sentence for its client: the first issues, each with its path. */
+/** The problem with a request, in one sentence for its client: the first issues, each with its path. */
 export const describe = (issues: ReadonlyArray<Issue>): string => {
   const sentences = issues.slice(0, maxIssues).map(({ message, path }) => {
     const short = message.length > maxLength ? `${message.slice(0, maxLength)}…` : message

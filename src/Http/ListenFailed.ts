@@ -3,7 +3,7 @@ import { Schema } from "effect"
 /** The address that a server listens at. */
 export interface Address {
   readonly host: string
-  /** 0 takes any free one. */
+  /** 0 for any free one. */
   readonly port: number
 }
 
@@ -16,7 +16,7 @@ export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFail
   override get message(): string {
     return `Cannot listen on host ${this.host}, port ${this.port}: ${this.reason}`
   }
-  /** The sentence is for the user of the program that it ends, to whom the place in this code says nothing. */
+  /** Without locations in this code, because the message is for the user of the program. */
   override readonly stack = `${this.name}: ${this.message}`
 }
 

@@ -22,10 +22,10 @@ export const parseList = (text: string): Option.Option<ReadonlyArray<string>> =>
       .map(parse)
   )
 
-/** Whether a host name means this machine. */
+/** Whether a host name is that of this machine. */
 export const isLoopback = (hostname: string): boolean => /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i.test(hostname)
 
-/** Whether the page comes from the host that it connects to, whichever way the port is written. */
+/** Whether the page comes from the host that it connects to, with or without an explicit default port. */
 const isSame = (origin: string, host: string): boolean => {
   const { protocol } = new URL(origin)
   const own = `${protocol}//${host}`
@@ -55,7 +55,9 @@ export const admits = (allowed: ReadonlyArray<string>): Admits => admitting(allo
 export const admitsLoopback = (allowed: ReadonlyArray<string>): Admits =>
   admitting(allowed, (origin, host) => isLoopback(new URL(origin).hostname) && isSame(origin, host))
 
-/** Which pages may follow the change log by WebSocket; those of the service's own host, unless a layer says otherwise. */
+/**
+ * Which pages may follow the change log by WebSocket; those of the service's own host, unless a layer says otherwise.
+ */
 export class FeedOrigins extends Context.Reference<FeedOrigins>()("causeway/FeedOrigins", {
   defaultValue: (): Admits => admits([])
 }) {}

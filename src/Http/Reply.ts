@@ -3,13 +3,13 @@ import { type Cause, Effect, type Scope, Stream } from "effect"
 import { type ApiError, bodyOf, statusOf } from "./ApiError.ts"
 import type { Upgrade } from "./WebSocket.ts"
 
-/** An answer, independent of the transport: what every handler returns. Header names are in lower case. */
+/** An answer, independent of the transport: the result of every handler. Header names are in lower case. */
 export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** Bytes are for large answers that many clients are sent: they must not change any more. */
+  /** Bytes are for large answers that are sent to many clients: they must not change. */
   readonly body: string | Uint8Array | Stream.Stream<Uint8Array> | undefined
-  /** Gives back what the body holds, where nobody reads it to its end; idempotent. */
+  /** Releases the resources of a body that is not read to its end; idempotent. */
   readonly release?: Effect.Effect<void>
   /** Makes the connection a WebSocket; nothing else is written on it. */
   readonly upgrade?: Upgrade
@@ -17,34 +17,34 @@ export interface Reply {
 
 const jsonType = { "content-type": "application/json" }
 
-/** Headers of JSON, and others; made once where many answers have the same. */
+/** Headers of JSON, and others. To be made once if many answers have the same. */
 export const jsonHeaders = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> => ({
   ...jsonType,
   ...headers
 })
 
-/** A 200 with JSON text, or with the bytes of it, and {@link jsonHeaders}, which are not copied. */
+/** A 200 with JSON text, or its bytes, and {@link jsonHeaders}, which are not copied. */
 export const jsonWith = (body: string | Uint8Array, headers: Readonly<Record<string, string>>): Reply => ({
   status: 200,
   headers,
   body
 })
 
-/** A 200 with JSON text, or with the bytes of it. */
+/** A 200 with JSON text, or its bytes. */
 export const json = (body: string | Uint8Array, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status: 200,
   headers: { ...jsonType, ...headers },
   body
 })
 
-/** A 200 with JSON text and its entity tag. Written out, as it is what most requests get and a spread is not free. */
+/** A 200 with JSON text and its entity tag. Without a spread, because most requests get this answer. */
 export const jsonWithETag = (body: string, etag: string): Reply => ({
   status: 200,
   headers: { "content-type": jsonType["content-type"], etag },
   body
 })
 
-/** A body that is streamed. Where it fails half-way, the connection is cut. */
+/** A streamed body. If it fails before its end, the connection is closed. */
 export const stream = (
   contentType: string,
   body: Stream.Stream<Uint8Array>,
@@ -74,7 +74,7 @@ export const refusal = (status: number, error: string, headers: Readonly<Record<
   body: bodyOf(error)
 })
 
-/** The answer that an error is. */
+/** The answer for an error. */
 export const fromError = (error: ApiError): Reply => refusal(statusOf(error), error.error, error.headers)
 
 /** The answer as @effect/platform sends it. */
@@ -89,8 +89,8 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
 }
 
 /**
- * The platform's server ends a body that fails half-way as if it were complete: `cut` has to end the connection before
- * that, so that no client takes a part for the whole.
+ * The platform's server ends a body that fails as if it were complete: `cut` has to close the connection before
+ * that, so that no client regards a part as the whole.
  */
 const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply => {
   const { body } = reply
@@ -100,8 +100,8 @@ const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply => {
 }
 
 /**
- * Runs a handler to a response, errors included, so that its headers survive in any host. `cut` ends the connection at
- * once.
+ * Runs a handler to a response, errors included, so that its headers survive in any host. `cut` closes the connection
+ * at once.
  */
 export const respond = <R>(
   handler: Effect.Effect<Reply, ApiError, R>,

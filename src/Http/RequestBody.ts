@@ -15,11 +15,11 @@ import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType }
 import { JsonBody } from "./Contract.ts"
 import { heldBodyOf } from "./Server/BodyBudget.ts"
 
-/** What bodies may hold. */
+/** The limits of bodies. */
 export class BodyFormat extends Context.Tag("causeway/BodyFormat")<
   BodyFormat,
   {
-    /** Bytes of a body. */
+    /** Maximum number of bytes of a body. */
     readonly bytes: number
     readonly shape: ObjectReader.ObjectShape
     readonly limits: ObjectReader.ReadLimits
@@ -30,12 +30,12 @@ type Format = Context.Tag.Service<BodyFormat>
 
 type BodyError = BadRequest | PayloadTooLarge | ServiceUnavailable | UnsupportedMediaType
 
-/** Bytes that are read and discarded behind a refused body, so that the client gets to read its answer. */
+/** Bytes of a refused body that are read and discarded, so that the client can read its answer. */
 const discardAtMost = 64 * 1024 * 1024
 
 const jsonType = /^application\/(?:[\w.-]+\+)?json$/i
 
-/** Why a body is not JSON in UTF-8 by its headers. A body without a type is taken for JSON. */
+/** Why a body is not JSON in UTF-8 by its headers. A body without a type counts as JSON. */
 const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaType | undefined => {
   const encoding = headers["content-encoding"]
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
@@ -44,7 +44,7 @@ const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaTyp
       headers: { "accept-encoding": "identity" }
     })
   }
-  // Node decodes chunks, and leaves any coding below them as it is.
+  // Node decodes chunks, but no other transfer coding.
   const transfer = headers["transfer-encoding"]
   if (transfer !== undefined && transfer.toLowerCase() !== "chunked") {
     return new UnsupportedMediaType({ error: `Transfer-Encoding ${transfer.slice(0, 64)} is not supported` })
@@ -64,7 +64,7 @@ const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaTyp
 const tooLarge = (figure: string, limit: number): PayloadTooLarge =>
   new PayloadTooLarge({ error: `The request body has ${figure} bytes; the limit is ${limit}` })
 
-/** Discards the rest of a body. A client that sends too much of it is disconnected. */
+/** Discards the rest of a body. Disconnects a client that sends too much of it. */
 const discard = (source: IncomingMessage): void => {
   let left = discardAtMost
   source.on("data", (chunk: Buffer) => {
@@ -74,7 +74,7 @@ const discard = (source: IncomingMessage): void => {
   source.resume()
 }
 
-/** Bytes up to which a body that came in one piece is not counted. */
+/** A body of up to this number of bytes that arrived in one piece is not counted. */
 const small = 4096
 
 const noRoom = (): ServiceUnavailable =>
@@ -85,7 +85,7 @@ const noRoom = (): ServiceUnavailable =>
 
 const cutShort = (): BadRequest => new BadRequest({ error: "The request body ended before its time" })
 
-/** Characters of a request's head, which is in memory as long as its body is received. */
+/** Characters of a request's head, which is in memory while its body is received. */
 const headLength = ({ rawHeaders, url = "" }: IncomingMessage): number => {
   let length = url.length
   for (const text of rawHeaders) length += text.length
@@ -99,9 +99,9 @@ const latin1 = ({ buffer, byteOffset, length }: Uint8Array): string =>
 const malformed = (message: string): BadRequest => new BadRequest({ error: `Invalid request body: ${message}` })
 
 /**
- * Reads a body and calls back once; the function returned stops the reading.
+ * Reads a body and calls back once; the returned function stops reading.
  *
- * One that is longer than the limit or nested deeper is answered at once. What still comes of it is discarded, so that
+ * A body that is longer than the limit or nested deeper is answered at once. The rest of it is discarded, so that
  * the connection stays usable.
  */
 const readBytes = (
@@ -118,7 +118,7 @@ const readBytes = (
   const bytes = new GrowingBytes(limit)
   const heldBody = heldBodyOf(source.socket)
   let isOver = false
-  // A body of one piece is parsed at once, which checks the same.
+  // A body of one piece is parsed at once, which checks the structure too.
   let counter: StructureCounter | undefined
   const stop = (): void => {
     isOver = true
@@ -134,7 +134,7 @@ const readBytes = (
     discard(source)
     done(Either.left(error))
   }
-  /** What is wrong with a body of several pieces, as far as that is known before its end. */
+  /** The problem with a body of several pieces, as far as it is known before its end. */
   const problemWith = (chunk: Buffer): string | undefined => {
     if (bytes.length === 0) return undefined
     if (counter === undefined) {
@@ -145,7 +145,7 @@ const readBytes = (
     return counter.add(latin1(chunk)) === undefined ? undefined : nestedDeeper(depth)
   }
   const refuseForRoom = (): void => refuse(noRoom())
-  /** Counts a piece, unless it is the whole of a small body, which is parsed at once. */
+  /** Counts a piece, unless it is a whole small body, which is parsed at once. */
   const count = (chunk: Buffer): void => {
     if (heldBody === undefined || (source.complete && bytes.length === 0 && chunk.length <= small)) return
     heldBody.add(chunk.length + (bytes.length === 0 ? headLength(source) : 0), refuseForRoom)
@@ -178,7 +178,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 const byteOrderMark = "\ufeff"
 
-/** The JSON of a body; an empty one is no JSON. */
+/** The JSON of a body; an empty body is not JSON. */
 const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, BodyError> => {
   if (body.length === 0) return Either.left(new BadRequest({ error: "The request body is empty; it must be JSON" }))
   let text: string
@@ -195,7 +195,7 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
   )
 }
 
-/** Bytes up to which a body is parsed without queueing, which would take as long. */
+/** Bodies of up to this number of bytes are parsed without queueing, which would take as long. */
 const parsedAtOnce = 32 * 1024
 
 /**
@@ -214,7 +214,7 @@ const waiting: Array<Waiting> = []
 let parsed = 0
 let isScheduled = false
 
-/** Parses a body: at once if this iteration has room for its bytes, else behind those that wait. */
+/** Parses a body: at once if this iteration has room for its bytes, else after those that wait. */
 const enqueue = (bytes: number, parse: () => void): void => {
   if (waiting.length > 0 || (parsed > 0 && parsed + bytes > parsedAtMost)) {
     waiting.push({ bytes, parse })
@@ -231,7 +231,7 @@ const enqueue = (bytes: number, parse: () => void): void => {
 const onIteration = (): void => {
   parsed = 0
   isScheduled = waiting.length > 0
-  // First, so that the queue goes on if a parse throws.
+  // First, so that the queue continues if a parse throws.
   if (isScheduled) setImmediate(onIteration)
   while (waiting.length > 0 && (parsed === 0 || parsed + waiting[0]!.bytes <= parsedAtMost)) {
     const { bytes, parse } = waiting.shift()!
@@ -240,7 +240,7 @@ const onIteration = (): void => {
   }
 }
 
-/** Parses a body once the queue comes to it. If its client disconnects before that, the body is released. */
+/** Parses a body in its turn in the queue. If its client disconnects before that, the body is released. */
 const parseQueued = (
   bytes: Buffer,
   socket: Socket,
@@ -260,8 +260,8 @@ const parseQueued = (
 }
 
 /**
- * Reads and parses the body of a request, and calls back once; the function returned stops the reading. `arrived` is
- * told the bytes of a body before they are parsed, which may take long.
+ * Reads and parses the body of a request, and calls back once; the returned function stops reading. `arrived` is
+ * called with the number of bytes of a body before they are parsed, which may take long.
  */
 export const read = (
   source: IncomingMessage,
@@ -290,7 +290,7 @@ export const json = (source: unknown, format: Format): Effect.Effect<unknown, Bo
     ? Direct.async(resume => read(source, format, resume))
     : Effect.dieMessage("A request body can only be read from a server on node:http")
 
-/** Replaces the body reader of the platform's server, whose limit ends in a reset connection instead of an answer. */
+/** Replaces the body reader of the platform's server, which resets the connection at its limit instead of answering. */
 export const layer: Layer.Layer<JsonBody, never, BodyFormat> = Layer.effect(
   JsonBody,
   Effect.map(BodyFormat, format =>

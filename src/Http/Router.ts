@@ -1,5 +1,5 @@
 /**
- * Routes of requests: how targets are read, which route takes one, and what is answered where none does.
+ * Routing of requests: reading targets, matching routes, and the answer if no route matches.
  */
 import type { IncomingMessage } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
@@ -12,23 +12,23 @@ interface Routed extends IncomingMessage {
   [route]?: string
 }
 
-/** A route template as metrics and spans show it: with parameters as in `{key}`, as the document of the api has them. */
+/** A route template for metrics and spans, with parameters as in `{key}`, as in the OpenAPI document. */
 export const label = (template: string): string =>
   template
     .split("/")
     .map(segment => (segment.startsWith(":") ? `{${segment.slice(1)}}` : segment))
     .join("/")
 
-/** Notes the label of the route that takes a request. */
+/** Stores the label of a request's route. */
 export const note = (request: Routed, label: string): void => {
   request[route] = label
 }
 
-/** The noted label, if any. */
+/** The stored label, if any. */
 export const noted = (request: Routed): string | undefined => request[route]
 
 /**
- * The configuration of the platform's router by which names of entries are read right: of any length, with case, and
+ * The configuration of the platform's router that reads names of entries correctly: of any length, with case, and
  * with every slash.
  */
 export const routerConfig = {
@@ -38,7 +38,7 @@ export const routerConfig = {
   ignoreTrailingSlash: false
 } as const
 
-/** Decodes percent-encoded UTF-8. Returns `undefined` where it is malformed. */
+/** Decodes percent-encoded UTF-8. Returns `undefined` if it is malformed. */
 const decode = (text: string): string | undefined => {
   if (!text.includes("%")) return text
   try {
@@ -48,7 +48,7 @@ const decode = (text: string): string | undefined => {
   }
 }
 
-/** What is wrong with a request's target, or `undefined`. */
+/** The problem with a request's target, or `undefined`. */
 export const problemOfTarget = (target: string): string | undefined => {
   if (target.includes("#")) return "The request target must not have a fragment; a # in a name is written %23"
   if (decode(target) !== undefined) return undefined
@@ -57,7 +57,7 @@ export const problemOfTarget = (target: string): string | undefined => {
     : "The query is not percent-encoded UTF-8"
 }
 
-/** The target as the platform's router needs it, to which a `;` would begin the query. */
+/** The target in the form that the platform's router needs, for which a `;` would begin the query. */
 export const routable = (target: string): string => {
   if (!target.includes(";")) return target
   const query = target.indexOf("?")
@@ -66,7 +66,7 @@ export const routable = (target: string): string => {
     : target.slice(0, query).replaceAll(";", "%3B") + target.slice(query)
 }
 
-/** What precedes the path in a target in absolute form (RFC 9112, 3.2.2). */
+/** The scheme and host of a target in absolute form (RFC 9112, 3.2.2). */
 const origin = /^https?:\/\/[^/?]*/i
 
 /** The path of a request's target. */
@@ -87,7 +87,7 @@ interface Route<A> {
   readonly value: A
 }
 
-/** A route that took a path, and the path's parameters as the client wrote them. */
+/** A matched route, and the path's parameters as the client wrote them. */
 export interface Match<A> {
   readonly value: A
   readonly params: Record<string, string>
@@ -97,7 +97,7 @@ const node = <A>(): Node<A> => ({ statics: new Map(), parameter: undefined, meth
 
 /**
  * Routes by method and path template, as in `/kv/:namespace/:key`: a tree of segments, static ones before parameters.
- * HEAD goes wherever GET does.
+ * HEAD uses the routes of GET.
  */
 export class Router<A> {
   readonly #root = node<A>()
@@ -122,7 +122,7 @@ export class Router<A> {
     at.methods.set(method, { names, value })
   }
 
-  /** The route that takes a path. */
+  /** The route that matches a path. */
   find(method: string, path: string): Match<A> | undefined {
     if (path.charCodeAt(0) !== 0x2f) return undefined
     const values: Array<string> = []
@@ -133,12 +133,12 @@ export class Router<A> {
     return { value: route.value, params }
   }
 
-  /** The methods that a path takes, in alphabetical order. */
+  /** The methods that a path allows, in alphabetical order. */
   methodsOf(path: string): ReadonlyArray<string> {
     return [...this.#methods].filter(method => this.find(method, path) !== undefined).sort()
   }
 
-  /** Whether a path goes on behind a route that ends with a name, as where a client has not encoded a `/`. */
+  /** Whether a path has segments after a route that ends with a name, as if a client has not encoded a `/`. */
   goesBeyondName(path: string): boolean {
     return this.#isBeyond(this.#root, path, 1)
   }
@@ -171,7 +171,7 @@ export class Router<A> {
 const routeOf = <A>(at: Node<A>, method: string): Route<A> | undefined =>
   at.methods.get(method) ?? (method === "HEAD" ? at.methods.get("GET") : undefined)
 
-/** The parameters of a query string: a text each, or all texts of one that is repeated. */
+/** The parameters of a query string: a string each, or all strings of a repeated one. */
 export const parseQuery = (query: string): Record<string, string | Array<string>> => {
   const params: Record<string, string | Array<string>> = {}
   if (query === "") return params
@@ -197,7 +197,7 @@ export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiG
   return router
 }
 
-/** The answer to a request that no route takes. */
+/** The answer to a request that matches no route. */
 export const unrouted = (target: string, router: Router<unknown>): ApiError => {
   const path = pathOf(target)
   const allow = router.methodsOf(path).join(", ")

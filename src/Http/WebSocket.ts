@@ -1,6 +1,6 @@
 /**
- * WebSockets as the code that serves them sees them. A handler answers a request with an {@link Upgrade}; the transport
- * performs the handshake and makes the {@link Connection}.
+ * The interface of WebSockets for the code that serves them. A handler answers a request with an {@link Upgrade}; the
+ * transport performs the handshake and makes the {@link Connection}.
  */
 import { Cause, Effect, Random, type Scope } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
@@ -11,19 +11,21 @@ import { type ApiError, InternalServerError } from "./ApiError.ts"
 import * as ConnectionMetrics from "./ConnectionMetrics.ts"
 import { DrainingSignal } from "./DrainingSignal.ts"
 
-/** What a close frame says. */
+/** The content of a close frame. */
 export interface Close {
   readonly code: number
   readonly reason: string
 }
 
-/** One WebSocket. It closes by itself where its client does not read, answers no ping, or breaks the protocol. */
+/** One WebSocket. It closes automatically if its client does not read, answers no ping, or violates the protocol. */
 export interface Connection {
-  /** Whether neither side has begun to close the connection. */
+  /** Whether neither side has started to close the connection. */
   readonly isOpen: boolean
   /** Whether it is open and its unsent bytes are within the limit. */
   readonly hasRoom: boolean
-  /** The time since which the unsent bytes are over the limit and the client has read nothing; `undefined` otherwise. */
+  /**
+   * The time since which the unsent bytes are over the limit and the client has read nothing; `undefined` otherwise.
+   */
   readonly blockedSince: number | undefined
   /** Sends a text message; `onSent` is called once the operating system has taken it. */
   readonly send: (message: string | Buffer, onSent?: () => void) => void
@@ -32,17 +34,17 @@ export interface Connection {
    * the budget of unsent bytes.
    */
   readonly sendFrame: (frame: Buffer) => void
-  /** Reads no more from the client until {@link resume}. */
+  /** Stops reading from the client until {@link resume}. */
   readonly pause: () => void
   readonly resume: () => void
   readonly close: (close: Close) => void
   /** Ends the connection without a closing handshake. */
   readonly terminate: () => void
-  /** Sends pings and enforces time limits. Called once a second by the {@link ConnectionSet}. */
+  /** Sends pings and enforces timeouts. Called once a second by the {@link ConnectionSet}. */
   readonly tick: (now: number) => void
 }
 
-/** What a connection calls. All times are monotonic milliseconds. */
+/** The callbacks of a connection. All times are monotonic milliseconds. */
 export interface Handler {
   /** Called once, before anything else. */
   readonly onOpen: () => void
@@ -54,7 +56,7 @@ export interface Handler {
   readonly onRoom: () => void
   /** Called once a second while the connection is open. */
   readonly onTick: (now: number) => void
-  /** Called when the connection begins to close, unless it breaks before. */
+  /** Called when the connection starts to close, unless it breaks before. */
   readonly onClosing: () => void
   /** Called once, at the end of the connection. */
   readonly onClosed: () => void
@@ -62,9 +64,9 @@ export interface Handler {
 
 /** The properties of an endpoint's connections. Times are in milliseconds. */
 export interface Settings {
-  /** Most bytes in a message from a client; a larger one closes the connection with 1009. */
+  /** Maximum bytes of a message from a client; a larger one closes the connection with 1009. */
   readonly messageBytes: number
-  /** The subprotocol that is selected where a client offers it. */
+  /** The subprotocol that is selected if a client offers it. */
   readonly subprotocol?: string
   /** Unsent bytes beyond which a connection is blocked. */
   readonly unsentBytes: number
@@ -73,7 +75,7 @@ export interface Settings {
   readonly pongTimeout: number
   /** Sent to a client that does not read. */
   readonly slow: Close
-  /** Sent to a client that answers no ping. Where absent, its connection is terminated. */
+  /** Sent to a client that answers no ping. If absent, its connection is terminated. */
   readonly silent?: Close
   readonly goingAway: Close
   /** Connections are closed at random times within this interval as the service drains. */
@@ -93,18 +95,18 @@ export interface ConnectionSet {
   readonly occupied: Effect.Effect<void>
 }
 
-/** Performs the handshake. Where it fails, nothing was written and the handler is not made. */
+/** Performs the handshake. If it fails, nothing was written and the handler is not made. */
 export type Connect = (handlerOf: (connection: Connection) => Handler) => ApiError | undefined
 
-/** The answer of a handler that makes a WebSocket of a request. */
+/** The answer of a handler that turns a request into a WebSocket. */
 export interface Upgrade {
   readonly connections: ConnectionSet
-  /** Calls `connect`, or refuses. The transport calls this once, with nothing in between that could be interrupted. */
+  /** Calls `connect`, or refuses. The transport calls this once, without an interruptible step in between. */
   readonly accept: (connect: Connect) => ApiError | undefined
 }
 
 /** Why an ordinary request cannot become a WebSocket. */
-export const noHandshake = "the request is no WebSocket handshake"
+export const noHandshake = "the request is not a WebSocket handshake"
 
 /** A failed handshake: 500, whatever the reason. */
 export const upgradeFailed = (reason: string): InternalServerError =>
@@ -120,7 +122,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
     const connections = new Set<Connection>()
     const occupancy = new Supervision.Occupancy()
 
-    /** Calls each of the connections. One whose handler throws is cut, so that the others are called all the same. */
+    /** Calls each of the connections. One whose handler throws is closed, and the others are still called. */
     const callEach = (each: Iterable<Connection>, call: (connection: Connection) => void): Effect.Effect<void> =>
       Effect.suspend(() => {
         let cause: Cause.Cause<never> = Cause.empty
@@ -162,7 +164,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
       )
     )
     yield* Supervision.tickScoped("ticks of WebSockets", "1 second", occupancy, tick)
-    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.begun, drain)))
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.started, drain)))
 
     return {
       settings,
@@ -171,7 +173,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
         connections.add(connection)
         occupancy.set(true)
         ConnectionMetrics.webSockets.unsafeModify(1, tags)
-        if (draining.hasBegun()) connection.close(settings.goingAway)
+        if (draining.hasStarted()) connection.close(settings.goingAway)
       },
       remove: connection => {
         if (connections.delete(connection)) ConnectionMetrics.webSockets.unsafeModify(-1, tags)
@@ -186,7 +188,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
 
 const headBytesOf = (length: number): number => (length < 126 ? 2 : length < 65_536 ? 4 : 10)
 
-/** Writes the head of the frame of a text message of so many bytes, final and not masked (RFC 6455, 5.2). */
+/** Writes the head of the frame of a text message of `length` bytes, final and not masked (RFC 6455, 5.2). */
 const writeHead = (frames: Buffer, at: number, length: number): void => {
   frames[at] = 0x81
   if (length < 126) frames[at + 1] = length
@@ -199,7 +201,7 @@ const writeHead = (frames: Buffer, at: number, length: number): void => {
   }
 }
 
-/** A text message as the one frame that a server sends it in. */
+/** A text message as one server frame. */
 export const textFrame = (text: string): Buffer => {
   const length = Buffer.byteLength(text)
   const head = headBytesOf(length)
@@ -209,7 +211,7 @@ export const textFrame = (text: string): Buffer => {
   return frame
 }
 
-/** Text messages, given as UTF-8, as their frames one after the other. */
+/** Text messages, given as UTF-8, as consecutive frames. */
 export const textFrames = (messages: ReadonlyArray<Buffer>): Buffer => {
   let bytes = 0
   for (const { length } of messages) bytes += headBytesOf(length) + length

@@ -27,6 +27,6 @@ export const isHex = (code: number | undefined): boolean =>
 /** The bytes of an ASCII word. */
 export const spell = (word: string): Uint8Array => Uint8Array.from(word, character => character.charCodeAt(0))
 
-/** What may follow a backslash: 1 at the place of each such character. */
+/** The characters that may follow a backslash: 1 at the index of each. */
 export const escapable = new Uint8Array(256)
 for (const code of spell('"\\/bfnrtu')) escapable[code] = 1

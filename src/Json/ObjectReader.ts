@@ -14,7 +14,7 @@ import {
 import { JsonProblem, problemOf, RawJson } from "./JsonText.ts"
 import { Scanner, shorten } from "./Scanner.ts"
 
-/** What a member holds: a value whose text is kept, a scalar, or a list of objects with a shape. */
+/** The kind of a member: a value whose text is kept, a scalar, or a list of objects with a shape. */
 type Kind = "json" | "scalar" | ObjectShape
 
 interface Member {
@@ -25,7 +25,7 @@ interface Member {
   readonly spelling: Uint8Array
 }
 
-/** The members that are expected in an object. */
+/** The expected members of an object. */
 export interface ObjectShape {
   readonly members: ReadonlyArray<Member>
   /** The bits of the members that `make` takes. */
@@ -35,7 +35,7 @@ export interface ObjectShape {
 
 /**
  * A shape of members, in the order in which clients commonly write them. `make` builds an object that has the first
- * `plain` members and no others, which is quicker than to set members by their names.
+ * `plain` members and no others, which is faster than setting members by their names.
  */
 export const shape = (
   kinds: Readonly<Record<string, Kind>>,
@@ -53,7 +53,7 @@ export const shape = (
   make
 })
 
-/** What a text may hold at most. */
+/** The limits of a text. */
 export interface ReadLimits {
   /** Levels of arrays and objects in a value that is kept. */
   readonly depth: number
@@ -69,13 +69,13 @@ export const outerLevels = 3
 /** Members of an object that has a shape. */
 const maxMembers = 16
 
-/** Bytes of an array or object in place of a scalar, up to which it is read for the sake of a better message. */
+/** An array or object instead of a scalar is read up to this number of bytes, for a better message. */
 const maxMisplaced = 4096
 
-/** What a client is told of an array in place of the object. */
+/** The message if the body is an array instead of an object. */
 export const noArray = "the body must be an object, not an array"
 
-/** An array or object in place of a scalar. Messages show its text; it has no members of its own. */
+/** An array or object instead of a scalar. Messages show its text; it has no own members. */
 export class Misplaced {
   readonly #text: string
   constructor(text: string) {
@@ -89,7 +89,7 @@ export class Misplaced {
   }
 }
 
-/** The object of the members that were seen. */
+/** The object with the members that were read. */
 const made = ({ make, members, plain }: ObjectShape, seen: number, values: ReadonlyArray<unknown>): object => {
   if (seen === plain) return make(values as ReadonlyArray<never>)
   const object: Record<string, unknown> = {}
@@ -97,15 +97,15 @@ const made = ({ make, members, plain }: ObjectShape, seen: number, values: Reado
   return object
 }
 
-/** Reads one text after the other. What a step has read is in `result`. */
+/** Reads one text after the other. The value that a step has read is in `result`. */
 class ObjectReader extends Scanner {
   private limits: ReadLimits = { depth: 0, elements: 0, valueBytes: 0 }
   private result: unknown
-  // Where the reader is, for messages: the list, the index of the element, and the member.
+  // The position of the reader, for messages: the list, the index of the element, and the member.
   private list = ""
   private index = 0
   private member = ""
-  // The last string at each member, and its start: mostly the next object has the same one.
+  // The last string of each member, and its start: the next object often has the same one.
   private lastStrings: Array<string> = []
   private lastStarts: Array<number> = []
 
@@ -145,7 +145,7 @@ class ObjectReader extends Scanner {
     const { bytes } = this
     const values: Array<unknown> = []
     let seen = 0
-    // From the first member on that is not in the shape.
+    // Used from the first member on that is not in the shape.
     let object: object | undefined
     let at = this.space(from + 1)
     if (bytes[at] === closeBrace) {
@@ -170,7 +170,7 @@ class ObjectReader extends Scanner {
       this.member = name
       at = this.readMember(this.colon(this.space(at)), member, depth)
       if (object === undefined) values[member.index] = this.result
-      // A plain assignment would set the prototype by `__proto__`.
+      // A plain assignment to `__proto__` would set the prototype.
       else Object.defineProperty(object, name, { value: this.result, ...ordinary })
       at = this.space(at)
       if (bytes[at] === closeBrace) {
@@ -182,7 +182,7 @@ class ObjectReader extends Scanner {
     }
   }
 
-  /** The member of a shape whose name stands here without escapes. */
+  /** The member of a shape whose name is at this position without escapes. */
   private expectedMember(at: number, members: ReadonlyArray<Member>, likely: number): Member | undefined {
     const first = members[likely]
     if (first !== undefined && this.spelled(at, first.spelling)) return first
@@ -219,7 +219,7 @@ class ObjectReader extends Scanner {
     if (bytes[at] !== closeBracket) {
       this.list = name
       for (;;) {
-        // Before the rest of the list is read.
+        // Checked before the rest of the list is read.
         if (elements.length >= most) {
           throw new JsonProblem(`${name} has more than ${most} elements; the limit is ${most}`, true)
         }
@@ -249,7 +249,7 @@ class ObjectReader extends Scanner {
     return end
   }
 
-  /** A string. If it has the bytes of the last one at this member, it is that one. */
+  /** A string. If it has the same bytes as the last one of this member, that one is reused. */
   private readString(at: number, index: number): number {
     const { bytes } = this
     const start = at + 1
@@ -280,14 +280,14 @@ class ObjectReader extends Scanner {
 
 const ordinary = { enumerable: true, writable: true, configurable: true } as const
 
-// A body is read to its end before the next one, so that one reader serves them all.
+// A body is read to its end before the next one, so all share one reader.
 const reader = new ObjectReader()
 
 /**
- * Reads an object from UTF-8 and the text that it stands for, with {@link RawJson} for each `json` member. What is no
- * object comes as it is, and an array or object in place of a scalar as {@link Misplaced}.
+ * Reads an object from UTF-8 and the text that it encodes, with {@link RawJson} for each `json` member. A value that is
+ * not an object is returned parsed, and an array or object instead of a scalar as {@link Misplaced}.
  *
- * Refused are, beside what is no JSON: more than the limits allow, repeated names, and numbers beyond a double.
+ * Refuses invalid JSON, more than the limits allow, repeated names, and numbers outside a double.
  */
 export const read = (
   bytes: Buffer,

@@ -1,10 +1,10 @@
 /**
- * Parsing of JSON text from outside: its structure is limited before it is parsed, and lone surrogates are replaced.
+ * Parsing of untrusted JSON text: its structure is checked before it is parsed, and lone surrogates are replaced.
  */
 import { Either } from "effect"
 import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Codes.ts"
 
-/** The most that a text may hold. */
+/** The limits of a text. */
 export interface StructureLimits {
   /** Levels of arrays and objects. */
   readonly levels: number
@@ -22,9 +22,9 @@ const isEscaped = (text: string, from: number, end: number): boolean => {
 /**
  * Counts the levels and members of JSON text before it is parsed, or while it arrives in pieces.
  *
- * A megabyte of brackets takes `JSON.parse` a hundred times as long as a megabyte of string, and the value may be nested
- * too deep for recursion. Counting takes a fraction of that. It looks at strings, brackets and commas only; the parser
- * checks the rest of the grammar.
+ * A megabyte of brackets takes `JSON.parse` a hundred times as long as a megabyte of string, and the value may be
+ * nested too deep for recursion. Counting takes a fraction of that. It looks at strings, brackets and commas only; the
+ * parser checks the rest of the grammar.
  */
 export class StructureCounter {
   #depth = 0
@@ -35,8 +35,8 @@ export class StructureCounter {
   constructor(private readonly limits: StructureLimits) {}
 
   /**
-   * How the text exceeds the limits with its next piece, as the predicate of a sentence, or `undefined`. A piece of UTF-8
-   * may be passed as Latin-1, since the characters that count are ASCII.
+   * How the text exceeds the limits with its next piece, as the predicate of a sentence, or `undefined`. A piece of
+   * UTF-8 may be passed as Latin-1, since the characters that count are ASCII.
    */
   add(piece: string): string | undefined {
     const { levels, members } = this.limits
@@ -75,7 +75,7 @@ export class StructureCounter {
 export const excess = (text: string, limits: StructureLimits): string | undefined =>
   new StructureCounter(limits).add(text)
 
-/** A text of so many characters is parsed within a few milliseconds, whatever it holds. */
+/** A text of up to this number of characters is parsed within a few milliseconds, whatever its content. */
 const small = 16 * 1024
 
 /** {@link excess} of a large text; `undefined` for a small one. */
@@ -93,10 +93,10 @@ export const illFormedAt = (value: unknown): ReadonlyArray<string> | undefined =
   return undefined
 }
 
-/** Whether a value parsed from this text may have lone surrogates: escapes can express them, UTF-8 cannot. */
+/** Whether a value parsed from this text may have lone surrogates: only escapes can express them, not UTF-8. */
 export const mayBeIllFormed = (text: string): boolean => /\\u[dD][89a-fA-F]/.test(text)
 
-/** The value with U+FFFD in place of lone surrogates, in names too. It recurses as deep as the value is nested. */
+/** The value with U+FFFD instead of lone surrogates, also in names. It recurses as deep as the value is nested. */
 export const toWellFormed = (value: unknown): unknown => {
   if (typeof value === "string") return value.toWellFormed()
   if (typeof value !== "object" || value === null) return value
@@ -104,7 +104,7 @@ export const toWellFormed = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name.toWellFormed(), toWellFormed(member)]))
 }
 
-/** An object as JSON has it. */
+/** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /** Whether a value is an object, and neither null nor an array. */
@@ -117,7 +117,7 @@ export const parse = (
   limits: StructureLimits,
   isSuspect = mayBeIllFormed(text)
 ): Either.Either<unknown, string> => {
-  // What looks for lone surrogates recurses as deep as the value is nested.
+  // The search for lone surrogates recurses as deep as the value is nested.
   const problem = isSuspect ? excess(text, limits) : excessOfLarge(text, limits)
   if (problem !== undefined) return Either.left(problem)
   try {

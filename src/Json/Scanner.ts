@@ -22,7 +22,9 @@ import {
 } from "./Codes.ts"
 import { JsonProblem, JsonText } from "./JsonText.ts"
 
-/** Names that are told apart by their hashes: of one object, and of it and all objects around it. */
+/**
+ * Maximum number of names that are distinguished by their hashes: in one object, and in it and all objects around it.
+ */
 const hashedInObject = 64
 const hashedInAll = 512
 
@@ -33,23 +35,24 @@ const none: Buffer = Buffer.alloc(0)
 
 const literals = ["true", "false", "null"].map(spell)
 
-/** A text as messages show it. */
+/** A text, shortened for messages. */
 export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
 
-/** What a client is told of nesting beyond the limit. */
+/** The message about nesting beyond the limit. */
 export const nestedDeeper = (depth: number): string => `JSON is nested more than ${depth} levels deep`
 
 /**
  * Checks the grammar, the depth and the member names of JSON in UTF-8 (I-JSON, RFC 7493), and builds nothing.
  *
- * A method takes the place where something begins and returns the place behind it, or throws a {@link JsonProblem}.
+ * A method takes the position at which a token begins and returns the position after it, or throws a {@link
+ * JsonProblem}.
  */
 export abstract class Scanner {
   protected bytes: Buffer = none
   protected maxDepth = 0
-  // The text if it is ASCII, so that places in it and in the bytes are the same. Its slices cost less.
+  // The text if it is ASCII, so that its positions equal those of the bytes. Its slices cost less.
   private ascii: string | undefined
-  // The hash and the start of each name of the objects around the current place.
+  // The hash and the start of each name of the objects around the current position.
   private readonly hashes = new Int32Array(hashedInAll)
   private readonly starts = new Int32Array(hashedInAll)
   private names = 0
@@ -58,10 +61,10 @@ export abstract class Scanner {
   protected isKept = false
   private compact = ""
   private keptFrom = 0
-  // Where the value has reached its limit, if no more white space comes.
+  // The position at which the value reaches its limit, without further white space.
   private maxEnd = 0
 
-  /** Refuses an array or object that goes on beyond its limit. */
+  /** Refuses an array or object that is longer than its limit. */
   protected abstract tooLong(): never
 
   protected begin(bytes: Buffer, text: string, maxDepth: number): void {
@@ -90,7 +93,7 @@ export abstract class Scanner {
     throw new JsonProblem(`the body is not JSON: ${found}`)
   }
 
-  /** A reader would have to guess which of the two was meant (RFC 7493, 2.3). */
+  /** Refuses a repeated name: it would be undefined which of the two applies (RFC 7493, 2.3). */
   protected repeated(name: string): never {
     throw new JsonProblem(`the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
   }
@@ -108,14 +111,14 @@ export abstract class Scanner {
     return true
   }
 
-  /** The place of a value behind this colon. */
+  /** The position of the value after this colon. */
   protected colon(at: number): number {
     if (this.bytes[at] !== colon) this.unexpected(at)
     return this.space(at + 1)
   }
 
   /**
-   * Keeps the text of a value, which {@link kept} returns. Its depth counts from here. One with a comma behind
+   * Keeps the text of a value, which {@link kept} returns. Its depth counts from here. One with a comma after
    * `maxBytes` is too long; one that ends there is not.
    */
   protected keep(at: number, maxBytes: number): number {
@@ -132,7 +135,7 @@ export abstract class Scanner {
     return JsonText(this.compact === "" ? rest : this.compact + rest)
   }
 
-  /** Skips a value. One with a comma behind `maxEnd` is too long. */
+  /** Skips a value. One with a comma after `maxEnd` is too long. */
   protected skip(at: number, depth: number, maxEnd: number): number {
     this.isKept = false
     this.maxEnd = maxEnd
@@ -193,7 +196,7 @@ export abstract class Scanner {
   private skipComma(at: number): number {
     if (this.bytes[at] !== comma) this.unexpected(at)
     const next = this.skipGap(at + 1)
-    // Before more of the value is read.
+    // Checked before the rest of the value is read.
     if (next > this.maxEnd) this.tooLong()
     return next
   }
@@ -229,7 +232,7 @@ export abstract class Scanner {
     }
   }
 
-  /** Notes the name that starts here, if its hash tells that it is none of those that begin with `first`. */
+  /** Stores the name that starts here, if its hash shows that it differs from all names from `first` on. */
   private isNew(first: number, start: number): boolean {
     const hash = this.hash
     const hashes = this.hashes
@@ -272,7 +275,7 @@ export abstract class Scanner {
     }
   }
 
-  /** A number that a double can hold. */
+  /** A number within the range of a double. */
   protected number(from: number): number {
     const { bytes } = this
     let at = bytes[from] === minus ? from + 1 : from

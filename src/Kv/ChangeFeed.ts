@@ -38,8 +38,8 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
     readonly poll: (query: FollowQuery, wait: Duration.Duration) => Effect.Effect<Page, FollowFailure>
     /**
      * Server-Sent Events from `query.after` on; `limit` bounds a read, not the stream. The stream goes on after the
-     * store was unavailable. It tells when the log is replaced by another. It ends when the service drains, and when its
-     * position is older than the history.
+     * store was unavailable. It tells when the log is replaced by another. It ends when the service drains, and when
+     * its position is older than the history.
      */
     readonly events: (query: FollowQuery) => Effect.Effect<Stream.Stream<Uint8Array>, FollowFailure>
     /**
@@ -128,7 +128,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
     const draining = yield* DrainingSignal
     const log = yield* ChangeLog
     const limits = yield* FollowLimits
-    const slots = new FollowerSlots(limits.followers, draining.hasBegun)
+    const slots = new FollowerSlots(limits.followers, draining.hasStarted)
     const pages = yield* Pages.make
     const waiters = yield* LogWaiters.make(pages)
     const webSockets = yield* WebSockets.make(pages, slots, limits.unsentBytes)
@@ -147,7 +147,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
       poll: (query, wait) =>
         Direct.flatMap(Pages.ofKnownLog(query, pages.fresh(query)), (first): ReturnType<typeof waitFor> => {
           const tells = first.count > 0 || first.lastSeq < query.after
-          if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return Effect.succeed(first)
+          if (tells || Duration.toMillis(wait) === 0 || draining.hasStarted()) return Effect.succeed(first)
           return waitFor(query, first, wait)
         }),
 

@@ -283,7 +283,7 @@ export const changesSocket = operation({
     410: trimmed,
     500: {
       description: "The WebSocket upgrade failed, or a defect of the service.",
-      example: { error: "WebSocket upgrade failed: the request is no WebSocket handshake" }
+      example: { error: "WebSocket upgrade failed: the request is not a WebSocket handshake" }
     }
   }
 })

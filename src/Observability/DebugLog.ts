@@ -10,7 +10,7 @@ export type DebugLog = (message: string, detail: Readonly<Record<string, unknown
 export const isLogged = (level: LogLevel.LogLevel): Effect.Effect<boolean> =>
   Effect.map(FiberRef.get(FiberRef.currentMinimumLogLevel), least => LogLevel.lessThanEqual(least, level))
 
-/** The log, or `undefined` where debug lines are not logged, so that callers need not format any. */
+/** The log, or `undefined` if debug lines are not logged, so that callers need not format any. */
 export const make: Effect.Effect<DebugLog | undefined> = Effect.gen(function* () {
   if (!(yield* isLogged(LogLevel.Debug))) return undefined
   const runtime = yield* Effect.runtime<never>()

@@ -7,7 +7,7 @@ import * as Setting from "../Setting.ts"
 import { MetricsGroup, prometheusType } from "./Api.ts"
 import { Metrics } from "./Metrics.ts"
 
-/** Which routes show metrics, and who may read them. */
+/** Which routes show metrics, and their token. */
 export interface MetricsRoutesShape {
   /** Whether `/api/metrics` answers. */
   readonly json: boolean

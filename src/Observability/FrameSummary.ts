@@ -1,6 +1,6 @@
 /**
- * Summaries of WebSocket frames for debug logs: names and numbers. Of texts by users or agents, secrets and environment
- * variables only the length is shown.
+ * Summaries of WebSocket frames for debug logs: names and numbers. For texts of users or agents, secrets and
+ * environment variables only the length is shown.
  */
 import type { LogValue } from "./LogValue.ts"
 
@@ -45,7 +45,7 @@ const members = (value: object): LogValue =>
 export const ofValue = (value: unknown): LogValue =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? members(value) : member("", value)
 
-/** The type of a frame, where it is the first member. */
+/** The type of a frame, if it is the first member. */
 const typeAtStart = /^\{"type":"([\w.]{1,64})"/
 
 /** The summary of a frame as text: only type and length if it is long, only the length if it is not JSON. */

@@ -10,11 +10,11 @@ export const other = "other"
 /** The maximum length of a value, in characters. */
 const longest = 64
 
-/** The values of one label: the first ones have a series each, later ones share `other`. */
+/** The values of one label: the first ones have their own series, later ones share `other`. */
 export class LabelValues {
   readonly #known = new Set<string>()
 
-  /** @param most the number of values with a series of their own */
+  /** @param most the maximum number of values with their own series */
   constructor(private readonly most = 100) {}
 
   /** The label's value for a value. */
@@ -34,7 +34,7 @@ export interface LabelledCounter {
   readonly register: (values: ReadonlyArray<string>, tags: MetricTags.MetricTags) => void
 }
 
-/** A counter by the values of a label, of which at most `most` have a series of their own. */
+/** A counter by the values of a label, of which at most `most` have their own series. */
 export const counter = (
   name: string,
   options: { readonly label: string; readonly description: string; readonly most?: number }

@@ -1,5 +1,5 @@
 /**
- * Bounded output of the log. What the reader of a pipe has not read is buffered in memory; beyond a bound lines are
+ * Bounded output of the log. Unread bytes of a pipe are buffered in memory; above a limit lines are
  * dropped and counted, and a notice is logged.
  */
 import { Console as NodeConsole } from "node:console"
@@ -20,8 +20,8 @@ export const register = (): void => {
 export const maxWaiting = 4 * 1024 * 1024
 
 /**
- * A stream that writes to `output` while less than `most` bytes are buffered there. After it has dropped lines it resumes
- * at half of that, with a `notice` of their number.
+ * A stream that writes to `output` while less than `most` bytes are buffered there. After it has dropped lines it
+ * resumes at half of that, with a `notice` of their number.
  */
 export const bounded = (output: Writable, notice: (lines: number) => string, most = maxWaiting): Writable => {
   let dropped = 0
@@ -48,7 +48,7 @@ export const bounded = (output: Writable, notice: (lines: number) => string, mos
 
 const message = "Lines of the log were dropped, since they were not read in time"
 
-/** The line in place of those that were dropped. */
+/** The line that replaces dropped ones. */
 export const notice =
   (isJson: boolean) =>
   (lines: number): string => {

@@ -12,7 +12,7 @@ const maxDepth = 8
 /** Characters that are shown of one value and its parts together. */
 const maxLength = 32_768
 
-/** Characters that a value counts beside its text, for brackets, a comma and a name. */
+/** Characters that are counted for a value in addition to its text, for brackets, a comma and a name. */
 const overhead = 16
 
 const omitted = "[…]"
@@ -86,10 +86,10 @@ class Printer {
   }
 }
 
-/** A value as JSON data, with marks where parts were left out. */
+/** A value as JSON data, with marks for omitted parts. */
 export const fromUnknown = (value: unknown): LogValue => new Printer().of(value, [])
 
-/** A string as it is, any other value as JSON text. */
+/** A string unchanged, any other value as JSON text. */
 export const toText = (value: unknown): string => {
   const shown = fromUnknown(value)
   return typeof shown === "string" ? shown : JSON.stringify(shown)

@@ -68,7 +68,7 @@ const spanAnnotations = (refs: FiberRefs.FiberRefs): Readonly<Record<string, str
   return span._tag === "Span" ? { traceId, spanId, span: span.name } : { traceId, spanId }
 }
 
-/** The annotations of the fiber, and those of its span where it is traced. */
+/** The annotations of the fiber, and those of its span if it is traced. */
 const annotationsOf = ({ annotations, context }: Options): HashMap.HashMap<string, LogValue.LogValue> =>
   HashMap.union(
     HashMap.fromIterable(Object.entries(spanAnnotations(context))),

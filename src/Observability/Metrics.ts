@@ -14,8 +14,8 @@ export class Metrics extends Context.Tag("causeway/Metrics")<
     /** All series in the Prometheus text exposition format 0.0.4. */
     readonly prometheus: Effect.Effect<string>
     /**
-     * Runs a measurement before each snapshot of the metrics, until the scope closes. A measurement has a time limit of
-     * one second; its gauges keep their values then.
+     * Runs a measurement before each snapshot of the metrics, until the scope closes. A measurement has a timeout of
+     * one second, after which its gauges keep their values.
      */
     readonly measure: (measurement: Effect.Effect<void>) => Effect.Effect<void, never, Scope.Scope>
   }

@@ -16,7 +16,7 @@ const loopDelay = Metric.gauge("event_loop_delay_ms", {
   description: "Delay of the event loop in milliseconds, 99th percentile of the last ten seconds."
 })
 
-// Whatever the tags of the instance that measures: there is one process.
+// Without the tags of an instance, because all instances share the process.
 const set = (gauge: Metric.Metric.Gauge<number>, value: number): void => gauge.unsafeUpdate(value, MetricTags.none)
 
 /** Updates the gauges of memory and uptime. */

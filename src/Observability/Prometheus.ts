@@ -21,7 +21,7 @@ type Labels = ReadonlyArray<readonly [string, string]>
 
 const labelsOf = (sample: Sample): Labels => {
   const reserved = sample.kind === "histogram" ? "le" : undefined
-  // Of labels whose sanitized names are equal the last one is kept, since duplicates are invalid.
+  // Of labels with equal sanitized names the last one is kept, because duplicates are invalid.
   return [...new Map(Object.entries(sample.labels).map(([name, value]) => [labelName(name, reserved), value]))]
 }
 
@@ -42,8 +42,8 @@ const linesOf = (name: string, sample: Sample): ReadonlyArray<string> => {
 }
 
 /**
- * Renders series, grouped by name under HELP and TYPE. Where metrics share a name, series of another kind than the first
- * and series with duplicate labels are omitted, since scrapers refuse both.
+ * Renders series, grouped by name under HELP and TYPE. If metrics share a name, series of another kind than the first
+ * and series with duplicate labels are omitted, because scrapers refuse both.
  */
 export const render = (samples: ReadonlyArray<Sample>): string => {
   const families = new Map<string, { readonly head: Sample; readonly lines: Map<string, ReadonlyArray<string>> }>()

@@ -61,8 +61,8 @@ const isInternal = (name: string): boolean => name.startsWith("effect_fiber_")
 
 /**
  * The series of a snapshot, sorted by name and labels. A frequency becomes a counter with the label `value`; a summary
- * becomes gauges with the label `quantile` and two counters. A series in which one of `tags` has another value is that of
- * another instance, and is left out.
+ * becomes gauges with the label `quantile` and two counters. A series in which one of `tags` has another value belongs
+ * to another instance, and is omitted.
  */
 export const fromSnapshot = (
   pairs: Iterable<MetricPair.MetricPair.Untyped>,

@@ -17,14 +17,14 @@ export class Tracer extends Context.Tag("causeway/Tracer")<
   }
 >() {}
 
-/** Where spans are exported to, and the service name that they carry. */
+/** The collector to which spans are exported, and their service name. */
 export interface Collector {
   /** Base address of an OTLP collector over HTTP. */
   readonly endpoint: URL
   readonly serviceName: string
 }
 
-/** The collector as configuration variables; nothing where no endpoint is set. */
+/** The collector as configuration variables; nothing if no endpoint is set. */
 export const config: Config.Config<Option.Option<Collector>> = Config.all({
   endpoint: Setting.declare(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -45,14 +45,14 @@ const traceIdPattern = /^(?!0{32})[0-9a-f]{32}$/
 /** Whether a span belongs to a trace. */
 export const isTraced = ({ traceId }: EffectTracer.AnySpan): boolean => traceIdPattern.test(traceId)
 
-/** The span of the fiber; `Effect.currentSpan` fails where there is none. */
+/** The span of the fiber, or `undefined`; `Effect.currentSpan` would fail without one. */
 const currentSpan = Effect.map(Effect.context<never>(), context => {
   const span = Context.getOption(context, EffectTracer.ParentSpan)
   return Option.isSome(span) && span.value._tag === "Span" ? span.value : undefined
 })
 
 /**
- * Headers by which another process goes on with the trace of the fiber (W3C Trace Context); none while tracing is off.
+ * Headers with which another process continues the trace of the fiber (W3C Trace Context); none while tracing is off.
  */
 export const currentTraceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.map(currentSpan, span => {
   if (span === undefined || !isTraced(span)) return {}
@@ -75,27 +75,27 @@ export const layerOff: Layer.Layer<never> = Layer.merge(
   Layer.scopedDiscard(Effect.locallyScoped(HttpMiddleware.currentTracerDisabledWhen, () => true))
 )
 
-/** The URL that a collector receives spans at, by the OTLP specification. */
+/** The URL at which a collector receives spans, by the OTLP specification. */
 export const tracesUrl = (endpoint: URL): string => {
   const url = new URL(endpoint)
   url.pathname = `${url.pathname.replace(/\/+$/, "")}/v1/traces`
   return url.toString()
 }
 
-/** Makes a span of another process that carries its trace flags. */
+/** Makes a span of another process with its trace flags. */
 type MakeExternal = (span: {
   readonly traceId: string
   readonly spanId: string
   readonly traceFlags: number
 }) => EffectTracer.ExternalSpan
 
-/** The exit of interrupted work as a failure, as @effect/opentelemetry would take it for a success. */
+/** The exit of interrupted work as a failure, because @effect/opentelemetry would treat it as a success. */
 const failedIfInterrupted = <A, E>(exit: Exit.Exit<A, E>): Exit.Exit<A, unknown> =>
   Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)
     ? Exit.fail("The work was interrupted before its end")
     : exit
 
-/** A parent from another process with its sampling decision, as one without trace flags would count as sampled. */
+/** A parent from another process with its sampling decision; without trace flags it would count as sampled. */
 const flagged = (parent: Option.Option<EffectTracer.AnySpan>, external: MakeExternal) =>
   Option.map(parent, span => {
     const { sampled, spanId, traceId } = span
@@ -118,7 +118,7 @@ const corrected = (tracer: EffectTracer.Tracer, external: MakeExternal): EffectT
     }
   })
 
-/** The tracers that export spans already. */
+/** The tracers that already export spans. */
 const exporting = new WeakSet<EffectTracer.Tracer>()
 
 const setTracer = (external: MakeExternal) =>
@@ -141,15 +141,15 @@ const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<n
     NodeSdk.layer(() => ({
       resource: { serviceName, serviceVersion: version },
       spanProcessor: new BatchSpanProcessor(new OTLPTraceExporter({ url: tracesUrl(endpoint), timeoutMillis: 2000 })),
-      // Bounds how long a collector that hangs delays shutdown.
+      // Limits the delay of shutdown by a collector that hangs.
       shutdownTimeout: "1500 millis"
     }))
   )
 }
 
 /**
- * Exports spans to a collector. Tracing is off where the packages cannot be loaded. Does nothing where spans are
- * exported already.
+ * Exports spans to a collector. Tracing is off if the packages cannot be loaded. Does nothing if spans are
+ * already exported.
  */
 export const layerExport = (
   collector: Collector,

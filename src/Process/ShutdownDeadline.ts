@@ -1,9 +1,9 @@
 /**
  * The deadline of shutdown, after which the process is killed.
  *
- * Finalizers have time limits, but some waits cannot be interrupted: a thread that blocks in a system call, such as a
- * flush, the main thread itself in a call on a file, and `process.exit`, which waits for all threads. So the first signal
- * starts a watchdog thread that kills the process at the deadline.
+ * Finalizers have timeouts, but some waits cannot be interrupted: a thread that blocks in a system call, such as a
+ * flush, the main thread itself in a file operation, and `process.exit`, which waits for all threads. So the first
+ * signal starts a watchdog thread that kills the process at the deadline.
  */
 import { Worker } from "node:worker_threads"
 import { Config, Duration, Effect, Option } from "effect"
@@ -38,7 +38,7 @@ const lastMoment = (limit: Duration.Duration): number => {
   return Math.max(millis - margin, millis / 2)
 }
 
-/** The watchdog thread. It does not wait for its log line, as standard output may block. */
+/** The watchdog thread. It does not wait for its log line because standard output may block. */
 const watchdog = `
 const { workerData } = require("node:worker_threads")
 const { write } = require("node:fs")
@@ -62,7 +62,7 @@ const arm = ({ isJson, limit }: Limit): void => {
   isArmed = true
   const millis = lastMoment(limit)
   const message = `The service has not ended within ${Duration.format(limit)} and is killed`
-  // The fallback where no thread can be started.
+  // The fallback if no thread can be started.
   const killLater = () => setTimeout(kill, millis + 2 * margin).unref()
   try {
     const thread = new Worker(watchdog, { eval: true, execArgv: [], workerData: { isJson, message, millis } })

@@ -3,15 +3,15 @@
  * after which it grows up to {@link limit}.
  *
  * V8 doubles it whenever many objects survive, on Node 24 up to 2 × 64 MiB, and everything survives while modules are
- * loaded and services are built. An idle service would hold 70 MiB that it does not need. Under load, the larger the
+ * loaded and services are built. An idle service would keep 70 MiB that it does not need. Under load, the larger the
  * young generation, the more buffers outside the heap wait to be collected with it.
  *
  * V8's own limit, `--max-semi-space-size`, has no effect in a process that runs. V8 reads the growth factor at each
  * collection. All threads share the factor, and starting a thread resets it to 2.
  *
  * V8 also learns which lines of code allocate objects that survive, and lets these allocate in the old generation
- * ("pretenuring"). Where it decides so by what a process did in its first seconds, each such object is garbage that only
- * a major collection frees, and until then all that it refers to survives too. So {@link hold} turns that off.
+ * ("pretenuring"). If it decides so from the first seconds of a process, each such object is garbage that only
+ * a major collection frees, and until then everything that it refers to survives too. So {@link hold} turns that off.
  */
 import { PerformanceObserver } from "node:perf_hooks"
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
@@ -27,8 +27,8 @@ const adjust = (): void => {
 }
 
 /**
- * Keeps the young generation at its present size until {@link release}, and turns pretenuring off for good; to be called
- * before modules are loaded.
+ * Keeps the young generation at its present size until {@link release}, and turns pretenuring off permanently; to be
+ * called before modules are loaded.
  */
 export const hold = (): void => {
   setFlagsFromString("--no-allocation-site-pretenuring")

@@ -4,10 +4,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
 
-/** What a request tells of its sender. */
+/** The parts of a request that identify its sender. */
 export interface IdentityRequest {
   /**
-   * The value of `Authorization`, or what a browser's WebSocket sends in its place as the subprotocol
+   * The value of `Authorization`, or what a browser's WebSocket sends instead as the subprotocol
    * `bearer.<base64url>`. `undefined` without one and with several.
    */
   readonly credential: string | undefined
@@ -48,18 +48,18 @@ export interface Upstream {
   readonly apiKey?: string | undefined
 }
 
-/** What is served, and on what it stands. Durations are in milliseconds. */
+/** What is served, and its store. Durations are in milliseconds. */
 export interface CausewayOptions {
-  /** The directory of the databases, which is created where it is missing; or memory, which is gone at the end. */
+  /** The directory of the databases, which is created if it is missing; or memory, which is lost at the end. */
   readonly store: { readonly directory: string } | "memory"
   /**
-   * Says who sends a request, for HTTP and WebSockets alike: `null` is answered 401, one that may only read 403 where it
-   * would write. What it throws is a 500 and a line in the log.
+   * Identifies the sender of a request, for HTTP and WebSockets alike. `null` is answered 401; a write with read access
+   * is answered 403. If it throws, the answer is 500 and the log has the error.
    */
   readonly identity: (request: IdentityRequest) => Identity | null | Promise<Identity | null>
-  /** The path under which all routes stand, such as `/store`; none by default. */
+  /** The prefix of all routes, such as `/store`; none by default. */
   readonly prefix?: string | undefined
-  /** How long change records are kept; for ever by default. */
+  /** How long change records are kept; forever by default. */
   readonly retention?: number | undefined
   /** Sessions of agents for clients at `<prefix>/ws`; none by default. */
   readonly gateway?:
@@ -78,7 +78,7 @@ export interface CausewayOptions {
         readonly json?: boolean | undefined
         /** The bearer token that `<prefix>/metrics` requires; without one it is open. */
         readonly token?: string | undefined
-        /** Labels of every series, by which several instances in one process are told apart. */
+        /** Labels of every series, which distinguish several instances in one process. */
         readonly tags?: Readonly<Record<string, string>> | undefined
       }
     | undefined
@@ -86,23 +86,26 @@ export interface CausewayOptions {
   readonly console?: boolean | undefined
   /** Whether the reference of the API is served at `<prefix>/docs`; not by default. */
   readonly reference?: boolean | undefined
-  /** Origins of web pages that may open WebSockets, beside those of the own host. */
+  /** Origins of web pages that may open WebSockets, in addition to those of the own host. */
   readonly origins?: ReadonlyArray<string> | undefined
   /** Gets each line of the log from level INFO on; by default those from WARN on go to `console.error`. */
   readonly log?: ((line: LogLine) => void) | undefined
-  /** How long requests in flight and WebSockets may take at the end; then they are cut. 10 seconds by default. */
+  /** How long requests in flight and WebSockets may take at shutdown; then they are closed. 10 seconds by default. */
   readonly gracePeriod?: number | undefined
 }
 
 /** A running instance. */
 export interface Causeway {
   /**
-   * Serves a request of `node:http`, with whatever framework in front of it that has not read the body. What is not under
-   * the prefix goes to `next`, and is 404 without one. A mount point that a framework has taken off is found again by its
-   * `originalUrl`.
+   * Serves a request of `node:http`, also behind a framework that has not read the body. Requests outside the prefix
+   * are passed to `next`, or answered 404 without one. If a framework has stripped its mount point from `url`,
+   * `originalUrl` is used.
    */
   readonly handler: (request: IncomingMessage, response: ServerResponse, next?: () => void) => void
-  /** Serves the event `upgrade` of a server. Returns `false`, and leaves the socket alone, where the path is not ours. */
+  /**
+   * Serves the event `upgrade` of a server. Returns `false`, and does not touch the socket, if the path is outside the
+   * prefix.
+   */
   readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => boolean
   /** All series in the Prometheus text format. */
   readonly metrics: () => Promise<string>
@@ -110,13 +113,13 @@ export interface Causeway {
   readonly ready: () => Promise<boolean>
   /**
    * Ends polls, streams, WebSockets and sessions, answers later requests with 503, waits for requests in flight, and
-   * closes the store. The host's server goes on. Idempotent.
+   * closes the store. The host's server continues. Idempotent.
    */
   readonly close: () => Promise<void>
 }
 
 /**
- * Starts an instance. It is rejected where an option is invalid, or where the store cannot be opened, with a message that
- * says why.
+ * Starts an instance. The promise is rejected with a message that names the reason if an option is invalid, or if the
+ * store cannot be opened.
  */
 export type CreateCauseway = (options: CausewayOptions) => Promise<Causeway>

@@ -5,7 +5,7 @@ const isUrl = (text: unknown): boolean =>
 
 const isDuration = (value: unknown): boolean => value === undefined || (Number.isFinite(value) && Number(value) >= 0)
 
-/** What is wrong with options, which may come from JavaScript; `undefined` where nothing is. */
+/** What is wrong with options, which may come from JavaScript; `undefined` if they are valid. */
 export const problemOf = (options: CausewayOptions): string | undefined => {
   const { gateway, gracePeriod, identity, log, prefix = "", retention, store } = options
   if (store !== "memory" && (typeof store?.directory !== "string" || store.directory === "")) {

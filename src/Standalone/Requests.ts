@@ -16,13 +16,13 @@ const send = (response: ServerResponse, status: number, error: string): void => 
   response.end(JSON.stringify({ error }))
 }
 
-/** The target of a request, also where a framework has taken the mount point off. */
+/** The target of a request, also if a framework has stripped its mount point. */
 const targetOf = (request: IncomingMessage): string => {
   const original: unknown = Reflect.get(request, "originalUrl")
   return typeof original === "string" ? original : (request.url ?? "/")
 }
 
-/** Requests and WebSockets of a server of the host, as far as they stand under the prefix. */
+/** Requests and WebSockets of the host's server whose paths are under the prefix. */
 export class Requests implements Pick<Causeway, "handler" | "upgrade"> {
   readonly #inFlight = new Set<Duplex | ServerResponse>()
   #isDraining = false
@@ -74,7 +74,7 @@ export class Requests implements Pick<Causeway, "handler" | "upgrade"> {
     for (const held of this.#inFlight) if ("shouldKeepAlive" in held) held.shouldKeepAlive = false
   }
 
-  /** Cuts what is in flight. */
+  /** Closes all connections with requests in flight. */
   cut(): void {
     for (const held of [...this.#inFlight]) held.destroy()
   }

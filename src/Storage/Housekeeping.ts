@@ -12,7 +12,7 @@ import * as Supervision from "../Supervision.ts"
 /** How long change records are kept; for ever where it is not set. */
 export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.optionalDuration("CHANGES_RETENTION", {
   description: "How long change records are kept",
-  shown: "for ever"
+  shown: "forever"
 })
 
 /** The least time between two runs; what is due meanwhile is late by no more than this. */

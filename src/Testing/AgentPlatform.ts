@@ -1,5 +1,5 @@
 /**
- * The agents of the simulator without a network: an agent platform in memory, for tests of what is built on the port.
+ * The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port.
  */
 import {
   type Context,
@@ -38,7 +38,7 @@ const refused = (operation: string, statusCode: number, message: string): AgentP
 /** Events that wait to be taken. */
 const waitingEvents = 64
 
-/** A connection to an instance, from the event after `after` on. It is over with the instance. */
+/** A connection to an instance, from the event after `after` on. It ends with the instance. */
 const connectTo = (
   instance: Instance,
   after: string | undefined
@@ -49,7 +49,7 @@ const connectTo = (
     const { changes, history } = instance
     const connection = {
       sent: history.numberAfter(after ?? null) - 1,
-      // There is no network that could break: it goes on where it was.
+      // No network can break, so the connection continues at its position.
       close: () => instance.attach(connection)
     }
     yield* Effect.acquireRelease(

@@ -1,4 +1,4 @@
-/** An inference proxy in memory, which generates what a function says. */
+/** An inference proxy in memory, which generates the result of a function. */
 import { Effect, Layer, Stream } from "effect"
 import { Inference, type Prompt } from "../Upstream/Inference.ts"
 

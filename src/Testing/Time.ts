@@ -1,5 +1,5 @@
 /**
- * Virtual time over real sockets: `TestClock` says what time it is, while the event loop still has to carry bytes.
+ * Virtual time over real sockets: `TestClock` determines the time, while the event loop still has to transfer bytes.
  */
 import { type Clock, Duration, Effect, TestClock } from "effect"
 
@@ -7,8 +7,8 @@ import { type Clock, Duration, Effect, TestClock } from "effect"
 const turns = 30
 
 /**
- * Two milliseconds of real time and then some turns of the event loop, in which sockets are read and written: where the
- * machine is busy, any time may pass without one.
+ * Two milliseconds of real time and then some turns of the event loop, in which sockets are read and written: if the
+ * machine is busy, any time may pass without a turn.
  */
 export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
   let left = turns
@@ -25,8 +25,8 @@ export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
 })
 
 /**
- * Advances the test's clock step by step, and lets sockets be read and written in between: an answer that starts the next
- * wait arrives before time goes on.
+ * Advances the test's clock step by step, and lets sockets be read and written in between: an answer that starts the
+ * next wait arrives before time advances.
  */
 export const pass = (
   duration: Duration.DurationInput,
@@ -48,21 +48,21 @@ export const until = (condition: () => boolean): Effect.Effect<void> =>
   })
 
 /**
- * Runs a test that may set the wall clock by a duration, forward or back, while monotonic time continues. Both are driven
- * by `TestClock.adjust`.
+ * Runs a test that may set the wall clock by a duration, forward or back, while monotonic time continues. Both are
+ * driven by `TestClock.adjust`.
  */
 export const withWallClock = <A, E, R>(
   body: (set: (by: Duration.DurationInput, direction: "back" | "forward") => void) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
   Effect.clockWith(inner => {
-    // Dates lie after 1970 also when the clock is set back.
+    // Dates are after 1970 also when the clock is set back.
     let offset = Date.UTC(2026, 0, 1)
     const now = (): number => inner.unsafeCurrentTimeMillis() + offset
-    // What TestClock itself needs of its clock is inherited.
+    // Inherits the members that TestClock itself needs.
     const clock: Clock.Clock = Object.create(inner, {
       unsafeCurrentTimeMillis: { value: now },
       currentTimeMillis: { value: Effect.sync(now) },
-      // TestClock's own goes by its milliseconds.
+      // TestClock's own nanoseconds are based on its wall clock.
       unsafeCurrentTimeNanos: { value: () => inner.unsafeCurrentTimeNanos() }
     })
     const set = (by: Duration.DurationInput, direction: "back" | "forward"): void => {

@@ -29,14 +29,14 @@ const replacements: ReadonlyArray<readonly [words: string, instead: string]> = [
   ["(?:is|are|was|were) there(?=[.,;:)])", "exists, is present, is available"],
   ["(?:come|comes|coming|came) back", "returns, recovers"],
   ["the other side", "the peer, the client, the server"],
-  ["stands(?! for)", "is, appears"],
+  ["stands(?! (?:in )?for)", "is, appears"],
   ["strayed", "misplaced, unknown"],
   ["beside", "next to, in addition to, with, during"],
   ["but for", "except"]
 ]
 
 /** Text in which such a word is right: a name, or a sentence of another program. */
-const exceptions: ReadonlyArray<string> = ['"nobody"', '"nobody\'s"']
+const exceptions: ReadonlyArray<string> = ['"nobody"', '"nobody\'s"', "isOver"]
 
 /** Lock files, documents that are generated from the code, and these two files. */
 const excluded = /^test\/(?:golden\/|Docs\/(?:Vocabulary\.test|Unswept)\.ts$)|package-lock\.json$/

@@ -188,5 +188,5 @@ it.each([
   [{ vary: "Origin" }, "*", "*"],
   [{}, "Accept", undefined]
 ])("with %j, an answer that varies by %j varies by %j", (headers, vary, expected) => {
-  expect(Cors.beside(headers, vary).vary).toBe(expected)
+  expect(Cors.withVary(headers, vary).vary).toBe(expected)
 })

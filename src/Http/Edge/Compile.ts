@@ -16,13 +16,13 @@ export interface Parts {
   readonly path: Readonly<Record<string, string>>
   readonly query: Readonly<Record<string, string | ReadonlyArray<string>>>
   readonly headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
-  /** The parsed body, where the endpoint takes one. */
+  /** The parsed body, if the endpoint takes one. */
   readonly payload: unknown
 }
 
-/** An endpoint as the edge runs it. */
+/** A compiled endpoint. */
 export interface Endpoint {
-  /** `<group>.<endpoint>`, which names its span. */
+  /** `<group>.<endpoint>`, the name of its span. */
   readonly name: string
   /** The route template as metrics and spans show it. */
   readonly label: string
@@ -88,7 +88,7 @@ const decodeWith =
     return Either.right(request as never)
   }
 
-/** The guards of an endpoint's middlewares. Throws on a middleware that has none. */
+/** The guards of an endpoint's middlewares. Throws if a middleware has none. */
 const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyArray<Guard>): ReadonlyArray<Guard> => {
   const known = new Set([JsonBody.key, ...guards.map(({ middleware }) => middleware.key)])
   const unknown = [...keys].find(key => !known.has(key))
@@ -98,10 +98,10 @@ const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyA
 }
 
 /**
- * Makes a router of an api's endpoints. `groups` has the handlers of each group, by its name.
+ * Makes a router from an api's endpoints. `groups` has the handlers of each group, by its name.
  *
- * Throws on an endpoint without a handler and on a middleware that it does not know: both are mistakes of whoever
- * put the service together.
+ * Throws if an endpoint has no handler or a middleware has no guard: both are mistakes in the composition of the
+ * service.
  */
 export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,

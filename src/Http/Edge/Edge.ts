@@ -1,6 +1,6 @@
 /**
  * Serves an `HttpApi` on `node:http`: its endpoints are compiled once into a router, in place of the platform's
- * machinery. A direct answer costs no fiber, unless spans are made.
+ * machinery. A direct answer needs no fiber, unless tracing is on.
  */
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
@@ -23,7 +23,7 @@ import { compile, type Endpoint } from "./Compile.ts"
 import { ResponseBatcher, send } from "./ResponseWriter.ts"
 import { inServerSpan } from "./Span.ts"
 
-/** Decodes parameters in place; that the target can be decoded has been checked. */
+/** Decodes parameters in place. Their encoding has already been checked. */
 const decodeParams = (params: Record<string, string>): Record<string, string> => {
   for (const name in params) {
     const text = params[name]!
@@ -33,8 +33,8 @@ const decodeParams = (params: Record<string, string>): Record<string, string> =>
 }
 
 /**
- * Annotates every log line of the fiber that runs the effect, which must serve this request alone. It costs a fraction of
- * `Effect.annotateLogs`, which restores the annotations at the end.
+ * Annotates every log line of the fiber that runs the effect, which must serve only this request. It costs a fraction
+ * of `Effect.annotateLogs`, which restores the annotations at the end.
  */
 const withRequestId = <A, E, R>(id: string, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.zipRight(
@@ -44,7 +44,7 @@ const withRequestId = <A, E, R>(id: string, effect: Effect.Effect<A, E, R>): Eff
 
 const noop = (): void => {}
 
-/** Puts an effect that runs beside a request's handler under the request's id, and into its span if it has one. */
+/** Runs an effect of the request other than its handler with the request's id, and in its span if it has one. */
 type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
 /** The handlers of each group of an api, by its name. */
@@ -62,23 +62,23 @@ type ContextOf<Handled> = Handled extends Effect.Effect<infer _A, infer _E, infe
 /** What the handlers of all groups require. */
 export type HandlersContext<All> = ContextOf<All[keyof All]>
 
-/** The middlewares of an api that stand before its endpoints. */
+/** The middlewares of an api's endpoints. */
 export type MiddlewareOf<Groups, R> = Exclude<
   HttpApiMiddleware.HttpApiMiddleware.Only<R | MiddlewareOfGroup<Groups>>,
   JsonBody
 >
 
-/** The middlewares that guards stand for. */
+/** The middlewares that guards implement. */
 export type GuardedBy<Known> = Known extends Guard<infer Middleware> ? Middleware : never
 
-/** Guards that do the work of all these middlewares; others do not compile. */
+/** Guards that implement all these middlewares; others do not compile. */
 export type GuardsFor<Middleware, Guarded> = [Exclude<Middleware, Guarded>] extends [never]
   ? unknown
   : { readonly "there is no guard for this middleware": Exclude<Middleware, Guarded> }
 
 /**
- * Compiles the listeners for an api. `groups` has the handlers of each of its groups, by name, and `guards` does what its
- * middlewares do. A group without handlers, and a middleware without a guard, do not compile.
+ * Compiles the listeners for an api. `groups` has the handlers of each of its groups, by name, and `guards` implements
+ * its middlewares. A group without handlers, and a middleware without a guard, do not compile.
  */
 export const make = <
   Id extends string,
@@ -95,16 +95,16 @@ export const make = <
 ): Effect.Effect<Listeners, never, HandlersContext<All> | R2 | Body.BodyFormat> =>
   Effect.gen(function* () {
     type Needs = HandlersContext<All>
-    // That the handlers fit their groups has been checked; they are run by what they are decoded from.
+    // The types of the handlers have been checked; requests are decoded by the schemas of their groups.
     const handlers = Effect.all(groups as Readonly<Record<string, Effect.Effect<AnyHandlers, never, Needs>>>)
     const router = compile(api, yield* handlers, yield* guards as Effect.Effect<ReadonlyArray<Known>, never, R2>)
     const bodyFormat = yield* Body.BodyFormat
-    // A handler that fails is an answer like any other; what is a defect is logged as one.
+    // A failure of a handler is an ordinary answer; defects are logged separately.
     const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
     const batcher = new ResponseBatcher()
     const nextId = yield* requestIds
-    // Asked once: at the levels of production a request pays nothing for a line that is not logged.
+    // Read once, so that in production a request pays nothing for lines that are not logged.
     const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
     const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
 
@@ -118,7 +118,7 @@ export const make = <
       return fromError(defect())
     }
 
-    /** The answer to an exit, or none where the client left before there was one. */
+    /** The answer for an exit, or none if the client disconnected before. */
     const replyOf = (exit: Exit.Exit<Reply, ApiError>, forRequest: ForRequest): Reply | undefined => {
       if (exit._tag === "Success") return exit.value
       if (Cause.isInterruptedOnly(exit.cause)) return undefined
@@ -147,12 +147,12 @@ export const make = <
         try {
           send(reply, written, isHead, id, batcher, forkHere)
         } catch (error) {
-          // The headers cannot be written; node has kept the status's phrase.
+          // The headers cannot be written; node has already set the status message.
           written.statusMessage = ""
           send(replyOfDefect(Cause.die(error), forRequest), written, isHead, id, batcher, forkHere)
         }
       }
-      /** Runs in a fiber what needs one, which may take long, as pages and lists do. */
+      /** Runs an effect in a fiber, which may take long, as for pages and lists. */
       const fork = (effect: Effect.Effect<Reply, ApiError>) => {
         batcher.flush()
         return runFork(withRequestId(id, effect))
@@ -174,7 +174,7 @@ export const make = <
       const url = request.url!
       const mark = url.indexOf("?")
       const target = pathOf(url)
-      /** A refused request has a span like any other, so that what is logged for it names one. */
+      /** A refused request also has a span, so that its log lines name one. */
       const begin = (effect: Effect.Effect<Reply, ApiError>, route?: string): void =>
         perform(traced ? inSpan(effect, route) : effect)
       const problem = problemOfTarget(url)
@@ -222,7 +222,7 @@ export const make = <
           }
         ),
       upgrade: (request, socket, head) => {
-        // An answer other than the handshake is written by an ordinary response on the connection.
+        // An answer other than the handshake is written as an ordinary response on the connection.
         const response = () => {
           const response = new ServerResponse(request)
           response.assignSocket(socket as never)
@@ -232,7 +232,7 @@ export const make = <
         }
         handle(request, response, { request, socket, head }, leave => {
           socket.once("close", leave)
-          // A WebSocket that lasts must not hold on to the request that it began with.
+          // A long-lived WebSocket must not keep the request of its handshake in memory.
           return () => socket.off("close", leave)
         })
       },

@@ -1,9 +1,9 @@
 /**
- * Writes responses: small ones in batches, streams as fast as their clients take them.
+ * Writes responses: small ones in batches, streams as fast as their clients read them.
  *
  * A write to a socket wakes the client, which costs more than the write itself when the client sleeps on another
- * processor. After the first of several writes the clients' processor is awake: a GET under 64 connections takes a fifth
- * less of the server's time than when each response is written as it is made.
+ * processor. After the first of several writes that processor is awake: a GET under 64 connections takes a fifth
+ * less of the server's time than when each response is written at once.
  */
 import type { ServerResponse } from "node:http"
 import { Effect, type Fiber, FiberId, Stream } from "effect"
@@ -13,10 +13,12 @@ import { requestIdHeader } from "../HeaderFields.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import { accountOf, noteWritten } from "../Server/UnsentBudget.ts"
 
-/** Most responses in a batch. More gain little, and clients that all wait for one batch would keep the server waiting. */
+/**
+ * Maximum number of responses in a batch. More gain little, and if all clients wait for one batch, the server idles.
+ */
 const maxBatch = 8
 
-/** Bytes beyond which the cost of a response itself hides that of waking its client. */
+/** Above this number of bytes, the cost of waking the client is negligible. */
 const smallBody = 32 * 1024
 
 interface Pending {
@@ -25,24 +27,24 @@ interface Pending {
   readonly encoding: BufferEncoding
 }
 
-/** Delays small responses to the end of the iteration of the event loop at most, and not during work that takes long. */
+/** Delays small responses until at most the end of the event loop's iteration, and never during long work. */
 export class ResponseBatcher {
   #pending: Array<Pending> = []
   #isScheduled = false
 
-  /** Ends a response, whose head is written, with a body of so many bytes; text is UTF-8. */
+  /** Ends a response, whose head is written, with a body of `bytes` bytes; text is UTF-8. */
   end(response: ServerResponse, body: string | Uint8Array | undefined, bytes: number): void {
-    // Text with a byte for each character is ASCII: as Latin-1 it is copied rather than encoded.
+    // Text with one byte for each character is ASCII: Latin-1 copies it instead of encoding it.
     this.#pending.push({ response, body, encoding: bytes === body?.length ? "latin1" : "utf8" })
     if (this.#pending.length >= maxBatch || bytes > smallBody) this.flush()
     else if (!this.#isScheduled) {
       this.#isScheduled = true
-      // After everything that this iteration still reads.
+      // Runs after all reads of this iteration.
       setImmediate(this.#onImmediate)
     }
   }
 
-  /** Flushes ahead of reading so many bytes, if that takes long. */
+  /** Flushes before a body of `bytes` bytes is parsed, if that takes long. */
   flushBefore(bytes: number): void {
     if (bytes > smallBody) this.flush()
   }
@@ -52,13 +54,13 @@ export class ResponseBatcher {
     this.flush()
   }
 
-  /** Writes the pending responses. To be called ahead of work that takes long. */
+  /** Writes the pending responses. To be called before long work. */
   flush(): void {
     if (this.#pending.length === 0) return
     const batch = this.#pending
     this.#pending = []
     for (const { response, body, encoding } of batch) {
-      // A response that is done has no socket any more.
+      // A completed response has no socket.
       const { socket } = response
       if (typeof body === "string" || body === undefined) response.end(body, encoding)
       else endShared(response, body)
@@ -67,7 +69,7 @@ export class ResponseBatcher {
   }
 }
 
-/** Ends a response with bytes that may be sent to many clients at a time. */
+/** Ends a response with bytes that may be sent to many clients at once. */
 const endShared = (response: ServerResponse, body: Uint8Array): void => {
   const { socket } = response
   response.end(body)
@@ -79,8 +81,8 @@ const endShared = (response: ServerResponse, body: Uint8Array): void => {
 }
 
 /**
- * Sends a piece of a body, which lies in memory until all of it has left: for this client alone, or for all that are
- * sent the same. A client that takes nothing is cut by the server.
+ * Sends a piece of a body, which is in memory until all of it has been sent: for this client alone, or for all that get
+ * the same bytes. The server disconnects a client that reads nothing.
  */
 const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void> =>
   Effect.suspend(() => {
@@ -95,7 +97,7 @@ const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void>
     )
   })
 
-/** Sends a body bit by bit, as fast as the client takes it. A failure half-way cuts the connection. */
+/** Sends a body in pieces, as fast as the client reads it. A failure during that closes the connection. */
 const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): Effect.Effect<void> =>
   Stream.runForEach(body, chunk => write(response, chunk)).pipe(
     Effect.zipRight(Effect.sync(() => response.end())),
@@ -107,7 +109,7 @@ const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): 
     )
   )
 
-/** An answer too large for what clients leave unread already; small ones are made whatever happens. */
+/** Whether the budget of unsent bytes has no room for a large answer; small ones are always sent. */
 const isTooMuch = (response: ServerResponse, bytes: number): boolean =>
   bytes > alwaysSent && accountOf(response.socket)?.admits(bytes) === false
 
@@ -119,8 +121,8 @@ const overloaded = (): Reply =>
   )
 
 /**
- * Writes an answer, which names the request by `id`. What is left of a stream is given back when the client leaves, or
- * has left already.
+ * Writes an answer with the request's `id`. The rest of a stream is released when the client disconnects, or
+ * has already disconnected.
  */
 export const send = (
   reply: Reply,

@@ -5,7 +5,7 @@ import { Effect, Option, type Tracer } from "effect"
 import { type ApiError, statusOf } from "../ApiError.ts"
 import { fromError, type Reply } from "../Reply.ts"
 
-/** A refusal, as for what is not there, is no failure of the service: the span of a 4xx ends well. */
+/** A 4xx, such as 404, is not a failure of the service: its span ends with OK. */
 const answered = <R>(handler: Effect.Effect<Reply, ApiError, R>): Effect.Effect<Reply, ApiError, R> =>
   Effect.catchIf(
     handler,
@@ -14,8 +14,8 @@ const answered = <R>(handler: Effect.Effect<Reply, ApiError, R>): Effect.Effect<
   )
 
 /**
- * Puts a request's handler into a span of its own, under the client's where its `traceparent` names one. A request that
- * no endpoint takes has no route. `onSpan` gets the span, for what is logged for the request beside the handler.
+ * Runs a request's handler in its own span, a child of the client's if its `traceparent` names one. A request that
+ * matches no endpoint has no route. `onSpan` gets the span, for other log lines of the request.
  */
 export const inServerSpan = <R>(
   handler: Effect.Effect<Reply, ApiError, R>,

@@ -20,14 +20,14 @@ type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 /**
  * An api, of this service or of a host, that contains a group.
  *
- * The group may stand under a prefix and behind middlewares of the host; an api without it does not compile.
+ * The group may have a prefix and middlewares of the host; an api without it does not compile.
  */
 export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = HttpApi.HttpApi<Id, Groups, E, R> &
   ([Group] extends [Groups] ? unknown : { readonly "the api does not contain this group": Group })
 
 /**
- * Performs the upgrade that a handler answers with. The platform's server would write a response on the connection as
- * soon as there is one, so there is none until the connection is closed.
+ * Performs the upgrade of a handler's reply. The platform's server would write a response on the connection as
+ * soon as it exists, so the response is delayed until the connection is closed.
  */
 const upgraded = <R>(handled: Effect.Effect<Reply, ApiError, R>, handshake: Handshake) =>
   Effect.tap(Effect.flatMap(handled, upgrading(handshake)), reply => reply.upgrade && closed(handshake))
@@ -37,7 +37,7 @@ const cutOff = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<voi
     NodeHttpServerRequest.toServerResponse(request).destroy()
   })
 
-/** Writes the route on the span with parameters as in `{key}`, as everywhere else; the platform writes `:key`. */
+/** Sets the route of the span with parameters as in `{key}`, as in metrics; the platform writes `:key`. */
 const labelRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), context => {
   const span = Option.getOrUndefined(Context.getOption(context, Tracer.ParentSpan))
   if (span?._tag !== "Span") return
@@ -45,12 +45,12 @@ const labelRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), cont
   if (typeof route === "string") span.attribute("http.route", label(route))
 })
 
-/** Who sends the request, where a middleware has found out. */
+/** The sender of the request, if a middleware has identified it. */
 const identity: Effect.Effect<IdentityShape | undefined> = Effect.map(Effect.context<never>(), context =>
   Option.getOrUndefined(Context.getOption(context, Identity))
 )
 
-/** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
+/** The builder of an untyped group: the handlers were checked against its type when they were made. */
 interface Builder {
   handle(
     name: string,
@@ -67,11 +67,10 @@ type MiddlewareBefore<Group> =
     : never
 
 /**
- * Implements a group in whichever api contains it, so that its routes stand where that api puts them.
+ * Implements a group in any api that contains it, with the paths of that api.
  *
- * The middlewares before the group, ours and those of the host, appear among the requirements. Each handler runs in a
- * span
- * `<group>.<endpoint>`.
+ * The middlewares before the group, ours and those of the host, are requirements of the layer. Each handler runs in a
+ * span `<group>.<endpoint>`.
  */
 export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group extends AnyGroup, Needs>(
   api: ApiWith<Group, Id, Groups, E, R>,
@@ -101,7 +100,7 @@ export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group ex
         builder
       )
     )
-  // The builder's own types follow the handlers of a group known by name; this group is known by its handlers only.
+  // The builder's own types need the name of the group; this group is typed only by its handlers.
   const implement: (
     api: HttpApi.HttpApi<Id, Groups, E, R>,
     name: string,

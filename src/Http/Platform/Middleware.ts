@@ -1,6 +1,6 @@
 /**
- * Middlewares for apis that @effect/platform serves: every error is JSON with the one field `error`, whether it is of the
- * router, the decoder, the authentication or a handler.
+ * Middlewares for apis that @effect/platform serves: every error is JSON with the one field `error`, also those of the
+ * router, the decoder and the authentication.
  */
 import { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
@@ -20,7 +20,7 @@ import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
 import { problemOfTarget, type Router, routable, routesOf, unrouted } from "../Router.ts"
 
-/** What a failure looks like to the client, or `undefined` where it is a defect. */
+/** The error for the client, or `undefined` for a defect. */
 const recognize = (error: unknown, routes: Router<string>): ApiError | undefined => {
   if (isApiError(error)) return error
   if (error instanceof HttpApiDecodeError) return new BadRequest({ error: describe(error.issues) })
@@ -29,7 +29,7 @@ const recognize = (error: unknown, routes: Router<string>): ApiError | undefined
   return undefined
 }
 
-/** Hands a request to the routes as they should read it, or refuses it where its target or its headers are malformed. */
+/** Normalizes the target of a request for the router, or refuses it if its target or its headers are malformed. */
 const readTarget = <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
     const { source } = request
@@ -58,7 +58,7 @@ const answering =
 /**
  * Answers every failure of an api as JSON.
  *
- * A host that mounts groups of this service puts it on its own api; failures that the host declared itself keep
+ * A host that mounts groups of this service provides it to its own api; failures that the host declared itself keep
  * their own encoding.
  */
 export const errorLayer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
@@ -66,17 +66,17 @@ export const errorLayer = <Id extends string, Groups extends HttpApiGroup.HttpAp
 ) => HttpApiBuilder.middleware(answering(routesOf(api)))
 
 /**
- * The same for a host that adds the api to an `HttpLayerRouter`, over all routes of that router.
+ * {@link errorLayer} for a host that adds the api to an `HttpLayerRouter`, over all routes of that router.
  *
- * There the platform answers a request that does not match its schema by itself: 400 in its own shape.
+ * There the platform itself answers a request that does not match its schema: 400 in its own shape.
  */
 export const errorLayerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => HttpLayerRouter.middleware(answering(routesOf(api)), { global: true })
 
 /**
- * Lets web pages of these origins send requests and read the answers. Provide it before {@link errorLayer}, so that they
- * can read errors too.
+ * Lets web pages of these origins send requests and read the answers. Provide it before {@link errorLayer}, so that
+ * they can read errors too.
  */
 export const corsLayer = (allowed: Cors.AllowedOrigins): Layer.Layer<never> =>
   Cors.isUsed(allowed)
@@ -89,7 +89,7 @@ export const corsLayer = (allowed: Cors.AllowedOrigins): Layer.Layer<never> =>
               return decision.isComplete
                 ? HttpServerResponse.empty({ status: 204, headers: decision.headers })
                 : Effect.map(app, response =>
-                    HttpServerResponse.setHeaders(response, Cors.beside(decision.headers, response.headers.vary))
+                    HttpServerResponse.setHeaders(response, Cors.withVary(decision.headers, response.headers.vary))
                   )
             })
         )

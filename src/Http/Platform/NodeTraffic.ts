@@ -6,7 +6,7 @@ import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { Gate, type Observe } from "../Server/Gate.ts"
 import { isUpgrade, remember } from "../WebSocket/Handshake.ts"
 
-/** The server of a connection, which node notes on it. */
+/** The server of a connection, which node stores on it. */
 const serverOf = (socket: Socket): Server | undefined => {
   const server: unknown = Reflect.get(socket, "server")
   return typeof server === "object" && server !== null && "closeAllConnections" in server
@@ -14,7 +14,7 @@ const serverOf = (socket: Socket): Server | undefined => {
     : undefined
 }
 
-/** What is known of a `node:http` server by the requests that come from it: its connections, and what is in flight. */
+/** The connections and requests in flight of a `node:http` server, derived from its requests. */
 export class NodeTraffic {
   readonly #servers = new Set<Server>()
   readonly #sockets = new Set<Socket>()
@@ -32,7 +32,7 @@ export class NodeTraffic {
     return this.#answers.size
   }
 
-  /** Takes in a request. To be called while the event of it is emitted. Our own server tracks its connections itself. */
+  /** Tracks a request. To be called while its event is emitted. Our own server tracks its connections itself. */
   take(request: IncomingMessage, response: () => ServerResponse): void {
     const { socket } = request
     const server = serverOf(socket)
@@ -52,22 +52,22 @@ export class NodeTraffic {
     this.#addAnswer(request, response())
   }
 
-  /** Takes no more connections and closes those that are idle; the others close after their answers. */
+  /** Stops accepting connections and closes those that are idle; the others close after their answers. */
   drain(): void {
     this.#isDraining = true
     for (const server of this.#servers) server.close()
-    // To node, a connection that has sent nothing yet is busy.
+    // Node regards a connection that has sent nothing yet as busy.
     for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy()
     for (const [answer, socket] of this.#answers) closeAfter(answer, socket)
   }
 
-  /** Cuts all connections. */
+  /** Closes all connections at once. */
   cut(): void {
     for (const server of this.#servers) server.closeAllConnections()
     for (const socket of this.#sockets) socket.destroy()
   }
 
-  /** Waits until there is neither an answer in flight nor a connection of a server that has been drained. */
+  /** Waits until no answer is in flight and the drained server has no connections. */
   readonly ended: Effect.Effect<void> = Effect.async(resume => {
     const check = (): void => {
       if (this.#answers.size === 0 && this.#sockets.size === 0) resume(Effect.void)
@@ -85,7 +85,7 @@ export class NodeTraffic {
     if (this.#servers.has(server)) return
     this.#servers.add(server)
     server.on("connection", (socket: Socket) => this.#addSocket(socket))
-    // The bytes after a handshake are in the event alone.
+    // The bytes after a handshake are only in the event.
     server.prependListener("upgrade", remember)
   }
 
@@ -112,7 +112,7 @@ export class NodeTraffic {
   }
 }
 
-/** Ends a connection after the answer that is under way there. */
+/** Closes a connection after its current answer. */
 const closeAfter = (answer: ServerResponse, socket: Socket): void => {
   answer.shouldKeepAlive = false
   // Its headers may have said keep-alive.

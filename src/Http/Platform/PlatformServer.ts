@@ -1,7 +1,6 @@
 /**
- * The same server for an application that @effect/platform serves: a host's own, or the tests'. What the platform
- * brings along (a client, multipart forms, file types) is some 4 to 9 MiB and 0.1 s of start, which the service does
- * without.
+ * Our server for an application that @effect/platform serves: that of a host or of a test. What the platform
+ * adds (a client, multipart forms, file types) takes 4 to 9 MiB and 0.1 s of start, which the service avoids.
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpServer from "@effect/platform/HttpServer"
@@ -24,13 +23,16 @@ const make = (options: NodeServer.Options) =>
       address: bound.address,
       serve: (app, middleware) =>
         Effect.zipRight(middleware === undefined ? bound.serve(app) : bound.serve(app, middleware), open()).pipe(
-          // The platform writes the headers of a request on its span; this one has the credential of a browser.
+          // The platform adds the headers of a request to its span; this one contains the credential of a browser.
           Effect.locallyWith(Headers.currentRedactedNames, names => [...names, "sec-websocket-protocol"])
         )
     })
     return Context.make(HttpServer.HttpServer, platform).pipe(Context.add(NodeServer.NodeServer, server))
   })
 
-/** Listens as `NodeServer.layer` does, for applications of either kind, and provides what the platform's need beside. */
+/**
+ * Listens as `NodeServer.layer` does, for both kinds of applications, and provides what the platform's applications
+ * also need.
+ */
 export const layer = (options: NodeServer.Options) =>
   Layer.merge(Layer.scopedContext(make(options)), NodeHttpServer.layerContext)

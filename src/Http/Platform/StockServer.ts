@@ -1,6 +1,6 @@
 /**
- * A platform server of the host's own, served as ours is: with request ids, metrics of requests and connections, and an
- * end that comes though clients follow the change log.
+ * A host's own platform server with the features of ours: request ids, metrics of requests and connections, and an
+ * orderly shutdown also while clients follow the change log.
  */
 import { IncomingMessage } from "node:http"
 import * as Headers from "@effect/platform/Headers"
@@ -23,16 +23,16 @@ import { NodeServer } from "../Server/NodeServer.ts"
 import * as RequestMetrics from "../Server/RequestMetrics.ts"
 import { NodeTraffic } from "./NodeTraffic.ts"
 
-/** How the server ends. */
+/** The shutdown of the server. */
 export interface Options {
   /**
-   * How long requests in flight and WebSockets may take at the end; then their connections are cut. 10 seconds by
+   * How long requests in flight and WebSockets may take at shutdown; then their connections are closed. 10 seconds by
    * default.
    */
   readonly gracePeriod?: Duration.DurationInput
 }
 
-/** How long connections may take to close once they are cut. */
+/** How long connections may take to close after they were destroyed. */
 const cutting = Duration.seconds(1)
 
 const unavailable = (error: string) =>
@@ -41,7 +41,7 @@ const unavailable = (error: string) =>
 const starting = unavailable("The service is starting")
 const shuttingDown = unavailable("The service is shutting down")
 
-/** Gives a request its id: on its log lines, its span and its answer, whoever makes that. */
+/** Adds the id of a request to its log lines, its span and its answer. */
 const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
   HttpApp.appendPreResponseHandler((_request, response) =>
     Effect.succeed(HttpServerResponse.setHeader(response, requestIdHeader, id))
@@ -54,8 +54,8 @@ const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Defau
   )
 
 /**
- * Puts the application of a platform server behind what our own server does: request ids (`x-request-id`, log lines,
- * spans), the metrics of requests by the routes of `api` and of connections, and the end.
+ * Adds the features of our own server to the application of a platform server: request ids (`x-request-id`, log lines,
+ * spans), the metrics of requests by the routes of `api` and of connections, and the shutdown.
  *
  * ```ts
  * HttpApiBuilder.serve().pipe(
@@ -66,12 +66,12 @@ const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Defau
  * )
  * ```
  *
- * The server is provided before the application, so that it listens once that is built. Where it is provided after it,
+ * The server is provided before the application, so that it listens once that is built. If it is provided after it,
  * requests that come while the application is built are answered with 503.
  *
- * At its end the server begins {@link DrainingSignal}, which ends polls, streams and WebSockets; it takes no more
- * connections, answers late requests with 503, lets requests in flight finish within the grace period, and then cuts what
- * is left. The signal must be the one that the other layers have. A server that is not on `node:http` gets ids and the
+ * At shutdown the server starts {@link DrainingSignal}, which ends polls, streams and WebSockets. It stops accepting
+ * connections, answers late requests with 503, lets requests in flight finish within the grace period, and then closes
+ * the rest. The signal must be the one that the other layers have. A server that is not on `node:http` gets ids and the
  * signal alone.
  */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
@@ -87,7 +87,7 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
       ConnectionMetrics.registerCounts(tags)
       const traffic = new NodeTraffic(yield* RequestMetrics.observer(api), tags)
       const nextId = yield* requestIds
-      // Ours listens from the start too, and answers by itself until it is served.
+      // Our own server also listens from the start, and answers itself until it has an application.
       const isOurs = Option.isSome(yield* Effect.serviceOption(NodeServer))
 
       const served = <AppE, AppR>(app: HttpApp.Default<AppE, AppR>): HttpApp.Default<AppE, AppR> =>
@@ -97,7 +97,7 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
             traffic.take(source, () => NodeHttpServerRequest.toServerResponse(request))
           }
           const id = requestIdOf(request.headers[requestIdHeader]) ?? nextId()
-          return identified(id, draining.hasBegun() ? Effect.succeed(shuttingDown) : app)
+          return identified(id, draining.hasStarted() ? Effect.succeed(shuttingDown) : app)
         })
 
       const untilServed = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
@@ -121,11 +121,11 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
         serve: (app, middleware) =>
           Scope.close(untilServed, Exit.void).pipe(
             Effect.zipRight(middleware === undefined ? inner.serve(served(app)) : inner.serve(served(app), middleware)),
-            // In one turn of the event loop, so that no request comes between.
+            // In one turn of the event loop, so that no request arrives in between.
             Effect.withMaxOpsBeforeYield(Number.MAX_SAFE_INTEGER),
             // It runs before the finalizers of `serve`: the application keeps answering until the last request is done.
             Effect.zipRight(Effect.addFinalizer(() => end)),
-            // The platform writes the headers of a request on its span; this one has the credential of a browser.
+            // The platform adds the headers of a request to its span; this one contains the credential of a browser.
             Effect.locallyWith(Headers.currentRedactedNames, names => [...names, "sec-websocket-protocol"])
           )
       })

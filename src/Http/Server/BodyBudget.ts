@@ -1,9 +1,9 @@
 /**
- * A budget of the bytes of request bodies that are held, over all connections of a server.
+ * A budget of the bytes of request bodies in memory, over all connections of a server.
  *
- * Bodies that each stay within their limit can together fill the memory. Their bytes are counted until their requests
- * are answered. Above the budget, bodies that are still arriving are refused: first those of which nothing has come for
- * longest, then the slowest. So clients that send slowly do not keep out those that send at full speed.
+ * Bodies that are each within their limit can together fill the memory. Their bytes are counted until their requests
+ * are answered. Above the budget, bodies that are still arriving are refused: first those that have been silent for the
+ * longest time, then the slowest. So slow senders do not block those that send at full speed.
  */
 import type { Socket } from "node:net"
 import type { MetricTags } from "../../MetricTags.ts"
@@ -16,23 +16,23 @@ interface Known extends Socket {
   [heldBody]?: HeldBody
 }
 
-/** A body of which something has come within so many milliseconds is not silent. */
+/** A body with a chunk within this number of milliseconds is not silent. */
 const recent = 2000
 
-/** What is held of the body on a connection that arrives, or whose request is being answered. */
+/** The bytes in memory of a body that is arriving, or whose request is being answered. */
 export class HeldBody {
   bytes = 0
   /** Times are those of the last tick. */
   begunAt = 0
   lastChunkAt = 0
-  /** Its index among those that hold something, or -1. */
+  /** Its index among the non-empty ones, or -1. */
   index = -1
   /** Refuses the body; `undefined` unless it is arriving. */
   refuse: (() => void) | undefined
 
   constructor(private readonly budget: BodyBudget) {}
 
-  /** Counts bytes of a body that arrives. It may be refused before this returns, and then holds nothing. */
+  /** Counts bytes of an arriving body. It may be refused before this returns, and is then empty. */
   add(bytes: number, refuse: () => void): void {
     this.refuse = refuse
     this.budget.add(this, bytes)
@@ -43,14 +43,14 @@ export class HeldBody {
     this.refuse = undefined
   }
 
-  /** Nothing is held any longer. */
+  /** The body is no longer in memory. */
   release(): void {
     this.refuse = undefined
     if (this.bytes > 0) this.budget.release(this)
   }
 }
 
-/** What is held on a connection, if its server has a budget. */
+/** The body of a connection, if its server has a budget. */
 export const heldBodyOf = (socket: Known | null): HeldBody | undefined => socket?.[heldBody]
 
 /** See the top of this file. */
@@ -65,7 +65,7 @@ export class BodyBudget {
     private readonly tags: MetricTags
   ) {}
 
-  /** All bytes that are held. */
+  /** All counted bytes. */
   get total(): number {
     return this.#total
   }
@@ -97,7 +97,7 @@ export class BodyBudget {
     IndexedArray.remove(this.#holding, of)
   }
 
-  /** Refuses a little more than it must, so that this is not done for each piece. */
+  /** Refuses slightly more than necessary, so that this does not run for each chunk. */
   #relieve(): void {
     const arriving = this.#holding.filter(({ refuse }) => refuse !== undefined)
     const bytesNotArriving = arriving.reduce((rest, { bytes }) => rest - bytes, this.#total)
@@ -111,12 +111,12 @@ export class BodyBudget {
     }
   }
 
-  /** For how long nothing has come; 0 where something has come lately. */
+  /** Milliseconds since the last chunk; 0 if that is recent. */
   #silence({ lastChunkAt }: HeldBody): number {
     const silence = this.#now - lastChunkAt
     return silence < recent ? 0 : silence
   }
 }
 
-/** Bytes a millisecond. Bodies of the last second compare by their bytes. */
+/** Bytes per millisecond. Bodies of the last second are compared by their bytes. */
 const speed = ({ begunAt, bytes, lastChunkAt }: HeldBody): number => bytes / (lastChunkAt - begunAt + 1000)

@@ -1,5 +1,5 @@
 /**
- * Limits of connections: how many there are, what they hold in memory, and how long a client may take.
+ * Limits of connections: their number, their memory, and timeouts of clients.
  */
 import { Config } from "effect"
 import * as Setting from "../../Setting.ts"
@@ -10,7 +10,7 @@ export interface ConnectionLimits {
   readonly connections: number
   /** Bytes that may wait for clients, over all connections. */
   readonly unsentBytes: number
-  /** Bytes of request bodies that may be held, over all connections. */
+  /** Bytes of request bodies in memory, over all connections. */
   readonly heldBodyBytes: number
 }
 
@@ -45,7 +45,7 @@ export const config: Config.Config<ConnectionLimits> = Config.all({
   })
 })
 
-/** Time limits of connections, in milliseconds. */
+/** Timeouts of connections, in milliseconds. */
 export interface Timing {
   /** From the first byte of a request to the end of its headers. */
   readonly headers: number
@@ -56,8 +56,8 @@ export interface Timing {
   /** How often the limits above are checked. */
   readonly check: number
   /**
-   * How long a refused connection is read from, so that the client gets to read the answer; the interval of checks
-   * where the body of a request is still arriving.
+   * How long a refused connection is read from, so that the client can read the answer; the interval of checks
+   * if the body of a request is still arriving.
    */
   readonly linger: number
   /** How long a client may read nothing of an answer. */
@@ -67,9 +67,9 @@ export interface Timing {
 }
 
 /**
- * A client has 15 s to send its headers, so that slow ones cannot hold connections. A body of 16 MiB takes 10
+ * A client has 15 s to send its headers, so that slow ones cannot occupy connections. A body of 16 MiB takes 10
  * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
- * A half-closed connection is served for 10 s, which is enough for every write. Answers have no limit as long as they
+ * A half-closed connection is served for 10 s, which is enough for every write. Answers have no timeout while they
  * are read: polls take a minute, and streams do not end.
  */
 export const timing: Timing = {

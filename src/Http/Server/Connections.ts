@@ -17,15 +17,15 @@ export interface PipelinedRequest {
   readonly serve: () => void
 }
 
-/** A connection with the request that is served, and those that wait for it. It is idle while it serves none. */
+/** A connection with its current request, and those that wait for it. It is idle without a current request. */
 interface Connection extends IndexedArray.Indexed, Idle<Connection> {
   readonly socket: Socket
   readonly account: Account
-  /** It came beyond the limit of connections, and is served nothing but probes of the service's health. */
+  /** It was opened beyond the limit of connections, and is served only probes of the service's health. */
   readonly isSurplus: boolean
   readonly network: Network<Connection>
   serving: PipelinedRequest | undefined
-  /** The bytes that are counted for the head of the request that is served. */
+  /** The bytes that are counted for the head of the current request. */
   headBytes: number
   readonly waiting: Array<PipelinedRequest>
 }
@@ -34,27 +34,27 @@ interface Known extends HttpSocket {
   [connection]?: Connection
 }
 
-/** Node reads on whenever what was written has left, though requests may still wait. */
+/** Node resumes reading whenever its writes have been sent, although requests may still wait. */
 function stayPaused(this: Known): void {
   if (this[connection]?.waiting.some(isRequest) === true) pause(this)
 }
 
-/** After the last one nothing is parsed. */
+/** Whether this is a request. After the last one nothing is parsed. */
 const isRequest = ({ answer }: PipelinedRequest): boolean => answer !== undefined
 
-/** More than one read can bring: should the pause fail, the connection is ended. */
+/** More requests than one read can contain: if the pause fails, the connection is closed. */
 const maxWaiting = 4096
 
-/** About the least memory that a waiting request takes, with its answer. */
+/** Approximate minimum memory of a waiting request, with its answer. */
 const waitingBytes = 4096
 
-/** Heads of up to so many bytes, which almost all have, are not counted. */
+/** Heads of up to this number of bytes, as almost all are, are not counted. */
 const uncounted = 8192
 
-/** About the memory that a header line takes beside its characters. */
+/** Approximate memory of a header line in addition to its characters. */
 const lineBytes = 200
 
-/** About the memory that the head of a request takes. */
+/** Approximate memory of the head of a request. */
 const weightOf = ({ request }: PipelinedRequest): number => {
   if (request === undefined) return 0
   const { rawHeaders } = request
@@ -63,7 +63,9 @@ const weightOf = ({ request }: PipelinedRequest): number => {
   return weight
 }
 
-/** What connections are counted by: the remote address, or of IPv6 its first 64 bits, which one client commonly has. */
+/**
+ * The network by which connections are counted: the address, or for IPv6 its first 64 bits, which one client often has.
+ */
 const networkOf = (address: string | undefined): string => {
   if (address === undefined) return ""
   if (!address.includes(":")) return address
@@ -81,24 +83,24 @@ const reserve = 16
 /**
  * The connections of a server. The requests of each are served one after the other.
  *
- * Node emits pipelined requests as it parses them. Served all at once, their answers would pile up for a client that
- * reads none of them, and a read could overtake the write before it (RFC 9112, 9.3.2). While requests wait, no more
- * bytes are read from the connection, so that what waits fits into one read.
+ * Node emits pipelined requests as it parses them. If they were served concurrently, answers would pile up for a client
+ * that does not read, and a read could overtake the write before it (RFC 9112, 9.3.2). While requests wait, no further
+ * bytes are read from the connection, so at most one read of requests waits.
  *
- * They are kept in an array rather than a set: the tables that a set leaves behind as it changes keep former members
+ * They are stored in an array rather than a set: the old tables of a changing set keep former members
  * alive until the next full garbage collection.
  */
 export class Connections {
   readonly #all: Array<Connection> = []
   /**
-   * Where there are too many connections, one of these is closed: of the network that has most, it is the one that has
-   * been idle for longest, so that a client that opens many connections displaces its own.
+   * If there are too many connections, one of these is closed: in the network with the most, the one that has
+   * been idle for the longest time, so that a client that opens many connections displaces its own.
    */
   readonly #idle = new IdleConnections<Connection>()
   #answers = 0
 
   /**
-   * @param budget counts what waits for clients
+   * @param budget counts the bytes that wait for clients
    * @param limit connections at a time
    */
   constructor(
@@ -106,17 +108,17 @@ export class Connections {
     private readonly limit: number
   ) {}
 
-  /** How many there are. */
+  /** The number of connections. */
   get size(): number {
     return this.#all.length
   }
 
-  /** How many answers are under way. */
+  /** The number of answers in progress. */
   get answers(): number {
     return this.#answers
   }
 
-  /** Adds a connection, unless it is refused. Where there are too many an idle one is closed in its place. */
+  /** Adds a connection, or refuses it. If there are too many, an idle one is closed instead. */
   add(socket: Known): "added" | "displacing" | "refused" {
     if (socket[connection] !== undefined) return "added"
     const displaced = this.size >= this.limit ? this.#idle.first() : undefined
@@ -145,7 +147,7 @@ export class Connections {
     return displaced === undefined ? "added" : "displacing"
   }
 
-  /** Whether a connection came beyond the limit, and there are still too many. */
+  /** Whether a connection was opened beyond the limit, and there are still too many. */
   isSurplus(socket: Known): boolean {
     return socket[connection]?.isSurplus === true && this.size > this.limit
   }
@@ -157,17 +159,17 @@ export class Connections {
     this.#idle.leave(removed)
   }
 
-  /** Updates what is counted as unsent on each connection. To be called once a second. */
+  /** Updates the unsent bytes of each connection. To be called once a second. */
   recount(): void {
     for (const { account, socket } of this.#all) if (socket.writableLength > 0) account.recount()
   }
 
-  /** All connections, with the answer that is under way on each. */
+  /** All connections, each with its answer in progress. */
   all(): ReadonlyArray<{ readonly socket: Socket; readonly answer: ServerResponse | undefined }> {
     return this.#all.map(({ socket, serving }) => ({ socket, answer: serving?.answer }))
   }
 
-  /** The request that is served on a connection, while its body is still arriving. */
+  /** The current request of a connection, while its body is still arriving. */
   receiving(socket: Known): IncomingMessage | undefined {
     const request = socket[connection]?.serving?.request
     return request?.complete === false ? request : undefined
@@ -184,8 +186,8 @@ export class Connections {
   }
 
   /**
-   * Serves the refusal of malformed bytes: after the requests that came whole, and in place of one that did not,
-   * unless its answer has begun.
+   * Serves the refusal of malformed bytes: after the complete requests, and instead of an incomplete one,
+   * unless its answer has started.
    */
   end(socket: Known, serve: () => void): void {
     const of = socket[connection]

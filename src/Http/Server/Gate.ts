@@ -46,12 +46,12 @@ const hasBody = ({ headers }: Http.IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0
 
 /**
- * Requests of which only a WebSocket handshake at an upgradable target is an upgrade. RFC 9110 lets a server ignore any
- * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
- * body: node before 26 would drop it, and later ones would hand out a stream in place of the socket.
+ * The class of requests, of which only a WebSocket handshake at an upgradable target is an upgrade. RFC 9110 lets a
+ * server ignore any other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A
+ * handshake has no body: node before 26 would drop it, and later ones would emit a stream instead of the socket.
  */
 const requestClass = (policy: { readonly upgradable: Upgradable }): typeof Http.IncomingMessage => {
-  // Node's constructor assigns the property before a private field would be there.
+  // Node's constructor assigns the property before a private field would be initialized.
   const offered = new WeakSet<Http.IncomingMessage>()
   return class Request extends Http.IncomingMessage {
     get upgrade(): boolean {
@@ -70,7 +70,7 @@ const requestClass = (policy: { readonly upgradable: Upgradable }): typeof Http.
   }
 }
 
-/** Passes requests on while it is open, and answers those that it refuses. */
+/** Passes requests to its listeners while it is open, and answers those that it refuses. */
 export class Gate extends Http.Server {
   #state: "starting" | "open" | "draining" = "starting"
   readonly #unsent: UnsentBudget
@@ -82,7 +82,7 @@ export class Gate extends Http.Server {
   /**
    * @param observe called with each request
    * @param limits of all connections together
-   * @param isProbe whether a target tells of the service's health, which is served on connections beyond the limit too
+   * @param isProbe whether a target is a probe of the service's health, which is also served beyond the limit
    * @param origins of web pages that may send requests and read their answers
    * @param tags of the metrics of its connections
    */
@@ -109,12 +109,12 @@ export class Gate extends Http.Server {
     })
     this.#policy = policy
     this.#origins = Cors.isUsed(origins) ? origins : undefined
-    // Node would silently drop headers beyond a limit of its own. The limit on their bytes holds all the same.
+    // Node would silently drop headers beyond its own limit. The limit on their bytes still applies.
     this.maxHeadersCount = 0
     this.#unsent = new UnsentBudget(limits.unsentBytes, tags)
     this.#bodies = new BodyBudget(limits.heldBodyBytes, tags)
     this.#connections = new Connections(this.#unsent, limits.connections)
-    // A client that has closed its half may still wait for its answer.
+    // A client that has half-closed may still wait for its answer.
     Reflect.set(this, "httpAllowHalfOpen", true)
     this.on("connection", (socket: Socket) => {
       const outcome = this.#connections.add(socket)
@@ -129,9 +129,9 @@ export class Gate extends Http.Server {
       closeGracefully(socket, timing, () => this.#connections.receiving(socket))
       socket.on("close", () => this.#connections.remove(socket))
     })
-    // Without a listener node 22 and later would cut the connection of a handshake; see `emit`.
+    // Without a listener node 22 and later would close the connection of a handshake; see `emit`.
     this.on("upgrade", () => undefined)
-    // Without a listener node would send 100 Continue by itself; see `emit`.
+    // Without a listener node would send 100 Continue automatically; see `emit`.
     this.on("checkContinue", () => undefined)
     this.on("checkExpectation", (_request, response) => {
       send(response, 417, "Only 100-continue can be expected", { connection: "close" })
@@ -141,7 +141,7 @@ export class Gate extends Http.Server {
     )
   }
 
-  /** Whether its requests are counted already. */
+  /** Whether its requests are already counted. */
   get isObserved(): boolean {
     return this.observe !== undefined
   }
@@ -161,31 +161,36 @@ export class Gate extends Http.Server {
     return this.#unsent.total
   }
 
-  /** Bytes of request bodies that are held. */
+  /** Bytes of request bodies in memory. */
   get received(): number {
     return this.#bodies.total
   }
 
-  /** Cuts connections that do not read, and returns how many. To be called once a second, with monotonic milliseconds. */
+  /**
+   * Closes connections that do not read, and returns their number. To be called each second, with monotonic
+   * milliseconds.
+   */
   tick(now: number): number {
     this.#connections.recount()
     this.#bodies.tick(now)
     return this.#unsent.tick(now, this.timing.readTimeout)
   }
 
-  /** Accounts of connections whose clients may not read: they are to be told what lies in the kernel's queues. */
+  /** Accounts of connections whose clients may not read, for which the kernel's queues must be checked. */
   possiblyStalled(): ReadonlyArray<Account> {
     return this.#unsent.possiblyStalled()
   }
 
-  /** Passes requests on. Handshakes are upgrades where `upgradable` says so, or everywhere without it. */
+  /**
+   * Starts passing requests. Handshakes are upgrades at targets that `upgradable` allows, or at all targets without it.
+   */
   open(upgradable?: Upgradable): void {
     if (upgradable !== undefined) this.#policy.upgradable = upgradable
     if (this.#state === "starting") this.#state = "open"
   }
 
   /**
-   * Takes no more connections and no more requests; what is in flight goes on. The event `close` is emitted at the end
+   * Accepts no further connections and requests; those in flight continue. The event `close` is emitted at the end
    * of the last connection.
    */
   drain(): void {
@@ -193,7 +198,7 @@ export class Gate extends Http.Server {
     this.#state = "draining"
     this.close()
     for (const { socket, answer } of this.#connections.all()) {
-      // To node, a connection that has sent nothing yet is busy.
+      // Node regards a connection that has sent nothing yet as busy.
       if (socket.bytesRead === 0) socket.destroy()
       if (answer === undefined) continue
       answer.shouldKeepAlive = false
@@ -202,7 +207,7 @@ export class Gate extends Http.Server {
     }
   }
 
-  /** Cuts all connections. */
+  /** Closes all connections at once. */
   cut(): void {
     for (const { socket } of this.#connections.all()) socket.destroy()
   }
@@ -212,7 +217,7 @@ export class Gate extends Http.Server {
     if (request instanceof Http.IncomingMessage) {
       if ((event === "request" || event === "checkContinue") && target instanceof Http.ServerResponse) {
         if (event === "checkContinue") continueWhenRead(request, target)
-        // The parser stops after CONNECT as well, which is a request like any other here.
+        // The parser also stops after CONNECT, which is an ordinary request here.
         if (request.headers.upgrade !== undefined || request.method === "CONNECT") parseRest(request.socket)
         const serve = () => this.#serve(request, target)
         this.#connections.take(request.socket, { request, answer: target, serve })
@@ -268,7 +273,7 @@ export class Gate extends Http.Server {
   }
 
   #refuseMalformed(error: NodeJS.ErrnoException, socket: Duplex, linger: number): void {
-    // What follows on a connection that is already refused is discarded.
+    // Later bytes on a refused connection are discarded.
     if (socket.writableEnded) return
     if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy()
@@ -285,7 +290,7 @@ export class Gate extends Http.Server {
   }
 }
 
-/** A listener without references, as connections may last long. */
+/** A listener without references, because connections may last long. */
 function destroyThis(this: Duplex): void {
   this.destroy()
 }

@@ -1,5 +1,5 @@
 /**
- * The end of a connection: not before its client has had the chance to read the answer, and in bounded time. Where node
+ * The end of a connection: not before its client had a chance to read the answer, and in bounded time. If node
  * has no `ServerResponse`, the answer is written on the socket itself.
  */
 import { type IncomingMessage, STATUS_CODES } from "node:http"
@@ -9,26 +9,26 @@ import { bodyOf } from "../ApiError.ts"
 
 /** In milliseconds. */
 export interface Bounds {
-  /** The interval of checks of a connection that is still read from. */
+  /** The interval of checks of a connection that is still being read. */
   readonly linger: number
   /** How long a half-closed connection is served. */
   readonly halfOpen: number
 }
 
-/** Checks in a row without a byte, and checks in all, after which a connection is no longer read from. */
+/** Consecutive checks without a byte, and total checks, after which a connection is no longer read. */
 const checks = { silent: 5, all: 30 }
 
 /** Bytes that are read and discarded after an answer. */
 const maxBytes = 64 * 1024 * 1024
 
 /**
- * Lets a connection end as its client needs it.
+ * Closes a connection so that its client can read the answers.
  *
- * A half-closed connection gets the answers to what it has sent, but within a time limit: the client may be gone
- * altogether, which only a write to it would tell.
+ * A half-closed connection gets the answers to its requests, but within a timeout: the client may have disconnected
+ * completely, which only a write to it would show.
  *
- * To close a connection while unread bytes arrive resets it, and the client may lose the answer that was sent before.
- * So while the body of a request is still arriving, which `receiving` tells, the server ends its half, reads on and
+ * Closing a connection while unread bytes arrive resets it, and the client may lose the answer that was sent before.
+ * So while the body of a request is still arriving (`receiving`), the server ends its half, continues to read and
  * discards, within bounds.
  */
 export const closeGracefully = (
@@ -48,8 +48,8 @@ export const closeGracefully = (
 }
 
 /**
- * Lets the connection of an upgrade end whose server's half has ended, as where the handshake was refused: node no longer
- * knows of it, and its client may keep the other half open. What still comes is discarded where nobody reads it.
+ * Closes the connection of an upgrade after the server's half has ended, as after a refused handshake: node no longer
+ * tracks it, and its client may keep the other half open. Later bytes are discarded if nothing reads them.
  */
 export const closeUpgraded = (socket: Duplex, { halfOpen }: Bounds): void => {
   socket.once("finish", () => {
@@ -58,7 +58,7 @@ export const closeUpgraded = (socket: Duplex, { halfOpen }: Bounds): void => {
   })
 }
 
-/** Destroys a connection that is not closed by then. */
+/** Destroys a connection that is not closed within this time. */
 export const destroyWithin = (socket: Duplex, millis: number): void => {
   if (socket.destroyed) return
   const deadline = setTimeout(() => socket.destroy(), millis)

@@ -1,9 +1,9 @@
 /**
- * The idle connections of a server by the network that they come from, in the order in which they became idle.
+ * The idle connections of a server by their network, in the order in which they became idle.
  *
- * Each request makes its connection busy and idle again, so that takes a few assignments: the connections of a network
- * are a linked list. Networks are in a binary heap by the number of their connections. One that has no idle connection
- * leaves the heap only when it comes up.
+ * Each request makes its connection busy and idle again, so both take only a few assignments: the connections of a
+ * network are a linked list. Networks are in a binary heap by the number of their connections. One without idle
+ * connections is removed from the heap only when it reaches the top.
  */
 import { type Linked, LinkedList } from "../../LinkedList.ts"
 import * as IndexedArray from "./IndexedArray.ts"
@@ -38,7 +38,7 @@ export class IdleConnections<C extends Idle<C>> {
     return network
   }
 
-  /** Undoes {@link join} for a connection that is gone. */
+  /** Undoes {@link join} for a closed connection. */
   leave(connection: C): void {
     const { network } = connection
     this.delete(connection)
@@ -65,7 +65,7 @@ export class IdleConnections<C extends Idle<C>> {
     connection.network.idle.remove(connection)
   }
 
-  /** Of the network that has most connections and an idle one, the connection that has been idle for longest. */
+  /** The longest idle connection of the network with the most connections, among networks with an idle one. */
   first(): C | undefined {
     for (let largest = this.#heap[0]; largest !== undefined; largest = this.#heap[0]) {
       const { oldest } = largest.idle

@@ -1,4 +1,4 @@
-/** An element of an array that knows its index there, so that it is found at once; -1 while it is in none. */
+/** An array element that stores its index, so that it is found at once; -1 while it is in no array. */
 export interface Indexed {
   index: number
 }
@@ -9,7 +9,7 @@ export const append = <A extends Indexed>(array: Array<A>, element: A): void => 
   array.push(element)
 }
 
-/** Removes an element, in whose place the last one moves. */
+/** Removes an element; the last one moves to its index. */
 export const remove = <A extends Indexed>(array: Array<A>, element: A): void => {
   const last = array.pop()!
   if (last !== element) {

@@ -1,12 +1,12 @@
 /**
- * The lengths of the kernel's send queues, as Linux shows them in /proc.
+ * The lengths of the kernel's send queues, from /proc on Linux.
  *
- * The kernel asks for more only when a third of a queue of 4 MiB is free, which takes a slow client a minute. Until then
+ * The kernel accepts more only when a third of a queue of 4 MiB is free, which takes a slow client a minute. Until then
  * only the kernel knows that the client reads. Without /proc, such a client looks like one that does not read.
  *
- * The kernel's tables cannot be read in part: they have a line for each socket of the network namespace, whoever's it is,
- * and 10,000 lines take 40 ms of a processor, a third of them on the calling thread. So they are read the more seldom the
- * longer they are, and up to a limit.
+ * The kernel's tables cannot be read in part: they have a line for each socket of the network namespace, of all
+ * processes, and 10,000 lines take 40 ms of a processor, a third of that on the calling thread. So longer tables are
+ * read less often, and up to a limit.
  */
 import { type FileHandle, open, readlink } from "node:fs/promises"
 import type { Duplex } from "node:stream"
@@ -18,16 +18,18 @@ interface Descriptor {
 /** The tables of `proc_pid_net(5)`. */
 const kernelTables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
 
-/** Lines for each second that the next reading waits: about 1 % of a processor. */
+/** The next reading waits a second for each of this number of lines: about 1 % of a processor. */
 const linesPerSecond = 2500
 
-/** Milliseconds between two readings. The longest is a third of the time after which clients that do not read are cut. */
+/**
+ * Milliseconds between two readings. The longest is a third of the time after which clients that do not read are cut.
+ */
 const pauses = { shortest: 1000, longest: 10_000 }
 
-/** Bytes of all tables that are read, about 100,000 lines. */
+/** Maximum bytes that are read from all tables, about 100,000 lines. */
 const maxBytes = 16 * 1024 * 1024
 
-/** Sockets that are asked about at a time. Beyond, slow clients may be cut as if they did not read. */
+/** Maximum number of sockets that are looked up at a time. Slow clients beyond that may count as not reading. */
 const maxSockets = 1000
 
 const pieceBytes = 64 * 1024
@@ -61,7 +63,7 @@ export class KernelQueues {
     return now >= this.#dueAt
   }
 
-  /** The bytes in the kernel's send queues, for each of the sockets that is in the tables. */
+  /** The bytes in the kernel's send queues, for each of the sockets in the tables. */
   async read(sockets: ReadonlyArray<Duplex>, now: number): Promise<ReadonlyMap<Duplex, number>> {
     const byInode = new Map<string, Duplex>()
     for (const socket of sockets.slice(0, maxSockets)) {
@@ -93,7 +95,7 @@ export class KernelQueues {
   }
 }
 
-/** A file in pieces of whole lines, up to so many bytes; nothing more of one that cannot be read. */
+/** A file in pieces of whole lines, up to `most` bytes; it ends if the file cannot be read. */
 async function* pieces(handle: FileHandle, most: number): AsyncGenerator<string> {
   const buffer = Buffer.allocUnsafe(pieceBytes)
   let rest = ""

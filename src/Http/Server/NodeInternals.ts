@@ -1,32 +1,32 @@
 /**
- * What reaches into the inside of `node:http` (`_http_server`, `node_http_parser.cc`).
+ * Uses of internals of `node:http` (`_http_server`, `node_http_parser.cc`).
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
 /**
- * Sends `100 Continue` when something begins to read the body of a request that waits for it, and not before: an answer
- * that needs no body, such as 401, 413 or 415, comes in its place. Node closes the connection after such an answer, as
- * the body may come nevertheless.
+ * Sends `100 Continue` when the body of a request that waits for it is first read, and not before: an answer that needs
+ * no body, such as 401, 413 or 415, is sent instead. Node closes the connection after such an answer, because the body
+ * may arrive anyway.
  */
 export const continueWhenRead = (request: IncomingMessage, response: ServerResponse): void => {
   const read = request._read
   request._read = size => {
     request._read = read
-    // After its answer node reads what is left of a request.
+    // After its answer node reads the rest of a request.
     if (!response.headersSent) response.writeContinue()
     read.call(request, size)
   }
 }
 
-/** A connection as node's HTTP server keeps it. */
+/** A connection of node's HTTP server. */
 export type HttpSocket = Socket & {
-  /** Without this mark, node would read on with the next message that it has parsed. */
+  /** Without this flag, node would resume reading with the next message that it has parsed. */
   _paused?: boolean
   readonly parser?: { readonly resume: () => void } | null
 }
 
-/** Reads no more requests from a connection. */
+/** Stops reading requests from a connection. */
 export const pause = (socket: HttpSocket): void => {
   socket._paused = true
   socket.pause()
@@ -42,7 +42,7 @@ export const resume = (socket: HttpSocket): void => {
 /** Node's parser of requests. */
 interface Parser {
   readonly incoming: { readonly upgrade?: boolean | null } | null
-  /** Parses bytes; returns how many, or an error. */
+  /** Parses bytes; returns their number, or an error. */
   readonly execute: (bytes: Buffer) => number | Error
   /** The bytes that were read last. */
   getCurrentBuffer?: () => Buffer
@@ -57,11 +57,11 @@ const parserOf = (socket: Socket): Parser | undefined => {
 }
 
 /**
- * Has the bytes parsed that follow a request whose upgrade or tunnel is ignored. To be called while the request is
- * announced.
+ * Parses the bytes after a request whose upgrade or tunnel is ignored. To be called while the request is
+ * emitted.
  *
- * The parser stops after any request that offers an upgrade, since what follows may be another protocol. Where node
- * does not upgrade, it would drop the rest of what was read, and with it the requests in it.
+ * The parser stops after any request that offers an upgrade, because another protocol may follow. If node
+ * does not upgrade, it would drop the remaining bytes and the requests in them.
  */
 export const parseRest = (socket: Socket): void => {
   const parser = parserOf(socket)
@@ -74,14 +74,14 @@ export const parseRest = (socket: Socket): void => {
     if (typeof result !== "number" || bytes === undefined || result >= bytes.length) return onExecute(result)
     const whole = Buffer.from(bytes)
     const parsed = parseFrom(parser, whole, result)
-    // A later request of these may be a handshake, whose listeners get what follows it.
+    // A later request in these bytes may be a handshake, whose listeners get the bytes after it.
     parser.getCurrentBuffer = () => whole
     onExecute(parsed)
     delete parser.getCurrentBuffer
   }
 }
 
-/** Bytes that begin no request: after an upgrade the parser does not call that an error, but merely stops. */
+/** The error for bytes that are not a request: after an upgrade the parser reports none, but merely stops. */
 const noRequest = (): Error => Object.assign(new Error("Parse Error"), { code: "HPE_INVALID_METHOD", bytesParsed: 0 })
 
 /** Parses from an offset to the end, or up to an upgrade; returns the offset, or the error there. */

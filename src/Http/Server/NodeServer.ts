@@ -1,5 +1,5 @@
 /**
- * The HTTP server on `node:http`, which drains before it ends.
+ * The HTTP server on `node:http`, which drains before it stops.
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, type Scope } from "effect"
@@ -32,20 +32,20 @@ export class NodeServer extends Context.Tag("causeway/NodeServer")<
   NodeServer,
   {
     readonly address: HttpServer.Address
-    /** Serves with these listeners. The server ends with the scope, as {@link layer} describes. */
+    /** Serves with these listeners. The server stops with the scope, as {@link layer} describes. */
     readonly attach: (listeners: Listeners) => Effect.Effect<void, never, Scope.Scope>
   }
 >() {}
 
-/** How the server listens and ends. */
+/** The address, limits and shutdown of the server. */
 export interface Options extends Address {
   readonly observe?: Observe
   readonly timing?: Timing
-  /** How long requests in flight may take once the server drains; then their connections are cut. */
+  /** How long requests in flight may take once the server drains; then their connections are closed. */
   readonly gracePeriod?: Duration.DurationInput
   /** The limits of all connections together. */
   readonly limits?: ConnectionLimits
-  /** Whether a target is a probe of the service's health, which is served on connections beyond the limit too. */
+  /** Whether a target is a probe of the service's health, which is also served on connections beyond the limit. */
   readonly isProbe?: (target: string) => boolean
   /** Origins of web pages that may send requests and read their answers; none without it. */
   readonly origins?: AllowedOrigins
@@ -75,7 +75,7 @@ const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, Listen
       )
   )
 
-/** How long connections may take to close once they are cut. */
+/** How long connections may take to close after they were destroyed. */
 const cutting = Duration.seconds(1)
 
 const closed = (gate: Gate): Effect.Effect<void> =>
@@ -119,7 +119,7 @@ const watch = (gate: Gate, tags: MetricTags.MetricTags, queues = new KernelQueue
     }
     const possiblyStalled = queues.isDue(now) ? gate.possiblyStalled() : []
     if (possiblyStalled.length > 0) yield* askKernel(queues, possiblyStalled, now)
-    // The last look at a connection is after its end.
+    // The last check of a connection is after its end.
     if (gate.connected === 0) yield* connection(gate)
     yield* Effect.sleep("1 second")
   }).pipe(Effect.forever)
@@ -132,7 +132,7 @@ const connection = (gate: Gate): Effect.Effect<void> =>
     return Effect.sync(() => gate.off("connection", done))
   })
 
-/** Finds out about clients that read less than the kernel asks for anew. */
+/** Checks clients that read too little for the kernel to accept more. */
 const askKernel = (queues: KernelQueues, possiblyStalled: ReadonlyArray<Account>, now: number): Effect.Effect<void> =>
   Effect.promise(async () => {
     const bytes = await queues.read(
@@ -146,8 +146,8 @@ const askKernel = (queues: KernelQueues, possiblyStalled: ReadonlyArray<Account>
   })
 
 /**
- * A gate that `bind` has put to its address. `open` lets requests through to whoever listens for them on the gate by
- * then; the end of its scope is the end of the server.
+ * A gate that `bind` has bound to its address. `open` passes requests to the listeners of the gate at that time.
+ * The server stops when the scope of `open` closes.
  */
 export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
@@ -177,7 +177,7 @@ export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Eff
     return { bound, open, server: { address: addressOf(gate), attach } }
   })
 
-/** Serves with listeners of one's own. */
+/** Serves with the given listeners. */
 export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
   Layer.scopedDiscard(
     Effect.gen(function* () {
@@ -187,10 +187,10 @@ export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
   )
 
 /**
- * Listens, and answers 503 until there is an application.
+ * Listens, and answers 503 until an application is attached.
  *
- * At its end it begins {@link DrainingSignal}, takes no more connections, answers late requests with 503, closes idle
- * connections, and lets what is in flight finish within the grace period of 10 seconds. Malformed requests are
+ * At shutdown it starts {@link DrainingSignal}, stops accepting connections, answers late requests with 503, closes
+ * idle connections, and lets requests in flight finish within the grace period of 10 seconds. Malformed requests are
  * answered with a JSON error too.
  */
 export const layer = (options: Options): Layer.Layer<NodeServer, ListenFailed, DrainingSignal> =>

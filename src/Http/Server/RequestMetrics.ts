@@ -1,5 +1,5 @@
 /**
- * Counts and times of HTTP requests, by route template. Paths never become labels, so that clients cannot create series.
+ * Counts and durations of HTTP requests, by route template. Paths never become labels, so clients cannot create series.
  */
 import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
@@ -9,7 +9,7 @@ import * as MetricTags from "../../MetricTags.ts"
 import * as Router from "../Router.ts"
 import type { Observe } from "./Gate.ts"
 
-/** The label of a path that no route has. */
+/** The label of a path without a route. */
 export const unknownRoute = "unknown"
 
 const methods = new Set(["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"])
@@ -27,7 +27,7 @@ const durations = Metric.histogram(
   "Milliseconds from the head of an HTTP request to the end of its answer, by route and method."
 )
 
-/** Finds the route label of a request target, whatever the method. */
+/** Finds the route label of a request target, for any method. */
 export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): ((target: string) => string) => {
@@ -40,13 +40,13 @@ export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpA
 }
 
 /**
- * Whether anything of an answer was handed to its connection. Its head may be written and wait: `headersSent` says no
- * more than that there is one.
+ * Whether any part of an answer was passed to its connection. `headersSent` only says that its head exists, which may
+ * still wait.
  */
-const hasBegun = (response: ServerResponse): boolean =>
+const hasStarted = (response: ServerResponse): boolean =>
   response.writableEnded || Reflect.get(response, "_headerSent") === true
 
-/** Watches the requests to an api. The status `aborted` is that of a client that left before it got an answer. */
+/** Observes the requests to an api. The status is `aborted` if the client disconnected before it got an answer. */
 export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): Effect.Effect<Observe> =>
@@ -64,7 +64,7 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
           methods.has(method) ? method : "other"
         )
         inFlight.unsafeModify(-1, tags)
-        series.countOf(hasBegun(response) ? response.statusCode : "aborted").unsafeUpdate(1, tags)
+        series.countOf(hasStarted(response) ? response.statusCode : "aborted").unsafeUpdate(1, tags)
         series.time.unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, tags)
       }
     }
@@ -109,7 +109,7 @@ class Series {
   }
 }
 
-/** Keeps what was looked up: to find a metric by its labels costs more than to count. */
+/** Caches series: finding a metric by its labels costs more than counting. */
 const knownSeries = () => {
   const known = new Map<string, Map<string, Series>>()
   const add = (route: string, method: string): Series => {

@@ -1,15 +1,15 @@
 /**
  * A budget of the bytes that wait for clients, over all connections of a server.
  *
- * Connections that each stay within their own limits can together fill the memory. Above the budget, connections are
- * ended: first those whose clients have read nothing for longest, then those that hold most.
+ * Connections that are each within their own limits can together fill the memory. Above the budget, connections are
+ * closed: first those whose clients have read nothing for the longest time, then those with the most bytes.
  */
 import type { Duplex } from "node:stream"
 import type { MetricTags } from "../../MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
-/** The counters of node's TCP handle (`stream_base`): bytes that libuv was given, and those of them that it still has. */
+/** The counters of node's TCP handle (`stream_base`): bytes that were passed to libuv, and those that it still has. */
 interface Counting {
   readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null
 }
@@ -21,40 +21,40 @@ interface Accounted extends Duplex {
 }
 
 /**
- * How many bytes the operating system has taken from a connection so far. Node itself tells only when a whole write has
- * left, and one write can be many megabytes.
+ * The number of bytes that the operating system has accepted from a connection. Node itself reports only complete
+ * writes, and one write can be many megabytes.
  */
 export const takenBy = (socket: Duplex & Counting): number => {
   const handle = socket._handle
   return handle === null || handle === undefined ? -socket.writableLength : handle.bytesWritten - handle.writeQueueSize
 }
 
-/** A client that has read something within so many milliseconds counts as reading. */
+/** A client that has read something within this number of milliseconds counts as reading. */
 const recent = 1000
 
-/** What waits for one client. */
+/** The memory that waits for one client. */
 export class Account {
   #own = 0
-  /** Memory that is held for it outside of its socket, such as requests that wait. */
-  #elsewhere = 0
+  /** Memory outside of its socket, such as waiting requests. */
+  #outside = 0
   #shared: Array<Uint8Array> | undefined
   #sharedBytes = 0
   #taken = 0
   #readAt = 0
-  /** The bytes in the kernel's queue when it was last asked, and the bytes that it had taken by then. */
+  /** The bytes in the kernel's queue at the last check, and the bytes that it had accepted by then. */
   #queued = 0
   #queuedAt = -1
   /** Bytes that were seen to leave the kernel's queue while nothing was added to it. */
   sentByKernel = 0
   /** The position in the order in which clients were last seen to read. */
   order = 0
-  /** Its index among those that hold something, or -1. */
+  /** Its index among the accounts with bytes, or -1. */
   index = -1
-  /** The connection is being ended: nothing is counted for it any more. */
+  /** The connection is being closed: nothing is counted for it. */
   #isClosed = false
   /**
-   * Ends the connection in the manner of its protocol, with a reason for the client. Absent for HTTP, where an answer
-   * that has begun can only be cut.
+   * Closes the connection by its protocol, with a reason for the client. Absent for HTTP, because an answer
+   * that has started can only be cut off.
    */
   end: (() => void) | undefined
 
@@ -63,17 +63,17 @@ export class Account {
     private readonly budget: UnsentBudget
   ) {}
 
-  /** All that is held for this client, including what it shares with others. */
+  /** All bytes for this client, including those that it shares with others. */
   get bytes(): number {
     return this.#own + this.#sharedBytes
   }
 
-  /** Has the kernel asked about the client's queue, as it is doubtful whether the client reads. */
+  /** Requests a check of the kernel's queue, because it is doubtful whether the client reads. */
   watch(): void {
     if (!this.#isClosed) this.budget.watched.add(this)
   }
 
-  /** Called with the bytes in the kernel's queue. While nothing is added they can only become fewer. */
+  /** Called with the bytes in the kernel's queue. While nothing is added, their number can only decrease. */
   onKernelQueue(queued: number): void {
     const taken = takenBy(this.socket)
     if (taken === this.#queuedAt && queued < this.#queued) this.sentByKernel += this.#queued - queued
@@ -97,26 +97,28 @@ export class Account {
     if (!hasUnsent || takenBy(this.socket) + this.sentByKernel !== this.#taken) this.noteRead(now)
   }
 
-  /** Notes that the client has read just now. */
+  /** Records that the client has read just now. */
   noteRead(now: number): void {
     this.#taken = takenBy(this.socket) + this.sentByKernel
     this.#readAt = now
     this.order = this.budget.nextOrder()
   }
 
-  /** Counts anew. To be called after a write that the operating system did not take whole, and when some of it left. */
+  /**
+   * Counts again. To be called after a write that the system did not accept completely, and when part of it was sent.
+   */
   recount(): void {
     if (this.#isClosed) return
-    const own = this.#elsewhere + Math.max(0, this.socket.writableLength - this.#sharedBytes)
+    const own = this.#outside + Math.max(0, this.socket.writableLength - this.#sharedBytes)
     const difference = own - this.#own
     if (difference === 0) return
     this.#own = own
     this.budget.add(this, difference)
   }
 
-  /** Counts memory that is held for this client outside of its socket; a negative number of bytes takes it back. */
+  /** Counts memory for this client outside of its socket; a negative number of bytes subtracts it. */
   hold(bytes: number): void {
-    this.#elsewhere += bytes
+    this.#outside += bytes
     this.recount()
   }
 
@@ -126,7 +128,7 @@ export class Account {
     if (this.#shared === undefined) this.#shared = [bytes]
     else this.#shared.push(bytes)
     this.#sharedBytes += bytes.length
-    // First take back what is no longer its own.
+    // First subtract the bytes that are no longer its own.
     this.recount()
     this.budget.share(this, bytes)
   }
@@ -141,7 +143,7 @@ export class Account {
     this.recount()
   }
 
-  /** Undoes {@link share} for what has left the socket, oldest first. */
+  /** Undoes {@link share} for bytes that were sent, oldest first. */
   unshareSent(): void {
     const waiting = this.socket.writableLength
     while (this.#shared !== undefined && this.#shared.length > 0) {
@@ -152,7 +154,7 @@ export class Account {
     this.recount()
   }
 
-  /** Gives everything back for good. Returns the bytes that it held. */
+  /** Releases everything permanently. Returns the number of bytes. */
   close(): number {
     if (this.#isClosed) return 0
     const { bytes } = this
@@ -179,12 +181,12 @@ export const noteWritten = (socket: Accounted | null): void => {
 export class UnsentBudget {
   readonly #holding: Array<Account> = []
   readonly #shared = new Map<Uint8Array, number>()
-  /** Connections that are being ended. */
+  /** Connections that are being closed. */
   readonly #ending = new Set<Account>()
-  /** Connections about which the kernel is to be asked. */
+  /** Connections whose kernel queues are to be checked. */
   readonly watched = new Set<Account>()
   #counted = 0
-  /** The bytes of connections that are being ended. */
+  /** The bytes of connections that are being closed. */
   #leaving = 0
   #now = 0
   #order = 0
@@ -196,7 +198,7 @@ export class UnsentBudget {
     private readonly tags: MetricTags
   ) {}
 
-  /** All bytes that wait; what is shared counts once. */
+  /** All waiting bytes; shared ones count once. */
   get total(): number {
     return this.#counted + this.#leaving
   }
@@ -221,16 +223,16 @@ export class UnsentBudget {
   }
 
   /**
-   * Whether an answer of so many bytes may be written. Connections that are cut hold their memory until this iteration of
-   * the event loop ends, in which many requests can come.
+   * Whether an answer of `bytes` bytes may be written. Closed connections keep their memory until this iteration of
+   * the event loop ends, in which many requests can arrive.
    */
   admits(bytes: number): boolean {
     return this.total + bytes <= 1.5 * this.limit
   }
 
   /**
-   * Checks who reads, and cuts HTTP connections whose clients have read nothing for `readTimeout`. To be called about
-   * once a second, with monotonic milliseconds. Returns how many were cut.
+   * Checks which clients read, and closes HTTP connections whose clients have read nothing for `readTimeout`. To be
+   * called about once a second, with monotonic milliseconds. Returns the number of closed connections.
    */
   tick(now: number, readTimeout: number): number {
     this.#now = now
@@ -246,7 +248,7 @@ export class UnsentBudget {
     return cut
   }
 
-  /** Connections that may not be read, since the last call. */
+  /** Connections whose clients may not read, since the last call. */
   possiblyStalled(): ReadonlyArray<Account> {
     const possiblyStalled = [...this.watched]
     this.watched.clear()
@@ -254,7 +256,7 @@ export class UnsentBudget {
     return possiblyStalled
   }
 
-  /** Counts bytes that a connection holds by itself; a negative number takes them back. */
+  /** Counts bytes of a connection alone; a negative number subtracts them. */
   add(of: Account, bytes: number): void {
     this.#counted += bytes
     this.#enter(of)
@@ -277,7 +279,7 @@ export class UnsentBudget {
     this.#enter(of)
   }
 
-  /** Adds a connection to those that hold something, or removes it. */
+  /** Adds a connection to those with bytes, or removes it. */
   #enter(of: Account): void {
     const holds = of.bytes > 0
     if (holds === of.index >= 0) return
@@ -294,9 +296,9 @@ export class UnsentBudget {
     this.#isRelieving = false
   }
 
-  /** Ends connections until three quarters of the budget are in use, so that this is not done for each write. */
+  /** Closes connections until three quarters of the budget are in use, so that this does not run for each write. */
   #relieve(): void {
-    // Those that are being ended since the last time must free their memory now.
+    // Those that have been closing since the last time must free their memory now.
     for (const { socket } of this.#ending) socket.destroy()
     for (const held of this.#holding) held.checkRead(this.#now)
     const isStalled = (held: Account): boolean => this.#now - held.readAt >= recent

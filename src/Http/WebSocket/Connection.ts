@@ -6,16 +6,16 @@ import type * as Port from "../WebSocket.ts"
 /** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
 const readTimeout = 30_000
 
-/** Milliseconds that a closing handshake may take. */
+/** Timeout of a closing handshake, in milliseconds. */
 const closeTimeout = 5_000
 
-/** Bytes of a frame that is counted once for all its receivers; to track smaller ones costs more than they do. */
+/** Frames from this size on are counted once for all receivers; tracking smaller ones costs more than they do. */
 const sharedFrameBytes = 4096
 
-/** Frames of a closing connection that are read. */
+/** Maximum number of frames that are read from a closing connection. */
 const maxIgnored = 100
 
-/** Reasons for the codes by which `ws` itself closes a connection whose client breaks the protocol. */
+/** Reasons for the codes with which `ws` itself closes a connection whose client violates the protocol. */
 const reasons: Readonly<Record<number, string>> = {
   1002: "protocol_error",
   1007: "invalid_utf8",
@@ -23,8 +23,8 @@ const reasons: Readonly<Record<number, string>> = {
 }
 
 /**
- * Whether the client reads. What the operating system takes while it has room says nothing of the client; that it takes
- * more after it was full does.
+ * Whether the client reads. Bytes that the operating system accepts while it has room say nothing about the client; if
+ * it accepts more after it was full, the client has read.
  */
 class ReadProgress {
   #wasFull = false
@@ -36,7 +36,7 @@ class ReadProgress {
     private readonly account: Account | undefined
   ) {}
 
-  /** Whether the client has read something since the last call, as far as that shows. */
+  /** Whether the client has visibly read something since the last call. */
   check(): boolean {
     const taken = takenBy(this.wire)
     const sentByKernel = this.account?.sentByKernel ?? 0
@@ -48,7 +48,7 @@ class ReadProgress {
   }
 }
 
-/** A WebSocket of `ws` that knows its connection, so that all of them share their listeners. */
+/** A WebSocket of `ws` with a reference to its connection, so that all of them share their listeners. */
 export class Socket extends WebSocket {
   connection!: Connection
 
@@ -65,17 +65,17 @@ export class Connection implements Port.Connection {
   readonly #progress: ReadProgress
   #blockedSince: number | undefined
   #closingSince: number | undefined
-  /** The client is too slow: it may take long to read what lies before the close frame. */
+  /** The client is too slow: it may take long to read the frames before the close frame. */
   #isSlow = false
-  /** When a ping was sent to which no frame has answered yet, or when the client last read something after that. */
+  /** When the unanswered ping was sent, or when the client last read something after that. */
   #pingedAt: number | undefined
   #nextPing: number
-  /** Frames that came while it closed. */
+  /** Frames that were received while it closed. */
   #ignored = 0
-  /** Absent only where it could not be made. */
+  /** Absent only if it could not be made. */
   #handler!: Port.Handler
 
-  /** @param wire what the WebSocket runs over */
+  /** @param wire the transport of the WebSocket */
   constructor(
     private readonly socket: Socket,
     private readonly wire: Duplex,
@@ -96,7 +96,7 @@ export class Connection implements Port.Connection {
       this.#handler = handlerOf(this)
       this.#handler.onOpen()
     } catch (error) {
-      // The protocol is switched already: the connection cannot take another answer.
+      // The protocol is already switched: no other answer can be sent.
       this.terminate()
       throw error
     }
@@ -124,7 +124,7 @@ export class Connection implements Port.Connection {
     this.#checkRoom()
   }
 
-  // Without compression `ws` writes each frame at once and whole, so that none can fall into another.
+  // Without compression `ws` writes each whole frame at once, so that frames cannot be interleaved.
   sendFrame(frame: Buffer): void {
     this.wire.write(frame, this.#onWritten)
     if (this.wire.writableLength === 0) return
@@ -160,7 +160,7 @@ export class Connection implements Port.Connection {
       if (now - this.#closingSince >= (this.#isSlow ? readTimeout : closeTimeout)) this.terminate()
       return
     }
-    // The client has begun to close.
+    // The client has started to close.
     if (!this.isOpen) return this.#beginClosing()
     if (this.#blockedSince === undefined) this.#ping(now)
     else if (this.#progress.check()) this.#blockedSince = now
@@ -195,7 +195,7 @@ export class Connection implements Port.Connection {
   #ping(now: number): void {
     const { pingInterval, pongTimeout, silent } = this.connections.settings
     if (this.#pingedAt !== undefined) {
-      // The answer comes only after all that the client has yet to read: as long as it reads, it is alive.
+      // The client answers only after it has read everything before the ping: while it reads, it is alive.
       if (this.#progress.check()) this.#pingedAt = now
       this.#account?.watch()
       if (now - this.#pingedAt >= pongTimeout) return silent === undefined ? this.terminate() : this.close(silent)
@@ -220,7 +220,7 @@ export class Connection implements Port.Connection {
 
   #checkRoom(): void {
     if (this.#blockedSince !== undefined || this.wire.writableLength <= this.connections.settings.unsentBytes) return
-    // It may have been closed just now, to free memory for others.
+    // It may just have been closed, to free memory for others.
     if (!this.isOpen) return
     this.#blockedSince = this.connections.now()
     this.#pingedAt = undefined
@@ -228,7 +228,7 @@ export class Connection implements Port.Connection {
     this.#handler.onBlocked()
   }
 
-  /** Called whenever the operating system has taken something. */
+  /** Called whenever the operating system has accepted bytes. */
   readonly #onWritten = (): void => {
     if (this.#account !== undefined && this.#account.bytes > 0) this.#account.unshareSent()
     if (this.#blockedSince === undefined || this.wire.writableLength > this.connections.settings.unsentBytes) return
@@ -238,7 +238,7 @@ export class Connection implements Port.Connection {
   }
 }
 
-// The shared listeners. `ws` hands over messages as one buffer, as `binaryType` is left at its default.
+// The shared listeners. `ws` passes messages as one buffer because of the default `binaryType`.
 
 function onMessage(this: WebSocket, data: unknown, isBinary: boolean): void {
   ;(this as Socket).connection.onMessage(data as Buffer, isBinary)
@@ -252,5 +252,5 @@ function onClose(this: WebSocket): void {
   ;(this as Socket).connection.onClosed()
 }
 
-/** The close code tells what went wrong. */
+/** The close code says what went wrong. */
 const ignore = (): void => {}

@@ -12,29 +12,29 @@ import type { Reply } from "../Reply.ts"
 import { type ConnectionSet, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
 import { Connection, Socket } from "./Connection.ts"
 
-/** A request to become a WebSocket, as the event `upgrade` of `node:http` has it. */
+/** A request for a WebSocket, from the event `upgrade` of `node:http`. */
 export interface Handshake {
   readonly request: IncomingMessage
   readonly socket: Duplex
-  /** What the client has sent after the request. */
+  /** The bytes that the client has sent after the request. */
   readonly head: Buffer
 }
 
 const pending = new WeakMap<IncomingMessage, Handshake>()
 
-/** Keeps what only the event has, until a handler of @effect/platform serves the request. */
+/** Stores the parts that only the event has, until a handler of @effect/platform serves the request. */
 export const remember = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
   pending.set(request, { request, socket, head })
 }
 
-/** Whether node hands a request out by the event `upgrade`. */
+/** Whether node emits a request by the event `upgrade`. */
 export const isUpgrade = (request: IncomingMessage): boolean => Reflect.get(request, "upgrade") === true
 
 const nothing = Buffer.alloc(0)
 
 /**
- * The handshake of a request, or `undefined` where it asks for no upgrade. Where it was not remembered, what the client
- * sent after it is lost; a client must send nothing before it is answered (RFC 6455, 4.1).
+ * The handshake of a request, or `undefined` if it requests no upgrade. If {@link remember} was not called, the bytes
+ * after it are lost; a client must send nothing before the answer (RFC 6455, 4.1).
  */
 export const handshakeOf = ({ source }: HttpServerRequest.HttpServerRequest): Handshake | undefined => {
   if (!(source instanceof IncomingMessage)) return undefined
@@ -66,9 +66,9 @@ const options = {
   noServer: true,
   clientTracking: false,
   perMessageDeflate: false,
-  // One message of a connection in a turn of the event loop: many that arrive at once delay no other connection.
+  // One message of a connection per turn of the event loop, so that a burst delays no other connection.
   allowSynchronousEvents: false,
-  // `Connection` limits the closing handshake: this limit would cut a client that reads what lies before the close frame.
+  // `Connection` limits the closing handshake: this timeout would cut off a client that still reads earlier frames.
   closeTimeout: 600_000,
   WebSocket: Socket
 } as const
@@ -87,7 +87,7 @@ const serverOf = (connections: ConnectionSet): WebSocketServer => {
     // Without this hook `ws` selects the first subprotocol that is offered.
     ...(subprotocol !== undefined && { handleProtocols: offered => offered.has(subprotocol) && subprotocol })
   })
-  // With a listener `ws` leaves the socket alone instead of writing a refusal of its own.
+  // With a listener `ws` does not write its own refusal to the socket.
   server.on("wsClientError", error => {
     refusal = error.message
   })
@@ -95,7 +95,7 @@ const serverOf = (connections: ConnectionSet): WebSocketServer => {
   return server
 }
 
-/** Switches protocols. Returns the failure; then nothing was written. */
+/** Switches protocols. Returns the failure, in which case nothing was written. */
 const switchProtocols = ({ head, request, socket }: Handshake, connections: ConnectionSet): Socket | string => {
   if (!socket.readable || !socket.writable) return "the client went away"
   let made: Socket | undefined
@@ -111,8 +111,8 @@ const switchProtocols = ({ head, request, socket }: Handshake, connections: Conn
 }
 
 /**
- * Makes a WebSocket of a request where that is what its handler has answered. A failure has written nothing, and leaves
- * the request to be answered.
+ * Performs the upgrade if the reply of the handler has one. A failure has written nothing, and the request can still
+ * be answered.
  */
 export const upgrading =
   (handshake: Handshake | undefined) =>

@@ -24,7 +24,7 @@ const base64Url = /^[\w-]+$/
 
 /**
  * The credential of a handshake as the value of `Authorization`: that header, or the subprotocol `bearer.<base64url>`.
- * Two credentials are none, even if they are equal: whatever checks a request on its way, such as a proxy, must look at
+ * Two credentials count as none, even if they are equal: a proxy that checks the request must look at
  * the one that is used here.
  */
 export const credentialOf = (request: IncomingMessage): string | undefined => {

@@ -21,8 +21,8 @@ export interface Reader {
 }
 
 /**
- * Readers that wait for changes which their queries select. They are callbacks, served by three fibers however many they
- * are: a wait that races fibers of its own costs ten times the event that it waits for.
+ * Readers that wait for changes which their queries select. They are callbacks, served by three fibers however many
+ * they are: a wait that races fibers of its own costs ten times the event that it waits for.
  */
 export interface LogWaiters {
   /**
@@ -136,13 +136,13 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
         )
       )
     )
-    yield* Effect.forkScoped(Effect.map(draining.begun, () => wake("draining", waiters.all())))
+    yield* Effect.forkScoped(Effect.map(draining.started, () => wake("draining", waiters.all())))
 
     return {
       wait: (reader, deadline) =>
         Effect.async<WakeReason>(resume => {
           const end = pages.end()
-          if (draining.hasBegun()) return resume(Effect.succeed("draining"))
+          if (draining.hasStarted()) return resume(Effect.succeed("draining"))
           if (reader.after < end) return resume(Effect.succeed("grown"))
           const waiter: Waiter = {
             reader,

@@ -27,8 +27,8 @@ const reset = ({ epoch, lastSeq }: Page): Uint8Array =>
   Buffer.from(`event: reset\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`)
 
 /**
- * The entries that are there, as events without an id: a client that loses them begins anew. The end has the position of
- * the snapshot as its id. The stream fails with a defect where the list does, so that no client takes a part for the
+ * The entries that are there, as events without an id: a client that loses them begins anew. The end has the position
+ * of the snapshot as its id. The stream fails with a defect where the list does, so that no client takes a part for the
  * whole.
  */
 export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream<Uint8Array> => {
@@ -85,7 +85,7 @@ class StreamReader implements Reader {
       if (firstBytes !== undefined) return firstBytes
       while (true) {
         const reason = self.polling ? "grown" : yield* self.waiters.wait(self, deadline)
-        if (reason === "draining" || self.draining.hasBegun()) return yield* Effect.fail(Option.none())
+        if (reason === "draining" || self.draining.hasStarted()) return yield* Effect.fail(Option.none())
         if (reason === "deadline") return self.keepAlive()
         const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.after }))
         if (Either.isRight(read)) {
@@ -104,7 +104,7 @@ class StreamReader implements Reader {
             )
             return yield* Effect.fail(Option.none())
           }
-          yield* Effect.raceFirst(Effect.sleep(self.unavailability.next()), self.draining.begun)
+          yield* Effect.raceFirst(Effect.sleep(self.unavailability.next()), self.draining.started)
           // It may be another log once it can be read again, which does not grow past this position.
           self.polling = true
         }

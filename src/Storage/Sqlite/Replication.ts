@@ -18,7 +18,7 @@ export interface Settings {
 /** The check as configuration variables; nothing where it is disabled. */
 export const config: Config.Config<Option.Option<Settings>> = Config.all({
   enabled: Setting.boolean("REPLICATION_ENABLED", {
-    description: "Whether /health tells if the databases in DATA_DIR are replicated",
+    description: "Whether /health reports if the databases in DATA_DIR are replicated",
     default: false
   }),
   directory: dataDirectory

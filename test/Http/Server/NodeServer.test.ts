@@ -117,7 +117,7 @@ describe("NodeServer", () => {
       busy.socket.write(get("/slow"))
       yield* entered
       const stopping = yield* Effect.fork(stop)
-      yield* draining.begun
+      yield* draining.started
       assert.strictEqual(yield* Effect.promise(() => silent.received), "")
       yield* Effect.promise(() => idle.received)
       const refused = yield* Effect.promise(
@@ -154,7 +154,7 @@ describe("NodeServer", () => {
         probe.end()
       })
       const stopping = yield* Effect.fork(stop)
-      yield* draining.begun
+      yield* draining.started
       late.socket.write("host: x\r\n\r\n")
       const answer = yield* Effect.promise(() => late.received)
       assertError(answer, 503)
@@ -178,7 +178,7 @@ describe("NodeServer", () => {
       reader.socket.write(get("/"))
       yield* next(reader.socket)
       const stopping = yield* Effect.fork(stop)
-      yield* draining.begun
+      yield* draining.started
       yield* Deferred.succeed(end, undefined)
       assert.include(yield* Effect.promise(() => reader.received), "last\r\n0\r\n\r\n")
       yield* Fiber.join(stopping)
