@@ -1,4 +1,4 @@
-/** Stands in a bundle for a module that is never called. */
+/** Replaces a module that is never called in a bundle. */
 export default {}
 
 export const parse = (): never => {

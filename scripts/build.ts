@@ -11,7 +11,8 @@ const migrations = "Storage/Sqlite/Database/Migrations"
 rmSync(`${root}/dist`, { recursive: true, force: true })
 execFileSync("tsc", ["-p", "scripts/tsconfig.build.json"], { cwd: root, stdio: "inherit" })
 
-// The migrator is bundled, since @effect/sql-sqlite-node depends on an older better-sqlite3, which Node 26 cannot load.
+// The migrator is bundled because @effect/sql-sqlite-node depends on an older better-sqlite3, which Node 26 cannot
+// load.
 const migrator = await build({
   absWorkingDir: root,
   entryPoints: [`src/${migrations}.ts`],
@@ -26,7 +27,7 @@ const migrator = await build({
   logLevel: "warning"
 })
 
-// So is the library of the commands, since its peers would be those of a host that runs no command.
+// So is the library of the commands, because otherwise a host that runs no command would need its peers.
 const library = await build({
   absWorkingDir: root,
   entryPoints: ["src/CommandLine/Library.ts"],
@@ -37,7 +38,7 @@ const library = await build({
   target: "es2022",
   sourcemap: true,
   external: ["effect", "@effect/platform"],
-  // For readers of YAML, TOML and INI, which no command uses.
+  // Replaces the readers of YAML, TOML and INI, which no command uses.
   alias: Object.fromEntries(["yaml", "toml", "ini"].map(name => [name, "./scripts/absent.ts"])),
   metafile: true,
   logLevel: "warning"

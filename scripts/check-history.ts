@@ -1,4 +1,4 @@
-/** Judges a recorded history again: `tsx scripts/check-history.ts FILE`, where FILE is what a failed test has kept. */
+/** Checks a recorded history again: `tsx scripts/check-history.ts FILE`, with the FILE of a failed test. */
 import { readFileSync } from "node:fs"
 import { check, counts } from "../test/history/Checker.ts"
 import { parse } from "../test/history/History.ts"

@@ -15,7 +15,7 @@ const fill = ({ url, key, namespace, concurrency, batch, count }: Arguments.Argu
     if (duplicates > 0) yield* Console.error(`${duplicates} records are left out: another has the same key.`)
     const wanted = entries.slice(0, count)
     const bar = yield* ProgressBar.make(wanted.length)
-    const isAway = yield* Ref.make(false)
+    const isUnavailable = yield* Ref.make(false)
     return yield* Load.load({
       entries: wanted,
       url,
@@ -24,11 +24,11 @@ const fill = ({ url, key, namespace, concurrency, batch, count }: Arguments.Argu
       actor: "load-cities",
       concurrency,
       bounds: { operations: batch },
-      onProgress: by => Effect.zipRight(Ref.set(isAway, false), bar.advance(by)),
+      onProgress: by => Effect.zipRight(Ref.set(isUnavailable, false), bar.advance(by)),
       // One line for each outage, not for each batch.
       onAway: ({ message }) =>
-        Effect.flatMap(Ref.getAndSet(isAway, true), wasAway =>
-          wasAway ? Effect.void : Console.error(`${message}. Trying again for up to a minute.`)
+        Effect.flatMap(Ref.getAndSet(isUnavailable, true), wasUnavailable =>
+          wasUnavailable ? Effect.void : Console.error(`${message}. Trying again for up to a minute.`)
         )
     })
   }).pipe(

@@ -13,7 +13,9 @@ const root = fileURLToPath(new URL("..", import.meta.url))
 const out = resolve(process.argv[2] ?? join(root, "dist-standalone"))
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
 
-/** Packages that are installed beside it: one has a native part, and the other finds faster native parts where there are. */
+/**
+ * Packages that are installed with it: one has a native part, and the other loads native helpers if they are installed.
+ */
 const dependencies = Object.fromEntries(
   ["better-sqlite3", "ws"].map(name => [name, manifest.dependencies[name] as string])
 )
@@ -23,7 +25,7 @@ mkdirSync(join(out, "dist"), { recursive: true })
 
 const { metafile } = await build({
   absWorkingDir: root,
-  // The threads lie where the code that starts them looks for them: one folder above.
+  // The code that starts the threads looks for their files one folder above.
   entryPoints: {
     "causeway/index": "src/Standalone.ts",
     WriterThread: "src/Storage/Sqlite/WriterThread.ts",
@@ -39,7 +41,7 @@ const { metafile } = await build({
   logLevel: "warning"
 })
 
-// A module of types alone is its own declaration.
+// A module of types is its own declaration.
 const types = readFileSync(join(root, "src/Standalone/Interface.ts"), "utf8")
 writeFileSync(join(out, "dist/causeway/index.d.ts"), `${types}\nexport declare const createCauseway: CreateCauseway\n`)
 

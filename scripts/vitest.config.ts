@@ -7,10 +7,10 @@ import { BaseSequencer, type TestSpecification } from "vitest/node"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 
-/** Where `test/service/compile.ts` puts what it compiles. */
+/** The output directory of `test/service/compile.ts`. */
 const compiled = join(tmpdir(), `causeway-program-${process.pid}`)
 
-/** The files that take longest. They begin first, so that at the end no process works alone. */
+/** The slowest files. They start first, so that at the end no process runs alone. */
 const longest = [
   "Package/Package",
   "Durability",
@@ -45,8 +45,8 @@ class LongestFirst extends BaseSequencer {
 }
 
 /**
- * Tests that run where they are asked for, each kind with a command of its own: to build and install the package takes as
- * long as a fifth of all others, and browsers take as long as a tenth.
+ * Tests that only their own commands run: building and installing the package takes a fifth of the time of all others,
+ * and browsers take a tenth.
  */
 const apart = [
   { argument: "test/Package", files: "test/Package/**" },
@@ -55,17 +55,17 @@ const apart = [
 
 const processes = Math.min(2 * availableParallelism(), 8)
 
-// Every suite holds real sockets and files of its own, so files may run side by side: twice as many as there are
-// processors, as tests wait for disks and other processes half of the time. Files that run one after the other share a
-// process and the modules that it has loaded: to load Effect takes longer than most files run.
+// Every suite uses its own sockets and files, so files may run concurrently: twice as many as there are processors,
+// because tests wait for disks and other processes half of the time. Files that run one after the other share a process
+// and its loaded modules: loading Effect takes longer than most files run.
 export default defineConfig({
   root,
   plugins: [
     {
       name: "compiled sources",
       enforce: "pre",
-      // Node loads them itself: in modules that vitest loads each use of an import calls a function, which makes loops
-      // over bytes many times as slow.
+      // Node loads them itself: in modules that vitest loads, each use of an import calls a function, which makes loops
+      // over bytes many times slower.
       resolveId: (source, importer) => {
         if (importer === undefined || !source.startsWith(".")) return undefined
         const file = relative(root, resolve(dirname(importer), source))
@@ -83,11 +83,11 @@ export default defineConfig({
     server: { deps: { external: [/\/causeway-program-\d+\/src\//] } },
     setupFiles: ["test/setup.ts"],
     sequence: { sequencer: LongestFirst },
-    // These find what hangs; how long a test takes is up to the machine.
+    // These detect tests that hang; the duration of a test depends on the machine.
     testTimeout: 600_000,
     hookTimeout: 600_000,
     pool: "forks",
-    // A process that ends before the others, for want of files, would end the whole run ("Terminating worker thread").
+    // A process that ends before the others, without files, would end the whole run ("Terminating worker thread").
     poolOptions: { forks: { maxForks: processes, minForks: processes, isolate: false } }
   }
 })

@@ -82,7 +82,7 @@ describe("a load", () => {
   it.effect("gives up after a minute, with exponential backoff up to 5 s", () =>
     Effect.gen(function* () {
       const { attempts, outcome } = yield* loading(["broken"])
-      assert.strictEqual(outcome, "The service is away: cut")
+      assert.strictEqual(outcome, "The service is unavailable: cut")
       const pauses = attempts.slice(1).map((at, index) => at - attempts[index]!)
       assert.isBelow(Math.max(...pauses), 5251)
       assert.isAtMost(attempts.at(-1)!, 65_000)

@@ -25,7 +25,7 @@ export const present = (
     return { present: contenders.filter(({ absence }) => absence === undefined), remarks }
   })
 
-/** Checks, before the measurement, that a server gives the right answer. */
+/** Checks, before the measurement, that a server returns the right answer. */
 export const expectCount = (
   running: Running,
   path: string,

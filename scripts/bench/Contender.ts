@@ -18,9 +18,9 @@ export interface Contender {
   /** A path that is answered 2xx when the server is up. */
   readonly probe: string
   readonly command: (directory: string, port: number) => Effect.Effect<Command, never, Plan>
-  /** Whether requests carry the credential; etcd takes any credential for one of its own. */
+  /** Whether requests have the credential; etcd would treat any credential as its own. */
   readonly takesKey: boolean
-  /** Why it cannot be started, if so. */
+  /** Why it cannot be started; absent if it can. */
   readonly absence?: string
 }
 
@@ -29,7 +29,9 @@ export const key = "bench-key"
 
 const inherited = { PATH: process.env.PATH ?? "", NODE_ENV: "production" }
 
-/** A compiled service in production mode: its file and the node that runs it, by default this plan's and this process's. */
+/**
+ * A compiled service in production mode: its file and the node that runs it, by default this plan's and this process's.
+ */
 const service = (name: string, file?: string, node = process.execPath): Contender => ({
   name,
   probe: "/api/v1/changes?limit=1",

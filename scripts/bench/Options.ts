@@ -16,7 +16,7 @@ export const parse = <const Parsed extends ParseArgsConfig>(config: Parsed) =>
     catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
   })
 
-/** Refuses names of cases that there are not. */
+/** Refuses unknown names of cases. */
 export const requireKnown = (
   names: ReadonlyArray<string>,
   cases: ReadonlyArray<string>
@@ -27,14 +27,14 @@ export const requireKnown = (
     : new BenchFailed({ reason: `there is no case ${unknown}; there are ${cases.join(", ")}` })
 }
 
-/** Which numbers an option takes. */
+/** The numbers that an option accepts. */
 export interface Bounds {
   readonly min: number
   readonly max: number
   readonly whole: boolean
 }
 
-/** The number that an option was given, or another one without the option. */
+/** The number of an option, or the default without the option. */
 export const number = (
   name: string,
   given: string | undefined,

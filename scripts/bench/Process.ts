@@ -56,6 +56,6 @@ export const endedProcessorSeconds = (pid: number): Effect.Effect<number, BenchF
 export const residentBytes = (pid: number): Effect.Effect<number, BenchFailed> =>
   read(pid, "status", text => Number(/^VmRSS:\s+(\d+) kB/m.exec(text)?.[1]) * 1024)
 
-/** The most resident memory that a process has had, in bytes. */
+/** The peak resident memory of a process, in bytes. */
 export const maxResidentBytes = (pid: number): Effect.Effect<number, BenchFailed> =>
   read(pid, "status", text => Number(/^VmHWM:\s+(\d+) kB/m.exec(text)?.[1]) * 1024)

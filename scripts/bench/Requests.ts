@@ -51,7 +51,7 @@ export const etcd = {
   get: (entry: number): string => withBody("POST", "/v3/kv/range", host, `{"key":"${etcdKey(entry)}"}`),
   set: (entry: number): string =>
     withBody("POST", "/v3/kv/put", host, `{"key":"${etcdKey(entry)}","value":"${base64(valueOf(entry))}"}`),
-  /** The body of a transaction that sets entries; etcd takes 128 at most. */
+  /** The body of a transaction that sets entries; etcd accepts at most 128. */
   batch: (entries: ReadonlyArray<number>): string => {
     const puts = entries.map(entry => `{"requestPut":{"key":"${etcdKey(entry)}","value":"${base64(valueOf(entry))}"}}`)
     return `{"success":[${puts.join(",")}]}`

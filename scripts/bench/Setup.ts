@@ -1,4 +1,4 @@
-/** What both benchmarks need before they measure. */
+/** The setup of both benchmarks. */
 import { execFileSync } from "node:child_process"
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"

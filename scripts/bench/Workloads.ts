@@ -1,4 +1,6 @@
-/** The loads that the service is measured under, each a sequence of requests for a store of {@link smallStore} entries. */
+/**
+ * The loads that the service is measured under, each a sequence of requests for a store of {@link smallStore} entries.
+ */
 import * as Random from "./load/Random.ts"
 import { smallStore } from "./Plan.ts"
 import * as Requests from "./Requests.ts"
@@ -85,5 +87,5 @@ export const list: Workload = {
   }
 }
 
-/** All of them. */
+/** All workloads. */
 export const all: ReadonlyArray<Workload> = [get, put, batch, changes, changesAnywhere, list]

@@ -6,7 +6,7 @@ const row = (cells: ReadonlyArray<string>): string =>
 export const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
   [head, head.map(() => "---"), ...rows].map(row).join("\n")
 
-/** The page with other text between the comments `<!-- name -->` and `<!-- /name -->`. */
+/** The page with the new text between the comments `<!-- name -->` and `<!-- /name -->`. */
 export const replaceSection = (page: string, name: string, text: string): string => {
   const [begin, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
   const [head, rest = ""] = page.split(begin)

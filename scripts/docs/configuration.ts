@@ -20,7 +20,7 @@ const variables = (): string => {
   )
 }
 
-/** The page as it is and as it should be. */
+/** The current page, and the generated one. */
 export const pages = (): { readonly current: string; readonly wanted: string } => {
   const current = readFileSync(page, "utf8")
   return { current, wanted: replaceSection(current, "variables", variables()) }

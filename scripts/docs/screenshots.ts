@@ -1,6 +1,6 @@
 /**
- * Makes the pictures of the console in the README anew: `npm run screenshots`. It takes two minutes, as plots want some
- * history, and Debian's chromium.
+ * Makes the pictures of the console in the README: `npm run screenshots`. It takes two minutes, because plots need some
+ * history, and needs Debian's chromium.
  */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
@@ -17,13 +17,13 @@ const images = join(root, "docs/images")
 const token = "dev-key"
 const settings = "tenant:acme/settings"
 
-/** How long there is load before the overview is taken, in milliseconds. */
+/** How long the load lasts before the picture of the overview is taken, in milliseconds. */
 const loadMs = 90_000
 
 const width = 1280
 const heights = { overview: 800, other: 720 }
 
-/** Starts the service on a store of its own, and returns its address. */
+/** Starts the service on a new store, and returns its address. */
 const start = async (directory: string) => {
   const env = { PATH: process.env.PATH, DEV_MODE: "true", DATA_DIR: directory, PORT: "0" }
   const service = spawn(process.execPath, ["--import", "tsx", "src/main.ts"], {
@@ -42,7 +42,7 @@ const start = async (directory: string) => {
   throw new Error(`The service has not started: ${banner}`)
 }
 
-/** Entries as an application might have them. */
+/** Sets entries of an example application. */
 const fill = async (base: string): Promise<void> => {
   const client = makeClient({ baseUrl: base, token })
   const actors = ["anna", "deploy-bot", "ben"]
@@ -56,7 +56,7 @@ const fill = async (base: string): Promise<void> => {
   await client.set(settings, "theme", { dark: false, limit: 3 }, { actor: "anna" })
 }
 
-/** Reads and writes, more and fewer of them in turns, until the signal. */
+/** Reads and writes at a varying rate, until the signal. */
 const load = async (base: string, ended: AbortSignal): Promise<void> => {
   const client = makeClient({ baseUrl: base, token })
   for (let tick = 0; !ended.aborted; tick++) {

@@ -10,7 +10,7 @@ export interface Arguments {
   readonly namespace: string
   readonly concurrency: number
   readonly batch: number
-  /** The most entries to write. */
+  /** Maximum number of entries to write. */
   readonly count: number
 }
 

@@ -1,4 +1,4 @@
-/** Sends batches by the client of the service, again and again while the service is away. */
+/** Sends batches with the client of the service, and retries while the service is unavailable. */
 import { Duration, Effect, Option, type Redacted, Schema } from "effect"
 import { untilBack } from "../../src/CommandLine/Retrying.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
@@ -21,15 +21,15 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", {
 /** The service is unreachable, overloaded or has no store. */
 export class Away extends Schema.TaggedError<Away>()("Away", {
   reason: Schema.String,
-  /** The delay that the service asks for, if any. */
+  /** The delay that the service requests, if any. */
   retryAfter: Schema.OptionFromSelf(Schema.DurationFromSelf)
 }) {
   override get message(): string {
-    return `The service is away: ${this.reason}`
+    return `The service is unavailable: ${this.reason}`
   }
 }
 
-/** The address of the service, and time limits. */
+/** The address of the service, and timeouts. */
 export interface Options {
   /** The base address, without a slash at the end. */
   readonly url: string
@@ -38,11 +38,11 @@ export interface Options {
   readonly fetch?: typeof globalThis.fetch
   /** How long a batch is retried while the service is unavailable; a minute by default. */
   readonly giveUpAfter?: Duration.DurationInput
-  /** Called for each failed attempt after which there is another one. */
+  /** Called for each failed attempt before a retry. */
   readonly onAway?: (error: Away) => Effect.Effect<void>
 }
 
-/** Statuses by which proxies say that the service is away, or has too much to do. */
+/** Statuses with which proxies report that the service is unavailable or overloaded. */
 const passing = new Set([429, 502, 503, 504])
 
 const problemOf = (error: Client.ClientError): Refused | Away => {
@@ -58,7 +58,7 @@ const problemOf = (error: Client.ClientError): Refused | Away => {
     : new Refused({ status: Option.some(status), reason: message })
 }
 
-/** Sends operations as one batch. Returns how many were carried out. */
+/** Sends operations as one batch. Returns the number of applied operations. */
 export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effect<number, Refused | Away>
 
 /**

@@ -14,7 +14,7 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", { answer: 
   }
 }
 
-/** One request; it completes with its answer. */
+/** One request; it completes when its answer has arrived. */
 export type Request = Effect.Effect<void, Refused>
 
 /** The secret of clients' tokens. */

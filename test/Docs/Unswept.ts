@@ -71,17 +71,8 @@ export const unswept: ReadonlyArray<string> = [
   "test/Upstream",
 
   // Rest
-  ".ci",
-  "deploy",
-  "docs/architecture.md",
-  "docs/performance.md",
-  "scripts/absent.ts",
-  "scripts/bench",
   "scripts/docs",
-  "scripts/load",
-  "scripts/load-cities.ts",
   "scripts/pages.ts",
-  "scripts/standalone.ts",
   "test/AsyncApi.test.ts",
   "test/Backup.test.ts",
   "test/Causeway.test.ts",

@@ -85,7 +85,7 @@ const head = ["case", "build", "CPU", "for each", "of each process", "p99", "MiB
 
 const measured = (one: Case, { builds, processes }: Arguments.Arguments) =>
   Effect.gen(function* () {
-    // The processes of a build are not neighbors in a round.
+    // The processes of a build are not adjacent in a round.
     const wanted = Array.from({ length: processes }, () => builds).flat()
     const servers = yield* Effect.forEach(wanted, ({ file, name, node }) =>
       Effect.map(one.started(build(name, file, node)), running => ({ name, running }))

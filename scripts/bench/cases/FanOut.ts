@@ -20,7 +20,7 @@ export const writers = 8
 /** One frame at a time, as the service does. */
 const publishers = 1
 
-/** The path of a follower that wants new changes only. */
+/** The path of a follower of new changes only. */
 export const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
   Effect.map(ask(running, `/api/v1/changes?after=${Number.MAX_SAFE_INTEGER}`), body => {
     const { lastSeq }: { readonly lastSeq: number } = JSON.parse(body)
@@ -54,7 +54,7 @@ export const broadcasting = (
     }).pipe(Effect.scoped)
 })
 
-/** The writes that followers are told of. */
+/** The writes that followers receive. */
 export const writing = (): (() => string) => {
   const random = Random.make(7)
   return () => {

@@ -14,7 +14,7 @@ const followers = 2000
 const perFollower = (contender: Contender, path: string) =>
   Effect.gen(function* () {
     const { pid, port } = yield* start(contender, { directory: yield* scratch, nodeArgs: Memory.nodeArgs })
-    // The first connection has costs of its own, such as modules.
+    // The first connection has one-time costs, such as modules.
     yield* Effect.scoped(Followers.make({ port, path, key, count: 1 }))
     const before = yield* Memory.settledBytes(pid)
     yield* Followers.make({ port, path, key, count: followers })

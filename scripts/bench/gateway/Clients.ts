@@ -11,7 +11,7 @@ export const secret = "a secret for the benchmark, 32 bytes and more"
 /** Concurrent handshakes. */
 const concurrency = 32
 
-/** The most sessions of one tenant. */
+/** Maximum number of sessions of one tenant. */
 const perTenant = 5000
 
 /** Called for what clients receive. */

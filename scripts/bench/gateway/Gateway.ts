@@ -6,7 +6,7 @@ import { isPinned } from "../Process.ts"
 import { type Running, type StartOptions, start } from "../Server.ts"
 import { secret } from "./Clients.ts"
 
-/** The processors of the gateway: its own one, or both, one of which it shares with the load generator. */
+/** The processors of the gateway: one alone, or both, one of which it shares with the load generator. */
 export type Processors = "one" | "both"
 
 const environment = (platformUrl: string) => ({

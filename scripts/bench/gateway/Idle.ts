@@ -28,7 +28,7 @@ const each = <R extends Running>(
 ) =>
   Effect.gen(function* () {
     const running = yield* server
-    // The first connections have costs of their own, such as modules.
+    // The first connections have one-time costs, such as modules.
     yield* Effect.scoped(connect(running, 50))
     const before = yield* Memory.settledBytes(running.pid)
     yield* connect(running, count)

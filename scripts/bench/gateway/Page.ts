@@ -5,7 +5,7 @@ import { milliseconds, percent, plain } from "../report/Numbers.ts"
 import type { Idle } from "./Idle.ts"
 import type { Streamed } from "./Streaming.ts"
 
-/** All that was measured in a run. */
+/** All measurements of a run. */
 export interface Findings {
   /** Machine, versions and other conditions. */
   readonly conditions: ReadonlyArray<string>
@@ -15,10 +15,10 @@ export interface Findings {
 
 const page = new URL("../../../docs/performance-gateway.md", import.meta.url)
 
-/** Milliseconds that the 99th percentile may take at half the load. */
+/** Goal of the 99th percentile at half the load, in milliseconds. */
 const latencyGoal = 100
 
-/** KiB that an idle client may cost. */
+/** Goal of the memory of an idle client, in KiB. */
 const memoryGoal = 40
 
 const whole = (value: number): string => Math.round(value).toLocaleString("en")

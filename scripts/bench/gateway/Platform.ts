@@ -103,12 +103,12 @@ export const make: Effect.Effect<Platform, never, Scope.Scope> = Effect.acquireR
       Effect.gen(function* () {
         speaking = inTurn()
         const perMilli = (perSecond * speaking.length) / 1000
-        const begun = performance.now()
+        const started = performance.now()
         let sent = 0
         const say = Effect.sync(() => {
           const now = performance.now()
-          const due = Math.floor((now - begun) * perMilli)
-          worst = Math.max(worst, now - begun - sent / perMilli)
+          const due = Math.floor((now - started) * perMilli)
+          worst = Math.max(worst, now - started - sent / perMilli)
           said += due - sent
           for (; sent < due; sent++) speaking[sent % speaking.length]!.delta(performance.now())
         })

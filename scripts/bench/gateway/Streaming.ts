@@ -42,7 +42,7 @@ export interface Streamed {
   readonly residentMiB: number
 }
 
-/** The most seconds to wait for deltas in flight at the end. */
+/** Maximum number of seconds to wait for deltas in flight at the end. */
 const drainSeconds = 60
 
 /** Polls until a condition holds. Returns whether it did. */
@@ -65,7 +65,7 @@ export const run = (load: Load) =>
     const { tally } = clients
     yield* clients.begin(turns)
     if (!(yield* comesTrue(() => platform.turns() === turns, 30))) {
-      return yield* new BenchFailed({ reason: `${platform.turns()} of ${turns} turns have begun` })
+      return yield* new BenchFailed({ reason: `${platform.turns()} of ${turns} turns have started` })
     }
     const measured = yield* Effect.scoped(
       Effect.gen(function* () {
@@ -73,12 +73,12 @@ export const run = (load: Load) =>
         yield* Effect.sleep(`${warmUpSeconds} seconds`)
         platform.lateness()
         const before = { deltas: tally.deltas, gateway: yield* processorSeconds(gateway.pid), own: process.cpuUsage() }
-        const begun = performance.now()
+        const started = performance.now()
         const times = new Histogram()
         histogram = times
         yield* Effect.sleep(`${seconds} seconds`)
         histogram = undefined
-        const taken = (performance.now() - begun) / 1000
+        const taken = (performance.now() - started) / 1000
         const used = (yield* processorSeconds(gateway.pid)) - before.gateway
         const own = process.cpuUsage(before.own)
         const arrived = tally.deltas - before.deltas

@@ -22,8 +22,8 @@ export interface Outcome {
   readonly latency: Histogram
 }
 
-/** The most time for answers after the end; then the load fails. */
-const patience = 10_000
+/** Timeout for answers after the end, in milliseconds; then the load fails. */
+const timeout = 10_000
 
 /** One connection with one request at a time. */
 class Client {
@@ -63,8 +63,8 @@ class Client {
 }
 
 /**
- * Loads a server. Each connection sends its next request when it has the answer to the last one. Requests count if their
- * answer arrives within the time; connecting does not count.
+ * Loads a server. Each connection sends its next request when it has the answer to the last one. Requests count if
+ * their answer arrives within the time; connecting does not count.
  *
  * In a closed loop a server that stalls gets fewer requests. The quantiles are what clients that wait for their answers
  * see; they say nothing about requests at a fixed rate.
@@ -111,7 +111,7 @@ export const run = ({ connections, port, request, seconds }: Load): Effect.Effec
       startedAt = performance.now()
       endsAt = startedAt + seconds * 1000
       waiting = connections
-      timer = setTimeout(() => fail("an answer does not come"), seconds * 1000 + patience)
+      timer = setTimeout(() => fail("an answer does not come"), seconds * 1000 + timeout)
       for (const client of clients) client.send()
     }
     for (let count = 0; count < connections; count++) {

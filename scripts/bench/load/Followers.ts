@@ -12,7 +12,7 @@ export interface Followers {
   readonly stopKeeping: () => void
 }
 
-/** The most messages that are kept. */
+/** Maximum number of stored messages. */
 const maxKept = 2000
 
 /** Concurrent handshakes. */
@@ -33,7 +33,7 @@ const handshake = (path: string, key: string): string =>
     "\r\n"
   ].join("\r\n")
 
-/** The address of the WebSocket. */
+/** The address of the WebSocket, and its credential. */
 export interface Place {
   readonly port: number
   readonly path: string

@@ -8,14 +8,14 @@ export class Frames {
   private kept: Buffer | undefined
   private payload: Array<Buffer> = []
 
-  /** `onText` gets the payload only while `keepsPayload` says that it is wanted. */
+  /** `onText` gets the payload only while `keepsPayload` returns true. */
   constructor(
     private readonly onText: (payload: string) => void,
     private readonly onPing: () => void,
     private readonly keepsPayload: () => boolean
   ) {}
 
-  /** Takes what arrived; the buffer may be used again afterwards. */
+  /** Parses received bytes; the buffer may be reused afterwards. */
   push(arrived: Buffer): void {
     const bytes = this.kept === undefined ? arrived : Buffer.concat([this.kept, arrived])
     this.kept = undefined

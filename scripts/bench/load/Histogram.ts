@@ -30,7 +30,7 @@ export class Histogram {
     this.total++
   }
 
-  /** Counts the times of another one too. */
+  /** Adds the counts of another histogram. */
   add(other: Histogram): void {
     for (const [index, count] of other.counts.entries()) this.counts[index]! += count
     this.total += other.total

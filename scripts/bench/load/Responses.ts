@@ -18,7 +18,7 @@ export class Responses {
 
   constructor(private readonly onResponse: (status: number) => void) {}
 
-  /** Takes what arrived; the buffer may be used again afterwards. */
+  /** Parses received bytes; the buffer may be reused afterwards. */
   push(arrived: Buffer): void {
     const bytes = this.kept === undefined ? arrived : Buffer.concat([this.kept, arrived])
     this.kept = undefined

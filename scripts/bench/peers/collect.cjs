@@ -1,2 +1,2 @@
-/* Loaded before a server whose live memory is to be seen: it collects garbage when it is asked to. */
+/* Loaded before a server whose live memory is measured: it collects garbage on SIGUSR2. */
 process.on("SIGUSR2", () => globalThis.gc?.())

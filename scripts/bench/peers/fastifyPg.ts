@@ -1,7 +1,8 @@
 /**
- * The entries of the store as a competent engineer writes them in a day on PostgreSQL: fastify with schemas for requests
- * and answers, and a pool of `pg` with one transaction for each write. `seq` comes from a row that each transaction locks
- * last, so that readers of the log miss nothing; with PEER_LOG=sequence it comes from a sequence, and they may.
+ * The entries of the store as a competent engineer writes them in a day on PostgreSQL: fastify with schemas for
+ * requests and answers, and a pool of `pg` with one transaction for each write. `seq` comes from a row that each
+ * transaction locks last, so that readers of the log miss nothing; with PEER_LOG=sequence it comes from a sequence, and
+ * they may.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import Fastify from "fastify"

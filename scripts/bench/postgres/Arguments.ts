@@ -19,7 +19,7 @@ const quick = { rounds: 2, duration: 1, "warm-up": 1, connections: 64 } as const
 /** The text of `--help`. */
 export const help = (): string =>
   [
-    "Benchmarks nodes over one PostgreSQL, beside a peer. It starts a PostgreSQL of its own.",
+    "Benchmarks nodes over one PostgreSQL, and a peer. It starts its own PostgreSQL.",
     "",
     "Usage: npm run bench -- postgres [options]",
     "",

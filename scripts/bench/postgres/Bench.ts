@@ -15,7 +15,7 @@ import * as WakeUps from "./WakeUps.ts"
 const kinds = [Contenders.two, Contenders.three, Contenders.one, Contenders.peer, Contenders.skippingPeer]
 
 /** Connections that write while wake-ups are measured under load. */
-const writersMeanwhile = 16
+const backgroundWriters = 16
 
 const measure = (given: Arguments.Arguments) =>
   Effect.gen(function* () {
@@ -40,7 +40,7 @@ const measure = (given: Arguments.Arguments) =>
         putOfMany: yield* Measure.compare(title("PUT, durable", many), database, nodes, many, Workloads.put.requests),
         get: yield* Measure.compare(title("GET"), database, groups, connections, Workloads.get.requests),
         growth: yield* Measure.growth(database, groups[0]!, Workloads.put.requests),
-        wakeUps: yield* WakeUps.measure(groups[0]!, writersMeanwhile, Workloads.put.requests)
+        wakeUps: yield* WakeUps.measure(groups[0]!, backgroundWriters, Workloads.put.requests)
       }
     }).pipe(Effect.provide(Layer.succeed(Plan, plan)))
     const conditions = [

@@ -1,4 +1,4 @@
-/** The PostgreSQL of the benchmark: a cluster of its own with the settings of a production server that matter here. */
+/** The PostgreSQL of the benchmark: its own cluster with the relevant settings of a production server. */
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, type Scope } from "effect"
@@ -13,7 +13,7 @@ export interface Database {
   readonly create: (name: string) => Effect.Effect<string, BenchFailed>
   /** CPU time of all processes of the server, in seconds. */
   readonly processorSeconds: Effect.Effect<number, BenchFailed>
-  /** How many groups of writes have been committed in a database of the service. */
+  /** The number of groups of writes that were committed in a database of the service. */
   readonly commits: (url: string) => Effect.Effect<number, BenchFailed>
 }
 
@@ -33,7 +33,7 @@ const query = <A extends pg.QueryResultRow>(connectionString: string, text: stri
     catch: failed
   })
 
-/** The processes that a process has started and that still run. */
+/** The running child processes of a process. */
 const childrenOf = (parent: number): ReadonlyArray<number> =>
   readdirSync("/proc")
     .filter(name => /^\d+$/.test(name))
@@ -69,7 +69,7 @@ export const start = (directory: string): Effect.Effect<Database, BenchFailed, S
     return {
       version: row?.server_version ?? "",
       create: name => Effect.as(query(server.urlOf("postgres"), `CREATE DATABASE ${name}`), server.urlOf(name)),
-      // A pool closes connections that were idle, and with each its process ends.
+      // A pool closes idle connections, and with each its process ends.
       processorSeconds: Effect.suspend(() =>
         Effect.map(
           Effect.all([

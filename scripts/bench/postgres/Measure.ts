@@ -60,7 +60,7 @@ const sample = (
     }
   })
 
-/** Measures groups in rounds, one group at a time; each round begins with another one. */
+/** Measures groups in rounds, one group at a time; each round starts with another one. */
 export const compare = (
   title: string,
   database: Database,
@@ -83,7 +83,7 @@ export const compare = (
     return { title, series: groups.map(({ name }, index) => ({ name, samples: samples[index]! })) }
   })
 
-/** What many connections make of the same commits. */
+/** The number of writes and commits by the number of connections. */
 export interface Growth {
   readonly connections: number
   readonly perSecond: number
@@ -92,7 +92,7 @@ export interface Growth {
   readonly p99: number
 }
 
-/** Statistics of the server are up to a second late. */
+/** The delay of the server's statistics: they are up to a second late. */
 const lateness = "1500 millis"
 
 /** How writes and commits of a group grow with the number of connections. */

@@ -11,7 +11,7 @@ import type { WakeUps } from "./WakeUps.ts"
 export interface Findings {
   readonly conditions: ReadonlyArray<string>
   readonly put: Comparison
-  /** The same with more connections, of the nodes alone. */
+  /** The same with more connections, without the peer. */
   readonly putOfMany: Comparison
   readonly get: Comparison
   readonly growth: ReadonlyArray<Growth>
@@ -36,7 +36,7 @@ const goal = (text: string, comparison: Comparison, kind: Contenders.Kind, to: C
   return [text, range(middle, values), middle >= least ? "yes" : "**no**"]
 }
 
-/** Milliseconds within which a follower on another node is to have a write that was answered. */
+/** Goal for the delay of an answered write at a follower on another node, in milliseconds. */
 const wakeUpGoal = 250
 
 const wakeUpRow = (wakeUps: ReadonlyArray<WakeUps>): ReadonlyArray<string> => [
@@ -120,7 +120,7 @@ export const print = (findings: Findings, { rounds, seconds, warmUpSeconds }: Pl
     ]),
     "### Goals",
     goals(findings),
-    "### Beside the peer",
+    "### Compared with the peer",
     table(comparisonHead, [...rows(findings.put), ...rows(findings.putOfMany), ...rows(findings.get)]),
     "### Commits and the writes that share them, two nodes",
     table(growthHead, findings.growth.map(growthRow)),

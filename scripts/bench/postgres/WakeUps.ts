@@ -1,4 +1,4 @@
-/** Measures how soon a follower on one node has what was written on another. */
+/** Measures the delay until a follower on one node has a write of another. */
 import { Agent, request } from "node:http"
 import { Console, Effect, type Scope } from "effect"
 import { WebSocket } from "ws"
@@ -7,9 +7,11 @@ import { key as credential } from "../Contender.ts"
 import type { Running } from "../Server.ts"
 import type { Group } from "./Contenders.ts"
 
-/** Milliseconds from the answer of a write until a follower on another node had it; 0 if it had it before the answer. */
+/**
+ * Milliseconds from the answer of a write until a follower on another node had it; 0 if it had it before the answer.
+ */
 export interface WakeUps {
-  /** Connections that wrote to the same nodes meanwhile. */
+  /** Connections that wrote to the same nodes during the measurement. */
   readonly connections: number
   readonly writes: number
   readonly p50: number
@@ -24,14 +26,14 @@ const maxSeconds = 6
 /** Milliseconds between an arrival and the next write, at random, so that no interval of a node is in step with it. */
 const longestPause = 20
 
-/** Milliseconds after which a write or its arrival is given up. */
-const patience = 10_000
+/** Timeout for a write and for its arrival, in milliseconds. */
+const timeout = 10_000
 
 const namespace = "tenant:bench-wake-ups/n"
 
 const failed = (reason: unknown) => new BenchFailed({ reason: `wake-ups: ${String(reason)}` })
 
-/** A follower of the namespace, which tells when it had a key. */
+/** A follower of the namespace that reports when it had a key. */
 class Follower {
   readonly #waiting = new Map<string, (time: number) => void>()
 
@@ -102,7 +104,7 @@ const measurement = (
           return Math.max(0, arrived - answered)
         },
         catch: failed
-      }).pipe(Effect.timeoutFail({ duration: patience, onTimeout: () => failed(`${key} did not arrive`) }))
+      }).pipe(Effect.timeoutFail({ duration: timeout, onTimeout: () => failed(`${key} did not arrive`) }))
     // The first one finds the follower at the end of the log.
     yield* write(`${label}-first`)
     const endsAt = performance.now() + maxSeconds * 1000

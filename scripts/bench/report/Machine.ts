@@ -52,7 +52,7 @@ const sqliteVersion = (): string => {
   }
 }
 
-/** Other load on the machine falsifies figures, so it is reported with them. */
+/** Other load on the machine distorts figures, so it is reported with them. */
 const otherLoad = (): ReadonlyArray<string> => {
   const [, load = 0] = loadavg()
   return load < 0.5

@@ -28,7 +28,7 @@ export const print = (findings: Findings, plan: PlanShape, date: string, withPlo
   return [
     list([...findings.remarks, ...conditions(plan, date)]),
     ...section("Goals", true, Tables.goals(findings)),
-    ...section("Beside its peers", peers.length > 0, ...plot("peers.svg", "Throughput"), Tables.comparisons(peers)),
+    ...section("Compared with peers", peers.length > 0, ...plot("peers.svg", "Throughput"), Tables.comparisons(peers)),
     ...section("With growth", growth.length > 0, ...plot("growth.svg", "Growth"), Tables.comparisons(growth)),
     ...section("Start and memory", findings.quantities.length > 0, Tables.quantities(findings.quantities))
   ].join("\n\n")
