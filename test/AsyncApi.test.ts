@@ -61,7 +61,7 @@ describe("the AsyncAPI document", () => {
     if (process.env.UPDATE_GOLDEN === "1") writeFileSync(golden, text)
     expect(
       JSON.parse(text),
-      "The protocol changed. If that is meant, write the file anew with UPDATE_GOLDEN=1 and look at the difference."
+      "The protocol changed. If that is intended, rewrite the file with UPDATE_GOLDEN=1 and check the difference."
     ).toStrictEqual(JSON.parse(readFileSync(golden, "utf8")))
   })
 
@@ -76,8 +76,8 @@ describe("the AsyncAPI document", () => {
     expect(all.length).toBeGreaterThan(100)
     for (const reference of all) {
       expect(resolve(reference), JSON.stringify(reference)).toBeDefined()
-      const { $ref: _, description: __, ...beside } = reference
-      expect(beside).toStrictEqual({})
+      const { $ref: _, description: __, ...siblings } = reference
+      expect(siblings).toStrictEqual({})
     }
   })
 
@@ -92,8 +92,8 @@ describe("the AsyncAPI document", () => {
         { name: "error" }
       ])
     }
-    const told = list(document.operations.events?.messages).map(message => resolve(resolve(message)))
-    expect(told).toMatchObject(Protocol.eventTypes.map(name => ({ name })))
+    const events = list(document.operations.events?.messages).map(message => resolve(resolve(message)))
+    expect(events).toMatchObject(Protocol.eventTypes.map(name => ({ name })))
   })
 
   it.each(Object.keys(messages))("accepts its own example of %s", name => {

@@ -1,4 +1,4 @@
-/** `causeway backup` and `causeway restore` as processes, and backups over HTTP, beside a running service. */
+/** `causeway backup` and `causeway restore` as processes, and backups over HTTP, while a service runs. */
 import { once } from "node:events"
 import { existsSync, readdirSync } from "node:fs"
 import * as Http from "node:http"
@@ -92,7 +92,7 @@ const hold = (url: string) =>
   )
 
 layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
-  it.scoped("under a load of writes is what the log was at its end; after a restore followers are told", () =>
+  it.scoped("under a load of writes equals the log at its end; after a restore followers are notified", () =>
     Effect.gen(function* () {
       const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const { end, url } = yield* Service.start({ directory })
@@ -150,8 +150,8 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         new Map([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
       )
       assert.strictEqual(restored.entries, entries.size)
-      const told = yield* request(again.url, `/changes?after=${before.changes.length}&epoch=${before.epoch}`)
-      assert.strictEqual(told.status, 410)
+      const refused = yield* request(again.url, `/changes?after=${before.changes.length}&epoch=${before.epoch}`)
+      assert.strictEqual(refused.status, 410)
     })
   )
 
@@ -179,7 +179,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         )
         assert.isFalse(existsSync(join(place, signal)))
       }
-      // A service that starts meanwhile writes when the copy is complete.
+      // A service that starts during the copy writes when the copy is complete.
       yield* disk.set([{ call: "flush", outcome: "hang" }])
       const running = yield* launch(env, ["backup", join(place, "SIGKILL")])
       yield* until(Effect.map(disk.injected, count => count > 0))
@@ -256,7 +256,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
             const second = yield* request(url, "/backup")
             assert.deepStrictEqual([second.status, second.headers.get("retry-after")], [503, "10"])
             // Writers do not wait for it.
-            yield* put(url, "meanwhile", 1)
+            yield* put(url, "during", 1)
           })
         )
         yield* until(Effect.sync(() => copiesIn(directory).length === 0))
@@ -286,7 +286,8 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         yield* succeed(["backup", join(place, "backup")], { DATA_DIR: directory })
         yield* inStore(directory)(Store.put("n", "k0", "later"))
         const disk = yield* Disk.make(directory)
-        // The old store is moved aside, and the new one is not there yet. (Every other step is killed within a process.)
+        // The old store is moved aside, and the new one is not there yet. (Every other step is killed within a
+        // process.)
         yield* disk.set([{ call: "rename", outcome: "hang", file: "restore.ready/kv.db" }])
         const restore = ["restore", join(place, "backup"), "--force"]
         const running = yield* launch({ DATA_DIR: directory, ...disk.env }, restore)

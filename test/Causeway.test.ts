@@ -70,7 +70,7 @@ const identity = ({ credential, headers }: Identity.Credentials) =>
     const known = yield* Users
     yield* Effect.yieldNow()
     const name = /^Bearer (.*)$/.exec(credential ?? "")?.[1] ?? /user=(\w+)/.exec(String(headers.cookie))?.[1]
-    if (name === "late") return yield* new ApiError.ServiceUnavailable({ error: "The users are away" })
+    if (name === "late") return yield* new ApiError.ServiceUnavailable({ error: "The users are unreachable" })
     return known.get(name ?? "") ?? (yield* new ApiError.Unauthorized({ error: "Sign in" }))
   })
 
@@ -200,7 +200,7 @@ const firstFrame = (path: string, headers: Readonly<Record<string, string>>, sen
   )
 
 describe.each(["stock", "edge"] as const)("in an application on the %s server", kind => {
-  it.scopedLive("each group is served where the api has it, and the host's own beside them", () =>
+  it.scopedLive("each group is served at its path in the api, together with the host's own groups", () =>
     Effect.gen(function* () {
       expect(yield* ask("root", "PUT", `${own}/k`, { value: 1 })).toMatchObject({ status: 200, body: { version: 1 } })
       expect(yield* ask("root", "GET", "/orders/count")).toEqual({ status: 200, body: { count: 1 } })
@@ -256,9 +256,12 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
     }).pipe(Effect.provide(serve(kind, identify)))
   )
 
-  it.scopedLive("an identity whose service is away is 503, and a mistaken one a defect", () =>
+  it.scopedLive("an identity whose service is unreachable is 503, and a wrong one a defect", () =>
     Effect.gen(function* () {
-      expect(yield* ask("late", "GET", `${own}/k`)).toEqual({ status: 503, body: { error: "The users are away" } })
+      expect(yield* ask("late", "GET", `${own}/k`)).toEqual({
+        status: 503,
+        body: { error: "The users are unreachable" }
+      })
       const failed = { status: 500, body: { error: "Internal server error" } }
       expect(yield* ask("nobody", "GET", "/store/changes")).toEqual(failed)
       expect(yield* ask("nobody", "PUT", `${own}/k`, { value: 1 })).toEqual(failed)

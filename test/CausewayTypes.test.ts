@@ -87,7 +87,7 @@ const checked = () => {
   // @ts-expect-error: probes ask the store
   Causeway.layer({ api: Probes })
 
-  // Probes and metrics let everybody in.
+  // Probes and metrics need no identity.
   const probes = Causeway.layer({ api: Probes, store: memory })
   expectTypeOf<RequirementsOf<typeof probes>>().toEqualTypeOf<never>()
 

@@ -77,7 +77,7 @@ class Pair extends Context.Tag("test/Pair")<Pair, Effect.Effect.Success<typeof m
   ) as Layer.Layer<Pair | Layer.Layer.Success<typeof Environment.layer>, unknown>
 }
 
-/** Sends messages one after the other until told to stop, each until it is accepted. */
+/** Sends messages one after the other until it is stopped, each until it is accepted. */
 const talk = (client: Client, sessionId: string, name: string, sent: Array<Gateways.Message>, isOver: () => boolean) =>
   Effect.gen(function* () {
     while (!isOver()) {
@@ -93,11 +93,11 @@ const talk = (client: Client, sessionId: string, name: string, sent: Array<Gatew
 
 layer(Pair.layer, { excludeTestServices: true })(`gateways over one PostgreSQL ${reasonToSkip ?? ""}`, it => {
   if (reasonToSkip !== undefined) {
-    it.skip("go on while it fails")
+    it.skip("continue while it fails")
     return
   }
 
-  it.scoped("go on with the connections that they have while it refuses more", () =>
+  it.scoped("continue with their connections while it refuses more", () =>
     Effect.gen(function* () {
       const { one, other, url } = yield* Pair
       const [mine, theirs] = [yield* one.client, yield* other.client]
@@ -165,7 +165,7 @@ layer(Pair.layer, { excludeTestServices: true })(`gateways over one PostgreSQL $
         }
         const events = late.events(sessionId)
         for (const messages of sent) Gateways.checkHistory(events, messages)
-        // Whoever was subscribed all the while has the same events, each once and in order.
+        // All subscribers have the same events, each once and in order.
         for (const client of clients) {
           yield* client.untilEvent(sessionId, ({ seq }) => seq === events.length)
           assert.deepStrictEqual(client.events(sessionId).slice(0, events.length), events)

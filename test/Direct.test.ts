@@ -150,48 +150,50 @@ describe("Direct", () => {
   )
 
   it("interrupts an effect that waits for a callback, which then does nothing", () => {
-    const told: Array<string> = []
+    const results: Array<string> = []
     let resume: ((exit: Exit.Exit<string>) => void) | undefined
     const waiting = Direct.async<string>(callback => {
       resume = callback
-      return () => told.push("canceled")
+      return () => results.push("canceled")
     })
     const interrupt = Direct.run(Direct.map(waiting, String), Effect.runFork, exit =>
-      told.push(Exit.isInterrupted(exit) ? "interrupted" : "ended")
+      results.push(Exit.isInterrupted(exit) ? "interrupted" : "ended")
     )
     interrupt()
     interrupt()
     resume!(Exit.succeed("late"))
-    expect(told).toEqual(["canceled", "interrupted"])
+    expect(results).toEqual(["canceled", "interrupted"])
   })
 
   it("completes once in spite of repeated callbacks, and is not interrupted after that", () => {
-    const told: Array<string> = []
+    const results: Array<string> = []
     const twice = Direct.async<string>(callback => {
       callback(Exit.succeed("first"))
       callback(Exit.succeed("second"))
-      return () => told.push("canceled")
+      return () => results.push("canceled")
     })
-    const interrupt = Direct.run(twice, Effect.runFork, exit => told.push(String(Exit.isSuccess(exit) && exit.value)))
+    const interrupt = Direct.run(twice, Effect.runFork, exit =>
+      results.push(String(Exit.isSuccess(exit) && exit.value))
+    )
     interrupt()
-    expect(told).toEqual(["first"])
+    expect(results).toEqual(["first"])
   })
 
   it("throws what the observer of its exit throws, and calls it once", () => {
-    const told: Array<string> = []
+    const results: Array<string> = []
     const now = Direct.async<string>(callback => {
       callback(Exit.succeed("now"))
-      return () => told.push("canceled")
+      return () => results.push("canceled")
     })
     for (const effect of [Exit.succeed("now"), now]) {
       const fails = () =>
         Direct.run(effect, Effect.runFork, exit => {
-          told.push(Exit.isSuccess(exit) ? exit.value : "failed")
+          results.push(Exit.isSuccess(exit) ? exit.value : "failed")
           throw new Error("of the observer")
         })
       expect(fails).toThrow("of the observer")
     }
-    expect(told).toEqual(["now", "now"])
+    expect(results).toEqual(["now", "now"])
   })
 
   it.effect("interrupts the fiber of an effect that was forked", () =>

@@ -1,4 +1,6 @@
-/** Hosts that mount the store and the gateway over one PostgreSQL database, as an application does: by one layer each. */
+/**
+ * Hosts that mount the store and the gateway over one PostgreSQL database, as an application does: by one layer each.
+ */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpApi from "@effect/platform/HttpApi"
 import { describe, expect, it } from "@effect/vitest"
@@ -45,7 +47,7 @@ const converse = (sessions: Client.SessionsService, id: string, content: string)
   })
 
 describe.skipIf(reasonToSkip !== undefined)(`hosts over one PostgreSQL ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("share entries and changes, and a session goes on in another one with its history", () =>
+  it.scopedLive("share entries and changes, and a session continues in another one with its history", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const { platformUrl } = yield* Simulator.make({ seed: 1 })

@@ -85,7 +85,7 @@ const keys = Auth.layer({
   read: Option.some(Redacted.make("store-reader"))
 })
 
-/** All that our groups need beside the ports. */
+/** The requirements of our groups in addition to the ports. */
 const storeServices = Layer.mergeAll(Auth.middlewares, Body.layer, ChangeFeed.layer, Health.layerAlone).pipe(
   Layer.provide([keys, DrainingSignal.layer])
 )
@@ -334,7 +334,7 @@ describe("on a router with other routes", () => {
     }
   ).pipe(Layer.provide(memory), Layer.provideMerge(server))
 
-  it.scopedLive("our groups are served beside the host's routes", () =>
+  it.scopedLive("our groups are served together with the host's routes", () =>
     Effect.gen(function* () {
       const authorization = "Bearer store-key"
       const path = "/data/api/v1/kv/tenant%3Aa/x%2Fy;z"

@@ -1,7 +1,7 @@
 /**
  * System calls on the data directory fail, one fault at a time, while the service starts and at each moment of a fixed
  * script. Whatever fails: the process lives (or refuses to start by a sentence), nothing that was acknowledged is
- * lost, and the service comes back by itself once the disk is sound.
+ * lost, and the service recovers automatically once the disk works again.
  *
  * `npm test` draws a sample by a seed (FAULT_SEED). The soak lets each call of the script fail in turn, in a way that
  * the seed chooses; from SOAK=100 on in every way. FAULT_CASES has some alone, separated by commas, in the form in
@@ -32,13 +32,13 @@ interface Case {
 const shown = ({ fault, moment }: Case): string =>
   [moment, fault.kind, fault.skip, fault.count, fault.outcome].join("|")
 
-/** How long clients wait for answers once the disk has failed; no fault excuses waiting for ever, save a hang. */
+/** How long clients wait for answers after the disk has failed; only a hang may make them wait forever. */
 const patience = "4 seconds"
 
 /** How long a disk that is sound again may need: a guard against hanging, no measurement. */
 const guard = "150 seconds"
 
-/** All that the cases share: one simulator, one directory, and what clients were told. */
+/** The state that the cases share: one simulator, one directory, and the answers to clients. */
 const setup = Effect.gen(function* () {
   const directory = realpathSync(yield* Environment.temporaryDirectory)
   const simulator = yield* Simulator.make({ seed, pace: "1 millis", limits: { instances: 1000, history: 100_000 } })
@@ -79,7 +79,7 @@ const setup = Effect.gen(function* () {
       )
     )
 
-  /** The script on a sound disk, so that what its moments read is there. */
+  /** The script on a working disk, so that the data that its steps read exists. */
   const whole = (service: Service.Running) =>
     use(service, "on a sound disk", clients => Effect.forEach(moments, clients.perform, { discard: true }))
 

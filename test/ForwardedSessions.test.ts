@@ -24,7 +24,7 @@ const isDense = (events: ReadonlyArray<Event>) =>
     events.map((_, index) => index + 1)
   )
 
-/** Repeats a message as a client does: as long as it is told that it may. */
+/** Repeats a message as a client does: while the answers are retryable. */
 const sendUntilAccepted = (client: Client, sessionId: string, content: string, clientMessageId: string) =>
   Effect.repeat(Effect.delay(client.ask({ type: "send_message", sessionId, content, clientMessageId }), "100 millis"), {
     until: answer => answer.type !== "error" || !answer.error.retryable
@@ -87,7 +87,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       isDense(theirs.events())
       const [given, seen] = [mine.events(), theirs.events()]
       assert.deepStrictEqual(seen, given.slice(0, seen.length))
-      // A client that was with the one goes on at the other, where it was.
+      // A client of the one continues at the other, at its last position.
       const third = yield* completeTurn(mine, sessionId, "seven")
       const last = mine.events().findLast(({ seq }) => seq < mine.events().length - 2)!.seq
       const next = yield* other.client
@@ -145,7 +145,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped("go on at once with a session whose node ends as planned, however long its lease is", () =>
+  it.scoped("continue at once with a session whose node shuts down as planned, even with a long lease", () =>
     Effect.gen(function* () {
       const { simulator, startWith } = yield* linked
       const start = startWith({ SESSION_LEASE: "1 minute" })
@@ -246,7 +246,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped("a node with another secret is refused, and says so; its clients are told to come back", () =>
+  it.scoped("a node with another secret is refused, and logs that; its clients get a retryable error", () =>
     Effect.gen(function* () {
       const { start, startWith } = yield* linked
       const wrong = startWith({ NODE_SECRET: "another secret of at least 32 characters" })

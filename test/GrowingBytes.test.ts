@@ -44,12 +44,12 @@ describe("bytes that arrive in pieces", () => {
     const alone = new GrowingBytes(10)
     alone.add(first)
     expect(alone.take()).toEqual(first)
-    const pool = Buffer.from("one and what lies behind it")
+    const pool = Buffer.from("one and what is behind it")
     const more = new GrowingBytes(10)
     more.add(pool.subarray(0, 3))
     more.add(Buffer.from("two"))
     expect(more.take().toString()).toBe("onetwo")
-    expect(pool.toString()).toBe("one and what lies behind it")
+    expect(pool.toString()).toBe("one and what is behind it")
   })
 
   it("may be empty", () => {

@@ -25,7 +25,7 @@ export interface Served {
   readonly port: number
 }
 
-/** A transport that serves the API. Clients must not be able to tell which one. */
+/** A transport that serves the API. Clients must not see a difference. */
 export interface Transport {
   readonly name: string
   /** Serves the whole API over this store, with these {@link keys}, until the scope closes. */

@@ -1,4 +1,4 @@
-/** Hostile clients of each kind beside honest ones: a bound of memory, and an answer to each who is honest. */
+/** Hostile clients of each kind together with honest ones: memory stays bounded, and honest clients get answers. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Scope } from "effect"
 import { afterAll, beforeAll } from "vitest"
@@ -12,8 +12,8 @@ const soak = Number(process.env.SOAK ?? 1)
 
 /**
  * MiB that the process may come to: what it takes by itself under load, its budget of unsent bytes, and room for the
- * collector. Whole lists leave the most garbage, as each is printed anew for each client. Without the budget, clients
- * that do not read bring it well beyond that.
+ * collector. Whole lists leave the most garbage because each is printed again for each client. Without the budget,
+ * clients that do not read bring it well beyond that.
  */
 const boundOf = (attack: string): number => (attack.startsWith("whole lists") ? 1300 : 750)
 
@@ -44,7 +44,7 @@ beforeAll(async () => {
 
 afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
 
-describe.runIf(process.platform === "linux")("honest clients are answered, and memory stays bounded, beside", () => {
+describe.runIf(process.platform === "linux")("honest clients are answered, and memory stays bounded, with", () => {
   for (const attack of Object.keys(attacks)) {
     it(attack, async () => {
       target.forgetPeak()

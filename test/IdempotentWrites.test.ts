@@ -9,7 +9,7 @@ const soak = Number(process.env.SOAK ?? 1)
 
 const namespace = "tenant:t/counters"
 
-/** Numbers of the writes. Each has an actor of its own, by which the log tells it, and several share a key. */
+/** Numbers of the writes. Each has its own actor, which identifies it in the log, and several share a key. */
 const numbers = Array.from({ length: 120 }, (_, number) => number)
 
 layer(Environment.layer, { excludeTestServices: true })("a write with an idempotency key", it => {

@@ -109,7 +109,9 @@ const circlesIn = (edges: Edges): ReadonlyArray<string> => {
   return [...circles.values()]
 }
 
-/** The entries of one folder that two files lie in, or are: `Kv/Api.ts` and `Http/ApiError.ts` lie in `Kv` and `Http`. */
+/**
+ * The entries of one folder that two files lie in, or are: `Kv/Api.ts` and `Http/ApiError.ts` lie in `Kv` and `Http`.
+ */
 const siblings = (from: string, to: string): readonly [string, string] => {
   const [a, b] = [from.split("/"), to.split("/")]
   const shared = a.findIndex((part, index) => part !== b[index])
@@ -208,7 +210,7 @@ describe("imports within src", () => {
   it("of the console lead to the plain client and to what pages are made of, and nothing else leads to the console", () => {
     const libraries =
       /^(?:preact(?:\/(?:compat|hooks))?|@preact\/signals|@tanstack\/virtual-core|diff|swagger-ui-dist(?:\/.*)?|uplot)$/
-    // What the service tells its pages is one contract for both.
+    // The data that the service passes to its pages is one contract for both.
     const isAllowed = (target: string) =>
       libraries.test(target) || isIn("Client", "Console")(target) || target === "Pages/Paths.ts"
     expect(violations(files.filter(isIn("Console")), target => !isAllowed(target))).toStrictEqual([])

@@ -52,13 +52,13 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
       const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]
       yield* withClient(url, query =>
         Effect.gen(function* () {
-          // The copy waits when it has begun.
+          // The copy waits after it has started.
           yield* query("BEGIN")
           yield* query("LOCK TABLE causeway.receipts")
           const killed = yield* launch({ STORE_URL: url }, back)
           const file = join(last, "kv.db")
-          const isBegun = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
-          yield* Effect.repeat(isBegun, { until: isBegun => isBegun, schedule: Schedule.spaced("20 millis") })
+          const isStarted = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
+          yield* Effect.repeat(isStarted, { until: isStarted => isStarted, schedule: Schedule.spaced("20 millis") })
           yield* killed.kill("SIGKILL")
           yield* killed.ended
         })
@@ -78,7 +78,7 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
     })
   )
 
-  it.scopedLive("tells what is wrong, without a password", () =>
+  it.scopedLive("reports the problem, without a password", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* inStore(directory)(put("n", "k", 1))

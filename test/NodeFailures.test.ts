@@ -37,7 +37,7 @@ interface Node extends Gateway {
 /** The nodes that clients go to, and how far they have come. */
 class Run {
   readonly sent: ReadonlyArray<Array<Gateways.Message>> = Array.from({ length: sessionCount }, () => [])
-  /** What became of the last attempt in each session. */
+  /** The outcome of the last attempt in each session. */
   readonly attempts: Array<string> = Array.from({ length: sessionCount }, () => "none")
   nodes: ReadonlyArray<Node> = []
 
@@ -195,7 +195,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that fail ${re
           const events = yield* settled(late, sessionId)
           Gateways.checkHistory(events, run.sent[index]!)
           turns += events.filter(Gateways.isStart).length
-          // Whoever was subscribed all the while has the same events, each once and in order.
+          // All subscribers have the same events, each once and in order.
           yield* ends(
             () =>
               `${events.length} events of session ${index}, of which a subscriber has ${witnessed(sessionId).length}`,

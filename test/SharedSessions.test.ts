@@ -51,7 +51,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const { completed, open, sessionId } = yield* Gateways.begin(yield* one.client)
       yield* one.end("SIGKILL")
-      // Nobody has to ask for the session.
+      // No request for the session is needed.
       yield* simulator.awaitState(({ instances }) => instances.length === 0)
       const theirs = yield* other.client
       const events = yield* Gateways.follow(theirs, sessionId)
@@ -73,7 +73,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
       const theirs = yield* other.client
       yield* Gateways.follow(theirs, sessionId)
       one.signal("SIGCONT")
-      // It is told by its lease, without anybody asking: subscribers have to connect again.
+      // It learns this from its lease, without a request: subscribers have to reconnect.
       yield* mine.closed
       const again = yield* one.client
       const refused = yield* again.ask({ type: "send_message", sessionId, content: "hello" })
@@ -102,7 +102,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
       const answer = yield* Effect.fork(mine.ask({ type: "delete_session", sessionId }))
       const theirs = yield* other.client
       yield* Gateways.follow(theirs, sessionId)
-      // Until the lease of the other one is over, the session belongs to that one.
+      // Until the lease of the other one has expired, the session belongs to that one.
       const accepted = yield* Effect.repeat(
         Effect.delay(theirs.ask({ type: "send_message", sessionId, content: "hello again" }), "50 millis"),
         { until: ({ type }) => type === "accepted" }

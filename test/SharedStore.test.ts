@@ -37,7 +37,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
         const followed = { one: [] as Array<typeof Change.Type>, other: [] as Array<typeof Change.Type> }
         const load = { history, writers: 4 }
 
-        // Both write; one is killed while it does, and the other goes on.
+        // Both write; one is killed during that, and the other continues.
         yield* Effect.all(
           [
             Load.run({

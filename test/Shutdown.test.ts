@@ -15,7 +15,7 @@ import * as Service from "./service/Service.ts"
 /** The limit of the cases in which it is reached; the others have the default, which leaves a slow machine seconds. */
 const shortLimit = { SHUTDOWN_TIMEOUT: "2 seconds" }
 
-/** Waits for the end of a process that was told to end. The time is there for a failure to show, no more. */
+/** Waits for the end of a process after a signal. The timeout only makes a failure visible. */
 const endOf = (service: Service.Starting) =>
   service.ended.pipe(
     Effect.timeoutFail({

@@ -80,12 +80,12 @@ describe("SingleFlight", () => {
     })
   )
 
-  it.effect("a shared computation whose scope closes before it has begun ends", () =>
+  it.effect("a shared computation whose scope closes before it has started ends", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const shared = yield* Scope.extend(SingleFlight.sharedFor(1000, Effect.succeed(0), Effect.never), scope)
       const waiting = yield* Effect.fork(Effect.exit(shared))
-      // The caller has begun it, and its fiber has not run yet.
+      // The caller has started it, but its fiber has not run yet.
       yield* Effect.yieldNow()
       yield* Scope.close(scope, Exit.void)
       expect(isInterrupted(yield* Fiber.join(waiting))).toBe(true)
@@ -136,7 +136,7 @@ describe("DirectFlight", () => {
     })
   )
 
-  it.effect("a caller that leaves is told nothing, and the next computation does not begin for nobody", () =>
+  it.effect("a caller that leaves is not notified, and the next computation does not start without callers", () =>
     Effect.gen(function* () {
       const { call, ends, flight, results, work } = yield* setup
       call("a", flight.join("key", work))

@@ -112,13 +112,13 @@ describe("an instance without Effect", () => {
   it("answers 500 and logs where the host's identity fails", async () => {
     const lines: Array<LogLine> = []
     const failing: CausewayOptions["identity"] = async () => {
-      throw new Error("the directory is away")
+      throw new Error("the directory is unreachable")
     }
     const { url } = await start({ identity: failing, log: line => lines.push(line) })
     const answer = await fetch(`${url}/api/v1/kv/n/k`, { headers })
     expect([answer.status, await answer.json()]).toEqual([500, { error: "Internal server error" }])
     expect(lines.filter(({ level }) => level === "ERROR").map(({ message }) => message)).toEqual([
-      expect.stringContaining("the directory is away")
+      expect.stringContaining("the directory is unreachable")
     ])
   })
 

@@ -163,10 +163,10 @@ describe("virtual time", () => {
   it.scoped("opens and half-opens the breaker of an upstream", () =>
     Effect.gen(function* () {
       let requests = 0
-      let isAway = true
+      let isUnavailable = true
       const http = HttpClient.make(request => {
         requests++
-        return isAway ? new RequestError({ request, reason: "Transport" }) : Effect.never
+        return isUnavailable ? new RequestError({ request, reason: "Transport" }) : Effect.never
       })
       yield* Effect.gen(function* () {
         const inference = yield* Inference.Inference
@@ -176,7 +176,7 @@ describe("virtual time", () => {
         expect(yield* failed).toBe(503)
         expect(requests).toBe(before)
         yield* TestClock.adjust("10 seconds")
-        isAway = false
+        isUnavailable = false
         const probe = yield* Effect.fork(Effect.flip(inference.generate({ prompt: "x" })))
         yield* TestClock.adjust("119 seconds")
         expect(requests).toBe(before + 1)

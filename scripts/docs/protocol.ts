@@ -72,7 +72,7 @@ const meaning = (name: string): string => {
 
 const requests = (): string =>
   table(
-    ["request", "meaning", "fields beside `type` and `id`", "answer"],
+    ["request", "meaning", "fields in addition to `type` and `id`", "answer"],
     Protocol.requestTypes.map(type => {
       const name = schemaName(type, "Request")
       return [code(type), meaning(name), fieldsCell(name, ["type", "id"]), code(Protocol.answerTypes[type])]
@@ -81,7 +81,7 @@ const requests = (): string =>
 
 const answers = (): string =>
   table(
-    ["answer", "meaning", "fields beside `type` and `id`"],
+    ["answer", "meaning", "fields in addition to `type` and `id`"],
     Object.keys(Examples.answers).map(type => {
       const name = schemaName(type, "Answer")
       return [code(type), meaning(name), fieldsCell(name, ["type", "id"])]
@@ -90,7 +90,7 @@ const answers = (): string =>
 
 const events = (): string =>
   table(
-    ["event", "meaning", "fields beside the envelope and `turnId`"],
+    ["event", "meaning", "fields in addition to the envelope and `turnId`"],
     Protocol.eventTypes.map(type => {
       const name = schemaName(type, "Event")
       return [code(type), meaning(name), fieldsCell(name, ["type", "turnId"])]

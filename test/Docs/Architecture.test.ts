@@ -1,4 +1,4 @@
-/** The table of architecture.md has every file and folder of `src`, and nothing that is not there. */
+/** The table of architecture.md has every file and folder of `src`, and no others. */
 import { existsSync, readdirSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { read, root } from "./Page.ts"
@@ -14,7 +14,7 @@ describe("architecture.md", () => {
     expect(missing).toStrictEqual([])
   })
 
-  it("names nothing that is not there, and nothing twice", () => {
+  it("names only existing files, and none twice", () => {
     expect(
       named.filter((name, index) => !existsSync(`${root}src/${name}`) || named.indexOf(name) < index)
     ).toStrictEqual([])

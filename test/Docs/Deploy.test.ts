@@ -17,7 +17,7 @@ const directory = fileURLToPath(new URL("../../deploy/", import.meta.url))
 
 const read = (file: string): string => readFileSync(join(directory, file), "utf8")
 
-/** What somebody has who follows the instructions. */
+/** The variables of a user who follows the instructions. */
 const variables: Readonly<Record<string, string>> = {
   POSTGRES_PASSWORD: "0a1b2c",
   KV_API_KEY: "sesame",
@@ -160,7 +160,7 @@ describe("The example of a deployment", () => {
       const path = join(files, "haproxy.sock")
       const settings = join(files, "haproxy.cfg")
       const port = yield* Effect.promise(freePort)
-      // Its own places, and no more connections than any machine allows.
+      // Its own directories, and a number of connections that any machine allows.
       const own = read("haproxy.cfg")
         .replace("/tmp/haproxy.sock", path)
         .replace("maxconn 20000", "maxconn 100")
@@ -179,7 +179,7 @@ describe("The example of a deployment", () => {
           socket.on("end", () => resume(Effect.succeed(Buffer.concat(answer).toString())))
           socket.on("error", error => resume(Effect.fail(error)))
         })
-      // Until the socket is there.
+      // Until the socket exists.
       yield* Effect.retry(ask("show info"), Schedule.spaced("20 millis"))
       const page = readFileSync(new URL("../../docs/postgresql.md", import.meta.url), "utf8")
       for (const [, command = ""] of page.matchAll(/`(set server \S+ state drain)`/g)) {

@@ -13,12 +13,12 @@ export const excuses: ReadonlyArray<Excuse> = [
   {
     page: "README.md",
     starts: "npx --yes",
-    reason: "It downloads what the package depends on; test/Package runs it as it stands."
+    reason: "It downloads the dependencies of the package; test/Package runs it unchanged."
   },
   {
     page: "README.md",
     starts: "npm install",
-    reason: "It downloads; test/Package installs the package beside the same peers, and starts it in an empty folder."
+    reason: "It downloads; test/Package installs the package with the same peers, and starts it in an empty directory."
   },
   {
     page: "README.md",
@@ -36,7 +36,7 @@ export const excuses: ReadonlyArray<Excuse> = [
     page: "docs/embedding.md",
     starts: "npm pkg set",
     reason:
-      "It downloads; test/Package installs the package beside the same peers, and runs the examples of the page there."
+      "It downloads; test/Package installs the package with the same peers, and runs the examples of the page there."
   },
   {
     page: "docs/guarantees.md",

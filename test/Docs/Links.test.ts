@@ -1,4 +1,4 @@
-/** Whether the links between pages lead somewhere, and each page can be found. */
+/** Checks that the links between pages have targets, and that each page can be found. */
 import { existsSync } from "node:fs"
 import { dirname, join, normalize, relative } from "node:path"
 import { expect, it } from "vitest"
@@ -51,7 +51,7 @@ const fileOf = ({ page, target }: Link): string => {
   return path === "" ? page : normalize(relative(root, join(root, dirname(page), path)))
 }
 
-it("the links of the pages lead to files and headings that are there", () => {
+it("the links of the pages lead to existing files and headings", () => {
   expect(links.length).toBeGreaterThan(100)
   const dead = links.filter(link => {
     const file = fileOf(link)

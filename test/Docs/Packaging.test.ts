@@ -61,7 +61,7 @@ describe("The image", () => {
     assert.isNotEmpty(complaints("RUN true\n"))
   })
 
-  it.effect("runs the service itself, as a user without rights, and tells its health", () =>
+  it.effect("runs the service itself, as an unprivileged user, and reports its health", () =>
     Effect.gen(function* () {
       assert.strictEqual(argumentOf("USER"), `${user}:${user}`)
       assert.deepStrictEqual(JSON.parse(argumentOf("ENTRYPOINT")), ["/nodejs/bin/node", program])
@@ -110,7 +110,8 @@ describe("The image", () => {
   it("is made from the lock file, whose packages are those that the service needs and no others", async () => {
     const installing = instructions.find(line => line.includes("npm ci --ignore-scripts")) ?? assert.fail("No npm ci")
     assert.isFalse(instructions.some(line => /npm (?:install|i|update|add)\b/.test(line)))
-    // Its commands but for the last, which unpack the service. What npm would do shows without the registry.
+    // Its commands except the last, which unpack the service. A check without the registry shows what npm would
+    // install.
     const commands = installing
       .replace(/^RUN /, "")
       .split(" && ")
@@ -139,7 +140,7 @@ describe("The image", () => {
     }
   })
 
-  it("has less than 250 MB with its base image, as far as can be told without building it", () => {
+  it("has less than 250 MB with its base image, as far as that is known without building it", () => {
     const text = instructions.join("\n")
     const removed = [
       ...[...text.matchAll(/-name '\*([^']+)'/g)].map(([, suffix = ""]) => `${suffix.replaceAll(".", "\\.")}$`),
@@ -247,7 +248,7 @@ const secrets: Variables = {
 
 const healthPaths: ReadonlyArray<string> = Object.values(HealthGroup.endpoints).map(({ path }) => path)
 
-/** The probe of which test/suites/Http/Outage.ts says that its status tells of the store. */
+/** The probe whose status reports the state of the store, by test/suites/Http/Outage.ts. */
 const readyPath = "/api/v1/ready?strict=1"
 
 describe("The examples for Kubernetes", () => {

@@ -23,13 +23,13 @@ export interface Block {
 export const isOutput = (fence: Fence | undefined): fence is Fence =>
   fence?.language === "text" || fence?.language === "json"
 
-/** The commands among blocks, but for those that have an excuse. */
+/** The commands in blocks, except those that have an excuse. */
 export const blocksIn = (fences: ReadonlyArray<Fence>): ReadonlyArray<Block> =>
   fences.flatMap((fence, index) => {
     if (fence.language !== "sh" || isExcused(fence)) return []
     const next = fences[index + 1]
     const isBackground = fence.info === "background"
-    // Nothing else tells that commands do something which run until they are stopped.
+    // Commands that run until they are stopped have no other visible effect.
     if (isBackground && !isOutput(next)) {
       throw new Error(`${fence.page}: the page does not say what the commands of line ${fence.line} print`)
     }
@@ -42,7 +42,7 @@ export const blocksIn = (fences: ReadonlyArray<Fence>): ReadonlyArray<Block> =>
     ]
   })
 
-/** The commands of a page under `docs/`, or of `README.md`, but for those that have an excuse. */
+/** The commands of a page under `docs/`, or of `README.md`, except those that have an excuse. */
 export const blocksOf = (page: string): ReadonlyArray<Block> => blocksIn(fencesOf(page))
 
 /** Times and ports differ from run to run. */
@@ -80,7 +80,7 @@ const check = (output: string, { language, text }: NonNullable<Block["printed"]>
   else assert.isTrue(hasLines(output, text), `expected ${text} in ${output.slice(0, 2000)}`)
 }
 
-/** What a shell has beside what all have. */
+/** The settings of one shell in addition to those of all. */
 export interface Setting {
   readonly env?: Readonly<Record<string, string>>
   /** What stands for addresses of the page. */
@@ -93,15 +93,16 @@ interface Shell {
 }
 
 /**
- * What runs a shell on a pseudo-terminal of its own, by `script` of util-linux, as commands print other things in a pipe.
- * It tells the number of the process, which is that of the group of all that it starts.
+ * What runs a shell on a pseudo-terminal of its own, by `script` of util-linux, as commands print other things in a
+ * pipe. It prints the id of the process, which is also that of the group of its child processes.
  */
 const onTerminal = 'stty rows 24 cols 80; echo $$ > "$PROCESS_FILE"; exec bash -euo pipefail -c "$COMMANDS"'
 
 /**
  * A shell in an empty directory, in which `npm`, `npx causeway` and `causeway` are those of this repository, and port
- * 8080 of the page is another one. After `npm ci` the directory is a checkout, which has no program `causeway` before it
- * is built: commands that need one fail, as they do for a reader. Whatever runs in the background ends with the scope.
+ * 8080 of the page is another one. After `npm ci` the directory is a checkout, which has no program `causeway` before
+ * it is built: commands that need one fail, as they do for a reader. Whatever runs in the background ends with the
+ * scope.
  */
 export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}): Effect.Effect<Shell> =>
   Effect.gen(function* () {
@@ -175,7 +176,7 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
     }
     const toEnd = ({ code, printed }: Block) =>
       Effect.async<void>(resume => {
-        // A refusal that no page tells of must not pass: curl succeeds whatever the status is.
+        // A refusal that no page mentions must fail the test: curl succeeds with any status.
         const { child } = start(
           printed === undefined ? `curl() { command curl --fail-with-body "$@"; }\n${code}` : code
         )

@@ -13,7 +13,7 @@ const examples = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => 
 
 /** What each example prints. */
 const printed = [
-  // The newest record, which tells of the expiry, is kept.
+  // The newest record, which is that of the expiry, is kept.
   [[Option.none(), 3]],
   [],
   [[expect.objectContaining({ content: "done", iteration: 1 })]]

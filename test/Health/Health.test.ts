@@ -40,12 +40,12 @@ const upstreams = (answers: Readonly<Record<string, ReturnType<typeof Stub.statu
   Stub.make([
     request => {
       const answer = Object.entries(answers).find(([url]) => request.url.startsWith(url))
-      return answer === undefined ? Effect.die(`nobody is at ${request.url}`) : answer[1](request)
+      return answer === undefined ? Effect.die(`unknown address ${request.url}`) : answer[1](request)
     }
   ])
 
-const dependenciesOf = ({ dependencies }: Report, beside: Record<string, unknown> = {}): Record<string, unknown> => ({
-  ...beside,
+const dependenciesOf = ({ dependencies }: Report, others: Record<string, unknown> = {}): Record<string, unknown> => ({
+  ...others,
   ...Object.fromEntries(
     dependencies.map(({ name, status, error }) => [name, error === undefined ? status : [status, error]])
   )
@@ -265,7 +265,7 @@ describe("GET /health", () => {
     })
   )
 
-  it.scopedLive("of the running service tells of the upstreams and the replication that its environment names", () =>
+  it.scopedLive("of the running service reports the upstreams and the replication of its environment", () =>
     Effect.gen(function* () {
       const ask = (env: Readonly<Record<string, string>>) =>
         Effect.gen(function* () {

@@ -20,7 +20,7 @@ const streamed = (chunks: ReadonlyArray<string>, release: Effect.Effect<void> = 
 
 const noop = () => {}
 
-/** As many bodies as there are threads are compressed at a time. */
+/** Occupies all threads with bodies. */
 const allFree = Effect.gen(function* () {
   const replies = yield* Effect.replicateEffect(compress(Reply.json(text), gzip), maxThreads, {
     concurrency: "unbounded"
@@ -28,7 +28,7 @@ const allFree = Effect.gen(function* () {
   for (const { headers } of replies) expect(headers["content-encoding"]).toBe("gzip")
 })
 
-/** Repeats a check until it holds; the test's own time limit finds what never does. */
+/** Repeats a check until it holds; the test's own timeout detects a check that never does. */
 const eventually = (check: Effect.Effect<void>): Effect.Effect<void> =>
   Effect.catchAllDefect(check, () => Effect.zipRight(yieldToEventLoop, eventually(check)))
 
@@ -58,7 +58,7 @@ describe("compression of answers", () => {
     expect(takesGzip(header)).toBe(takes)
   })
 
-  it.effect("a body comes out as it went in, text and bytes alike, and says that it depends on the header", () =>
+  it.effect("a body is unchanged after decompression, text and bytes alike, and has Vary", () =>
     Effect.gen(function* () {
       for (const body of [text, Buffer.from(text)]) {
         const reply = yield* compress(Reply.json(body, { "kv-epoch": "e" }), gzip)
@@ -77,7 +77,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("small answers, errors and answers without a body are as they were", () =>
+  it.effect("small answers, errors and answers without a body are unchanged", () =>
     Effect.gen(function* () {
       for (const reply of [
         Reply.json("x".repeat(1023)),
@@ -90,7 +90,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("bodies for which no thread is free go as they are", () =>
+  it.effect("bodies for which no thread is free are sent uncompressed", () =>
     Effect.gen(function* () {
       const replies = yield* Effect.replicateEffect(compress(Reply.json(text), gzip), 10, { concurrency: "unbounded" })
       const encodings = replies.map(({ headers }) => headers["content-encoding"])
@@ -99,7 +99,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("a body whose client leaves frees its thread", () =>
+  it.effect("a body whose client disconnects frees its thread", () =>
     Effect.gen(function* () {
       const interrupts = Array.from({ length: maxThreads }, () =>
         Direct.run(compress(Reply.json(text.repeat(50)), gzip), Effect.runFork, noop)
@@ -110,7 +110,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("streams take turns, and each comes out as it went in", () =>
+  it.effect("streams take turns, and each is unchanged after decompression", () =>
     Effect.gen(function* () {
       const chunks = (name: number) => Array.from({ length: 20 }, (_, index) => `${name} ${index} ${text}`)
       const outcomes = yield* Effect.forEach(
@@ -131,7 +131,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("what holds a reply is released once, by who sends it", () =>
+  it.effect("the resources of a reply are released once, by its sender", () =>
     Effect.gen(function* () {
       let released = 0
       const reply = yield* compress(
@@ -148,7 +148,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("streams that are interrupted at work, in a queue, or between chunks, leave all threads free", () =>
+  it.effect("streams that are interrupted during work, in the queue, or between chunks, leave all threads free", () =>
     Effect.gen(function* () {
       const random = text.repeat(20)
       const working = yield* Effect.forEach(Array.from({ length: 8 }), () =>
@@ -179,7 +179,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("a stream that nobody reads between its chunks holds no thread", () =>
+  it.effect("a stream that is not read between its chunks occupies no thread", () =>
     Effect.gen(function* () {
       const slow = Reply.stream("application/json", Stream.concat(Stream.make(Buffer.from(text)), Stream.never))
       const readers = yield* Effect.forEach(Array.from({ length: 8 }), () =>
@@ -190,7 +190,7 @@ describe("compression of answers", () => {
     })
   )
 
-  it.effect("a stream that fails half-way fails, so that nobody takes a part for the whole", () =>
+  it.effect("a stream that fails before its end fails, so that no client regards a part as the whole", () =>
     Effect.gen(function* () {
       const body = Stream.concat(Stream.make(Buffer.from(text)), Stream.die(new Error("lost")))
       const reply = yield* compress(Reply.stream("application/json", body), gzip)

@@ -18,7 +18,7 @@ const exposed = "ETag, Link, Kv-Last-Seq, Kv-Epoch, Kv-Trimmed-Seq, Kv-Count, Re
 const corsOf = ({ headers }: Response): Record<string, string> =>
   Object.fromEntries([...headers].filter(([name]) => name.startsWith("access-control-") || name === "vary"))
 
-/** What a page of an origin of the list is told with every answer. */
+/** The headers of every answer to a page of an allowed origin. */
 const readable = {
   "access-control-allow-origin": page,
   "access-control-allow-credentials": "true",
@@ -144,7 +144,7 @@ describe.each([
 })
 
 describe("the service's own server", () => {
-  it.scopedLive("lets an allowed page read what it refuses by itself", () =>
+  it.scopedLive("lets an allowed page read the server's own refusals", () =>
     Effect.gen(function* () {
       const { port } = yield* serving(edgeFor([page]))
       const twice = ["Host: a", `Origin: ${page}`, "Authorization: Bearer a", "Authorization: Bearer b"]

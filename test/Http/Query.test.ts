@@ -1,7 +1,7 @@
 import { expect, it } from "vitest"
 import { parseQuery } from "../../src/Http/Router.ts"
 
-it("reads a parameter once, and all texts of one that is repeated", () => {
+it("reads a parameter once, and all values of a repeated one", () => {
   expect(parseQuery("")).toEqual({})
   expect(parseQuery("a=1&b=x%20y&c")).toEqual({ a: "1", b: "x y", c: "" })
   expect(parseQuery("a=1&a=2&a=3")).toEqual({ a: ["1", "2", "3"] })

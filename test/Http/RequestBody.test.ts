@@ -12,7 +12,7 @@ import { Limits } from "../../src/Limits.ts"
 setFlagsFromString("--expose-gc")
 const collect = runInNewContext("gc") as () => void
 
-/** Bytes in use once everything that nobody holds is collected. */
+/** Bytes in use after garbage collection. */
 const inUse = (): number => {
   collect()
   const { external, heapUsed } = process.memoryUsage()
@@ -23,7 +23,7 @@ const bodyFormat = format(Effect.runSync(Limits))
 
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
-/** A request whose body the test brings, and what came of it. */
+/** A request whose body the test provides, and its result. */
 const request = () => {
   const source = new IncomingMessage(new Socket())
   let result: unknown
@@ -51,7 +51,7 @@ describe("a request body", () => {
     expect(Either.getOrThrow(result()).value.text).toHaveLength(length + 2)
   })
 
-  it("that nests too deep is refused while it arrives, and the rest is discarded", async () => {
+  it("that is nested too deep is refused while it arrives, and the rest is discarded", async () => {
     for (const [open, start] of [
       ['{"a":', ""],
       ["[", '{"value":'],
@@ -85,7 +85,7 @@ describe("a request body", () => {
     expect(Either.getOrThrow(Either.flip(result())).error).toContain("must be an object, not an array")
   })
 
-  it("may nest as deep as a value in a batch does, however it is cut", async () => {
+  it("may be nested as deep as a value in a batch, however it is split", async () => {
     const { source, result } = request()
     const value = "[".repeat(256) + "]".repeat(256)
     for (const piece of `{"operations":[{"op":"set","namespace":"n","key":"k","value":${value}}]}`.match(/.{1,7}/g)!) {
@@ -97,7 +97,7 @@ describe("a request body", () => {
     expect(Either.isRight(result())).toBe(true)
   })
 
-  it("is parsed in its turn where it is large and others are too", async () => {
+  it("is parsed in its turn if it is large and others are too", async () => {
     const bodies = Array.from({ length: 4 }, request)
     for (const { source } of bodies) {
       source.push(`{"value":"${"x".repeat(600_000)}"}`)
@@ -115,7 +115,7 @@ describe("a request body", () => {
     for (const { result } of bodies) expect(Either.getOrThrow(result()).value.text).toHaveLength(600_002)
   })
 
-  it("is released if its client leaves before its turn", async () => {
+  it("is released if its client disconnects before its turn", async () => {
     const bodies = Array.from({ length: 3 }, request)
     for (const { source } of bodies) {
       source.push(`{"value":"${"x".repeat(1_000_000)}"}`)

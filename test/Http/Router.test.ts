@@ -36,14 +36,14 @@ describe("Router", () => {
     expect(find("POST", "/changes")).toBeUndefined()
   })
 
-  it("goes back to a parameter where a static segment leads nowhere", () => {
+  it("backtracks to a parameter if a static segment does not match", () => {
     expect(find("GET", "/kv/fixed/deep")).toEqual(["GET /kv/:namespace/:key", { namespace: "fixed", key: "deep" }])
     expect(find("GET", "/kv/fixed/deep/end")).toEqual(["GET /kv/fixed/deep/end", {}])
     expect(find("GET", "/kv/fixed/deep/else")).toBeUndefined()
     expect(find("GET", "/kv/fixed")).toEqual(["GET /kv/:namespace", { namespace: "fixed" }])
   })
 
-  it("tells a path that goes on behind a name, as where a slash is not encoded", () => {
+  it("recognizes a path with segments after a name, as if a slash is not encoded", () => {
     for (const path of ["/kv/a/b/c", "/kv/a/b/", "/kv/fixed/deep/else", "/kv/fixed/deep/end/"]) {
       expect([path, router.goesBeyondName(path)]).toEqual([path, true])
     }

@@ -13,7 +13,7 @@ const settings: WebSocket.Settings = {
   drainInterval: 0
 }
 
-/** A connection that records what is called on it, and fails where `failing` says so. */
+/** A connection that records calls, and fails if `failing` is set. */
 const recorder = (failing: ReadonlyArray<string> = []) => {
   const calls: Array<string> = []
   const record = (call: string) => () => {

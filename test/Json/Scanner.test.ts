@@ -37,7 +37,7 @@ const unwrapped = (result: unknown): unknown => {
 /** A text without white space between its tokens. */
 const compact = (text: string): string => text.replaceAll(/("(?:[^"\\]|\\.)*")|\s+/g, "$1")
 
-/** Where a value stands: it is the body, its list, an object in that, kept, or anything else. */
+/** The position of a value: the body, its list, an object in that, kept, or anything else. */
 type Place = "body" | "list" | "operation" | "value" | "other"
 
 /** Whether a text is to be refused for more than its grammar: checked token by token, in the plainest way. */
@@ -224,7 +224,7 @@ describe("the scanner", () => {
       }),
       { numRuns }
     )
-    // Else it would be tried in vain.
+    // Otherwise the attempt would have no effect.
     expect(answered).toBeGreaterThan(numRuns / 5)
     expect(answeredMutated).toBeGreaterThan(numRuns / 200)
   })

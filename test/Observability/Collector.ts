@@ -36,7 +36,7 @@ const Export = Schema.parseJson(
   })
 )
 
-/** Starts a collector until the scope closes; it can be told to hang. */
+/** Starts a collector until the scope closes; it can be made to hang. */
 export const collector = (options: { readonly hangs?: boolean } = {}) =>
   Effect.gen(function* () {
     const requests: Array<{ readonly path: string; readonly type: string | undefined; readonly body: string }> = []
@@ -69,7 +69,7 @@ export const collector = (options: { readonly hangs?: boolean } = {}) =>
     return {
       requests,
       target: { endpoint: new URL(`http://127.0.0.1:${port}/base/`), serviceName: "tested" },
-      /** Attributes of whoever sent spans. */
+      /** Attributes of the process that sent spans. */
       resources: Effect.map(exports, all => all.map(({ resource }) => resource.attributes)),
       spans: Effect.map(
         exports,

@@ -15,7 +15,7 @@ import * as Fixture from "./Fixture.ts"
 const page = (name: string): string => readFileSync(new URL(`../../docs/${name}`, import.meta.url), "utf8")
 
 /** Calls an agent platform that is not there until the breaker rejects: there are retries, and transitions. */
-const pressInVain = Effect.gen(function* () {
+const writeRefused = Effect.gen(function* () {
   const platform = yield* AgentPlatform
   const call = Effect.flip(platform.listFiles("i-1"))
   yield* call
@@ -37,7 +37,7 @@ const exposition = Effect.scoped(
       })
     assert.strictEqual((yield* send("/api/v1/kv/n/k", { method: "PUT", body: '{"value":1}' })).status, 200)
     assert.strictEqual((yield* send("/health")).status, 503)
-    yield* pressInVain
+    yield* writeRefused
     const { headers, text } = yield* send("/metrics")
     assert.strictEqual(headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8")
     return text
@@ -98,7 +98,7 @@ const dashboard = Effect.map(Schema.decode(Dashboard)(page("grafana-dashboard.js
   expressions: panels.flatMap(({ targets }) => targets.map(({ expr }) => expr))
 }))
 
-/** The expressions of alerts: what stands behind `expr:`, on the same line or below it. */
+/** The expressions of alerts: the text after `expr:`, on the same line or below it. */
 const alertExpressions = [...page("alerts.yml").matchAll(/^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(
   ([, block, line]) => (block ?? line)!.trim()
 )
@@ -328,7 +328,7 @@ describe.skipIf(!hasPromtool)(
                 // 2 GB that grow by 144 MB a day, and by a tenth of it.
                 series("database_file_bytes", "filling", "2000000000+200000x1300", database),
                 series("database_file_bytes", "calm", "2000000000+20000x1300", database),
-                // Two nodes see one slot that nobody uses, of which one knows for longer, and a dump of 20 minutes.
+                // Two nodes see one unused slot, which one of them has seen for longer, and a dump of 20 minutes.
                 series("postgres_vacuum_held_back_seconds", "one", "0+120x1300", ', holder="slot"'),
                 series("postgres_vacuum_held_back_seconds", "other", "0x100 0+120x1200", ', holder="slot"'),
                 series("postgres_vacuum_held_back_seconds", "one", "0+120x10 0x1290", ', holder="session"'),

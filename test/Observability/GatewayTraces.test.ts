@@ -1,4 +1,4 @@
-/** What traces and logs tell of clients' requests, over real sockets. */
+/** Traces and logs of clients' requests, over real sockets. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Logger, LogLevel, Schema, Tracer } from "effect"
 import * as Logging from "../../src/Observability/Logging.ts"
@@ -242,9 +242,9 @@ describe("logs of the client's socket", () => {
         assert.strictEqual(annotations.traceId, remote.traceId, message)
         assert.strictEqual(known.get(String(annotations.spanId)), remote.traceId, message)
       }
-      const told = lines().map(({ message }) => message)
+      const messages = lines().map(({ message }) => message)
       for (const message of [...frameLines, "A client has connected", "A client was answered with an error"]) {
-        assert.include(told, message)
+        assert.include(messages, message)
       }
     })
   )

@@ -2,7 +2,7 @@ import { Writable } from "node:stream"
 import { assert, describe, it } from "@effect/vitest"
 import * as LogOutput from "../../src/Observability/LogOutput.ts"
 
-/** An output whose reader reads when it is told to. */
+/** An output whose reader reads on request. */
 const slow = () => {
   const read: Array<string> = []
   const waiting: Array<() => void> = []

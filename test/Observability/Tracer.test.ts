@@ -7,7 +7,7 @@ const currentTraceId = Effect.flatMap(Tracer.Tracer, tracer => tracer.currentTra
 
 const hex = /^[0-9a-f]{32}$/
 
-/** A tracer that tells what spans it was asked for. */
+/** A tracer that records the requested spans. */
 const counting = Effect.map(Effect.tracer, native => {
   const made: Array<string> = []
   const tracer = EffectTracer.make({

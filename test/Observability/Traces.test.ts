@@ -170,7 +170,7 @@ describe("a trace", () => {
   )
 })
 
-/** Lets packages whose name matches be missing, in a process that is told so by NODE_OPTIONS. */
+/** Makes packages with a matching name missing, in a process with these NODE_OPTIONS. */
 const without = (pattern: string): string => {
   const data = (source: string) => `data:text/javascript,${encodeURIComponent(source)}`
   const hooks = `export const resolve = async (specifier, context, next) => {
@@ -186,7 +186,7 @@ const Listening = Schema.parseJson(
   Schema.Struct({ message: Schema.Literal("Listening"), annotations: Schema.Struct({ port: Schema.Int }) })
 )
 
-/** Runs the service, asks it a few things, ends it, and tells what a client and an operator see. */
+/** Runs the service, sends a few requests, stops it, and returns what a client and an operator see. */
 const session = (env: Readonly<Record<string, string>>) =>
   Effect.scoped(
     Effect.gen(function* () {

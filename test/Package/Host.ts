@@ -1,4 +1,4 @@
-/** A host that has a package: packed, unpacked beside what npm installs with it and no more, and used by its name. */
+/** A host with a package: packed, unpacked together with only what npm installs with it, and used by its name. */
 import { execFile } from "node:child_process"
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -53,7 +53,7 @@ const strict = {
 export type Peers = "lowest" | "newest"
 
 /** What the oldest peers need themselves, of their own time: the newest of these need newer peers. */
-const besideLowest = [
+const withLowest = [
   "@effect/cluster@0.60.0",
   "@effect/experimental@0.61.0",
   "@effect/platform-node-shared@0.61.0",
@@ -85,14 +85,14 @@ export class Host {
     this.link(this.manifest())
   }
 
-  /** Packs a directory and has npm install the package, from the registry beside peers of these versions. */
-  async installBeside(directory: string, versions: Peers): Promise<void> {
+  /** Packs a directory and has npm install the package, from the registry with peers of these versions. */
+  async installWith(directory: string, versions: Peers): Promise<void> {
     await this.install(directory)
     const peers = Object.entries(this.manifest().peerDependencies ?? {})
     const wanted = peers.map(([name, range]) => `${name}@${versions === "lowest" ? range.replace(/^\^/, "") : range}`)
     rmSync(join(this.directory, "node_modules"), { recursive: true })
     const types = `@types/node@${manifestOf(join(modules, "@types/node")).version}`
-    const packages = [this.tarball, types, ...wanted, ...(versions === "lowest" ? besideLowest : [])]
+    const packages = [this.tarball, types, ...wanted, ...(versions === "lowest" ? withLowest : [])]
     await run("npm", ["install", "--no-audit", "--no-fund", "--loglevel=error", ...packages], this.directory)
   }
 

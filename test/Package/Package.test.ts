@@ -1,5 +1,5 @@
 /**
- * The package as a host installs it: packed, unpacked beside the packages that it depends on, and used by its name.
+ * The package as a host installs it: packed, unpacked with its dependencies, and used by its name.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import {
@@ -25,7 +25,7 @@ const host = new Host("causeway")
 const { directory, installed } = host
 
 /**
- * Makes a process tell the ports that it listens at. Where nothing answers requests as soon as it listens, it says so
+ * Makes a process print the ports that it listens at. If nothing answers requests as soon as it listens, it prints that
  * and ends: Node drops such requests without an answer.
  */
 const watching = `data:text/javascript,${encodeURIComponent(`
@@ -48,7 +48,7 @@ const names = () => Object.keys(host.manifest().exports).filter(name => name !==
 const peers = process.env.PEERS
 
 beforeAll(async () => {
-  if (peers === "lowest" || peers === "newest") return host.installBeside(root, peers)
+  if (peers === "lowest" || peers === "newest") return host.installWith(root, peers)
   await host.install(root)
   host.link({ dependencies: { "@types/node": "*" } })
 }, 900_000)
@@ -69,7 +69,7 @@ describe("the package", () => {
   })
 
   if (peers !== undefined) {
-    it("is beside the peers that are asked for, and nothing has others", () => {
+    it("is installed with the requested peers, and no package has others", () => {
       const copies = readdirSync(join(directory, "node_modules"), { recursive: true, encoding: "utf8" })
       for (const [name, range] of Object.entries(host.manifest().peerDependencies ?? {})) {
         const { version } = JSON.parse(readFileSync(join(directory, "node_modules", name, "package.json"), "utf8"))
@@ -91,8 +91,8 @@ describe("the package", () => {
       const at = join(installed, "dist", map)
       const { sources, sourcesContent } = JSON.parse(readFileSync(at, "utf8"))
       for (const [index, source] of sources.entries()) {
-        const isThere = sourcesContent?.[index] !== undefined || existsSync(join(dirname(at), source))
-        expect(isThere, `${map} names ${source}`).toBe(true)
+        const doesExist = sourcesContent?.[index] !== undefined || existsSync(join(dirname(at), source))
+        expect(doesExist, `${map} names ${source}`).toBe(true)
       }
     }
   })
@@ -121,7 +121,7 @@ describe("the package", () => {
 })
 
 describe("by npx, where it is not installed", () => {
-  // Elsewhere than beside the installation of the other tests, which npx would find.
+  // Not near the installation of the other tests, which npx would find.
   const place = mkdtempSync(join(tmpdir(), "causeway-npx-"))
   const folder = join(place, "empty")
   const cache = join(place, "npm")
@@ -137,7 +137,7 @@ describe("by npx, where it is not installed", () => {
     const downloaded = join((await run("npm", ["config", "get", "cache"], root)).trim(), "_cacache")
     mkdirSync(downloaded, { recursive: true })
     symlinkSync(downloaded, join(cache, "_cacache"))
-    // npm tells the scripts that it runs of their package.
+    // npm sets variables about the package for the scripts that it runs.
     const others = Object.entries(process.env).filter(
       ([name]) => !/^(?:npm_(?:package|lifecycle|command|config_(?:local_)?prefix)|INIT_CWD)/.test(name)
     )

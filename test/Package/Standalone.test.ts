@@ -1,5 +1,5 @@
 /**
- * The package for hosts without Effect: packed, unpacked beside its dependencies alone, and used from plain JavaScript.
+ * The package for hosts without Effect: packed, unpacked with only its dependencies, and used from plain JavaScript.
  */
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => host.remove())
 
 const expected = {
-  // Written; nobody in particular; another tenant's; and what was written, by whom the host says.
+  // A write; a request without an identity; another tenant's; and the written entry, with the host's author.
   answers: [200, 401, 403, [1], "alice"],
   seen: [["k", "alice"]],
   code: 1001

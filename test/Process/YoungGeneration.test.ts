@@ -7,7 +7,7 @@ import { limit } from "../../src/Process/YoungGeneration.ts"
 
 const file = fileURLToPath(new URL("../../src/Process/YoungGeneration.ts", import.meta.url))
 
-/** In a thread, since each has its young generation: tells its size at first, held under load, and released. */
+/** In a thread, because each has its own young generation: returns its size at first, held under load, and released. */
 const program = `
 const { getHeapSpaceStatistics } = require("node:v8")
 const { parentPort, workerData } = require("node:worker_threads")
@@ -76,7 +76,7 @@ const grownBy = (held: "held" | "free") =>
   Effect.async<number>(resume => {
     const args = ["--max-semi-space-size=2", "--eval", pretenured, "--", file, held]
     execFile(process.execPath, args, (_error, stdout, stderr) => {
-      // Less than before where what the start of the program has left was collected meanwhile.
+      // Less than before if garbage of the program's start was collected in the meantime.
       resume(Effect.sync(() => assert.match(stdout, /^-?\d+$/, stderr)).pipe(Effect.as(Number(stdout))))
     })
   })
@@ -93,7 +93,7 @@ describe("YoungGeneration", () => {
 
   it.live("keeps its size while it is held, and then grows with what survives, up to a limit", () =>
     Effect.gen(function* () {
-      // V8 tells of a collection afterwards, so that on a busy machine the limit may come one collection late.
+      // V8 reports a collection afterwards, so on a busy machine the limit may apply one collection late.
       const [first, held, released] = yield* Effect.repeat(sizes, {
         until: ([, , released]) => released! <= 2 * limit,
         times: 2

@@ -32,7 +32,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/Backup/Restore.ts": 1,
   // Times below plots.
   "Console/Overview/Metrics.ts": 2,
-  // How long ago something was, beside it.
+  // The age of something, next to it.
   "Console/Widgets/Now.ts": 2,
   // Timestamps of lines that the log writes by itself.
   "Observability/LogOutput.ts": 1,

@@ -1,4 +1,4 @@
-/** What waits or is measured goes on as if nothing had happened when somebody sets the machine's clock. */
+/** Waits and measurements are unaffected when the machine's clock is set. */
 import { describe, expect, it } from "@effect/vitest"
 import { Chunk, Duration, Effect, Either, Exit, Fiber, Option, Queue, Redacted, Stream, TestClock } from "effect"
 import { exportJWK, generateKeyPair } from "jose"
@@ -252,7 +252,7 @@ for (const direction of directions) {
           yield* run
           expect(tries).toBe(4)
           set("1 hour", direction)
-          // Two retries were made within two seconds, and a third is not allowed before they are over.
+          // Two retries were made within two seconds, and a third is not allowed before those have passed.
           expect(Exit.isFailure(yield* run)).toBe(true)
           expect(tries).toBe(5)
           tries = 0

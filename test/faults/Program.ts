@@ -16,7 +16,7 @@ import * as Sqlite from "../../src/Storage/Sqlite.ts"
 export type Command =
   | { readonly do: "set"; readonly key: string; readonly value: string }
   /** A set while the writer is also busy with expiry and a probe. */
-  | { readonly do: "setBeside"; readonly key: string; readonly value: string }
+  | { readonly do: "setDirectly"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
   /** A write and a read of session data; the third argument enables the session database. */
   | { readonly do: "configure"; readonly environment: string }
@@ -43,7 +43,7 @@ const perform = (command: Command) =>
     switch (command.do) {
       case "set":
         return yield* set(command)
-      case "setBeside": {
+      case "setDirectly": {
         const log = yield* ChangeLog
         const [lastSeq] = yield* Effect.all([set(command), Effect.ignore(log.expire), store.ready], {
           concurrency: "unbounded"

@@ -204,12 +204,14 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
       )
       const entries = yield* Effect.forEach(namespaces, name => retrying("list", client.entries(name)))
       const ours = log.filter(change => (namespaces as ReadonlyArray<string>).includes(change.namespace))
-      const told = yield* retrying("replay", replay)
+      const events = yield* retrying("replay", replay)
       return [
         ...notes.wrong,
         ...witness.contradictions,
-        ...told,
-        ...log.flatMap(({ seq }, index) => (seq === index + 1 ? [] : [`seq ${seq} stands where ${index + 1} should`])),
+        ...events,
+        ...log.flatMap(({ seq }, index) =>
+          seq === index + 1 ? [] : [`seq ${seq} is at the position of ${index + 1}`]
+        ),
         ...log.flatMap((change, index) =>
           JSON.stringify(change) === JSON.stringify(notes.followed[index])
             ? []

@@ -1,14 +1,14 @@
 /*
  * A disk that fails on demand, for one process (LD_PRELOAD). test/faults/Disk.ts compiles and drives it.
  *
- * It looks at calls on the directory FAULT_DIRECTORY and on what lies in it. The file FAULT_RULES says what goes wrong,
+ * It looks at calls on the directory FAULT_DIRECTORY and on its files. The file FAULT_RULES says what goes wrong,
  * one rule a line, all fields separated by one blank:
  *
  *   CALL ERRNO SKIP TIMES PATTERN
  *
  *   CALL     a name from the list below, or * for any
  *   ERRNO    the number that the call fails with; or a word:
- *            hang  the call waits until the rules change, and then goes on
+ *            hang  the call waits until the rules change, and then continues
  *            lose  for flush: EIO, and what was written since the last flush is gone, as after an error that made the
  *                  kernel drop dirty pages
  *   SKIP     so many calls that match go through first
@@ -21,7 +21,7 @@
  * `create` is an open that would make the file. 64-bit, at-offset and vectored variants have the name of the plain one,
  * fsync and fdatasync are `flush`, all forms of stat are `stat`, fcntl locks are `lock`, mmap is `map`.
  *
- * FAULT_STATE is a file of 32-bit words in the machine's byte order, which the test reads and writes meanwhile:
+ * FAULT_STATE is a file of 32-bit words in the machine's byte order, which the test reads and writes at the same time:
  *
  *   0   changes whenever the rules do, after them
  *   1   how many calls have failed or hung
@@ -90,7 +90,7 @@ static int count;
 static uint32_t generation;
 static struct unflushed *newest;
 
-/* System calls of its own, past every function that stands in here. */
+/* Direct system calls that bypass the functions that this file replaces. */
 static int raw_open(const char *path, int flags, int mode) {
   return syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
 }
@@ -109,7 +109,7 @@ __attribute__((constructor)) static void begin(void) {
   state = memory;
 }
 
-/* Reads the rules anew where they have changed; what was counted stays otherwise. Under the mutex. */
+/* Reads the rules again if they have changed; otherwise the counts stay. Under the mutex. */
 static void load(void) {
   static char text[MOST_RULES * 256];
   uint32_t now = atomic_load(&state->generation);

@@ -55,7 +55,7 @@ const started = (child: ChildProcess): Promise<string> =>
     })
   })
 
-/** What everybody does with the store, in names that have to be percent-encoded. */
+/** Common operations of the store, with names that have to be percent-encoded. */
 const exercise = async (client: Client, name: string): Promise<void> => {
   const namespace = `tenant:acme/${name}`
   const at = { namespace, key: "a/b c" }

@@ -26,7 +26,7 @@ export interface Outcome {
 export const p99 = ({ durations }: Outcome): number =>
   [...durations].sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0
 
-/** Sets an entry, reads it back, and finds it in a list; asks the service whether it is there, and the gateway. */
+/** Sets an entry, reads it, and finds it in a list; probes the service and the gateway. */
 const operations = (client: Client, sessions: Sessions, ready: string, name: string) => (round: number) => {
   const signal = AbortSignal.timeout(patience)
   return [
@@ -76,7 +76,7 @@ export const work = async ({ url }: Target, clients: number, rounds: number): Pr
   }
   const client = makeClient({ baseUrl: url, token: keys.write, timeoutMs: patience })
   let isConnected = false
-  // A connection that is lost would be made anew without a word.
+  // A lost connection would be replaced silently.
   const sessions = makeSessions({
     baseUrl: url,
     timeoutMs: patience,

@@ -1,10 +1,10 @@
-/** What `compile.ts` has compiled. */
+/** The output of `compile.ts`. */
 import { join } from "node:path"
 import { inject } from "vitest"
 
 /**
- * What processes that tests start have beside their own environment: what one has compiled to the code of the processor
- * is there for the others.
+ * Additional environment of test processes: machine code that one process has compiled is reused by the
+ * others.
  */
 export const environment = (): Readonly<Record<string, string>> => ({
   NODE_COMPILE_CACHE: join(inject("compiled"), "compile-cache")

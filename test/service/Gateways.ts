@@ -10,7 +10,7 @@ import * as Environment from "./Environment.ts"
 import * as Service from "./Service.ts"
 
 /** By which the nodes know each other. */
-export const nodeSecret = "a secret that all nodes have, and nobody else"
+export const nodeSecret = "a secret that only the nodes have"
 
 export interface Options {
   /** Whether nodes send each other requests. */
@@ -74,10 +74,13 @@ export const endsOf = (events: ReadonlyArray<Event>, turnId: string | undefined)
 
 export const isStart = (event: Event): event is EventOf<"turn_started"> => event.type === "turn_started"
 
-/** Turns that ended because their message was not sent to the agent. The client was told, and may have sent it again. */
+/**
+ * Turns that ended because their message was not sent to the agent. The client was notified, and may have sent it
+ * again.
+ */
 const unsent: ReadonlySet<string> = new Set(["not_sent", "not_recorded"])
 
-/** What became of a message, as far as its client knows. */
+/** The outcome of a message, as far as its client knows. */
 export interface Message {
   readonly content: string
   /** Of one that was accepted. */

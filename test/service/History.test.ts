@@ -6,7 +6,7 @@ type Record = typeof Change.Type
 
 const at = { namespace: "n", tenantId: "", timestamp: 7 }
 
-/** A batch of two that was acknowledged, a delete that was, and a set of which nobody knows. */
+/** An acknowledged batch of two, an acknowledged delete, and a set with an unknown outcome. */
 const history = (): History => {
   const history = new History()
   history.send("batch", [
@@ -34,7 +34,7 @@ const found = (log: ReadonlyArray<Record>, entries: ReadonlyArray<typeof Entry.T
   contradictions(history(), log, entries).join("\n")
 
 describe("the contradictions between a history and a service", () => {
-  it("are none where all is there, with or without what nobody knows of", () => {
+  it("are none in a complete log, with or without writes of unknown outcome", () => {
     assert.strictEqual(found([a1, b1, a2], [entry]), "")
     assert.strictEqual(found([a1, b1, a2, b2], [later]), "")
   })
@@ -49,19 +49,19 @@ describe("the contradictions between a history and a service", () => {
   })
 
   it("are found where seq has a hole, or time falls", () => {
-    assert.include(found([a1, b1, { ...a2, seq: 4 }], [entry]), "seq 4 stands where 3 should")
+    assert.include(found([a1, b1, { ...a2, seq: 4 }], [entry]), "seq 4 is at the position of 3")
     assert.include(found([a1, b1, { ...a2, timestamp: 6 }], [entry]), "time falls at seq 3")
   })
 
   it("are found where a version goes back, a value is another's or the answer was another", () => {
     assert.include(found([a1, b1, { ...a2, version: 1 }], [entry]), "delete has 1 records at seq 3")
     assert.include(found([a1, { ...b1, value: 9 }, a2], [entry]), "batch has 2 records at seq 1")
-    const told = history()
-    told.acknowledge("delete", [{ deleted: false }])
-    assert.include(contradictions(told, [a1, b1, a2], [entry]).join(), "delete was told")
+    const answered = history()
+    answered.acknowledge("delete", [{ deleted: false }])
+    assert.include(contradictions(answered, [a1, b1, a2], [entry]).join(), "delete was answered")
   })
 
-  it("are found where somebody wrote whom nobody knows", () => {
+  it("are found for writes of an unknown writer", () => {
     assert.include(found([a1, b1, a2, { ...b2, actor: "stranger" }], [later]), "of stranger, who wrote nothing")
   })
 

@@ -94,9 +94,9 @@ const withoutTenant = ({ seq, op, namespace, key, value, version, actor, timesta
 })
 
 /**
- * All violations of what the service guarantees, in sentences: `seq` is dense and time does not decrease; a
- * write is in the log whole, once and contiguous, or not at all; an acknowledged write is there, with the
- * answer that was given; and the entries equal the replayed log.
+ * All violations of the service's guarantees, in sentences: `seq` is dense and time does not decrease; a
+ * write is in the log whole, once and contiguous, or not at all; an acknowledged write is in the log, with the
+ * returned answer; and the entries equal the replayed log.
  */
 export const contradictions = (
   history: History,
@@ -105,7 +105,7 @@ export const contradictions = (
 ): ReadonlyArray<string> => {
   const found: Array<string> = []
   for (const [index, { seq, timestamp }] of log.entries()) {
-    if (seq !== index + 1) found.push(`seq ${seq} stands where ${index + 1} should`)
+    if (seq !== index + 1) found.push(`seq ${seq} is at the position of ${index + 1}`)
     const previous = log[index - 1]
     if (previous !== undefined && previous.timestamp > timestamp) found.push(`time falls at seq ${seq}`)
   }
@@ -126,7 +126,7 @@ export const contradictions = (
         )
       }
       if (write.results !== undefined && JSON.stringify(write.results) !== JSON.stringify(expected.results)) {
-        found.push(`${actor} was told ${text(write.results)}, and the log has ${text(expected.results)}`)
+        found.push(`${actor} was answered ${text(write.results)}, and the log has ${text(expected.results)}`)
       }
     }
     seen.add(actor)

@@ -68,7 +68,7 @@ const follower = (url: string, followed: Array<typeof Change.Type>, by: Transpor
       Stream.runForEach(event =>
         event.type === "change"
           ? Effect.sync(() => followed.push(event.change))
-          : Effect.dieMessage(`The follower was told ${event.type}`)
+          : Effect.dieMessage(`The follower received ${event.type}`)
       ),
       Effect.orDie
     )

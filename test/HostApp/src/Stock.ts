@@ -15,7 +15,7 @@ export const layer = Layer.effect(
   }))
 ).pipe(Layer.provideMerge(memory))
 
-/** How many apples there are, if anybody has said so. */
+/** The number of apples, if it was set. */
 export const apples = Effect.map(Store.Store, store =>
   store.get("tenant:shop/stock", "apples").pipe(
     Effect.map(entry =>

@@ -13,7 +13,7 @@ interface Frame {
   readonly [member: string]: unknown
 }
 
-/** A client of the gateway, which tells frames as they come. */
+/** A client of the gateway that emits frames as they arrive. */
 const connect = async (port: number) => {
   // As a browser does, which cannot set headers.
   const socket = new WebSocket(`ws://127.0.0.1:${port}/agents/ws`, ["causeway.v1", `bearer.${token}`])
@@ -110,7 +110,7 @@ const refusedOf = async (kind: Kind) => {
 const listenersOf = () =>
   process.eventNames().reduce((sum, name) => sum + process.listenerCount(name as NodeJS.Signals), 0)
 
-/** What the process holds once nothing is going on any more. */
+/** The resources of the idle process. */
 const held = async () => {
   // Sockets close in the turns after the end.
   for (let turn = 0; turn < 20; turn++) await new Promise(resolve => setImmediate(resolve))

@@ -39,7 +39,7 @@ describe("compile", () => {
     expect(() => compile(Api, others, guards)).toThrow("The endpoint cluster.status has no handler")
   })
 
-  it("refuses a middleware that it would silently leave out", () => {
+  it("refuses a middleware that it would silently omit", () => {
     class Strange extends HttpApiMiddleware.Tag<Strange>()("test/Strange") {}
     const group = HttpApiGroup.make("odd").add(HttpApiEndpoint.get("one", "/one").middleware(Strange))
     const api = HttpApi.make("strange").add(group)

@@ -1,4 +1,4 @@
-/** Handlers whose mistakes show only when their answer is written. */
+/** Handlers whose defects appear only when their answer is written. */
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
@@ -71,7 +71,7 @@ const serve = Effect.gen(function* () {
   return portOf(Context.get(context, NodeServer.NodeServer))
 })
 
-/** All that a server sends on a connection until it ends. */
+/** Everything that a server sends on a connection until it ends. */
 const received = async (port: number, path: string, ...headers: ReadonlyArray<string>): Promise<string> => {
   const socket: Socket = connect(port, "127.0.0.1")
   let text = ""

@@ -7,7 +7,7 @@ import { at, head } from "../../suites/Http/Fixture.ts"
 import * as Wire from "../../suites/Http/Wire.ts"
 import { edge, quickEdge } from "./EdgeTransport.ts"
 
-/** A store whose commits do not end, and that tells who began one and who took it back. */
+/** A store whose commits do not end, and that signals when one was started and when it was withdrawn. */
 const hanging = Effect.gen(function* () {
   const begun = yield* Deferred.make<void>()
   const takenBack = yield* Deferred.make<number>()
@@ -35,7 +35,7 @@ const requests = [
 ]
 
 for (const transport of [edge, quickEdge]) {
-  it.scopedLive(`a client that leaves takes back the write that waits for it, by the ${transport.name}`, () =>
+  it.scopedLive(`a client that disconnects withdraws its waiting write, by the ${transport.name}`, () =>
     Effect.gen(function* () {
       for (const request of requests) {
         const { layer, begun, takenBack } = yield* hanging

@@ -13,7 +13,7 @@ afterEach(() => {
   for (const close of closing.splice(0)) close()
 })
 
-/** Answers that a server owes, and how their clients read them. */
+/** Pending answers of a server, and how their clients read them. */
 const owed = async (count: number) => {
   const responses: Array<ServerResponse> = []
   let arrived = () => {}
@@ -34,8 +34,8 @@ const owed = async (count: number) => {
 
 const ended = (responses: ReadonlyArray<ServerResponse>) => responses.filter(response => response.writableEnded).length
 
-describe("answers that leave together", () => {
-  it("leave at the end of the turn in which they were made", async () => {
+describe("answers that are written together", () => {
+  it("are written at the end of the turn in which they were made", async () => {
     const { responses, texts } = await owed(3)
     const batcher = new ResponseBatcher()
     for (const response of responses) batcher.end(response, "é", 2)
@@ -45,7 +45,7 @@ describe("answers that leave together", () => {
     expect(await Promise.all(texts)).toEqual(["é", "é", "é"])
   })
 
-  it("do not wait beyond a number of them", async () => {
+  it("are written at once when the batch is full", async () => {
     const { responses, texts } = await owed(12)
     const batcher = new ResponseBatcher()
     for (const response of responses) batcher.end(response, "body", 4)
@@ -55,7 +55,7 @@ describe("answers that leave together", () => {
     expect(await Promise.all(texts)).toEqual(Array.from({ length: 12 }, () => "body"))
   })
 
-  it("do not wait when one of them is large, and leave in the order in which they were made", async () => {
+  it("do not wait when one of them is large, and are written in the order in which they were made", async () => {
     const { responses, texts } = await owed(2)
     const batcher = new ResponseBatcher()
     const large = "x".repeat(40_000)
@@ -79,7 +79,7 @@ describe("answers that leave together", () => {
     expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
   })
 
-  it("come turn after turn", async () => {
+  it("are written in each turn", async () => {
     const { responses, texts } = await owed(2)
     const batcher = new ResponseBatcher()
     batcher.end(responses[0]!, "a", 1)
@@ -89,7 +89,7 @@ describe("answers that leave together", () => {
     expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
   })
 
-  it("go nowhere when their client has left", async () => {
+  it("are dropped when their client has disconnected", async () => {
     const { responses, texts } = await owed(2)
     const batcher = new ResponseBatcher()
     const [gone, kept] = responses
@@ -101,7 +101,7 @@ describe("answers that leave together", () => {
   })
 })
 
-it("a stream for a client that has left is not begun, and what it holds is given back", async () => {
+it("a stream for a disconnected client is not started, and its resources are released", async () => {
   const { responses, texts } = await owed(1)
   const response = responses[0]!
   response.destroy()

@@ -93,7 +93,7 @@ const servers = {
   )
 }
 
-/** The same application where the platform's own server is provided last: it listens before all else, and waits. */
+/** The same application with the platform's own server provided last: it listens first, and waits. */
 export const listeningFirst = (server: Server, isReady: Effect.Effect<void>) =>
   application.pipe(
     Layer.provide(Layer.effectDiscard(isReady)),

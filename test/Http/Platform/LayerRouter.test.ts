@@ -1,4 +1,4 @@
-/** A host whose routes stand on `HttpLayerRouter` beside ours, over the platform's own server. */
+/** A host with its own routes and ours on `HttpLayerRouter`, over the platform's own server. */
 import { createServer } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
@@ -45,7 +45,7 @@ const application = HttpLayerRouter.serve(
 )
 
 it.scopedLive(
-  "a follower on a router of routes is told that the service ends, and the host's routes have ids too",
+  "a follower on a router of routes is notified that the service ends, and the host's routes also have ids",
   () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()

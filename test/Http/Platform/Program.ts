@@ -1,4 +1,4 @@
-/** A host on the platform's own server, in a process of its own. It prints its port. */
+/** A host on the platform's own server, in a separate process. It prints its port. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Console, Effect } from "effect"
 import { serve } from "./Host.ts"

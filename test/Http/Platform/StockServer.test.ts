@@ -1,4 +1,4 @@
-/** What a host has on a platform server of its own, and on ours: an end, request ids, figures. All over real sockets. */
+/** Features of a host's own platform server, and of ours: shutdown, request ids, metrics. All over real sockets. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer, get, type IncomingMessage } from "node:http"
@@ -12,7 +12,7 @@ import { type Kind, key, listeningFirst, serve } from "./Host.ts"
 
 const headers = { authorization: `Bearer ${key}` }
 
-/** A client of the change feed, with its first message, and what it got by the end of its connection. */
+/** A client of the change feed, with its first message, and everything that it got until the end of its connection. */
 interface Follower {
   readonly end: Promise<unknown>
 }
@@ -63,7 +63,7 @@ const valueOf = (samples: ReadonlyArray<Sample>, name: string, labels: Readonly<
     sample => sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value)
   )?.value
 
-/** Three followers, once the service says that they are there. */
+/** Three followers, once the service counts them. */
 const follow = async (port: number): Promise<ReadonlyArray<Promise<unknown>>> => {
   const followers = [poll(port), stream(port), socket(port)]
   while (valueOf(await samplesOf(port), "change_feed_followers") !== 3)
@@ -71,14 +71,14 @@ const follow = async (port: number): Promise<ReadonlyArray<Promise<unknown>>> =>
   return followers.map(({ end }) => end)
 }
 
-/** What followers are told at the end of a service. */
+/** The last messages to followers at the shutdown of a service. */
 const farewells = [[200, { changes: [], lastSeq: 0 }], [200, expect.stringMatching(/^retry: 1000\n/)], 1001]
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
 for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArray<Kind>) {
   describe(`a host on ${kind}`, () => {
-    it.scopedLive("ends with followers connected, and tells each that it may come again", () =>
+    it.scopedLive("ends with followers connected, and asks each to reconnect", () =>
       Effect.gen(function* () {
         const scope = yield* Scope.make()
         const port = yield* Scope.extend(serve(kind), scope)
@@ -89,11 +89,11 @@ for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArra
       }).pipe(Effect.provide(quiet))
     )
 
-    it.scopedLive("is not held up by a connection that says nothing", () =>
+    it.scopedLive("is not delayed by a silent connection", () =>
       Effect.gen(function* () {
         const scope = yield* Scope.make()
         const port = yield* Scope.extend(serve(kind), scope)
-        // The first request is what a platform server is known by.
+        // A platform server is found by its first request.
         yield* Effect.promise(() => request(port, "/health").then(textOf))
         const silent = yield* Effect.async<Socket>(resume => {
           const made = connect(port, "127.0.0.1", () => resume(Effect.succeed(made)))
@@ -168,7 +168,7 @@ for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArra
   })
 }
 
-describe("a platform server that listens before its application is there", () => {
+describe("a platform server that listens before its application is built", () => {
   it.scopedLive("answers with 503 until then, and serves after it", () =>
     Effect.gen(function* () {
       const server = createServer()
@@ -176,7 +176,7 @@ describe("a platform server that listens before its application is there", () =>
       const listening = once(server, "listening")
       const building = yield* Effect.forkScoped(Layer.build(listeningFirst(server, Deferred.await(isReady))))
       yield* Effect.promise(() => listening)
-      // The fiber goes on in the turn of the event loop in which the server listens.
+      // The fiber continues in the turn of the event loop in which the server listens.
       yield* Effect.promise(() => new Promise(resolve => setImmediate(resolve)))
       const port = (server.address() as AddressInfo).port
       const early = yield* Effect.promise(() => request(port, "/health"))

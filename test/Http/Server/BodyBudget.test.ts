@@ -45,7 +45,7 @@ const until = async (condition: () => boolean) => {
   while (!condition()) await new Promise(resolve => setImmediate(resolve))
 }
 
-/** A client that begins a body of so many bytes. */
+/** A client that starts to send a body of `bytes` bytes. */
 const begin = async (port: number, target: string, length: number) => {
   const socket = Net.connect(port, "127.0.0.1")
   closing.push(() => socket.destroy())
@@ -64,7 +64,7 @@ const begin = async (port: number, target: string, length: number) => {
   }
 }
 
-/** The length of a body whose client sends so many bytes between its beginning and its end. */
+/** The length of a body with this number of bytes between its start and its end. */
 const around = (bytes: number) => bytes + 12
 
 describe("bytes of request bodies", () => {
@@ -78,7 +78,7 @@ describe("bytes of request bodies", () => {
       slow.at(-1)!.send(MiB)
       await until(() => gate.received > count * MiB)
     }
-    // They go on all the time, a byte a second.
+    // They continue all the time, a byte a second.
     for (let second = 0; second < 10; second++) {
       now += 1000
       gate.tick(now)
@@ -120,7 +120,7 @@ describe("bytes of request bodies", () => {
     await until(() => steady.received() !== "" && stalled.received() !== "")
     expect(steady.received()).toMatch(/^HTTP\/1.1 200 /)
     expect(stalled.received()).toMatch(/^HTTP\/1.1 503 /)
-    // Its connection goes on behind the rest of the body.
+    // Its connection continues after the rest of the body.
     stalled.send(MiB)
     stalled.finish()
     stalled.socket.write('PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n{"value":1}')
@@ -128,7 +128,7 @@ describe("bytes of request bodies", () => {
     expect(gate.received).toBe(0)
   })
 
-  it("are held until the request is answered; meanwhile there is no room for others", async () => {
+  it("are counted until the request is answered; until then other bodies have no room", async () => {
     const { gate, port, waiting } = await serve({ heldBodyBytes: 8 * MiB })
     for (let count = 1; count <= 2; count++) {
       const client = await begin(port, "/wait", around(3_900_000))

@@ -14,7 +14,7 @@ class Connection implements Idle<Connection> {
 class Model {
   readonly connections: Array<{ readonly connection: Connection; readonly name: string; idleSince: number }> = []
 
-  /** The connections that may come first: those idle for longest, of the networks that have most and an idle one. */
+  /** The candidates for the first: the longest idle ones of the networks with the most connections and an idle one. */
   first(): ReadonlySet<Connection> {
     const idle = this.connections.filter(({ connection }) => connection.isIdle)
     const countOf = (name: string) => this.connections.filter(one => one.name === name).length
@@ -29,7 +29,7 @@ class Model {
 }
 
 describe("idle connections", () => {
-  it("come in the order of idle time, those of the network with most connections first", () => {
+  it("are returned in the order of idle time, those of the network with the most connections first", () => {
     const idle = new IdleConnections<Connection>()
     const open = (name: string) => {
       const connection = new Connection(idle.join(name))
@@ -51,7 +51,7 @@ describe("idle connections", () => {
     expect(idle.first()).toBe(c)
   })
 
-  it("are those of a search, whatever happens", () => {
+  it("equal those of a search, after any operations", () => {
     const step = fc.record({
       kind: fc.constantFrom("open", "open", "busy", "idle", "close", "close first" as const),
       name: fc.constantFrom("a", "b", "c", "d", "e", "f"),

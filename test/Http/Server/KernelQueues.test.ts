@@ -53,7 +53,7 @@ describe.runIf(process.platform === "linux")("the kernel's queues", () => {
     expect([...found.values()]).toEqual([1, 2])
   })
 
-  it("are read the more seldom the longer the tables are", async () => {
+  it("are read less often the longer the tables are", async () => {
     const { inode, socket } = await connect()
     for (const [lines, pause] of [
       [1, 1000],
@@ -68,7 +68,7 @@ describe.runIf(process.platform === "linux")("the kernel's queues", () => {
     }
   })
 
-  it("are not looked for in more than a part of very long tables", async () => {
+  it("are searched only in a part of very long tables", async () => {
     const { inode, socket } = await connect()
     const file = table(300_000, new Map([[inode, 1]]))
     expect(await new KernelQueues([file]).read([socket], 0)).toEqual(new Map())

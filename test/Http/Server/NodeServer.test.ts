@@ -16,7 +16,7 @@ import { handshakeOf } from "../../../src/Http/WebSocket/Handshake.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
 
-/** A server that the test ends by itself. */
+/** A server that the test stops. */
 const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer.Options> = {}) =>
   Effect.gen(function* () {
     const scope = yield* Scope.make()
@@ -32,7 +32,7 @@ const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer
     return { port, draining: Context.get(context, DrainingSignal.DrainingSignal), stop: Scope.close(scope, Exit.void) }
   })
 
-/** A connection, and what came on it until it was closed. */
+/** A connection, and the bytes received until it was closed. */
 const connect = (port: number) =>
   Effect.acquireRelease(
     Effect.async<{ readonly socket: Net.Socket; readonly received: Promise<string> }>(resume => {
@@ -48,7 +48,7 @@ const connect = (port: number) =>
     ({ socket }) => Effect.sync(() => socket.destroy())
   )
 
-/** Sends bytes on a connection of their own and waits for its end. */
+/** Sends bytes on a new connection and waits for its end. */
 const exchange = (port: number, bytes: string) =>
   Effect.gen(function* () {
     const { socket, received } = yield* connect(port)
@@ -88,7 +88,7 @@ const echo = HttpRouter.empty.pipe(
   )
 )
 
-/** A route that tells when it is entered and answers when it is let. */
+/** A route that signals when it is entered and answers when the test permits it. */
 const gated = Effect.gen(function* () {
   const entered = yield* Deferred.make<void>()
   const leave = yield* Deferred.make<void>()
@@ -144,7 +144,7 @@ describe("NodeServer", () => {
       const busy = yield* connect(port)
       busy.socket.write(get("/slow"))
       yield* entered
-      // Half a request: the connection is not idle, and goes on to a whole one.
+      // Half a request: the connection is not idle, and the request is completed later.
       const late = yield* connect(port)
       late.socket.write("GET / HTTP/1.1\r\n")
       yield* Effect.async<void>(resume => {

@@ -88,7 +88,7 @@ describe("pipelined requests", () => {
     const [connection] = sockets(gate)
     const closed = new Promise(resolve => connection!.once("close", resolve))
     socket.resetAndDestroy()
-    // A connection that is not read from tells of its end when it is written to.
+    // A connection that is not being read reports its end when it is written to.
     while (!connection!.destroyed) {
       answers.get("/a")!.write("A")
       await turn()

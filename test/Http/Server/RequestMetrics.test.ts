@@ -10,8 +10,8 @@ import * as MetricTags from "../../../src/MetricTags.ts"
 import * as Samples from "../../../src/Observability/Samples.ts"
 
 /**
- * Gives a test series of its own. Other files of this process count too, servers that are just ending among them, and to
- * a sum of fractions seven milliseconds are not added exactly.
+ * Gives a test its own series. Other files of this process also count, for example servers that are shutting down, and
+ * to a sum of fractions seven milliseconds are not added exactly.
  */
 const alone = Effect.tagMetrics("test_requests", "own")
 

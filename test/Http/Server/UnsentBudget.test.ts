@@ -51,8 +51,8 @@ const until = async (condition: () => boolean) => {
 }
 
 /**
- * From now on a connection looks as if the operating system took nothing more of it. It takes as much as its queues hold,
- * and on a busy machine that may last.
+ * From now on a connection looks as if the operating system accepted nothing more. It accepts as much as its queues
+ * allow, and on a busy machine that may last.
  */
 const holdStill = (socket: Net.Socket) => {
   const { _handle: handle } = socket as unknown as {
@@ -62,7 +62,7 @@ const holdStill = (socket: Net.Socket) => {
   Object.defineProperties(handle, { bytesWritten: { value: bytesWritten }, writeQueueSize: { value: writeQueueSize } })
 }
 
-/** A client that reads nothing unless it is told to. */
+/** A client that reads only on request. */
 const connect = async (port: number, ...requests: ReadonlyArray<string>) => {
   const socket = Net.connect(port, "127.0.0.1")
   closing.push(() => socket.destroy())
@@ -139,7 +139,7 @@ describe("unsent bytes", () => {
       client.socket.pause()
       expect(gate.tick(now)).toBe(0)
     }
-    // What the client took last may have shown at the last look or shows at this one.
+    // The last read of the client was seen at the last check or is seen at this one.
     gate.tick(600_000)
     expect(gate.tick(609_000)).toBe(0)
     expect(gate.tick(660_000)).toBe(1)
@@ -186,7 +186,7 @@ describe("unsent bytes", () => {
     const { gate, port, sockets } = await serve({})
     const client = await connect(port, get("/64"))
     await until(() => gate.unsent >= 64 * MiB)
-    // Whatever the client's side takes by itself has arrived once the queue stands still.
+    // Once the queue no longer changes, the client's kernel has accepted everything that it can.
     let queued = -1
     const queues = new KernelQueues()
     const queue = async () => (await queues.read(sockets, 0)).get(sockets[0]!) ?? -1
@@ -203,7 +203,7 @@ describe("unsent bytes", () => {
       await new Promise(resolve => setImmediate(resolve))
     }
     expect(read).toBeLessThan(64 * MiB)
-    // The kernel may have asked for more by now, and that shows too.
+    // The kernel may have accepted more by now, which is visible too.
     if ((sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle.writeQueueSize === writeQueueSize) {
       account.onKernelQueue(await queue())
     }

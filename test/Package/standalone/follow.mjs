@@ -1,4 +1,4 @@
-/** A follower of each kind, and what it was told by the end of its connection. */
+/** A follower of each kind, and what it received until the end of its connection. */
 import { get } from "node:http"
 import WebSocket from "ws"
 
@@ -33,7 +33,7 @@ export const write = async (port, prefix) => {
   const init = { method: "PUT", headers: { ...headers, "content-type": "application/json" }, body: '{"value":[1]}' }
   const written = await fetch(url, init)
   await written.text()
-  const stranger = await fetch(url, { headers: { authorization: "Bearer nobody" } })
+  const stranger = await fetch(url, { headers: { authorization: "Bearer unknown" } })
   await stranger.text()
   const other = await fetch(`http://127.0.0.1:${port}${prefix}/api/v1/kv/tenant%3Aevil/k`, { headers })
   await other.text()

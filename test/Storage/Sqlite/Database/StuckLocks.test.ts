@@ -14,7 +14,7 @@ const attempts = 40
 const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 250)))
 
 describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give up", () => {
-  const recovers = (write: "set" | "setBeside") => () =>
+  const recovers = (write: "set" | "setDirectly") => () =>
     Effect.gen(function* () {
       const directory = realpathSync(yield* temporaryDirectory)
       const disk = yield* Disk.make(directory)
@@ -42,7 +42,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
   it.scopedLive("do not prevent writes once the system works again", recovers("set"))
 
   // Whatever else the writer answers meanwhile must not open a connection again before all of them have been closed.
-  it.scopedLive("do not prevent writes while the writer has other work", recovers("setBeside"))
+  it.scopedLive("do not prevent writes while the writer has other work", recovers("setDirectly"))
 
   it.scopedLive(
     "do not prevent reads",
