@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
+import { constVoid } from "effect/Function"
 import { type Idle, IdleConnections, type Network } from "./IdleConnections.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 import { type HttpSocket, pause, resume } from "./NodeInternals.ts"
@@ -41,6 +42,9 @@ function stayPaused(this: Known): void {
 
 /** Whether this is a request. After the last one nothing is parsed. */
 const isRequest = ({ answer }: PipelinedRequest): boolean => answer !== undefined
+
+/** The current request of an upgraded connection, which lives longer than the head of its handshake is needed. */
+const last: PipelinedRequest = { serve: constVoid }
 
 /** More requests than one read can contain: if the pause fails, the connection is closed. */
 const maxWaiting = 4096
@@ -227,7 +231,7 @@ export class Connections {
   }
 
   #begin(of: Connection, next: PipelinedRequest): void {
-    of.serving = next
+    of.serving = next.answer === undefined ? last : next
     this.#idle.delete(of)
     if (next.answer !== undefined) {
       this.#answers++

@@ -1,5 +1,7 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import { afterEach, describe, expect, it } from "vitest"
 import { timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate, type Upgradable } from "../../../src/Http/Server/Gate.ts"
@@ -45,6 +47,9 @@ afterEach(() => {
 
 const request = (method: string, path: string) =>
   `${method} ${path} HTTP/1.1\r\nhost: x\r\n${method === "PUT" ? "content-length: 0\r\n" : ""}\r\n`
+
+setFlagsFromString("--expose-gc")
+const collect = runInNewContext("gc") as () => void
 
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
@@ -119,6 +124,25 @@ describe("pipelined requests", () => {
     answers.get("/a")!.end("A")
     await upgraded
     expect(await ended).toMatch(/^HTTP\/1.1 200 .*AUP$/s)
+  })
+
+  it("are not kept in memory for as long as a connection that was upgraded", async () => {
+    const { gate, socket, read } = await open()
+    const handshake = new Promise<WeakRef<object>>(resolve =>
+      gate.once("upgrade", (request, duplex) => {
+        duplex.write("UP")
+        resolve(new WeakRef(request))
+      })
+    )
+    const answer = read()
+    socket.write("GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nearly")
+    const upgraded = await handshake
+    expect(await answer).toBe("UP")
+    // V8 keeps what a WeakRef was created with until the end of the current job.
+    await turn()
+    collect()
+    expect(upgraded.deref()).toBeUndefined()
+    expect(sockets(gate)[0]!.destroyed).toBe(false)
   })
 
   const untilEnd = (socket: Net.Socket) =>
