@@ -1,7 +1,7 @@
 /** A file that only its user can read. */
-import { type FileHandle, open as openFile } from "node:fs/promises"
 import { Effect, type Scope } from "effect"
 import { messageOf } from "../ErrorMessage.ts"
+import * as OpenFile from "../Storage/OpenFile.ts"
 import { type CommandFailed, failed } from "./CommandFailed.ts"
 
 /** A file that is being written. */
@@ -27,10 +27,8 @@ export const open = (
   failure: (error: unknown) => CommandFailed
 ): Effect.Effect<PrivateFile, CommandFailed, Scope.Scope> => {
   const attempt = (work: () => Promise<void>) => Effect.tryPromise({ try: work, catch: failure })
-  return Effect.acquireRelease(
-    Effect.tryPromise({ try: () => openFile(path, form === "new" ? "wx" : "a", 0o600), catch: failure }),
-    (handle: FileHandle) => Effect.ignore(Effect.tryPromise(() => handle.close()))
-  ).pipe(
+  return OpenFile.open(path, form === "new" ? "wx" : "a", 0o600).pipe(
+    Effect.mapError(failure),
     Effect.map(handle => ({
       write: data => attempt(() => handle.writeFile(data)),
       sync: attempt(() => handle.sync())

@@ -58,22 +58,28 @@ const addressOf = (gate: Gate): HttpServer.Address => {
   return { _tag: "TcpAddress", hostname: address.address === "::" ? "0.0.0.0" : address.address, port: address.port }
 }
 
+/** Listens until the scope closes. It can be interrupted, since the resolver may take long to look up the host. */
 const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, ListenFailed, Scope.Scope> =>
-  Effect.acquireRelease(
-    Effect.async<void, ListenFailed>(resume => {
+  Effect.suspend(() => {
+    let isClosed = false
+    const closing = Effect.async<void>(resume => {
+      isClosed = true
+      gate.close(() => resume(Effect.void))
+    })
+    const listening = Effect.async<void, ListenFailed>(resume => {
       const fail = (cause: Error) => resume(listenFailed({ host, port }, cause))
       gate.once("error", fail)
       gate.listen({ host, port }, () => {
         gate.off("error", fail)
+        if (isClosed) gate.close()
         resume(Effect.void)
       })
-    }),
-    () =>
-      Supervision.within(
-        cutting,
-        Effect.async<void>(resume => void gate.close(() => resume(Effect.void)))
-      )
-  )
+    })
+    return Effect.zipRight(
+      Effect.addFinalizer(() => Supervision.within(cutting, closing)),
+      listening
+    )
+  })
 
 /** How long connections may take to close after they were destroyed. */
 const cutting = Duration.seconds(1)

@@ -1,12 +1,18 @@
 /**
- * Copies a file of a backup, and finds out what its bytes are.
+ * Copies a file of a backup and computes its digest.
  */
 import { createHash } from "node:crypto"
 import { type FileHandle, open } from "node:fs/promises"
-import { Effect } from "effect"
+import { Duration, Effect } from "effect"
+import { MiB } from "../../Bytes.ts"
+import * as Supervision from "../../Supervision.ts"
 import { BackupFailed } from "./BackupFailed.ts"
 
-const chunkBytes = 1024 * 1024
+/** The bytes of one read. */
+const chunkBytes = MiB
+
+/** How long an interruption waits for the end of the current operation of the file system. */
+const endTimeout = Duration.seconds(1)
 
 const copyBytes = async (from: FileHandle, to: FileHandle, onBytes: (bytes: number) => void): Promise<string> => {
   const hash = createHash("sha256")
@@ -24,8 +30,8 @@ const copyBytes = async (from: FileHandle, to: FileHandle, onBytes: (bytes: numb
 }
 
 /**
- * Copies a file into a new one, which is flushed, and returns the SHA-256 of it in hexadecimal digits. `onBytes` is told
- * of each portion. What was written when it fails is left to the caller to remove.
+ * Copies a file into a new one and flushes it. Returns its SHA-256 in hexadecimal digits. `onBytes` is called with the
+ * size of each portion. After a failure the caller removes the new file.
  */
 export const copyFile = (
   from: string,
@@ -36,6 +42,7 @@ export const copyFile = (
     const work = async (): Promise<string> => {
       const source = await open(from)
       try {
+        signal.throwIfAborted()
         const target = await open(to, "wx", 0o600)
         try {
           return await copyBytes(source, target, bytes => {
@@ -53,5 +60,11 @@ export const copyFile = (
       digest => resume(Effect.succeed(digest)),
       error => resume(new BackupFailed({ message: `${from} cannot be copied: ${error.message ?? error}` }))
     )
-    return Effect.promise(() => done)
+    // A stalled disk must not delay the end of the command.
+    return Effect.asVoid(
+      Supervision.within(
+        endTimeout,
+        Effect.promise(() => done)
+      )
+    )
   })

@@ -1,3 +1,4 @@
+import Dns from "node:dns"
 import * as Http from "node:http"
 import * as Net from "node:net"
 import { PassThrough } from "node:stream"
@@ -11,7 +12,7 @@ import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
 import { timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
-import type * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
+import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import { handshakeOf } from "../../../src/Http/WebSocket/Handshake.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
@@ -331,6 +332,26 @@ describe("NodeServer", () => {
       assert.strictEqual(Cause.pretty(Cause.fail(taken)), `ListenFailed: ${taken.message}`)
       const foreign = yield* Effect.flip(start(echo, { host: "192.0.2.1" }))
       assert.include(foreign.message, "this machine has no such address")
+    })
+  )
+
+  it.scopedLive("can be interrupted while the resolver looks up the host", () =>
+    Effect.gen(function* () {
+      const { lookup } = Dns
+      const asked = yield* Deferred.make<void>()
+      yield* Effect.acquireRelease(
+        Effect.sync(() => {
+          Dns.lookup = (() => Deferred.unsafeDone(asked, Effect.void)) as unknown as typeof lookup
+        }),
+        () =>
+          Effect.sync(() => {
+            Dns.lookup = lookup
+          })
+      )
+      const server = Layer.provide(NodeServer.layer({ ...options, host: "name.example" }), DrainingSignal.layer)
+      const starting = yield* Effect.fork(Layer.launch(server))
+      yield* Deferred.await(asked)
+      assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(starting)))
     })
   )
 })

@@ -1,0 +1,24 @@
+import { type FileHandle, open as openFile } from "node:fs/promises"
+import { Effect, type Scope } from "effect"
+import { constVoid } from "effect/Function"
+
+/**
+ * Opens a file until the scope closes. Fails with the system's error. A stalled disk delays neither an interruption nor
+ * the end of the scope: the file is closed in the background.
+ */
+export const open = (path: string, flags = "r", mode?: number): Effect.Effect<FileHandle, unknown, Scope.Scope> =>
+  Effect.flatMap(
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const opening = openFile(path, flags, mode)
+        // A failure reaches the caller below, unless it was interrupted.
+        opening.catch(constVoid)
+        return opening
+      }),
+      opening =>
+        Effect.sync(() => {
+          opening.then(handle => handle.close()).catch(constVoid)
+        })
+    ),
+    opening => Effect.tryPromise({ try: () => opening, catch: error => error })
+  )
