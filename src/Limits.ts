@@ -13,19 +13,17 @@ export interface LimitsShape {
   /** Levels of arrays and objects in a value. */
   readonly jsonDepth: number
   /**
-   * Concurrent lists without a page limit, and counts of long lists: each keeps a snapshot open. A tenant may have
-   * three quarters.
+   * The maximum number of concurrent lists without a page limit, and counts of long lists. Each of them has a snapshot.
+   * A tenant may have three quarters of them.
    */
   readonly wholeLists: number
-  /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
+  /** The size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
-  /**
-   * Size of the records of writes with an idempotency key; above it the oldest records of the tenants with the most are
-   * removed.
-   */
+  /** The bytes of idempotency records. Above it the tenants with the most bytes lose their oldest records. */
   readonly idempotencyBytes: number
 }
 
+/** The default limits. */
 export const defaults: LimitsShape = {
   keyBytes: 1024,
   namespaceBytes: 512,
@@ -72,7 +70,7 @@ export const config: Config.Config<LimitsShape> = Config.all({
   wholeLists: limit(
     "wholeLists",
     "LIMIT_WHOLE_LISTS",
-    "Most lists without a limit that are read, and long lists that are counted, at a time, of which one tenant may have three quarters; further ones are answered 503",
+    "Maximum number of concurrent reads of lists without a limit and counts of long lists; one tenant may have three quarters of them; others get 503",
     { min: 1, max: 1000 }
   ),
   walBytes: limit(
@@ -84,7 +82,7 @@ export const config: Config.Config<LimitsShape> = Config.all({
   idempotencyBytes: limit(
     "idempotencyBytes",
     "LIMIT_IDEMPOTENCY_BYTES",
-    "Bytes of the records of writes with an Idempotency-Key, above which the tenants with the most lose their oldest",
+    "Bytes of the records of writes with an Idempotency-Key; above it the tenants with the most bytes lose their oldest",
     { min: MiB, max: 1024 * 1024 * MiB }
   )
 })

@@ -1,5 +1,5 @@
 /**
- * The store in the same process: its ports, the backends that implement them,and the JSON text that they store.
+ * The store in the same process: its ports, the backends that implement them, and the texts that they store.
  */
 export * as SessionEvents from "./Gateway/SessionEvents.ts"
 export * as Json from "./Json/JsonText.ts"

@@ -151,7 +151,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "List namespaces, with the numbers of their entries")
       .annotate(
         OpenApi.Description,
-        "A namespace is there while it has entries. Namespaces are sorted by their UTF-8 bytes. A `Link` header leads to the next page, if there is one."
+        "A namespace exists while it has entries. Namespaces are sorted by their UTF-8 bytes. A `Link` header leads to the next page, if there is one."
       )
   )
   .add(
@@ -164,7 +164,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "List tenants, with the numbers of their namespaces and entries")
       .annotate(
         OpenApi.Description,
-        "A tenant is there while it has entries. Tenants are sorted by their UTF-8 bytes; namespaces that belong to none come first, as one with an empty id. A `Link` header leads to the next page, if there is one."
+        "A tenant exists while it has entries. Tenants are sorted by their UTF-8 bytes; namespaces that belong to none come first, as one with an empty id. A `Link` header leads to the next page, if there is one."
       )
   )
   .add(
@@ -286,7 +286,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "Copy the whole store")
       .annotate(
         OpenApi.Description,
-        "A SQLite database with all entries, tombstones and the change log as they were at one moment, which `causeway restore` takes. Histories of sessions are not in it. The answer begins when the copy is complete. One backup is made and sent at a time, another request is 503 meanwhile. It needs the credential that writes, and one that is not limited to a tenant."
+        "A SQLite database with all entries, tombstones and the change log, all of one snapshot. `causeway restore` restores it. Histories of sessions are not in it. The answer begins when the copy is complete. One backup is made and sent at a time; in the meantime other requests get 503. It needs the credential that writes, and one that is not limited to a tenant."
       )
   )
   .add(

@@ -13,7 +13,9 @@ import type { BackupRefused, Store, StoreBackup, StoreBusy, StoreUnavailable } f
 /** The registered media type of a SQLite database. */
 export const contentType = "application/vnd.sqlite3"
 
-/** How long a client may take to read a copy, which lies on the disk until then: a minute, and a second for each MiB. */
+/**
+ * How long a client may take to read a copy, which occupies the disk until then: a minute, and a second for each MiB.
+ */
 export const timeFor = (bytes: number): Duration.Duration => Duration.seconds(60 + bytes / MiB)
 
 const failed = (error: BackupRefused | StoreBusy | StoreUnavailable): Effect.Effect<never, ApiError> => {
@@ -46,7 +48,7 @@ const headersOf = ({ bytes, epoch, lastSeq, sha256 }: StoreBackup) => ({
   [epochHeader]: epoch
 })
 
-/** The bytes of a copy; where the client takes too long, they fail. */
+/** The bytes of a copy. They fail if the client takes too long. */
 const contentOf = ({ bytes, content }: StoreBackup): Stream.Stream<Uint8Array> => {
   const limit = timeFor(bytes)
   const tooSlow = Effect.die(new Error(`The client has not read the backup within ${Duration.format(limit)}`))
@@ -55,14 +57,14 @@ const contentOf = ({ bytes, content }: StoreBackup): Stream.Stream<Uint8Array> =
 
 const copied = ({ backup }: Context.Tag.Service<Store>) => Effect.flatMap(backup, ({ copy }) => copy)
 
-/** Answers a copy, once it is complete. It has the entries of all tenants, so that none may have it. */
+/** Sends a copy, once it is complete. It has the entries of all tenants, so that no tenant may request it. */
 export const make =
   ({ store }: { readonly store: Context.Tag.Service<Store> }) =>
   ({ incoming }: { readonly incoming: Incoming }): Effect.Effect<Reply.Reply, ApiError> => {
     if (incoming.identity?.tenant !== undefined) {
       return new Forbidden({ error: "Forbidden: a backup has the entries of all tenants" })
     }
-    // Nobody reads the copy then: what can be told without one is answered.
+    // The body of HEAD is not sent, so that no copy is made.
     if (incoming.method === "HEAD") {
       return Effect.scoped(store.backup).pipe(
         Effect.as(Reply.empty(200, { "content-type": contentType, "cache-control": "no-store" })),

@@ -1,13 +1,13 @@
 import type { JsonText } from "../Json/JsonText.ts"
 import { splitAtValue, tenantOf } from "./Entry.ts"
 
-/** A change record as the log keeps it. Records are dense in `seq`, and `timestamp` never falls as `seq` rises. */
+/** A change record as the log stores it. `seq` has no gaps, and `timestamp` never decreases as `seq` increases. */
 export interface StoredChange {
   readonly seq: number
   readonly op: "set" | "delete"
   readonly namespace: string
   readonly key: string
-  /** `null` for a delete, and the text `null` for a set of that value. */
+  /** `null` for a delete, and the text `null` for a set of the value `null`. */
   readonly value: JsonText | null
   readonly version: number
   readonly actor: string
@@ -50,13 +50,15 @@ class Encoded implements EncodedChange {
     return this.between(keyField, valueField)
   }
 
-  /** The text between two fields. Quotation marks within texts are escaped, so that the first fields are the record's. */
+  /**
+   * The text between two members. Quotation marks within texts are escaped, so that the first members are the record's.
+   */
   private between(field: string, next: string): string {
     return JSON.parse(this.json.slice(this.json.indexOf(field) + field.length, this.json.indexOf(next)))
   }
 }
 
-/** A record of which a backend has the text, which must be the one that {@link encode} makes. */
+/** A record whose JSON text a backend has already made. It must be the text that {@link encode} makes. */
 export const encoded = (json: string): EncodedChange => new Encoded(json)
 
 /** Encodes a record, with its value as it is stored. */
@@ -68,7 +70,7 @@ export const encode = (change: StoredChange): EncodedChange =>
       `,"tenantId":${JSON.stringify(tenantOf(change.namespace))}}`
   )
 
-/** The record that was encoded. */
+/** The inverse of {@link encode}. */
 export const decode = ({ json }: EncodedChange): StoredChange => {
   const [head, value, tail] = splitAtValue(json)
   const { tenantId: _, ...fields } = JSON.parse(`${head}null${tail}`)

@@ -2,6 +2,7 @@
  * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
  */
 import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream } from "effect"
+import { MiB } from "../Bytes.ts"
 import * as Direct from "../Direct.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
@@ -31,43 +32,44 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
   ChangeFeed,
   {
     /**
-     * A page with all that was committed before the call; where there is nothing yet, the first change or the end
-     * of `wait`, whichever comes first. An `after` beyond the end of the log is answered at once. `FeedBusy` only where
-     * the poll would have to wait.
+     * Returns a page with everything that was committed before the call. If nothing was, waits for the first change or
+     * the end of `wait`. An `after` beyond the end of the log is answered at once. Fails with `FeedBusy` only if the
+     * poll has to wait.
      */
     readonly poll: (query: FollowQuery, wait: Duration.Duration) => Effect.Effect<Page, FollowFailure>
     /**
-     * Server-Sent Events from `query.after` on; `limit` bounds a read, not the stream. The stream goes on after the
-     * store was unavailable. It tells when the log is replaced by another. It ends when the service drains, and when
-     * its position is older than the history.
+     * Server-Sent Events from `query.after` on. `limit` bounds a read, not the stream. The stream continues after an
+     * outage of the store, and reports when the log is replaced. It ends when the service drains, and when its position
+     * is older than the history.
      */
     readonly events: (query: FollowQuery) => Effect.Effect<Stream.Stream<Uint8Array>, FollowFailure>
     /**
-     * Makes a WebSocket of a request that follows from `query.after` on. It is closed where the log is another one than
-     * the query says, after it has been told.
+     * Upgrades a request to a WebSocket that follows the log from `query.after` on. If the log is not the one of the
+     * query, the client receives a reset, and the WebSocket is closed.
      */
     readonly webSocket: (query: FollowQuery) => Effect.Effect<Upgrade, Exclude<FollowFailure, LogReplaced>>
-    /** The same from the entries that are there on, which the client is sent first; `query.after` is not used. */
+    /** The same, but the client first receives the present entries. `query.after` is not used. */
     readonly webSocketWith: (query: FollowQuery, initial: Initial) => Effect.Effect<Upgrade, FeedBusy>
-    /** Followers at present: polls that wait, event streams and WebSockets. */
+    /** The current number of followers: waiting polls, event streams and WebSockets. */
     readonly followers: Effect.Effect<number>
-    /** Changes between the WebSocket furthest behind and the end of the log, as far as that is known. */
+    /** The number of changes between the slowest WebSocket and the known end of the log. */
     readonly lag: Effect.Effect<number>
   }
 >() {}
 
 /** The limits of followers of the change log. */
 export interface FollowLimitsShape {
-  /** Concurrent followers: waiting polls, event streams and WebSockets together. */
+  /** The maximum number of followers: waiting polls, event streams and WebSockets together. */
   readonly followers: number
   /**
-   * Unsent bytes of one WebSocket above which nothing more is sent to it. The memory for a client is bounded by this
+   * Above this number of unsent bytes nothing more is sent to a WebSocket. The memory for a client is bounded by this
    * and one page of the log.
    */
   readonly unsentBytes: number
 }
 
-export const defaults: FollowLimitsShape = { followers: 10_000, unsentBytes: 1024 * 1024 }
+/** The default limits. */
+export const defaults: FollowLimitsShape = { followers: 10_000, unsentBytes: MiB }
 
 /** The current limits; the defaults, unless a layer provides others. */
 export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/FollowLimits", {
@@ -77,22 +79,22 @@ export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/Fo
 /** Each limit as a configuration variable. */
 export const config: Config.Config<FollowLimitsShape> = Config.all({
   followers: Setting.integer("LIMIT_FOLLOWERS", {
-    description: "Most followers of the change log at a time: waiting polls, event streams and WebSockets",
+    description: "Maximum number of followers of the change log: waiting polls, event streams and WebSockets",
     default: defaults.followers,
     min: 1,
     max: 1_000_000
   }),
   unsentBytes: Setting.integer("LIMIT_UNSENT_BYTES", {
-    description: "Bytes that may lie unsent for a WebSocket that follows the change log before it gets nothing more",
+    description: "Maximum number of unsent bytes of a WebSocket that follows the change log",
     default: defaults.unsentBytes,
     min: 1024,
-    max: 64 * 1024 * 1024
+    max: 64 * MiB
   })
 })
 
 /**
- * Waits for a page beyond `first`, which has no changes. After `duration`, or when the service drains, it returns an
- * empty page that says how far the log was scanned.
+ * Waits for a page after `first`, which has no changes. After `duration`, or when the service drains, returns an empty
+ * page with the position up to which the log was scanned.
  */
 const waitForPage = (
   pages: Pages.Pages,
@@ -143,11 +145,11 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
     )
 
     return {
-      // A poll that need not wait has no span of its own: it would cost more than the poll.
+      // A poll that does not wait has no span: the span would cost more than the poll.
       poll: (query, wait) =>
         Direct.flatMap(Pages.ofKnownLog(query, pages.fresh(query)), (first): ReturnType<typeof waitFor> => {
-          const tells = first.count > 0 || first.lastSeq < query.after
-          if (tells || Duration.toMillis(wait) === 0 || draining.hasStarted()) return Effect.succeed(first)
+          const hasNews = first.count > 0 || first.lastSeq < query.after
+          if (hasNews || Duration.toMillis(wait) === 0 || draining.hasStarted()) return Effect.succeed(first)
           return waitFor(query, first, wait)
         }),
 
@@ -162,7 +164,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
         const first = yield* Effect.catchTag(Pages.ofKnownLog(query, pages.fresh(query)), "LogReplaced", ({ epoch }) =>
           Effect.map(log.lastSeq, lastSeq => Page.empty(lastSeq, epoch))
         )
-        // Others may have taken the last slot meanwhile.
+        // Other followers may have taken the last slot in the meantime.
         yield* slots.check
         return webSockets.upgrade(query, first)
       }),
@@ -184,7 +186,7 @@ const followersGauge = Metric.gauge("change_feed_followers", {
 })
 
 const lagGauge = Metric.gauge("change_feed_lag_changes", {
-  description: "Changes that the WebSocket furthest behind has yet to be sent."
+  description: "Changes that were not yet sent to the slowest WebSocket."
 })
 
 /** Updates the gauges of the change feed before each snapshot of the metrics. */

@@ -1,10 +1,9 @@
 /**
- * What the description of the key-value endpoints says beyond their types: names for generated clients, headers and
- * examples.
+ * Names for generated clients, headers and examples of the key-value endpoints in the OpenAPI document.
  */
 import { etag, type Header, operation } from "../OpenApi/Describe.ts"
 
-/** The entry that descriptions show. */
+/** The example entry. */
 export const entry = {
   namespace: "tenant:acme/settings",
   key: "theme",
@@ -15,7 +14,7 @@ export const entry = {
   expiresAt: null
 } as const
 
-/** The change record that descriptions show: that of the {@link entry}. */
+/** The example change record: that of the {@link entry}. */
 export const change = {
   seq: 42,
   op: "set",
@@ -35,7 +34,7 @@ const lastSeq: Header = {
 }
 
 const epoch: Header = {
-  description: "Which change log it is. After a restore from a backup it is another one.",
+  description: "Identifies the change log. After a restore from a backup it has a new value.",
   schema: { type: "string", minLength: 1, maxLength: 64 },
   example: "9f86d081884c7d65"
 }
@@ -60,7 +59,7 @@ const badPrecondition = { example: { error: "If-Match must be a version in quote
 
 const trimmedSeq: Header = {
   description:
-    "The last change that is no longer kept, where `after` is older than that: those that are kept follow with it as `after`.",
+    "The last change that is no longer kept, if `after` is older: the remaining changes follow with this `after`.",
   required: false,
   schema: { type: "integer", minimum: 1 },
   example: 41

@@ -1,5 +1,5 @@
 /**
- * The handlers of the `kv` group. Those of entries and batches are here; none of them needs a fiber.
+ * The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber.
  */
 import { type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../Direct.ts"
@@ -38,7 +38,7 @@ interface Services {
   readonly commitKeyed: Context.Tag.Service<Store>["commit"]
 }
 
-/** The header by which a write is remembered. */
+/** The header with the idempotency key. */
 interface IdempotencyHeaders {
   readonly "idempotency-key"?: string
 }
@@ -52,7 +52,7 @@ interface EntryRequest {
 
 const entryReply = (entry: StoredEntry): Reply.Reply => Reply.jsonWithETag(toJson(entry), etag(entry.version))
 
-/** The entry, 304 where the client has that version, 404 where there is none. */
+/** The entry; 304 if the client has this version, 404 if it is absent. */
 const answerGet = (
   found: Option.Option<StoredEntry>,
   precondition: Precondition | undefined
@@ -79,7 +79,7 @@ const get =
       })
     })
 
-/** How one endpoint makes a write of a request, and an answer of its results. */
+/** How an endpoint converts a request into a write, and its results into an answer. */
 interface Writing<Request> {
   readonly kind: IdempotentWriting.Kind
   /** `now` is in epoch milliseconds. */
@@ -104,7 +104,7 @@ const writeOnce = <Request extends WriteRequest>(
   header: string
 ): Effect.Effect<Reply.Reply, ApiError> => {
   const write = check(request, limits, store.now())
-  // What only the time has made invalid may have been applied when it was valid.
+  // The write may have been applied while its times were still valid.
   const timeless = Either.isRight(write) ? write : check(request, limits, 0)
   if (Either.isLeft(timeless)) return Exit.fail(timeless.left)
   const requested = {
@@ -124,7 +124,9 @@ const writeOnce = <Request extends WriteRequest>(
   })
 }
 
-/** The handler of an endpoint that writes. A write without operations is not committed, unless it is to be remembered. */
+/**
+ * The handler of an endpoint that writes. A write without operations is committed only if it has an idempotency key.
+ */
 const writing =
   <Request extends WriteRequest>(endpoint: Writing<Request>, services: Services) =>
   (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
@@ -171,7 +173,7 @@ const single = (
 
 const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Errors.entryRefused(currentVersion)
 
-/** Sets an entry and answers it as stored. */
+/** Sets an entry, and returns it as stored. */
 const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
   kind: "set",
   expiries: ({ payload }) => [payload],
@@ -190,7 +192,7 @@ const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> 
   refused: entryRefused
 }
 
-/** Deletes an entry, if there is one. */
+/** Deletes an entry, if it is present. */
 const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: string } }> = {
   kind: "delete",
   check: ({ headers, incoming: { identity }, path, urlParams }, limits) => {
@@ -252,7 +254,7 @@ const batch: Writing<WriteRequest & { readonly payload: typeof BatchPayload.Type
   refused: Errors.batchRefused
 }
 
-/** A handler whose answers are sent in gzip to clients that take it. */
+/** A handler whose answers are compressed with gzip for clients that accept it. */
 const compressing =
   <Request extends { readonly incoming: Endpoints.Incoming }>(
     handler: (request: Request) => Effect.Effect<Reply.Reply, ApiError>

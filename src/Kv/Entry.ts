@@ -1,7 +1,7 @@
 /**
  * Entries as the store keeps them: the rules for their names, and their JSON text.
  */
-// Types only: the writer's thread imports this file, and the index of effect alone would take it 40 MB.
+// Types only: the writer's thread imports this file, and the index of effect would use 40 MB there.
 import type { JsonText } from "../Json/JsonText.ts"
 
 /** A present entry; times are epoch milliseconds. */
@@ -9,7 +9,7 @@ export interface StoredEntry {
   readonly namespace: string
   readonly key: string
   readonly value: JsonText
-  /** 1 for a new key, then one more with every set and delete of that key. */
+  /** 1 for a new key. Each set and delete of the key increments it. */
   readonly version: number
   readonly updatedBy: string
   readonly updatedAt: number
@@ -31,15 +31,15 @@ export const tenantOf = (namespace: string): string => {
 /** The entity tag (RFC 9110) of a version. */
 export const etag = (version: number): string => `"${version}"`
 
-/** What makes a name unusable, in words for the client, or `undefined` when nothing does. */
+/** Why a name is invalid, in words for the client; `undefined` if it is valid. */
 export const problemOfName = (kind: "namespace" | "key", name: string, maxBytes: number): string | undefined => {
   if (name === "") return `${kind} is empty; it takes 1 to ${maxBytes} bytes of UTF-8`
-  // URL parsers fold these segments away, so an entry of this name could not be read back.
+  // URL parsers remove these segments, so that an entry of this name could not be read.
   if (name === "." || name === "..") return `${kind} must not be "${name}"`
   return problemOfText(kind, name) ?? problemOfLength(kind, name, maxBytes)
 }
 
-/** What keeps a text from being stored or compared by every backend, or `undefined`. */
+/** Why a text cannot be stored or compared by every backend; `undefined` if it can. */
 export const problemOfText = (kind: string, text: string): string | undefined => {
   if (text.includes("\u0000")) return `${kind} must not contain U+0000`
   return text.isWellFormed() ? undefined : `${kind} must not contain a lone surrogate`
@@ -50,7 +50,7 @@ const problemOfLength = (kind: string, text: string, maxBytes: number): string |
   return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
 }
 
-/** What makes an actor unusable, or `undefined`. An empty actor counts as none. */
+/** Why an actor is invalid; `undefined` if it is valid. An empty actor counts as none. */
 export const problemOfActor = (actor: string, maxBytes: number): string | undefined =>
   problemOfText("actor", actor) ?? problemOfLength("actor", actor, maxBytes)
 
@@ -67,8 +67,8 @@ export interface EncodedEntry {
 }
 
 /**
- * The parts before, of and after the value in the text of an entry or a change record. Quotation marks within names
- * are escaped, so that the first and the last of these members are those of the record itself.
+ * The parts before, of and after the value in the JSON text of an entry or a change record. Quotation marks within
+ * names are escaped, so that the first and the last of these members are those of the record itself.
  */
 export const splitAtValue = (json: string): readonly [head: string, value: JsonText, tail: string] => {
   const start = json.indexOf(',"value":') + ',"value":'.length
@@ -76,7 +76,7 @@ export const splitAtValue = (json: string): readonly [head: string, value: JsonT
   return [json.slice(0, start), json.slice(start, end) as JsonText, json.slice(end)]
 }
 
-/** The text between two members of an entry: quotation marks within names are escaped. */
+/** The text between two members of an entry. Quotation marks within names are escaped. */
 const between = (json: string, member: string, next: string): string =>
   json.slice(json.indexOf(member) + member.length, json.indexOf(next))
 
@@ -96,21 +96,22 @@ class EncodedWithoutValue implements EncodedEntry {
   }
 }
 
-/** An entry of which a backend has the text, which must be the one that {@link toJson} makes. */
+/** An entry whose JSON text a backend has already made. It must be the text that {@link toJson} makes. */
 export const encoded = (json: string): EncodedEntry => new Encoded(json)
 
 /** The same without the member `value`. */
 export const encodedWithoutValue = (json: string): EncodedEntry => new EncodedWithoutValue(json)
 
+/** Encodes an entry of a list. */
 export const encode = (entry: StoredEntry): EncodedEntry => encoded(toJson(entry))
 
-/** An entry of a list that shows no values. */
+/** Encodes an entry of a list without values. */
 export const encodeWithoutValue = (entry: StoredEntry): EncodedEntry => {
   const [head, , tail] = splitAtValue(toJson({ ...entry, value: "0" as JsonText }))
   return encodedWithoutValue(head.slice(0, -',"value":'.length) + tail)
 }
 
-/** The entry that was encoded. */
+/** The inverse of {@link encode}. */
 export const decode = ({ json }: EncodedEntry): StoredEntry => {
   const [head, value, tail] = splitAtValue(json)
   return { ...JSON.parse(`${head}null${tail}`), value }

@@ -1,6 +1,6 @@
 /**
- * Decoders of the most common requests to the key-value group: without preconditions and without an expiry. All others
- * are left to the schemas (`Requests`).
+ * Fast decoders of the most common requests to the key-value group: without preconditions and without an expiry. All
+ * other requests are decoded by the schemas in `Requests`.
  */
 import type { FastDecoder } from "../Http/Contract.ts"
 import { RawJson } from "../Json/JsonText.ts"
@@ -10,7 +10,7 @@ type Members = Readonly<Record<string, unknown>>
 const isPlainObject = (input: unknown): input is Members =>
   typeof input === "object" && input !== null && Object.getPrototypeOf(input) === Object.prototype
 
-/** A path of names, of which the router gives no other than its template has. */
+/** The names in a path. The router has checked that the path has these parameters. */
 export const fastPath = <Name extends string>(
   ...names: ReadonlyArray<Name>
 ): FastDecoder<Readonly<Record<Name, string>>> => {
@@ -24,7 +24,7 @@ export const fastPath = <Name extends string>(
 
 const none = {}
 
-/** Headers without any of these. */
+/** Accepts headers that have none of these names. */
 export const headersWithout =
   (...names: ReadonlyArray<string>): FastDecoder<Readonly<Record<string, never>>> =>
   input => {
@@ -33,7 +33,7 @@ export const headersWithout =
     return none
   }
 
-/** What a PUT commonly holds. */
+/** The body of a common PUT. */
 interface PlainSet {
   readonly value: unknown
   readonly actor?: string
@@ -47,11 +47,11 @@ const isPlainSet = (input: Members): input is Members & PlainSet => {
   return true
 }
 
-/** The body of a PUT with a value, and perhaps an actor. */
+/** Decodes the body of a PUT with a value, and optionally an actor. */
 export const fastSetPayload: FastDecoder<PlainSet> = input =>
   isPlainObject(input) && isPlainSet(input) ? input : undefined
 
-/** What an operation of a batch commonly holds. */
+/** An operation of a common batch. */
 type PlainOperation =
   | { readonly op: "set"; readonly namespace: string; readonly key: string; readonly value: unknown }
   | { readonly op: "delete"; readonly namespace: string; readonly key: string }
@@ -66,7 +66,7 @@ const isPlainOperation = (input: unknown): input is PlainOperation => {
   return true
 }
 
-/** What a batch commonly holds. */
+/** The body of a common batch. */
 interface PlainBatch {
   readonly operations: ReadonlyArray<PlainOperation>
   readonly actor?: string
@@ -82,6 +82,6 @@ const isPlainBatch = (input: Members): input is Members & PlainBatch => {
   return true
 }
 
-/** The body of a batch whose operations have no preconditions and no expiry. */
+/** Decodes the body of a batch whose operations have no preconditions and no expiry. */
 export const fastBatchPayload: FastDecoder<PlainBatch> = input =>
   isPlainObject(input) && isPlainBatch(input) ? input : undefined

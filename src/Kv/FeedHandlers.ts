@@ -19,7 +19,7 @@ import * as Operations from "./Operations.ts"
 import { epochHeader, maxPage } from "./Requests.ts"
 import type { Selection, Store } from "./Store.ts"
 
-/** The part of the log that a request asks for. */
+/** The part of the log that a request selects. */
 interface FeedParams {
   readonly tenant?: string
   readonly namespace?: string
@@ -29,7 +29,7 @@ interface FeedParams {
   readonly epoch?: string
 }
 
-/** The same for a follower that may be sent the entries that are there first. */
+/** The same for a follower that may first receive the present entries. */
 interface FollowParams extends FeedParams {
   readonly initial?: "0" | "1"
 }
@@ -51,7 +51,7 @@ const queryOf = (params: FeedParams, { identity }: Incoming, limits: LimitsShape
   })
 }
 
-/** Checks a namespace and a prefix of its keys, where they are given. */
+/** Checks a namespace and a prefix of its keys, if they are given. */
 const checkPart = (
   namespace: string | undefined,
   prefix: string | undefined,
@@ -59,13 +59,13 @@ const checkPart = (
   limits: LimitsShape
 ): Operations.Checked<void> => {
   if (namespace === undefined) {
-    return prefix === undefined ? Either.void : Either.left(Errors.badRequest("prefix takes a namespace"))
+    return prefix === undefined ? Either.void : Either.left(Errors.badRequest("prefix requires a namespace"))
   }
   const checked = Operations.namespace(namespace, sender, limits)
   return Either.isLeft(checked) || prefix === undefined ? checked : Operations.text("prefix", prefix)
 }
 
-/** The headers of pages. There is one epoch at a time, and so they are made once for all pages of it. */
+/** The headers of pages. They are made once for all pages of the current epoch. */
 const pageHeaders = (): ((epoch: string) => Readonly<Record<string, string>>) => {
   let headers = Reply.jsonHeaders({})
   return epoch => {
@@ -74,10 +74,13 @@ const pageHeaders = (): ((epoch: string) => Readonly<Record<string, string>>) =>
   }
 }
 
-/** The id of an event: the `seq` after which to go on, and the epoch of the log, which ids of the first release lack. */
+/**
+ * The id of an event: the `seq` after which to continue, and the epoch of the log. Ids of the first release have no
+ * epoch.
+ */
 const eventId = /^(\d{1,16})(?:@([\x21-\x7e]{1,64}))?$/
 
-/** Where to go on after the last event that a client saw. A browser that has seen none may send an empty id. */
+/** Continues after the last event that a client received. A browser that has received none may send an empty id. */
 const resumed = (params: FeedParams, lastEventId: string | undefined): Operations.Checked<FeedParams> => {
   if (lastEventId === undefined || lastEventId === "") return Either.right(params)
   const [, seq, epoch] = eventId.exec(lastEventId) ?? []
@@ -88,12 +91,12 @@ const resumed = (params: FeedParams, lastEventId: string | undefined): Operation
 interface Services {
   readonly store: Context.Tag.Service<Store>
   readonly feed: Context.Tag.Service<ChangeFeed>
-  /** Which pages may open a WebSocket. */
+  /** The pages that may open a WebSocket. */
   readonly admits: Admits
   readonly limits: LimitsShape
 }
 
-/** A page of the change log. It may wait for one. */
+/** A page of the change log. It may wait for changes. */
 const changes =
   ({ feed, limits }: Services, headersOf = pageHeaders()) =>
   (request: {
@@ -109,18 +112,18 @@ const changes =
       })
     })
 
-/** The entries that a follower is to be sent first; `undefined` where it is sent none. */
+/** The selection of the present entries that a follower first receives; `undefined` if it receives none. */
 const initialOf = ({ initial, namespace, prefix = "" }: FollowParams): Operations.Checked<Selection | undefined> => {
   if (initial !== "1") return Either.right(undefined)
   return namespace === undefined
-    ? Either.left(Errors.badRequest("initial takes a namespace"))
+    ? Either.left(Errors.badRequest("initial requires a namespace"))
     : Either.right({ namespace, prefix })
 }
 
 const eventStream = (events: Stream.Stream<Uint8Array>, release?: Effect.Effect<void>) =>
   Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" }, release)
 
-/** The entries that are there, from one snapshot, and then what follows. */
+/** The present entries, from one snapshot, and then what follows. */
 const initialStream = ({ feed, store }: Services, query: FollowQuery, selection: Selection) =>
   ListHandler.withList(store, selection, ({ close, list }, restore) =>
     restore(feed.events({ ...query, after: list.lastSeq, epoch: list.epoch })).pipe(

@@ -1,5 +1,5 @@
 /**
- * What requests to the change feed hold: queries and headers.
+ * Schemas of requests to the change feed: queries and headers.
  */
 import { Schema } from "effect"
 import { Flag } from "../Http/Flag.ts"
@@ -23,7 +23,9 @@ const tenant = optional(
 const part = {
   namespace: optional(Schema.String.annotations({ description: "Only changes of this namespace." })),
   prefix: optional(
-    Schema.String.annotations({ description: "Only changes of keys with this literal prefix. It takes `namespace`." })
+    Schema.String.annotations({
+      description: "Only changes of keys with this literal prefix. It requires `namespace`."
+    })
   )
 }
 
@@ -42,6 +44,7 @@ const epoch = optional(
   })
 )
 
+/** The query of a poll. */
 export const ChangesParams = Schema.Struct({
   tenant,
   ...part,
@@ -71,7 +74,7 @@ export const FollowParams = Schema.Struct({
   )
 })
 
-/** The position at which a stream was lost. */
+/** The position at which a stream was interrupted. */
 export const ResumeHeaders = Schema.Struct({
   "last-event-id": optional(
     Schema.String.annotations({

@@ -1,19 +1,19 @@
 /**
- * The kinds of fields that requests to the key-value group have.
+ * Kinds of fields in requests to the key-value group.
  */
 import { type ParseResult, Schema } from "effect"
 
-/** A field that may be left out. */
+/** An optional field. */
 export const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
 
-/** Digits as a number. A value beyond the safe integers is taken for the greatest of them. */
+/** Digits as a number. A value beyond the safe integers becomes the greatest of them. */
 const asInteger = (digits: string): number => Math.min(Number(digits), Number.MAX_SAFE_INTEGER)
 
-/** A whole number in a query, written in digits. */
+/** A whole number in a query, in decimal digits. */
 export const QueryInt = (options: {
   readonly minimum: number
   readonly maximum?: number
-  /** The value without the parameter. */
+  /** The value if the parameter is absent. */
   readonly default?: number
   readonly description: string
 }) => {
@@ -59,38 +59,38 @@ export const Whole = (options: { readonly minimum: number; readonly maximum: num
   })
 
 /**
- * A precondition of another kind of request. It is refused, since to ignore it could overwrite an entry that it
- * protects.
+ * A precondition that belongs to another kind of request. It is refused, because ignoring it could overwrite an entry
+ * that it protects.
  */
 export const Misplaced = (advice: string) =>
   optional(
     Schema.Never.annotations({
       description: `Refused: ${advice}.`,
-      message: () => `is not taken here; ${advice}`,
+      message: () => `is not accepted here; ${advice}`,
       jsonSchema: { not: {}, description: `Refused: ${advice}.` }
     })
   )
 
 /**
- * Unknown members of a body are refused, at every level: to ignore a misspelled `ttlMs` or `ifVersion` would keep an
+ * Unknown members of a body are refused, at every level: ignoring a misspelled `ttlMs` or `ifVersion` would keep an
  * entry forever, or overwrite one.
  */
 export const strict = { parseOptions: { onExcessProperty: "error" } } as const
 
-/** The name of an unknown member, if it is what a body is refused for. */
+/** The name of the unknown member that a body is refused for, if any. */
 const unknownMember = (issue: ParseResult.ParseIssue): PropertyKey | undefined => {
   if (issue._tag !== "Composite" || !("_tag" in issue.issues) || issue.issues._tag !== "Pointer") return undefined
   const { issue: inner, path } = issue.issues
   return inner._tag === "Unexpected" && !Array.isArray(path) ? (path as PropertyKey) : undefined
 }
 
-/** As {@link strict}. Says what to use in the place of members that other requests have. */
+/** Like {@link strict}. For members of other requests, the message says what to use instead. */
 export const strictBut = (advice: Readonly<Record<string, string>>) => ({
   ...strict,
   message: (issue: ParseResult.ParseIssue) => {
     const name = unknownMember(issue)
     return typeof name === "string" && Object.hasOwn(advice, name)
-      ? { message: `${name}: is not taken here; ${advice[name]}`, override: true }
+      ? { message: `${name}: is not accepted here; ${advice[name]}`, override: true }
       : { message: "", override: false }
   }
 })

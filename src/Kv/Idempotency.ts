@@ -1,24 +1,24 @@
 /**
- * What is remembered of a write with an idempotency key: enough to answer it again, without its values, which the
- * repeated request brings along. Every backend keeps the same text.
+ * The stored result of a write with an idempotency key. It suffices to answer the write again. It has no values, since
+ * the repeated request contains them. Every backend stores the same text.
  */
 import type { Applied, PlannedResult, Write } from "./Write.ts"
 
-/** How long a write is remembered, in milliseconds. */
+/** How long a result is stored, in milliseconds. */
 export const lifetime = 24 * 60 * 60 * 1000
 
-/** The bytes that a remembered write counts for beside those of its text: its key, its digest, and their index. */
+/** The bytes that a record counts for in addition to its text: its key, its digest, and their index. */
 export const overheadBytes = 256
 
-/** The bytes for which a write counts that is remembered with this text, whose characters are of ASCII. */
+/** The bytes that a record with this text counts for. The text is ASCII. */
 export const bytesOf = (text: string): number => overheadBytes + text.length
 
-/** What separates the numbers of a text from the expiries of the operations. */
+/** Separates the numbers of a text from the expiries of the operations. */
 const separator = ";"
 
 /**
- * The part of a text with the expiries of a write, or `""` where nothing expires. They are not in the request that
- * repeats it.
+ * The part of a text with the expiries of a write, or `""` if nothing expires. A repeated request computes other
+ * expiries.
  */
 export const expiriesOf = ({ operations }: Write): string => {
   const expiries = operations.map(operation => (operation.op === "set" ? operation.expiresAt : null))
@@ -26,9 +26,9 @@ export const expiriesOf = ({ operations }: Write): string => {
 }
 
 /**
- * What is kept of a write that was applied: the timestamp and the last `seq`, then for each operation the version of a
- * set, 0 for a delete, -1 for a delete of what was absent; or for a removal how many entries it has deleted, and 1 where
- * it has left some. The expiries follow.
+ * Encodes the result of a write: the timestamp and the last `seq`. Then for each operation the version of a set, 0 for
+ * a delete, or -1 for a delete of an absent entry; or for a removal the number of deleted entries, and 1 if some are
+ * left. The expiries follow.
  */
 export const encode = (write: Write, { lastSeq, more, results, timestamp }: Applied): string => {
   const numbers =
@@ -38,7 +38,7 @@ export const encode = (write: Write, { lastSeq, more, results, timestamp }: Appl
   return [timestamp, lastSeq, ...numbers].join(",") + expiriesOf(write)
 }
 
-/** Reads what was kept of a write that was the same. */
+/** Decodes the result of a write. `write` is the repeated one. */
 export const decode = ({ operations, removal }: Write, kept: string): Applied => {
   const [numbers = "", expiries] = kept.split(separator)
   const [timestamp = 0, lastSeq = 0, ...rest] = numbers.split(",").map(Number)

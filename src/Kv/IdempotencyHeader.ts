@@ -1,9 +1,9 @@
 import { Schema } from "effect"
 
-/** Printable characters of ASCII; the server has removed white space at the ends. */
+/** Printable ASCII characters. The server has removed white space at the ends. */
 const idempotencyKey = /^[\x20-\x7e]{1,256}$/
 
-/** By what a write is remembered, so that its repetition is answered as it was. */
+/** The header that identifies a write, so that its repetition gets the same answer. */
 export const idempotency = {
   "idempotency-key": Schema.optionalWith(
     Schema.String.pipe(
@@ -19,7 +19,7 @@ export const idempotency = {
         minLength: 1,
         maxLength: 256,
         description:
-          "Any text that names this write. If the request is repeated with it while it is remembered, which is 24 hours at most and less where its tenant has written very many keys, it is answered as the first time and not applied again."
+          "Any text that names this write. A repeated request with the same text gets the first answer, and is not applied again. The text is stored for 24 hours, or less if its tenant has written very many."
       }
     }),
     { exact: true }

@@ -1,37 +1,36 @@
 /**
- * How tenants share the bytes for what is remembered of writes with idempotency keys: by max-min fairness. Where all have
- * more together than the limit, there is a share above which tenants lose their oldest writes, and those who have less
- * lose nothing.
+ * Tenants share the bytes for idempotency records by max-min fairness. When all together exceed the limit, tenants
+ * above a share lose their oldest records, and tenants below it lose none.
  *
- * A write that is added counts toward the bytes of its tenant, and no more is done. The tenants are compared once as many
- * bytes were added as a step has. Every backend does as is said here; the PostgreSQL backend has it in its functions.
+ * Adding a record only adds to the bytes of its tenant. The tenants are compared each time that the added bytes reach a
+ * step. All backends follow these rules; the PostgreSQL backend implements them in its functions.
  */
 import { overheadBytes } from "./Idempotency.ts"
 
-/** The parts of the limit of which a step is one. */
+/** The number of steps in the limit. */
 export const steps = 512
 
-/** After so many bytes the tenants are compared. */
+/** The bytes of a step: after so many added bytes the tenants are compared. */
 export const stepOf = (limitBytes: number): number => Math.ceil(limitBytes / steps)
 
-/** Whether tenants are compared, by the bytes of all writes that were ever added, before and after some were. */
+/**
+ * Whether the tenants are due for a comparison, given the bytes of all records ever added, before and after an
+ * addition.
+ */
 export const isStepReached = (limitBytes: number, before: number, after: number): boolean => {
   const step = stepOf(limitBytes)
   return Math.floor(before / step) !== Math.floor(after / step)
 }
 
-/**
- * After so many milliseconds tenants are compared with the next write that is added, so that writes that are too old
- * go.
- */
-const interval = 60_000
+/** After this many milliseconds the next addition causes a comparison, so that expired records are removed. */
+const intervalMillis = 60_000
 
-/** When tenants were last compared, by the clock of the store. The first time is due at once. */
-export class Comparisons {
+/** When the tenants were last compared, by the clock of the store. The first comparison is due at once. */
+export class ComparisonSchedule {
   private lastAt = Number.NEGATIVE_INFINITY
 
   isDue(now: number): boolean {
-    return Math.abs(now - this.lastAt) >= interval
+    return Math.abs(now - this.lastAt) >= intervalMillis
   }
 
   done(now: number): void {
@@ -40,22 +39,25 @@ export class Comparisons {
 }
 
 /**
- * The most bytes that one comparison forgets: enough for the limit to be kept, and for a limit that was lowered to be
- * reached.
+ * The maximum number of bytes that one comparison removes: enough to keep the limit, and to reach a limit that was
+ * lowered.
  */
 const maxForgotten = (limitBytes: number, added: number): number => 4 * stepOf(limitBytes) + 2 * added
 
-/** How many bytes a comparison leaves of `total` where so many were added since the one before, but for a step. */
+/**
+ * The number of bytes that a comparison leaves of `total`, if `added` bytes were added since the previous one. It is a
+ * step below the limit.
+ */
 export const targetOf = (limitBytes: number, total: number, added: number): number =>
   Math.max(limitBytes - stepOf(limitBytes), total - maxForgotten(limitBytes, added))
 
-/** The most writes that a comparison forgets, and that it looks at for those that are too old. */
+/** The maximum number of records that a comparison removes, and that it checks for expiry. */
 export const portionOf = (limitBytes: number, added: number): number =>
   Math.ceil(maxForgotten(limitBytes, added) / overheadBytes)
 
 /**
- * The bytes that each tenant may keep so that all have `target` together, where they have `total` now, which is more. It
- * is given the bytes of each tenant, the most first, and takes no more of them than are above the share.
+ * The bytes that each tenant may keep, so that all together have `target` bytes. `total`, the current sum, is greater.
+ * `descending` has the bytes of each tenant, the largest first. It is only read as far as tenants are above the share.
  */
 export const shareOf = (descending: Iterable<number>, total: number, target: number): number => {
   let above = 0
@@ -70,10 +72,10 @@ export const shareOf = (descending: Iterable<number>, total: number, target: num
   return Math.max(0, share)
 }
 
-/** What a comparison has found. */
-export interface Found {
-  /** The bytes that all tenants have after it. */
+/** The result of a comparison. */
+export interface Comparison {
+  /** The bytes of all tenants after it. */
   readonly bytes: number
-  /** How many writes it has forgotten before they were too old. */
+  /** The number of records that were removed before they expired. */
   readonly forgotten: number
 }

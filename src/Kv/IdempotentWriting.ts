@@ -1,6 +1,5 @@
 /**
- * Writes whose requests have an `Idempotency-Key`: what names such a request, and what is answered where the key is
- * taken.
+ * Writes whose requests have an `Idempotency-Key`: the identity of such a request, and the answer if the key is in use.
  */
 import { createHash } from "node:crypto"
 import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
@@ -13,14 +12,14 @@ import type { IdempotencyConflict, Store } from "./Store.ts"
 import type { IdempotencyKey, Precondition, Write } from "./Write.ts"
 
 const outcomes = Metric.counter("kv_idempotency_keys_total", {
-  description: "Writes that were not applied as their Idempotency-Key was known, by outcome.",
+  description: "Writes that were not applied because their Idempotency-Key was known, by outcome.",
   incremental: true
 })
 
 const byOutcome = {
-  /** The request was answered as the first time. */
+  /** The request got the first answer. */
   replayed: Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", "replayed")]),
-  /** The key is that of another request. */
+  /** The key belongs to another request. */
   reused: Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", "reused")]),
   /** The first request is in progress. */
   inProgress: Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", "in_progress")])
@@ -39,15 +38,15 @@ export type Kind = "set" | "delete" | "removePrefix" | "batch"
 export interface Requested {
   readonly kind: Kind
   readonly write: Write
-  /** The expiries that the request states for its operations; that of the write depends on the time. */
+  /** The expiries that the request states for its operations. Those of the write depend on the time. */
   readonly expiries: ReadonlyArray<Expiry>
   readonly sender: Sender
 }
 
 /**
- * What a request is remembered by. Each tenant has keys of its own, and so have the credentials without a tenant
- * together. Two requests are the same that ask for the same write, however they are spelled; the actor counts too. A
- * credential without a tenant writes for many: what it writes is in the share of the tenant of the first namespace.
+ * The identity of a request. Each tenant has its own keys; all credentials without a tenant share theirs. Two requests
+ * are the same if they ask for the same write, however they are spelled; the actor counts, too. A credential without a
+ * tenant writes for many tenants: its writes are in the share of the first namespace's tenant.
  */
 export const keyOf = (header: string, { expiries, kind, sender, write }: Requested): IdempotencyKey => {
   const { actor, operations, removal } = write
@@ -68,17 +67,17 @@ export const keyOf = (header: string, { expiries, kind, sender, write }: Request
   }
 }
 
-/** Never holds. */
+/** Never satisfied. */
 const never: Precondition = { match: [] }
 
-/** A write that is applied in no case, and has its results where it is remembered. */
+/** A write that is never applied, and returns the stored result if there is one. */
 export const replayOnly = (write: Write, idempotencyKey: IdempotencyKey): Write => ({
   ...write,
   operations: write.operations.map(operation => ({ ...operation, precondition: never })),
   idempotencyKey
 })
 
-/** What a client is answered whose key is taken. */
+/** The answer to a client whose key is in use. */
 export const conflict = ({ isInProgress }: IdempotencyConflict): ApiError =>
   isInProgress
     ? new Conflict({

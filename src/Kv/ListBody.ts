@@ -6,22 +6,22 @@ import type { EncodedEntry } from "./Entry.ts"
 import type { ListStream } from "./Store.ts"
 
 /**
- * Characters from which on entries are written into bytes one by one. A joined text would lie in memory several times on
- * its way to the socket: V8 and node copy it to put something before it, and again to encode it.
+ * Longer lists are written into bytes entry by entry. A joined text would be in memory several times on its way to the
+ * socket: V8 and node copy it to prepend text, and again to encode it.
  */
 const largeText = 16_384
 
-/** More than the bytes of any character: what does not fit then is never as long as it would be in ASCII. */
+/** More than the bytes of any character. A text that exceeds its ASCII length leaves no slack. */
 const slack = 4
 
 const charactersOf = (entries: ReadonlyArray<EncodedEntry>): number => {
-  // Commas between them.
+  // Commas between the entries.
   let length = entries.length - 1
   for (const { json } of entries) length += json.length
   return length
 }
 
-/** Entries as bytes where all of them are ASCII, else `undefined`. */
+/** The entries as bytes if all of them are ASCII, else `undefined`. */
 const asciiBytes = (
   before: string,
   entries: ReadonlyArray<EncodedEntry>,
@@ -53,7 +53,7 @@ export const ofPage = (entries: ReadonlyArray<EncodedEntry>): string | Uint8Arra
 }
 
 /**
- * The body of a whole list. It fails with a defect where a portion does, so that no client takes a part for the whole.
+ * The body of a whole list. If a portion fails, it fails with a defect, so that no client takes a part for the whole.
  */
 export const ofPortions = (portions: ListStream["portions"]): Stream.Stream<Uint8Array> => {
   const items = portions.pipe(

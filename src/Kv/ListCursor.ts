@@ -6,18 +6,22 @@ import { Either, Encoding } from "effect"
 import type { BadRequest } from "../Http/ApiError.ts"
 import * as Errors from "./Errors.ts"
 
-/** What a cursor goes with, besides what names the list: pages of another list would leave something out. */
+/**
+ * The parameters that a cursor is bound to, besides the name of the list: with others, a page would leave entries out.
+ */
 export type Bounds = ReadonlyArray<string>
 
-/** A digest of the list that a cursor is of. It is no secret: it tells a mistake. */
+/** A digest of the parameters of a cursor. It is not secret: it only detects mistakes. */
 const digestOf = (bounds: Bounds): string =>
-  // Names hold no U+0000, so that it tells them apart.
+  // Names never contain U+0000, so that the text is unambiguous.
   createHash("sha256").update(bounds.join("\u0000")).digest("base64url").slice(0, 8)
 
-/** A page starts after its cursor: the last name of the page before, in base64url, so that a query can hold any name. */
+/** The cursor of a page: the last name of the previous page, in base64url, so that it fits into a query. */
 const cursorOf = (digest: string, last: string): string => `${digest}.${Encoding.encodeBase64Url(last)}`
 
-/** The name in a cursor, `""` without one. `goesWith` says in the error what a cursor goes with. */
+/**
+ * The name in a cursor, `""` without one. `goesWith` names the parameters that the cursor is bound to, for the error.
+ */
 export const nameOf = (
   cursor: string | undefined,
   bounds: Bounds,
@@ -28,16 +32,14 @@ export const nameOf = (
   const name = Encoding.decodeBase64UrlString(cursor.slice(digest.length + 1))
   return Either.isRight(name) && cursorOf(digest, name.right) === cursor
     ? Either.right(name.right)
-    : Either.left(
-        Errors.badRequest(`cursor is none that a Link header of this list held: it goes with the same ${goesWith}`)
-      )
+    : Either.left(Errors.badRequest(`cursor is not from a Link header of this list: it requires the same ${goesWith}`))
 }
 
 /** The header with a link (RFC 8288) to the next page. */
 export const linkHeader = (
   /** The path of this page as the client wrote it. */
   target: string,
-  /** The parameters of the next page that this one has, too. */
+  /** The parameters of this page that the next page has, too. */
   kept: Readonly<Record<string, string | undefined>>,
   bounds: Bounds,
   limit: number,

@@ -14,7 +14,7 @@ import type { ListPage, ListStream, Store, WholeListQuery } from "./Store.ts"
 
 type ListParams = typeof ListParamsSchema.Type
 
-/** What a cursor goes with. */
+/** The parameters that a cursor is bound to. */
 const boundsOf = (namespace: string, { end = "", prefix = "", reverse = "0", start = "" }: ListParams) => [
   namespace,
   prefix,
@@ -25,7 +25,7 @@ const boundsOf = (namespace: string, { end = "", prefix = "", reverse = "0", sta
 
 const goesWith = "namespace, prefix, start, end and reverse"
 
-/** Of which log a list is, where in it, and how many entries the list has. */
+/** The headers of a list: its log, its position, and the number of its entries. */
 export const listHeaders = ({ count, epoch, lastSeq }: Omit<ListPage, "entries" | "more">) => ({
   "kv-last-seq": String(lastSeq),
   [epochHeader]: epoch,
@@ -35,13 +35,13 @@ export const listHeaders = ({ count, epoch, lastSeq }: Omit<ListPage, "entries" 
 const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
   Reply.json(ListBody.ofPage(page.entries), { ...listHeaders(page), ...headers })
 
-/** A list from one snapshot, which lasts until it is closed. */
+/** A list from one snapshot, which exists until it is closed. */
 interface OpenList {
   readonly list: ListStream
   readonly close: Effect.Effect<void>
 }
 
-/** Takes a snapshot for an answer that closes it. It can be interrupted only where `restore` allows it. */
+/** Takes a snapshot for an answer that closes it. It can be interrupted only within `restore`. */
 export const withList = <A, E>(
   store: Context.Tag.Service<Store>,
   query: WholeListQuery,
@@ -65,7 +65,7 @@ export const withList = <A, E>(
 const listAll = (store: Context.Tag.Service<Store>, query: WholeListQuery) =>
   withList(store, query, ({ close, list }) =>
     Effect.succeed(
-      // The status is sent already: where a portion fails, the connection is cut.
+      // The status was already sent: if a portion fails, the connection is closed.
       Reply.stream("application/json", ListBody.ofPortions(list.portions), listHeaders(list), close)
     )
   )
@@ -76,13 +76,13 @@ interface ListRequest {
   readonly incoming: Incoming
 }
 
-/** What a request asks to be listed, once its texts are checked. */
+/** The query of a request, after its texts were checked. */
 const queryOf = (namespace: string, urlParams: ListParams): WholeListQuery => {
   const { end = "", keysOnly, prefix = "", reverse, start = "" } = urlParams
   return { namespace, prefix, start, end, isDescending: reverse === "1", keysOnly: keysOnly === "1" }
 }
 
-/** Answers a page where the request has a `limit` or a `cursor` or all fits in one page, else a stream. */
+/** Answers a page if the request has a `limit` or a `cursor`, or if all entries fit in one page; else a stream. */
 export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly store: Context.Tag.Service<Store> }) =>
   Effect.fnUntraced(function* ({ incoming, path: { namespace }, urlParams }: ListRequest) {
     const { cursor, limit } = urlParams
@@ -94,14 +94,14 @@ export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly
     const isCounted = urlParams.count === "1"
     const isWhole = limit === undefined && cursor === undefined
     const page = yield* Effect.catchTags(
-      // A list that comes whole is counted when it is known not to fit in a page.
+      // A list without a limit is counted once it is known not to fit in a page.
       store.list({ ...query, after, limit: size, isCounted: isCounted && !isWhole }),
       { StoreBusy: error => Effect.fail(Errors.tooManyCounts(error)), StoreUnavailable: Errors.unavailable }
     )
     if (page.more && isWhole) return yield* listAll(store, { ...query, isCounted })
     if (!page.more) return pageReply(isCounted && isWhole ? { ...page, count: page.entries.length } : page)
     const { end, keysOnly, prefix, reverse, start } = urlParams
-    // `count` is known by then.
+    // `count` is already known on the first page.
     const kept = { prefix, start, end, reverse, keysOnly }
     const last = page.entries.at(-1)?.key ?? ""
     return pageReply(page, ListCursor.linkHeader(incoming.target, kept, boundsOf(namespace, urlParams), size, last))

@@ -47,7 +47,9 @@ export const namespaces = ({ store }: Services) =>
     return Reply.json(`{"namespaces":[${items.join(",")}]}`, { ...listHeaders(position), ...link })
   })
 
-/** The id of a tenant in a cursor, where an empty name is the start of the list: no id has a slash. */
+/**
+ * The id of a tenant in a cursor. The slash distinguishes the tenant `""` from the start of the list; no id has one.
+ */
 const nameOfTenant = (tenant: string): string => `${tenant}/`
 
 /** Answers a page of tenants: all of them, or that of the sender. */

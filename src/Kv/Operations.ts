@@ -1,7 +1,6 @@
 /**
- * Makes operations of the store from requests: names, values, expiry and preconditions are checked and converted. A
- * request whose identity has a tenant is limited to that tenant, and the identity's actor is recorded whatever author the
- * client names.
+ * Converts requests into operations of the store: checks names, values, expiry and preconditions. A request of a tenant
+ * is limited to its namespaces. The actor of the identity is recorded, regardless of the actor that the client names.
  */
 import { Either } from "effect"
 import { type BadRequest, Forbidden, type PayloadTooLarge } from "../Http/ApiError.ts"
@@ -14,10 +13,10 @@ import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
 import type { Address } from "./Store.ts"
 import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
 
-/** Who sends a request; `undefined` where nobody has asked. */
+/** The sender of a request; `undefined` without authentication. */
 export type Sender = IdentityShape | undefined
 
-/** A checked part of a request, or the answer to a bad one. */
+/** A checked part of a request, or the error. */
 export type Checked<A> = Either.Either<A, BadRequest | Forbidden | PayloadTooLarge>
 
 /** `at` is the path of the checked part in the request, as in `operations[3].`. */
@@ -31,7 +30,7 @@ const notOfTenant = (tenant: string, at: string): Either.Either<never, Forbidden
     })
   )
 
-/** Checks a namespace: its name, and whether it is one that the sender may use. */
+/** Checks the name of a namespace, and whether the sender may use it. */
 export const namespace = (name: string, sender: Sender, limits: LimitsShape, at = ""): Checked<void> => {
   const problem = problemOfName("namespace", name, limits.namespaceBytes)
   if (problem !== undefined) return refuseIf(problem, at)
@@ -40,8 +39,8 @@ export const namespace = (name: string, sender: Sender, limits: LimitsShape, at 
 }
 
 /**
- * The tenant whose changes or namespaces a request asks for, `""` for all. A sender that has a tenant may ask for no
- * other.
+ * The tenant whose changes or namespaces a request asks for, `""` for all. A sender with a tenant may only ask for its
+ * own.
  */
 export const followedTenant = (asked: string, sender: Sender): Checked<string> => {
   const problem = text("tenant", asked)
@@ -59,12 +58,12 @@ export const address = (given: Address, sender: Sender, limits: LimitsShape, at 
   return Either.isLeft(space) ? space : refuseIf(problemOfName("key", given.key, limits.keyBytes), at)
 }
 
-/** A query parameter that is compared with names. Its length is not limited, since a longer text matches nothing. */
+/** A query parameter that is compared with names. Its length is not limited, because a longer text matches nothing. */
 export const text = (name: string, given: string): Checked<void> => refuseIf(problemOfText(name, given))
 
 /**
- * The writer to record: that of the sender's identity, or else the one that the client gives. An actor of the identity
- * that cannot be recorded is a mistake of the host, and a defect.
+ * The actor to record: that of the sender's identity, or else the one that the client names. An actor of the identity
+ * that cannot be recorded is a bug of the host, and a defect.
  */
 export const actor = (given: string | undefined, sender: Sender, limits: LimitsShape): Checked<string> => {
   const identified = sender?.actor
@@ -108,7 +107,7 @@ export const expiresAt = (given: Expiry, now: number, at = ""): Checked<number |
   if (given.ttlMs === undefined) return Either.right(null)
   return now + given.ttlMs <= endOfTime
     ? Either.right(now + given.ttlMs)
-    : Either.left(badRequest(`${at}ttlMs reaches past the end of time, ${endOfTime}`))
+    : Either.left(badRequest(`${at}ttlMs exceeds the maximum time, ${endOfTime}`))
 }
 
 /** The request headers with preconditions (RFC 9110, section 13). The entity tag of an entry is its version in quotes. */
@@ -136,9 +135,7 @@ const parseTags = (name: string, header: string, weakToo: boolean): Checked<"any
     : Either.left(badRequest(`${name} must be * or versions in quotes, such as "3", not ${header.slice(0, 64)}`))
 }
 
-/**
- * The precondition of a request. Weak tags never match in If-Match and do in If-None-Match (RFC 9110, 8.8.3.2).
- */
+/** The precondition of a request. Weak tags never match in If-Match, and match in If-None-Match (RFC 9110, 8.8.3.2). */
 export const precondition = (headers: ConditionHeaders): Checked<Precondition | undefined> => {
   const ifMatch = headers["if-match"]
   const ifNoneMatch = headers["if-none-match"]

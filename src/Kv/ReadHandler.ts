@@ -18,10 +18,10 @@ interface ReadRequest {
   readonly incoming: Incoming
 }
 
-/** Stands for an entry that is absent. */
+/** Represents an absent entry. */
 const absent: EncodedEntry = { json: "null", key: "" }
 
-/** Answers the entries in the order of the keys. Their values may have as many bytes as a request body. */
+/** Answers the entries in the order of the keys. The limit of their values is that of a request body. */
 export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly store: Context.Tag.Service<Store> }) =>
   Effect.fnUntraced(function* ({ incoming, payload: { keys, keysOnly } }: ReadRequest) {
     if (keys.length > limits.batchOperations) {

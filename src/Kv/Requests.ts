@@ -1,5 +1,5 @@
 /**
- * What requests for entries hold: paths, queries, headers and bodies.
+ * Schemas of requests for entries: paths, queries, headers and bodies.
  */
 import { Schema } from "effect"
 import { withFastDecoder } from "../Http/Contract.ts"
@@ -8,19 +8,19 @@ import { fastBatchPayload, fastPath, fastSetPayload, headersWithout } from "./Fa
 import { Misplaced, optional, QueryInt, strict, strictBut, Whole } from "./Fields.ts"
 import { idempotency } from "./IdempotencyHeader.ts"
 
-/** The most entries in a page of a list, and the most changes in a page of the log. */
+/** The maximum number of entries in a page of a list, and of changes in a page of the log. */
 export const maxPage = 1000
 
-/** The header that tells of which log a list or a page of changes is. */
+/** The response header with the epoch of the log. */
 export const epochHeader = "kv-epoch"
 
-/** The header that tells the last change that is no longer kept, where a reader has asked for older ones. */
+/** The response header with the last trimmed `seq`, if a reader has asked for older changes. */
 export const trimmedHeader = "kv-trimmed-seq"
 
 /** The actor of requests that name none. */
 export const defaultActor = "api"
 
-/** A name in a path: decoded once by the router, encoded here for the typed client. */
+/** A name in a path. The router decodes it once; the typed client encodes it here. */
 const Segment = (description: string, example: string) =>
   Schema.transform(Schema.String, Schema.String, {
     strict: true,
@@ -31,10 +31,10 @@ const Segment = (description: string, example: string) =>
 const Namespace = Segment("Grouping of keys, percent-encoded as one path segment.", "tenant:acme/settings")
 const Key = Segment("Name within the namespace, percent-encoded as one path segment.", "theme")
 
-/** The last time that a JavaScript date can name, in epoch milliseconds. */
+/** The latest time of a JavaScript date, in epoch milliseconds. */
 export const endOfTime = 8_640_000_000_000_000
 
-/** How long an entry lives: at most one of the two. */
+/** When an entry expires: at most one of the two. */
 const Expiry = {
   ttlMs: optional(
     Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires this many milliseconds from now." })
@@ -44,7 +44,7 @@ const Expiry = {
   )
 }
 
-// Without a `default` in the schema, by which some generators make it a member that clients must send.
+// Not a `default` of the schema: some generators would make the member required.
 const Actor = optional(Schema.String.annotations({ description: `Who writes; \`${defaultActor}\` if left out.` }))
 
 const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
@@ -101,7 +101,7 @@ export const ReadPayload = Schema.Struct({
   keysOnly: optional(Schema.Boolean.annotations({ description: "With `true`, entries come without `value`." }))
 }).annotations({ identifier: "ReadRequest", ...strict })
 
-/** The headers of a batch, whose operations have preconditions of their own. */
+/** The headers of a batch. Its operations have their own preconditions. */
 export const BatchHeaders = Schema.Struct({
   "if-match": Misplaced("use ifVersion of an operation"),
   "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent"),
@@ -123,6 +123,7 @@ export const WriteHeaders = Schema.Struct({ ...conditions, ...idempotency }).ann
   withFastDecoder(headersWithout("if-match", "if-none-match", "idempotency-key"))
 )
 
+/** The query of a list. */
 export const ListParams = Schema.Struct({
   prefix: optional(Schema.String.annotations({ description: "Only keys with this literal prefix." })),
   start: optional(Schema.String.annotations({ description: "Only this key and those after it." })),
@@ -130,7 +131,7 @@ export const ListParams = Schema.Struct({
   reverse: Flag("With `1`, from the last key to the first."),
   keysOnly: Flag("With `1`, entries come without `value`."),
   count: Flag(
-    "With `1`, `Kv-Count` tells how many entries `prefix`, `start` and `end` select, whatever `limit` and `cursor` are."
+    "With `1`, `Kv-Count` is how many entries `prefix`, `start` and `end` select, whatever `limit` and `cursor` are."
   ),
   limit: optional(
     QueryInt({
@@ -142,12 +143,12 @@ export const ListParams = Schema.Struct({
   cursor: optional(
     Schema.String.annotations({
       description:
-        "The start of the page, from the `Link` header of the previous one. It goes with the same `prefix`, `start`, `end` and `reverse`."
+        "The start of the page, from the `Link` header of the previous one. It requires the same `prefix`, `start`, `end` and `reverse`."
     })
   )
 })
 
-/** A page of names: of at most 1,000. */
+/** The size of a page of names: at most 1,000. */
 const pageLimit = optional(
   QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The size of a page." })
 )
@@ -155,10 +156,11 @@ const pageLimit = optional(
 const pageCursor = (goesWith: string) =>
   optional(
     Schema.String.annotations({
-      description: `The start of the page, from the \`Link\` header of the previous one. It goes with the same ${goesWith}.`
+      description: `The start of the page, from the \`Link\` header of the previous one. It requires the same ${goesWith}.`
     })
   )
 
+/** The query of a list of namespaces. */
 export const NamespacesParams = Schema.Struct({
   prefix: optional(Schema.String.annotations({ description: "Only namespaces with this literal prefix." })),
   tenant: optional(
@@ -171,6 +173,7 @@ export const NamespacesParams = Schema.Struct({
   cursor: pageCursor("`prefix`, `tenant` and `withoutTenant`")
 })
 
+/** The query of a list of tenants. */
 export const TenantsParams = Schema.Struct({
   prefix: optional(Schema.String.annotations({ description: "Only tenants whose ids have this literal prefix." })),
   limit: pageLimit,
@@ -183,19 +186,24 @@ export const RemoveParams = Schema.Struct({
     description: "Only keys with this literal prefix. Empty for all keys."
   }),
   limit: optional(
-    QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The most entries that are deleted." })
+    QueryInt({
+      minimum: 1,
+      maximum: maxPage,
+      default: maxPage,
+      description: "The maximum number of entries to delete."
+    })
   ),
   actor: Actor
 })
 
-/** Entries of a prefix have no version together. */
+/** The entries of a prefix have no common version. */
 export const RemoveHeaders = Schema.Struct({
-  "if-match": Misplaced("a delete of a prefix takes no precondition; use a batch"),
-  "if-none-match": Misplaced("a delete of a prefix takes no precondition; use a batch"),
+  "if-match": Misplaced("a delete of a prefix accepts no precondition; use a batch"),
+  "if-none-match": Misplaced("a delete of a prefix accepts no precondition; use a batch"),
   ...idempotency
 })
 
-/** Who deletes. */
+/** The actor of a delete. */
 export const DeleteParams = Schema.Struct({ actor: Actor })
 
 /** The path of a namespace. */

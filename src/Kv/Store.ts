@@ -1,14 +1,17 @@
 import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
+import { MiB } from "../Bytes.ts"
+import type { NamespaceCount, TenantCount } from "../Client/Model.ts"
 import type { EncodedEntry, StoredEntry } from "./Entry.ts"
 import type { Committed, Write } from "./Write.ts"
 
-/** The backing store cannot be reached, or cannot guarantee what it holds. */
+export type { NamespaceCount, TenantCount } from "../Client/Model.ts"
+
+/** The backing store is unreachable, or cannot guarantee its content. */
 export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
-  /** For the log; clients only learn that the store is unavailable. */
+  /** For the log. Clients only learn that the store is unavailable. */
   reason: Schema.String,
   /**
-   * Whether it is only what was asked for that cannot be read, as it is damaged or the disk fails to deliver it, while
-   * other reads may be served.
+   * Whether only the requested data is unreadable, because it is damaged or the disk fails. Other reads may succeed.
    */
   isUnreadable: Schema.optionalWith(Schema.Boolean, { default: () => false })
 }) {
@@ -17,63 +20,62 @@ export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("St
   }
 }
 
-/**
- * More writes are waiting, or more whole lists being read or counted, than the store takes in; nothing of this one was
- * done.
- */
+/** Too many writes are waiting, or too many whole lists are being read or counted. Nothing of this request was done. */
 export class StoreBusy extends Schema.TaggedError<StoreBusy>()("StoreBusy", {
   retryAfterSeconds: Schema.Int
 }) {}
 
-/** A precondition of the write does not hold; nothing of it was applied. */
+/** A precondition of the write does not hold. Nothing of the write was applied. */
 export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()("PreconditionFailed", {
   /** Index of the operation in the write. */
   index: Schema.Int,
-  /** The version that is there, as if the write had never been tried; `null` when the entry is absent. */
+  /** The current version, as if the write had never been tried; `null` if the entry is absent. */
   currentVersion: Schema.NullOr(Schema.Int),
-  /** Whether an earlier operation of the write changes the key, so that the precondition was held against that. */
+  /**
+   * Whether an earlier operation of the write changes the key. Then the precondition was checked against that change.
+   */
   isChangedBefore: Schema.Boolean
 }) {}
 
-/** The idempotency key of a write is taken; nothing of the write was applied. */
+/** The idempotency key of a write is in use. Nothing of the write was applied. */
 export class IdempotencyConflict extends Schema.TaggedError<IdempotencyConflict>()("IdempotencyConflict", {
-  /** Whether the write that has the key is still in progress; otherwise it is another write, which was applied. */
+  /** Whether the write with the key is still in progress. Otherwise a different write with the key was applied. */
   isInProgress: Schema.Boolean
 }) {}
 
-/** The entries that were asked for have more bytes together than the caller takes; none was read. */
+/** The requested entries have more bytes together than the caller accepts. None was read. */
 export class EntriesTooLarge extends Schema.TaggedError<EntriesTooLarge>()("EntriesTooLarge", {
-  /** The most bytes that their values may have. */
+  /** The maximum number of bytes of their values. */
   limitBytes: Schema.Int
 }) {}
 
-/** There is no backup of this store, or none can be made now; nothing is left of it. */
+/** The store cannot be backed up. No files remain. */
 export class BackupRefused extends Schema.TaggedError<BackupRefused>()("BackupRefused", {
-  /** Whether stores of this kind have none here, or the disk has no room for the copy. */
+  /** Whether this kind of store has no backups, or the disk has too little room for the copy. */
   cause: Schema.Literal("Unsupported", "NoRoom"),
-  /** For the client: a whole sentence without its full stop. */
+  /** For the client: a sentence without its full stop. */
   message: Schema.String
 }) {}
 
-/** A copy of the whole store as it was at one moment: a SQLite database. */
+/** A copy of the whole store from one snapshot: a SQLite database. */
 export interface StoreBackup {
   readonly bytes: number
   /** SHA-256 of its bytes in hexadecimal digits. */
   readonly sha256: string
-  /** The last change that it has, and the epoch of its log. */
+  /** The last change in the copy, and the epoch of its log. */
   readonly lastSeq: number
   readonly epoch: string
-  /** Its bytes in chunks of limited size, each read when it is asked for. */
+  /** Its bytes in chunks of limited size, read on demand. */
   readonly content: Stream.Stream<Uint8Array, StoreUnavailable>
 }
 
-/** The turn to make a backup: nobody else makes one until its scope closes. */
+/** The permission to make a backup. No other backup is made until its scope closes. */
 export interface BackupTurn {
-  /** Makes a copy of the whole store, which is complete when the effect succeeds and is removed when the scope closes. */
+  /** Makes a copy of the whole store. It is complete when the effect succeeds, and removed when the scope closes. */
   readonly copy: Effect.Effect<StoreBackup, BackupRefused | StoreUnavailable, Scope.Scope>
 }
 
-/** What addresses an entry. */
+/** The address of an entry. */
 export interface Address {
   readonly namespace: string
   readonly key: string
@@ -81,69 +83,61 @@ export interface Address {
 
 /** Entries that were read from one snapshot, one for each address, in order. */
 export interface EntriesRead {
-  /** `undefined` where there is no entry. */
+  /** `undefined` if the entry is absent. */
   readonly entries: ReadonlyArray<EncodedEntry | undefined>
   /** The log position of the snapshot, and the epoch of the log. */
   readonly lastSeq: number
   readonly epoch: string
 }
 
-/**
- * Which entries a list takes: those of a namespace whose key starts with `prefix`, literally, and is within the bounds.
- */
+/** The entries of a list: those of a namespace whose key has the literal prefix `prefix` and is within the bounds. */
 export interface Selection {
   readonly namespace: string
   readonly prefix: string
-  /** The least key, whether or not there is an entry of it; no bound where it is `""`. */
+  /** The lowest key, which need not exist; no bound if it is `""`. */
   readonly start?: string
-  /** The key before which all are; no bound where it is `""`. */
+  /** All keys are lower than this one; no bound if it is `""`. */
   readonly end?: string
 }
 
-/** What a list shows, and in which order. */
+/** The content and the order of a list. */
 export interface WholeListQuery extends Selection {
-  /** From the last key to the first; a key comes after another one then where it is the lesser. */
+  /** From the last key to the first. A key then comes after another one if it is lower. */
   readonly isDescending?: boolean
   /** Entries come without their values. */
   readonly keysOnly?: boolean
-  /** Whether the list tells how many entries the selection has. */
+  /** Whether the list has the number of entries of the selection. */
   readonly isCounted?: boolean
 }
 
-/** Which part of a list a page is. */
+/** One page of a list. */
 export interface ListQuery extends WholeListQuery {
   readonly after: string
   readonly limit: number
 }
 
-/** A part of a list, in byte order of the UTF-8 key, ascending unless the query says otherwise. */
+/** A page of a list, in byte order of the UTF-8 key, ascending unless the query says otherwise. */
 export interface ListPage {
   readonly entries: ReadonlyArray<EncodedEntry>
   /** The log position of the snapshot that the page was read from. */
   readonly lastSeq: number
   /** The epoch of the change log, in the same snapshot; see `ChangePage`. */
   readonly epoch: string
-  /** Whether entries follow after the last one here. */
+  /** Whether more entries follow. */
   readonly more: boolean
-  /** Where the query asks for it, how many entries the selection has, on whatever page. */
+  /** The number of entries of the whole selection, if the query asks for it. */
   readonly count?: number
 }
 
-/** Which namespaces are listed: those that start with `prefix`, literally, and come after `after`. */
+/** The namespaces to list: those that have the literal prefix `prefix` and come after `after`. */
 export interface NamespaceQuery {
   readonly prefix: string
   readonly after: string
   readonly limit: number
   /** Only those of this tenant; `""` for all. */
   readonly tenant: string
-  /** Only those that belong to no tenant: none where `tenant` is one. */
+  /** Only those that belong to no tenant. None if `tenant` is not `""`. */
   readonly isWithoutTenant?: boolean
-}
-
-/** A namespace that has entries. */
-export interface NamespaceCount {
-  readonly namespace: string
-  readonly count: number
 }
 
 /** Namespaces in byte order of their UTF-8. */
@@ -152,25 +146,17 @@ export interface NamespacePage {
   /** The log position of the snapshot that the page was read from, and the epoch of the log. */
   readonly lastSeq: number
   readonly epoch: string
-  /** Whether namespaces follow after the last one here. */
+  /** Whether more namespaces follow. */
   readonly more: boolean
 }
 
-/** Which tenants are listed: those whose ids start with `prefix`, literally, and come after `after` if it is given. */
+/** The tenants to list: those whose ids have the literal prefix `prefix` and come after `after`, if it is given. */
 export interface TenantQuery {
   readonly prefix: string
   readonly after?: string
   readonly limit: number
   /** Only this tenant; `""` for all. */
   readonly tenant: string
-}
-
-/** A tenant that has entries, or `""` for all namespaces that belong to none. */
-export interface TenantCount {
-  readonly tenant: string
-  /** How many namespaces it has, and how many entries these have together. */
-  readonly namespaces: number
-  readonly entries: number
 }
 
 /** Tenants in byte order of their UTF-8. */
@@ -192,18 +178,18 @@ export interface ListStream {
   readonly portions: Stream.Stream<ReadonlyArray<EncodedEntry>, StoreUnavailable>
 }
 
-/** Entries that have expired and are still stored, of which at most so many are taken from the counts of namespaces. */
+/** The maximum number of entries that have expired and are still stored which the counts of namespaces leave out. */
 export const maxDue = 10_000
 
-/** A page of entries or of changes ends after the value with which it comes to this many bytes. */
-export const pageBytes = 4 * 1024 * 1024
+/** A page of entries or of changes ends after the value with which it reaches this many bytes. */
+export const pageBytes = 4 * MiB
 
 /**
  * Versioned JSON values addressed by namespace and key.
  *
- * An entry and its change record commit together: `Store` and `ChangeLog` are two views of one thing. Names and values
- * are taken as valid; the transport checks them (`Operations`). Each member may be replaced by itself,
- * as in `{ ...store, get }`. A backend makes its effects by `Direct` where it can, so that they run without a fiber.
+ * An entry and its change record commit together: `Store` and `ChangeLog` are two views of the same data. Names and
+ * values are assumed to be valid; the transport checks them (`Operations`). Each member may be replaced separately, as
+ * in `{ ...store, get }`. A backend makes its effects by `Direct` where possible, so that they run without a fiber.
  */
 export class Store extends Context.Tag("causeway/Store")<
   Store,
@@ -211,8 +197,8 @@ export class Store extends Context.Tag("causeway/Store")<
     /** The entry, unless it is absent or past its `expiresAt`. */
     readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
     /**
-     * Several entries from one snapshot. Values may have at most `maxBytes` of UTF-8 together; one that is asked for
-     * twice counts twice. With `keysOnly` entries come without their values, which count nothing then.
+     * Several entries from one snapshot. The values may have at most `maxBytes` of UTF-8 together. An entry that is
+     * requested twice counts twice. With `keysOnly`, entries come without their values, which do not count.
      */
     readonly getMany: (
       addresses: ReadonlyArray<Address>,
@@ -220,42 +206,40 @@ export class Store extends Context.Tag("causeway/Store")<
       keysOnly?: boolean
     ) => Effect.Effect<EntriesRead, StoreUnavailable | EntriesTooLarge>
     /**
-     * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
-     * where its values come to several MiB, and then says `more`. To count many entries takes a snapshot, as a whole list
-     * does; only a query that counts fails with `StoreBusy`.
+     * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early when its
+     * values reach several MiB, and then `more` is true. Counting many entries takes a snapshot, as a whole list does.
+     * Only a query that counts fails with `StoreBusy`.
      */
     readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable | StoreBusy>
-    /** All entries, from one snapshot that is held until the scope closes. */
+    /** All entries, from one snapshot that exists until the scope closes. */
     readonly listAll: (query: WholeListQuery) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**
-     * Up to `limit` namespaces with the numbers of their entries, which writes keep: they are not counted. Where more
-     * than {@link maxDue} entries have expired and are still stored, the others among them are counted as present.
+     * Up to `limit` namespaces with the numbers of their entries. Writes maintain these numbers. If more than {@link
+     * maxDue} entries have expired and are still stored, the remaining ones count as present.
      */
     readonly namespaces: (query: NamespaceQuery) => Effect.Effect<NamespacePage, StoreUnavailable>
-    /**
-     * Up to `limit` tenants with the numbers of their namespaces and entries, which writes keep as those of namespaces.
-     */
+    /** Up to `limit` tenants with the numbers of their namespaces and entries, which writes maintain, too. */
     readonly tenants: (query: TenantQuery) => Effect.Effect<TenantPage, StoreUnavailable>
     /**
-     * Applies a write atomically. Success means that it is durable, as the backend understands it.
-     * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.
+     * Applies a write atomically. Success means that it is durable, as the backend defines it. After `StoreUnavailable`
+     * the outcome is unknown. Interruption withdraws a write that has not started.
      *
-     * A write with an idempotency key is remembered for a day if it is applied, within `Limits.idempotencyBytes`, beyond
-     * which the tenants that have the most lose their oldest ones (`IdempotencyShares`). Repeated with the same digest
-     * it has its results again; that is decided before its preconditions. Only such a write fails with
+     * If a write with an idempotency key is applied, its result is stored for a day, within `Limits.idempotencyBytes`.
+     * Beyond that the tenants with the most bytes lose their oldest records (`IdempotencyShares`). A repeated write
+     * with the same digest returns this result; its preconditions are not checked. Only writes with a key fail with
      * `IdempotencyConflict`.
      */
     readonly commit: (
       write: Write
     ) => Effect.Effect<Committed, PreconditionFailed | IdempotencyConflict | StoreBusy | StoreUnavailable>
     /**
-     * Takes the turn to make a backup, where one can be made as far as that is known before. One is made at a time:
-     * another one is `StoreBusy` until the scope of that has closed.
+     * Takes the permission to make a backup, if one can be made. One backup is made at a time: until its scope has
+     * closed, others fail with `StoreBusy`.
      */
     readonly backup: Effect.Effect<BackupTurn, BackupRefused | StoreBusy | StoreUnavailable, Scope.Scope>
-    /** The time by which entries expire, in epoch milliseconds. Most stores have that of Effect's clock. */
+    /** The time by which entries expire, in epoch milliseconds. Most stores use that of Effect's clock. */
     readonly now: () => number
-    /** Whether the store answers, found out within one second. */
+    /** Whether the store answers within one second. */
     readonly ready: Effect.Effect<boolean>
   }
 >() {}

@@ -1,13 +1,13 @@
 /**
- * A write and what it does: preconditions, versions and change records are decided here, without effects,
- * for every backend alike.
+ * A write and its effects. Preconditions, versions and change records are decided here, without effects, for every
+ * backend.
  */
-// By its own path, as backends run this in a thread that the whole of effect would cost 40 MB.
+// A direct path: backends run this in a thread, where the index of effect would use 40 MB.
 import * as Either from "effect/Either"
 import type { JsonText } from "../Json/JsonText.ts"
 import { expiryActor, type StoredEntry } from "./Entry.ts"
 
-/** What an entry must be for an operation to go ahead: RFC 9110 `If-Match` and `If-None-Match`. */
+/** The condition of an operation on its entry: RFC 9110 `If-Match` and `If-None-Match`. */
 export interface Precondition {
   /** The entry is present, and at one of these versions unless `"any"`. */
   readonly match?: "any" | ReadonlyArray<number>
@@ -15,20 +15,22 @@ export interface Precondition {
   readonly noneMatch?: "any" | ReadonlyArray<number>
 }
 
-/** The precondition of a batch operation's `ifVersion`: 0 means absent, any other number that very version. */
+/** The precondition of a batch operation's `ifVersion`: 0 means absent, any other number that version. */
 export const ifVersion = (version: number): Precondition =>
   version === 0 ? { noneMatch: "any" } : { match: [version] }
 
+/** Replaces an entry, including its expiry. */
 export interface SetOperation {
   readonly op: "set"
   readonly namespace: string
   readonly key: string
   readonly value: JsonText
-  /** Epoch milliseconds, or `null` to keep the entry for ever. */
+  /** Epoch milliseconds, or `null` if the entry does not expire. */
   readonly expiresAt: number | null
   readonly precondition?: Precondition
 }
 
+/** Deletes an entry. Without one it changes nothing. */
 export interface DeleteOperation {
   readonly op: "delete"
   readonly namespace: string
@@ -36,81 +38,82 @@ export interface DeleteOperation {
   readonly precondition?: Precondition
 }
 
+/** One operation of a write. */
 export type Operation = SetOperation | DeleteOperation
 
 /**
- * Entries to delete: those of a namespace whose key starts with `prefix`, literally, the first ones in the order of
- * lists.
+ * The entries to delete: the first ones, in the order of lists, of a namespace whose key has the literal prefix
+ * `prefix`.
  */
 export interface Removal {
   readonly namespace: string
   readonly prefix: string
-  /** The most entries that are deleted. */
+  /** The maximum number of entries to delete. */
   readonly limit: number
 }
 
-/** What a write is remembered by. */
+/** The identity of a write. */
 export interface IdempotencyKey {
-  /** In whose share of `Limits.idempotencyBytes` it is remembered; `""` where it is nobody's. */
+  /** The tenant in whose share of `Limits.idempotencyBytes` the result is stored; `""` if it is in no tenant's. */
   readonly tenant: string
-  /** Names the key among those of all clients: a digest of at most 64 characters. */
+  /** Identifies the key among those of all clients: a digest of at most 64 characters. */
   readonly id: string
-  /** A digest of the request, of at most 64 characters. The same key with another one is refused. */
+  /** A digest of the request, of at most 64 characters. The same key with another digest is refused. */
   readonly digest: string
 }
 
-/** Operations that one actor wants applied in order, all or none. A single PUT or DELETE is a write of one. */
+/** Operations of one actor, applied in order, all or none. A single PUT or DELETE is a write of one. */
 export interface Write {
   readonly operations: ReadonlyArray<Operation>
   readonly actor: string
-  /** Deletes entries, which are looked for when the write is applied; the write has no operations then. */
+  /** Deletes entries that are selected when the write is applied. The write has no operations then. */
   readonly removal?: Removal
   /**
-   * The write is remembered by this in its own transaction if it is applied. Repeated, it has the results of the first
-   * time, and applies nothing.
+   * If the write is applied, its result is stored under this key in the same transaction. A repeated write returns that
+   * result, and applies nothing.
    */
   readonly idempotencyKey?: IdempotencyKey
 }
 
-/** What became of one operation. A set tells the entry as it was stored. */
+/** The outcome of one operation. That of a set has the entry as it was stored. */
 export type OperationResult =
   | { readonly op: "set"; readonly version: number; readonly entry: StoredEntry }
   | { readonly op: "delete"; readonly deleted: boolean }
 
-/** What became of a write. `timestamp` (epoch milliseconds) is that of all its change records. */
+/** The outcome of a write. `timestamp` (epoch milliseconds) is that of all its change records. */
 export interface Committed {
   readonly results: ReadonlyArray<OperationResult>
   readonly timestamp: number
-  /** The log's last `seq` once this write is in it. */
+  /** The last `seq` of the log after this write. */
   readonly lastSeq: number
-  /** Of a removal, whether it has left entries that its prefix selects. */
+  /** Of a removal, whether it has left entries with its prefix. */
   readonly more?: boolean
-  /** Whether the write was applied before and is remembered; all else is of that time. */
+  /** Whether this is the stored result of an earlier write with the same key. */
   readonly isReplay?: boolean
 }
 
-/** What a backend decided of one operation. `version` is the one that the operation made. */
+/** A backend's outcome of one operation. `version` is the new one. */
 export type PlannedResult =
   | { readonly op: "set"; readonly version: number }
   | { readonly op: "delete"; readonly deleted: boolean }
 
-/** What a backend tells of a write that it has applied. */
+/** A backend's outcome of a write that it has applied. */
 export interface Applied {
   readonly results: ReadonlyArray<PlannedResult>
   readonly timestamp: number
   readonly lastSeq: number
   readonly more?: boolean
   readonly isReplay?: boolean
-  /** Of a write that was applied before: when each operation's entry expires or expired. */
+  /** Of a replayed write: when each operation's entry expires or has expired. */
   readonly expiries?: ReadonlyArray<number | null>
 }
 
-/** A write with an idempotency key by which another one is remembered. It is not applied. */
+/** The idempotency key belongs to another write. This one is not applied. */
 export interface KeyReused {
   readonly _tag: "KeyReused"
 }
 
-/** Makes the entry when it is asked for: the answer to a batch needs none. */
+/** Creates the entry on demand: the answer to a batch needs none. */
 class SetResult {
   readonly op = "set"
 
@@ -128,13 +131,13 @@ class SetResult {
   }
 }
 
-/** What the caller of a commit is told of a write that was applied. */
+/** The outcome of a write, as its caller receives it. */
 export const committed = (
   { actor, operations }: Write,
   { expiries, isReplay, lastSeq, more, results, timestamp }: Applied
 ): Committed => ({
   results: results.map((result, index): OperationResult => {
-    // A removal has results alone.
+    // A removal has results only.
     const operation = operations[index]
     return result.op === "set" && operation?.op === "set"
       ? new SetResult(
@@ -151,10 +154,7 @@ export const committed = (
   ...(isReplay === undefined ? undefined : { isReplay })
 })
 
-/**
- * The write that a removal comes to, given the keys of the entries that are there, of which there is one more than it
- * deletes where there are more.
- */
+/** Converts a removal into a write. `keys` has the keys of the selected entries, at most one more than the limit. */
 export const removing = (
   { limit, namespace }: Removal,
   keys: ReadonlyArray<string>,
@@ -164,44 +164,47 @@ export const removing = (
   more: keys.length > limit
 })
 
-/** An operation of a write whose precondition does not hold; nothing of the write is applied. */
+/** A precondition of an operation does not hold. Nothing of the write is applied. */
 export interface Refused {
   readonly _tag: "Refused"
   /** Index of the operation in the write. */
   readonly index: number
-  /** The version that is there, as if the write had never been tried; `null` when the entry is absent. */
+  /** The current version, as if the write had never been tried; `null` if the entry is absent. */
   readonly currentVersion: number | null
-  /** Whether an earlier operation of the write changes the key, so that the precondition was held against that. */
+  /**
+   * Whether an earlier operation of the write changes the key. Then the precondition was checked against that change.
+   */
   readonly isChangedBefore: boolean
 }
 
-/** What a backend knows of a key: its newest version, and whether that is an entry or a tombstone. */
+/** The state of a key: its newest version, and whether that is an entry or a tombstone. */
 export interface KeyState {
   readonly version: number
   readonly present: boolean
   readonly expiresAt: number | null
 }
 
-/** One step to apply, in order; each becomes one change record with the next `seq`. */
+/** One step to apply, in order. Each becomes one change record with the next `seq`. */
 export type Step<State extends KeyState = KeyState> = {
   readonly namespace: string
   readonly key: string
   readonly version: number
   readonly actor: string
-  /** What the backend said of the key, unless an earlier step of the write has changed it. */
+  /** The backend's state of the key, unless an earlier step of the write has changed it. */
   readonly before?: State | undefined
 } & ({ readonly op: "set"; readonly value: JsonText; readonly expiresAt: number | null } | { readonly op: "delete" })
 
+/** What a write does: its steps, in order, and a result for each operation. */
 export interface Plan<State extends KeyState = KeyState> {
   readonly steps: ReadonlyArray<Step<State>>
   readonly results: ReadonlyArray<PlannedResult>
 }
 
-/** Whether a state is of an entry that readers see at `now`. */
+/** Whether a state is that of an entry that readers see at `now`. */
 export const isLive = (state: KeyState | undefined, now: number): state is KeyState =>
   state?.present === true && (state.expiresAt === null || state.expiresAt > now)
 
-/** Whether a precondition holds for the version that is there (`null` when absent). */
+/** Whether a precondition holds for the current version (`null` if the entry is absent). */
 export const holds = (precondition: Precondition | undefined, current: number | null): boolean => {
   if (precondition === undefined) return true
   const { match, noneMatch } = precondition
@@ -211,17 +214,17 @@ export const holds = (precondition: Precondition | undefined, current: number | 
 }
 
 /**
- * Decides what a write does at `now` (epoch milliseconds), given the state of each key before it.
+ * Decides what a write does at `now` (epoch milliseconds). `stateOf` returns the state of a key before the write.
  *
- * An expired entry that is still stored is deleted by the actor `expiry` before it is set again, ahead of the
- * write's own steps, so that the log shows what readers saw and the write's records stay consecutive.
+ * If a set replaces an entry that has expired and is still stored, the actor `expiry` deletes that entry first, before
+ * the write's own steps. The log then shows what readers saw, and the write's records stay consecutive.
  */
 export const plan = <State extends KeyState>(
   { actor, operations }: Write,
   stateOf: (namespace: string, key: string) => State | undefined,
   now: number
 ): Either.Either<Plan<State>, Refused> => {
-  // Keys as the write itself has left them; one of a single operation comes back to none.
+  // Keys in the state that this write leaves them in. A single operation does not need it.
   const written = operations.length > 1 ? new Map<string, KeyState>() : undefined
   const expiries: Array<Step<State>> = []
   const steps: Array<Step<State>> = []
@@ -235,7 +238,7 @@ export const plan = <State extends KeyState>(
     const state = own ?? before
     const current = isLive(state, now) ? state.version : null
     if (!holds(operation.precondition, current)) {
-      // A version that only this write would have made will never exist.
+      // A version that only this write would create will never exist.
       const original = own === undefined ? state : stateOf(namespace, key)
       const currentVersion = isLive(original, now) ? original.version : null
       return Either.left({ _tag: "Refused", index, currentVersion, isChangedBefore: own !== undefined })
@@ -252,8 +255,8 @@ export const plan = <State extends KeyState>(
     } else {
       const { expiresAt, value } = operation
       let version = state?.version ?? 0
-      // Only an entry from before this write gets a change record of its expiry: one that the write itself
-      // set with a time already past is simply replaced.
+      // Only an entry from before this write gets a change record of its expiry. An entry that the write itself has set
+      // with a past time is simply replaced.
       if (before?.present === true && current === null) {
         version++
         expiries.push({ op: "delete", namespace, key, version, actor: expiryActor, before })

@@ -1,6 +1,6 @@
 /**
- * The storage backends of one process as a whole: entries, the change log, and the histories of sessions. None of them
- * leads to the client of PostgreSQL.
+ * The storage backends of one process: entries, the change log, and the histories of sessions. No backend here imports
+ * the PostgreSQL client.
  */
 import { Layer } from "effect"
 import * as EventsInMemory from "../Gateway/SessionEvents/Memory.ts"
@@ -14,19 +14,19 @@ import * as Sqlite from "./Sqlite.ts"
 /** What a backend provides. */
 export type Backend = Store | ChangeLog | SessionEvents
 
-/** Where SQLite keeps its files, and how much of each session's history. */
+/** The directory of SQLite's files, and how much of each session's history is kept. */
 export interface SqliteOptions extends Sqlite.Options {
   readonly history?: Retention
 }
 
 /**
- * SQLite in a directory, which belongs to one process. It is made where it is missing, with `kv.db` for entries and the
- * change log, and `sessions.db` for the histories of sessions.
+ * SQLite in a directory, which one process owns. The directory is created when it is missing. It has `kv.db` with
+ * entries and the change log, and `sessions.db` with the histories of sessions.
  */
 export const sqlite = (options: string | SqliteOptions): Layer.Layer<Backend, Sqlite.StoreRefused> => {
   const { history, ...database } = typeof options === "string" ? { directory: options } : options
   return SessionEventsInSqlite.layer({ ...database, ...(history === undefined ? {} : { retention: history }) }).pipe(
-    // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
+    // The store is opened first: it locks the directory, and moves session data of earlier versions out of `kv.db`.
     Layer.provideMerge(Sqlite.layer(database))
   )
 }

@@ -1,8 +1,8 @@
 /**
- * Backs up the store in a data directory, and the histories of sessions beside it, whether or not a service runs there.
+ * Backs up the store in a data directory and its histories of sessions, whether or not a service runs there.
  *
- * Both copies are of one moment: each has all that was committed before it and nothing that came after, so that none
- * refers to what the other one lacks.
+ * Both copies are from one moment: each has everything that was committed before it and nothing that was committed
+ * later, so that neither refers to missing data of the other.
  */
 import { existsSync, lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
@@ -22,15 +22,16 @@ import { isUnfinished } from "./Sqlite/Database/Restored.ts"
 export type { Progress, Report } from "./Backup/BackupFailed.ts"
 export { BackupFailed } from "./Backup/BackupFailed.ts"
 
+/** What to back up, and where to. */
 export interface Options {
   /** The data directory. */
   readonly directory: string
-  /** Where the backup is to be: a directory, or a file where it is of the store alone. */
+  /** The path of the backup: a directory, or a file if it is of the store alone. */
   readonly target: string
   readonly storeOnly: boolean
   /** Whether an earlier backup may be replaced. */
   readonly force: boolean
-  /** The backup is given up when a write-ahead log has grown by more bytes meanwhile. */
+  /** The backup fails when a write-ahead log grows by more bytes in the meantime. */
   readonly maxLogBytes: number
   readonly report?: Report
 }
@@ -43,18 +44,18 @@ export interface Made {
   readonly entries: number
   readonly lastSeq: number
   readonly epoch: string
-  /** How many histories of sessions it has; `null` where it is of the store alone. */
+  /** The number of histories of sessions; `null` if the backup is of the store alone. */
   readonly sessions: number | null
 }
 
-/** What the disk of a backup must have left. */
+/** The free bytes that the disk of a backup must have left. */
 const bytesLeft = 16 * MiB
 
 const toFailure = ({ message, reason }: CopyPort.CopyFailed): BackupFailed =>
   new BackupFailed({
     message,
-    ...(reason === "LogTooLarge" && { hint: "Try again when less is written, or give a larger --wal-limit." }),
-    ...(reason === "NoRoom" && { hint: "Free space, or give another place." })
+    ...(reason === "LogTooLarge" && { hint: "Try again when less is written, or use a larger --wal-limit." }),
+    ...(reason === "NoRoom" && { hint: "Free space, or choose another path." })
   })
 
 const verifyCopy = (part: Part, file: string, copied: Copied) =>
@@ -71,18 +72,18 @@ const fileOf = ({ bytes, schemaVersion, sha256 }: Copied) => ({ bytes, sha256, s
 const identify = (file: string): Effect.Effect<string | undefined, BackupFailed> =>
   attempt(`${file} cannot be read`, () => idOf(file))
 
-/** Whether there is anything with this name. What is there and cannot be reached is not left out for that. */
+/** Whether a path exists. One that exists and cannot be reached is an error. */
 const isThere = (path: string): Effect.Effect<boolean, BackupFailed> =>
   attempt(`${path} cannot be read`, () => lstatSync(path, { throwIfNoEntry: false }) !== undefined)
 
 const refuseUnfinished = (directory: string): Effect.Effect<void, BackupFailed> =>
   Effect.suspend(() =>
     isUnfinished(directory)
-      ? refuse(`${directory} has a restore that was not finished`, "Start the service once: it finishes it.")
+      ? refuse(`${directory} has a restore that was not finished`, "Start the service once: it finishes the restore.")
       : Effect.void
   )
 
-/** Makes a backup. If it fails or is interrupted, nothing is left of it. */
+/** Makes a backup. If it fails or is interrupted, no files are left. */
 export const make = ({
   directory,
   force,
@@ -112,22 +113,22 @@ export const make = ({
         file => ({ kind: kindOf(part.format), file, target: placeOf(part) })
       )
     })
-    // A file may be a link from this directory to another one.
+    // A file may be a link to another directory.
     const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
     yield* Effect.forEach(directories, refuseUnfinished)
-    let hasBegun = false
+    let hasStarted = false
     let isLate = false
     const copies = yield* Effect.mapError(
       CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => {
-        // By the first progress, all that is copied has been read from one moment.
-        if (!hasBegun) isLate = !storeOnly && parts.length === 1 && existsSync(sessionsFile)
-        hasBegun = true
+        // At the first progress, all snapshots have been taken.
+        if (!hasStarted) isLate = !storeOnly && parts.length === 1 && existsSync(sessionsFile)
+        hasStarted = true
         report({ phase: "copy", ...progress })
       }),
       toFailure
     )
-    if (isLate) return yield* refuse(`${sessionsFile} was made meanwhile`, "Try again.")
-    // Files of before and after a restore do not belong together, whichever of them was opened first.
+    if (isLate) return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
+    // Files from before and after a restore do not match, regardless of the order of opening.
     yield* Effect.forEach(directories, refuseUnfinished)
     yield* Effect.forEach(parts, ({ file }, index) =>
       Effect.flatMap(identify(join(directory, file)), now =>

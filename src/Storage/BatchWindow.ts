@@ -18,7 +18,7 @@ const maxCommits = 2
 /** The weight of the newest commit in the exponentially weighted moving average of commit times. */
 const smoothing = 0.25
 
-/** The most groups between two attempts to wait for all returning clients. */
+/** The maximum number of groups between two attempts to wait for all returning clients. */
 const maxBackoff = 32
 
 /** A wait that has ended. */

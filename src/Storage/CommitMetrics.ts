@@ -1,18 +1,19 @@
 /**
- * Metrics of groups of writes: how many there were, how large, and how long they took.
+ * Metrics of groups of writes: their number, their size, and their duration.
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
 import * as MetricTags from "../MetricTags.ts"
 import type { CommittedGroup } from "./GroupCommit.ts"
 
+/** One kind of groups. */
 export interface Options {
   /** The names of the metrics. */
   readonly names: { readonly [Name in "commits" | "writes" | "duration"]: string }
-  /** To what the groups are handed, for descriptions. */
+  /** The destination of the groups, for descriptions. */
   readonly target: string
 }
 
-/** Registers the series of an instance with the value 0. Returns what counts its groups. */
+/** Registers the series of an instance with the value 0. Returns the observer of its groups. */
 export type Register = (tags: MetricTags.MetricTags) => (group: CommittedGroup) => void
 
 /** The metrics of one kind of groups. */
@@ -33,7 +34,7 @@ export const make = ({ names, target }: Options): Register => {
   const durations = Metric.histogram(
     names.duration,
     MetricBoundaries.fromIterable([0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2000]),
-    "Milliseconds from closing a group of writes to its being durable."
+    "Milliseconds from the start of a commit of a group of writes until it is durable."
   )
   return tags => {
     MetricTags.register([byOutcome.ok, byOutcome.failed, sizes, durations], tags)

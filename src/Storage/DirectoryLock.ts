@@ -1,8 +1,10 @@
-/** Locks by which one process owns what is in a directory. */
+/** Locks of one process on the content of a directory. */
 import Database from "better-sqlite3"
 import { idOf, makeFile } from "./FileSystem.ts"
 
-/** Against whom a lock is: everybody, or those who can write its file where this process can only read it. */
+/**
+ * The processes that a lock excludes: all others, or only those that can write its file, if this process cannot.
+ */
 type LockKind = "exclusive" | "shared"
 
 interface HeldLock {
@@ -11,15 +13,15 @@ interface HeldLock {
 }
 
 /**
- * Proof that this process owns what is in a directory, such as a database.
+ * Proof that this process owns the content of a directory, such as a database.
  *
  * The lock is that of a SQLite transaction on a file in the directory: the operating system releases it however the
- * process ends. The file must not be opened in another way, since closing it would release the lock.
+ * process ends. The file must not be opened in another way, because closing it would release the lock.
  */
 export class Lock {
   private held: HeldLock
 
-  /** Takes the lock. Throws where it cannot be taken. */
+  /** Takes the lock. Throws if it cannot be taken. */
   constructor(
     readonly file: string,
     private readonly kind: LockKind = "exclusive"
@@ -28,8 +30,8 @@ export class Lock {
   }
 
   /**
-   * Whether this process still owns it. Where the lock's file was removed, a new one is locked if no other
-   * process has locked it. It is false while the system cannot tell which file that is. It never throws.
+   * Whether this process still has the lock. If the lock's file was removed, locks a new one, unless another process
+   * has locked it. Returns false while the system cannot identify the file. Never throws.
    */
   isHeld(): boolean {
     try {
@@ -52,11 +54,11 @@ const lock = (file: string, kind: LockKind): HeldLock => {
   makeFile(file)
   const db = new Database(file, { timeout: 0 })
   try {
-    // A journal in a file would need room on a disk that may be full.
+    // A journal file would need space on a disk that may be full.
     db.pragma("journal_mode = MEMORY")
     db.exec("BEGIN EXCLUSIVE")
-    // SQLite takes a shared lock instead of an exclusive one on a file that it cannot write. This fails then; it changes
-    // nothing, as the transaction is never committed.
+    // On a file that it cannot write, SQLite takes a shared lock instead of an exclusive one. This statement fails
+    // then. It changes nothing, because the transaction is never committed.
     if (kind === "exclusive") db.pragma("user_version = 0")
     return { db, id: idOf(file) }
   } catch (error) {

@@ -1,11 +1,11 @@
 /**
- * Reads of entries as both databases make them.
+ * Reads of entries, as both databases make them.
  */
 import type { JsonText } from "../Json/JsonText.ts"
 import type { StoredEntry } from "../Kv/Entry.ts"
 import type { WholeListQuery } from "../Kv/Store.ts"
 
-/** What is read of one entry whose namespace and key are known. */
+/** The columns of one entry whose namespace and key are known. */
 export type EntryRow = readonly [
   version: number,
   updatedBy: string,
@@ -14,6 +14,7 @@ export type EntryRow = readonly [
   value: JsonText
 ]
 
+/** The entry of a row. */
 export const toEntry = (namespace: string, key: string, row: EntryRow): StoredEntry => ({
   namespace,
   key,
@@ -29,6 +30,6 @@ export interface EntryQuery extends WholeListQuery {
   readonly after: string
   readonly limit: number
   readonly now: number
-  /** The page ends after the value with which it comes to this many bytes. */
+  /** The page ends after the value with which it reaches this many bytes. */
   readonly size?: number
 }

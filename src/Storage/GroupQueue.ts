@@ -5,22 +5,22 @@ import { Effect, type Exit } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import type { Wait } from "./BatchWindow.ts"
 
-/** What a write weighs against the bounds of a group and of the queue. */
+/** The weight of a write, for the limits of a group and of the queue. */
 export interface Weight {
   readonly operations: number
   readonly bytes: number
 }
 
 /**
- * A write and the callback of its caller, which is dropped with the answer or when the caller leaves: else this caller,
- * whose cancellation refers to the write, would be kept alive by itself until memory is collected in full.
+ * A write and the callback of its caller. The callback is dropped with the answer or the interruption. Otherwise the
+ * caller, whose cancellation refers to the write, would keep itself alive until a full garbage collection.
  */
 export interface Waiting<A, B, E> {
-  /** Nothing once the write was withdrawn, as what it holds may be large. */
+  /** `undefined` after the write was withdrawn, because it may be large. */
   write: A | undefined
   readonly weight: Weight
   resume: ((exit: Exit.Exit<B, E | StoreUnavailable>) => void) | undefined
-  /** Whether no group has taken it yet. */
+  /** Whether no group has taken the write yet. */
   isQueued: boolean
 }
 
@@ -29,22 +29,22 @@ export interface Flight<A, B, E> {
   readonly group: ReadonlyArray<Waiting<A, B, E>>
   /** Monotonic milliseconds. */
   readonly startedAt: number
-  /** Milliseconds after which its callers are told that it failed. */
-  readonly limit: number
-  /** Whether they were told. */
-  readonly isGivenUp: boolean
+  /** Milliseconds after which its writes fail. */
+  readonly timeoutMillis: number
+  /** Whether its writes have failed by timeout. */
+  readonly hasTimedOut: boolean
 }
 
 interface MutableFlight<A, B, E> extends Flight<A, B, E> {
-  isGivenUp: boolean
+  hasTimedOut: boolean
 }
 
 /**
- * The writes that wait and the group in flight: state that only synchronous steps change. Each step checks the
- * conditions that fibers wait for with `until`.
+ * The waiting writes and the group in flight. Only synchronous steps change this state. After each step the conditions
+ * of `until` are checked.
  *
- * An array rather than a set: with members that come and go, each table that a set outgrows or cleans up lives on
- * in V8's old space and keeps what was in it from being collected young.
+ * The queue is an array, not a set: each table that a set with changing members outgrows stays in V8's old space, and
+ * keeps its content from being collected early.
  */
 export class GroupQueue<A, B, E> {
   private items: Array<Waiting<A, B, E>> = []
@@ -62,7 +62,7 @@ export class GroupQueue<A, B, E> {
     private readonly maxWaitingBytes: number
   ) {}
 
-  /** How many writes wait, those in flight left out. */
+  /** The number of waiting writes, without those in flight. */
   get size(): number {
     return this.count
   }
@@ -71,12 +71,12 @@ export class GroupQueue<A, B, E> {
     return this.current
   }
 
-  /** Whether the group in flight takes too long. */
+  /** Whether the group in flight has exceeded the timeout. */
   get isStuck(): boolean {
     return this.stuck
   }
 
-  /** Whether no more writes are taken in. */
+  /** Whether no more writes are accepted. */
   get isClosing(): boolean {
     return this.closing
   }
@@ -93,7 +93,7 @@ export class GroupQueue<A, B, E> {
     this.changed()
   }
 
-  /** Withdraws a write while it waits. In flight it goes on, and its outcome is dropped. */
+  /** Withdraws a waiting write. A write in flight continues, and its outcome is dropped. */
   remove(item: Waiting<A, B, E>): void {
     item.resume = undefined
     if (!item.isQueued) return
@@ -104,7 +104,7 @@ export class GroupQueue<A, B, E> {
     this.changed()
   }
 
-  /** The writes at the front, as many as make up a group, and their bytes. */
+  /** Takes the writes at the front that fit into a group. Returns them and their bytes. */
   takeGroup(): { readonly group: ReadonlyArray<Waiting<A, B, E>>; readonly bytes: number } {
     const { items, maxGroup } = this
     const group: Array<Waiting<A, B, E>> = []
@@ -130,35 +130,35 @@ export class GroupQueue<A, B, E> {
     return { group, bytes }
   }
 
-  /** A group that was taken is in flight from now on. For `limit` see `Flight`. */
-  begin(group: ReadonlyArray<Waiting<A, B, E>>, startedAt: number, limit: number): Flight<A, B, E> {
-    const flight: Flight<A, B, E> = { group, startedAt, limit, isGivenUp: false }
+  /** Marks a taken group as in flight. For `timeoutMillis` see `Flight`. */
+  begin(group: ReadonlyArray<Waiting<A, B, E>>, startedAt: number, timeoutMillis: number): Flight<A, B, E> {
+    const flight: Flight<A, B, E> = { group, startedAt, timeoutMillis, hasTimedOut: false }
     this.current = flight
     this.changed()
     return flight
   }
 
-  /** The group in flight has its answer. */
+  /** Marks the group in flight as answered. */
   settle(): void {
     this.current = undefined
     this.stuck = false
     this.changed()
   }
 
-  /** The group in flight takes too long; it may be given up, too. */
-  stall(isGivenUp: boolean): void {
+  /** Marks the group in flight as too slow. With `hasTimedOut` its writes fail, too. */
+  stall(hasTimedOut: boolean): void {
     this.stuck = true
-    if (isGivenUp && this.current !== undefined) this.current.isGivenUp = true
+    if (hasTimedOut && this.current !== undefined) this.current.hasTimedOut = true
     this.changed()
   }
 
-  /** Takes no more writes in. Those that wait are still committed. */
+  /** Accepts no more writes. Waiting writes are still committed. */
   close(): void {
     this.closing = true
     this.changed()
   }
 
-  /** Returns the writes that wait, whose callers are to be told that nothing of them was done. */
+  /** Removes and returns the waiting writes. Nothing of them was done. */
   dropWaiting(): ReadonlyArray<Waiting<A, B, E>> {
     const waiting = this.items.filter(({ isQueued }) => isQueued)
     for (const item of waiting) item.isQueued = false
@@ -189,9 +189,9 @@ export class GroupQueue<A, B, E> {
   }
 
   /**
-   * Waits until as many writes are queued as are expected or as fill a group, for `maxMillis` milliseconds at most.
-   * Returns `undefined` where there is nothing to wait for. Timers count whole milliseconds, so that a shorter wait is
-   * none. Uses the system clock, not Effect's: the wait also ends where the clock of a test stands still.
+   * Waits until `expected` writes are queued, or enough to fill a group, for at most `maxMillis` milliseconds. Returns
+   * `undefined` if there is nothing to wait for. Timers count whole milliseconds: a shorter wait is omitted. Uses the
+   * system clock, not Effect's, so that the wait also ends while the clock of a test is stopped.
    */
   awaitWrites(expected: number, maxMillis: number): Effect.Effect<Wait | undefined> {
     const isComplete = (): boolean =>

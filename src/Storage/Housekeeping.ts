@@ -1,6 +1,6 @@
 /**
- * Background work on the store: entries that have expired are deleted, and old change records are removed. It sleeps
- * until there is something to do.
+ * Background work on the store: deletes entries that have expired, and removes old change records. It sleeps until
+ * there is work.
  */
 import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
 import * as HousekeepingMetrics from "../HousekeepingMetrics.ts"
@@ -9,24 +9,24 @@ import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
 
-/** How long change records are kept; for ever where it is not set. */
+/** How long change records are kept. Without it they are never removed. */
 export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.optionalDuration("CHANGES_RETENTION", {
   description: "How long change records are kept",
   shown: "forever"
 })
 
-/** The least time between two runs; what is due meanwhile is late by no more than this. */
+/** The minimum time between two runs. Work that becomes due in between is late by no more than this. */
 const pauses = { expiry: Duration.seconds(1), retention: Duration.minutes(1) }
 
 /**
- * The longest sleep while something will be due: the wall clock may be set meanwhile, and goes on while a machine
- * sleeps.
+ * The longest sleep while work will become due: the wall clock may be set in the meantime, and continues while the
+ * machine is suspended.
  */
 const longestSleep = Duration.minutes(5)
 
 /**
- * Does work as it starts and when it is due, and returns an effect that waits until the pause before it is due again, or
- * until the log has grown, which may bring the time forward.
+ * Does the work at the start and whenever it is due. Returns an effect that waits until `pause` before the next work is
+ * due, or until the log has grown, which may make it due earlier.
  */
 const whenDue = (
   log: Context.Tag.Service<ChangeLog>,
@@ -34,7 +34,7 @@ const whenDue = (
   pause: Duration.Duration,
   timeOf: (due: Due) => number | null
 ): Effect.Effect<Effect.Effect<void>, StoreUnavailable> => {
-  /** Milliseconds until there is work; `null` where there will be none. */
+  /** Milliseconds until there is work; `null` if none will become due. */
   const left = Effect.zipWith(log.due, Clock.currentTimeMillis, (found, now) => {
     const time = timeOf(found)
     return time === null ? null : time - now
@@ -48,7 +48,7 @@ const whenDue = (
       next = yield* left
     }
     if (next !== null && next <= Duration.toMillis(pause)) return Effect.void
-    // Before it is asked again: what is written after that wakes.
+    // Before the next query of the due time: later writes end the wait.
     const grown = log.awaitPast(yield* log.lastSeq)
     const rest = yield* left
     if (rest === null) return grown
@@ -58,8 +58,8 @@ const whenDue = (
 }
 
 /**
- * Expires entries within a second of their time, and removes change records within a minute of the end of their
- * retention; either may be five minutes late where the wall clock was set forward.
+ * Deletes entries within a second of their expiry, and removes change records within a minute of the end of their
+ * retention. Either may be five minutes late if the wall clock was set forward.
  */
 export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<never, never, ChangeLog> =>
   Layer.scopedDiscard(
@@ -79,7 +79,7 @@ export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<
         pauses.retention,
         trimming(
           whenDue(log, log.trim(age), pauses.retention, ({ oldestAt }) =>
-            // Records are removed that are older.
+            // Only records that are older are removed.
             oldestAt === null ? null : oldestAt + Duration.toMillis(age) + 1
           )
         )

@@ -1,12 +1,12 @@
 /**
- * The order of keys: that of their bytes in UTF-8, which is not that of JavaScript.
+ * The order of keys: that of their bytes in UTF-8, which differs from JavaScript's.
  */
 import type { NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
 
 /** Compares two well-formed texts by their bytes. */
 export const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
-/** Keys from `low` on, all before `high` where there is one. */
+/** The keys from `low` on and before `high`, if it is given. */
 export interface Range {
   readonly low: string
   readonly high: string | undefined
@@ -16,9 +16,9 @@ export interface Range {
 export const isWithin = (name: string, { high, low }: Range): boolean =>
   compare(name, low) >= 0 && (high === undefined || compare(name, high) < 0)
 
-/** The keys of a selection, or `undefined` where it can have none. */
+/** The keys of a selection; `undefined` if it can have none. */
 export const rangeOf = ({ end = "", prefix, start = "" }: Omit<Selection, "namespace">): Range | undefined => {
-  // A prefix that ends in half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
+  // Prefixes are compared in UTF-8, which cannot encode half of a surrogate pair: no key has such a prefix.
   if (!prefix.isWellFormed()) return undefined
   const endOf = endOfPrefix(prefix)
   if (start === "" && end === "") return { low: prefix, high: endOf }
@@ -27,17 +27,17 @@ export const rangeOf = ({ end = "", prefix, start = "" }: Omit<Selection, "names
   return high !== undefined && compare(low, high) >= 0 ? undefined : { low, high }
 }
 
-/** A name itself, as a range: names hold no U+0000, and not every database takes it. */
+/** The range of a single name. Names never contain U+0000, and not every database accepts it. */
 const only = (name: string) => ({ start: name, end: after(name) })
 
-/** The least name after another one. */
+/** The lowest name after another one. */
 const after = (name: string): string => `${name}\u0001`
 
-/** The least texts after those that start with `tenant:`, and after those that start with `tenant:/`. */
+/** The lowest texts after those that start with `tenant:`, and after those that start with `tenant:/`. */
 const afterTenants = "tenant;"
 const afterNameless = "tenant:0"
 
-/** The parts of all names in which the namespaces of a query are, in order. */
+/** The ranges of all names that the namespaces of a query are in, in order. */
 const partsOf = ({
   isWithoutTenant = false,
   tenant
@@ -46,7 +46,7 @@ const partsOf = ({
     const none = [{ end: after("tenant:") }, { start: "tenant:/", end: afterNameless }, { start: afterTenants }]
     return tenant === "" ? none : []
   }
-  // What follows all that start with the name and a slash. Others may come between the name and these.
+  // The second range has the names that start with the tenant and a slash. Other names may be between the two ranges.
   return tenant === "" ? [{}] : [only(`tenant:${tenant}`), { start: `tenant:${tenant}/`, end: `tenant:${tenant}0` }]
 }
 
@@ -54,7 +54,7 @@ const partsOf = ({
 export const rangesOfNamespaces = (query: NamespaceQuery): ReadonlyArray<Range> =>
   partsOf(query).flatMap(part => rangeOf({ ...part, prefix: query.prefix }) ?? [])
 
-/** The tenants of a query that are still to be listed as a range, or `undefined` where there can be none. */
+/** The range of the tenants of a query that are still to be listed; `undefined` if there can be none. */
 export const rangeOfTenants = (query: TenantQuery): Range | undefined => {
   const { prefix, tenant } = query
   const { end, start } = tenant === "" ? { end: "", start: "" } : only(tenant)
@@ -62,12 +62,12 @@ export const rangeOfTenants = (query: TenantQuery): Range | undefined => {
   return rangeOf({ prefix, end, start: compare(next, start) > 0 ? next : start })
 }
 
-/** Where the keys that start with a prefix end: the least text after all of them, or nothing where there is none. */
+/** The lowest text after all keys with a prefix; `undefined` if there is none. */
 export const endOfPrefix = (prefix: string): string | undefined => {
   const points = [...prefix].map(character => character.codePointAt(0)!)
   for (let last = points.pop(); last !== undefined; last = points.pop()) {
     if (last === 0x10ffff) continue
-    // Surrogates are no characters of UTF-8: what follows U+D7FF is U+E000.
+    // Surrogates are not characters of UTF-8: U+D7FF is followed by U+E000.
     return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
   }
   return undefined

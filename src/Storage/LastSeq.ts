@@ -6,12 +6,12 @@ interface Waiter {
   readonly wake: () => void
 }
 
-/** The last `seq` of a log, and callbacks for those who wait for it to grow. */
+/** The last `seq` of a log, and callbacks that wait for it to grow. */
 export class LastSeq {
   private readonly waiters = new Set<Waiter>()
   private last = 0
 
-  /** Sets the last `seq` and wakes those who wait for it. A lower one is that of another log, and wakes everybody. */
+  /** Sets the last `seq` and wakes the waiters for it. A lower `seq` belongs to another log, and wakes all waiters. */
   set(lastSeq: number): void {
     if (lastSeq === this.last) return
     const isReset = lastSeq < this.last

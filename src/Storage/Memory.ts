@@ -1,6 +1,6 @@
 /**
- * A store in the memory of the process, for tests and examples. It behaves as the durable backends do, and
- * what it takes in is bounded by nothing but memory: entries and records stay until they are deleted or trimmed.
+ * A store in the memory of the process, for tests and examples. It behaves like the durable backends. Its size is only
+ * limited by memory: entries and records stay until they are deleted or trimmed.
  */
 import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Direct from "../Direct.ts"
@@ -14,7 +14,7 @@ import { randomHex } from "../RandomHex.ts"
 import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
 
-/** Entries in a portion of a whole list. */
+/** The maximum number of entries in a portion of a whole list. */
 const portionEntries = 1000
 
 const portionsOf = function* (
@@ -29,19 +29,19 @@ const portionsOf = function* (
 }
 
 const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> => ({
-  get: (namespace, key) => Direct.sync(() => Option.fromNullable(state.get(namespace, key, now()))),
+  get: (namespace, key) => Direct.sync(() => Option.fromNullable(state.entries.get(namespace, key, now()))),
   getMany: (addresses, maxBytes, keysOnly = false) =>
     Direct.suspend(() => state.getMany(addresses, maxBytes, keysOnly, now())),
   list: query => Direct.sync(() => state.list(query, now())),
-  // Entries are never changed in place, so that the references are the snapshot.
+  // Entries are immutable, so that their references are a snapshot.
   listAll: query =>
     Direct.sync(() => {
       const { isCounted = false, isDescending = false } = query
-      const entries = [...state.select(query, "", isDescending, now())]
+      const entries = [...state.entries.select(query, "", isDescending, now())]
       const { epoch, lastSeq } = state
       const portions = Stream.tap(
         Stream.fromIteratorSucceed(portionsOf(entries, encoderOf(query)), 1),
-        // Other requests are served in between.
+        // Lets other requests run.
         () => yieldToEventLoop
       )
       return { lastSeq, epoch, portions, ...(isCounted ? { count: entries.length } : {}) }
@@ -67,13 +67,13 @@ const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<Cha
   due: Direct.sync(() => state.due())
 })
 
-/** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
+/** An empty store and its change log. Each build of the layer creates a separate store. */
 export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const { idempotencyBytes } = yield* Limits
-    const onFound = IdempotencyMetrics.make(yield* MetricTags.current)
-    const state = new State(yield* randomHex(2), idempotencyBytes, onFound)
+    const onComparison = IdempotencyMetrics.make(yield* MetricTags.current)
+    const state = new State(yield* randomHex(2), idempotencyBytes, onComparison)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))
   })

@@ -1,11 +1,11 @@
 /**
- * Databases list the migrations that have run by number and name. A database whose list differs from that of this code
- * was written by a version with other migrations: its tables need not be those that the numbers promise.
+ * Databases list their applied migrations by number and name. If the list differs from that of this code, another
+ * version of the code has migrated the database, and its tables may differ.
  */
 
 /**
- * How a list of migrations differs from the first `applied` ones of this code, as the end of a sentence about the
- * database; `undefined` where it does not. Numbers begin at 1.
+ * The difference between a list of migrations and the first `applied` ones of this code, as the end of a sentence about
+ * the database; `undefined` if there is none. Numbers begin at 1.
  */
 export const differenceOf = (
   known: ReadonlyArray<string>,

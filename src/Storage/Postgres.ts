@@ -141,7 +141,7 @@ export const make = (
       onLastSeq,
       onLockWait: millis => Metrics.lockWaited(millis, tags),
       idempotencyBytes: limits.idempotencyBytes,
-      onFound: IdempotencyMetrics.make(tags)
+      onComparison: IdempotencyMetrics.make(tags)
     })
     const marks = yield* HousekeepingMetrics.make("marks")
     yield* DatabaseClock.bySystemClock(

@@ -1,6 +1,5 @@
 /**
- * Group commit as the histories of sessions have it: what is written, what it weighs, and the members of the port that
- * write.
+ * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
  */
 import { type Context, Effect, type Scope } from "effect"
 import type {
@@ -17,7 +16,7 @@ import * as Supervision from "../Supervision.ts"
 import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 
-/** A write to what is stored of a session. */
+/** A write to the stored data of a session. */
 export type EventWrite =
   | { readonly op: "open"; readonly session: string; readonly epoch: string }
   | ({ readonly op: "append" } & Append)
@@ -25,7 +24,7 @@ export type EventWrite =
   | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
   | { readonly op: "remove"; readonly session: string }
 
-/** A write by which a node gives a session up, where nodes share a database. */
+/** A write with which a node gives up the ownership of a session, if nodes share a database. */
 interface Release {
   readonly op: "release"
 }
@@ -48,7 +47,7 @@ const metrics = CommitMetrics.make({
   target: "the histories of sessions"
 })
 
-/** A committer of writes, which registers its metrics with the value 0. Those that open a history return it. */
+/** A committer of writes. It registers its metrics with the value 0. Writes that open a history return it. */
 export const make = <W extends EventWrite | Release, E>(
   options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare">
 ): Effect.Effect<GroupCommit.GroupCommit<W, History | undefined, E>, never, Scope.Scope> =>

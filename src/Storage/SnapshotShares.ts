@@ -1,7 +1,6 @@
 /**
- * How many snapshots are held, in all and for each tenant. A tenant may have three quarters of them, so that others find
- * some free, as nothing of it can be reclaimed. Namespaces of no tenant may have all. Where there is one snapshot in all,
- * any tenant may take it.
+ * Counts snapshots, in total and for each tenant. A tenant may have three quarters of them, because snapshots cannot be
+ * revoked. Namespaces without a tenant may have all. If the total is one, any tenant may take it.
  */
 export class SnapshotShares {
   private held = 0
@@ -12,7 +11,7 @@ export class SnapshotShares {
     this.maxOfOne = Math.max(1, Math.floor(0.75 * max))
   }
 
-  /** Takes one, for `""` where there is no tenant. Returns how it is given back; `undefined` where there is none left. */
+  /** Takes a snapshot for a tenant, or for `""`. Returns a function that returns it; `undefined` if none is free. */
   take(tenant: string): (() => void) | undefined {
     const own = this.byTenant.get(tenant) ?? 0
     if (this.held >= this.max || (tenant !== "" && own >= this.maxOfOne)) return undefined

@@ -4,7 +4,7 @@
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import type { Found } from "../Kv/IdempotencyShares.ts"
+import type { Comparison } from "../Kv/IdempotencyShares.ts"
 import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
@@ -16,7 +16,8 @@ import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
 import { describe } from "./Sqlite/Database/DatabaseError.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
-import { renewEpoch as renewEpochOf, type StoreRefused } from "./Sqlite/Database/Opening.ts"
+import { renewEpoch as renewEpochOf } from "./Sqlite/Database/Opening.ts"
+import type { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
 import * as DiskMetrics from "./Sqlite/DiskMetrics.ts"
 import * as Lists from "./Sqlite/Kv/Lists.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
@@ -25,13 +26,13 @@ import type { ThreadData } from "./Sqlite/WriterThread.ts"
 import * as StoreCommit from "./StoreCommit.ts"
 
 export type { Options } from "./Sqlite/Database/Database.ts"
-export { StoreRefused } from "./Sqlite/Database/Opening.ts"
+export { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
 
-/** Entries that one transaction expires, and records that one removes. */
+/** The maximum number of entries that one transaction expires, and of records that one removes. */
 const expiryPortion = 2000
 const trimPortion = 200
 
-/** The ports of a store in the file `kv.db` of a directory, which belongs to it until the scope closes. */
+/** The ports of a store in the file `kv.db` of a directory. This process owns the store until the scope closes. */
 export const make = (
   options: Database.Options
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
@@ -42,7 +43,7 @@ export const make = (
     const tags = yield* MetricTags.current
     const end = new LastSeq()
     const reportDamage = Damage.reporter("store database", "store_database_damage_total", tags)
-    /** Why a page could not be read that the last read of the log did without. */
+    /** Why the last read of the log skipped an unreadable page. */
     let passed: string | undefined
     const { commit, epoch, file, isWritable, reader, run } = yield* Database.make(options, {
       ...writer(idempotencyBytes),
@@ -61,13 +62,13 @@ export const make = (
       })
     })
     yield* DiskMetrics.files("kv.db", file)
-    // The write-ahead log may take as much before it is emptied.
+    // The write-ahead log may grow to this size before it is truncated.
     yield* DiskMetrics.disk(file, walBytes)
-    const onFound = IdempotencyMetrics.make(tags)
+    const onComparison = IdempotencyMetrics.make(tags)
     const group = yield* StoreCommit.make({
       commit: (writes, now) =>
         Effect.map(commit(writes, now), outcomes =>
-          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome, onFound))
+          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome, onComparison))
         )
     })
 
@@ -107,7 +108,7 @@ export const make = (
         yield* reader.read(queries => queries.lastSeq())
         return true
       }).pipe(
-        Effect.timeoutTo({ duration: "1 second", onSuccess: answer => answer, onTimeout: () => false }),
+        Effect.timeoutTo({ duration: Duration.seconds(1), onSuccess: answer => answer, onTimeout: () => false }),
         Effect.catchAll(() => Effect.succeed(false))
       )
     })
@@ -148,11 +149,11 @@ type WriteError = PreconditionFailed | IdempotencyConflict | StoreUnavailable | 
 const outcomeOf = (
   write: Write,
   outcome: Outcome | WriteFailure,
-  onFound: (found: Found) => void
+  onComparison: (comparison: Comparison) => void
 ): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {
     case "Committed":
-      if (outcome.found !== undefined) onFound(outcome.found)
+      if (outcome.comparison !== undefined) onComparison(outcome.comparison)
       return Either.right(committed(write, outcome.committed))
     case "Refused": {
       const { index, currentVersion, isChangedBefore } = outcome
@@ -168,8 +169,8 @@ const outcomeOf = (
 }
 
 /**
- * Gives the log of a store that nobody has open a new epoch, as one whose changes are not those that its readers know.
- * Returns it.
+ * Gives the log of a store a new epoch, because its changes differ from those that readers know. Returns the epoch. The
+ * store must not be open.
  */
 export const renewEpoch = ({ directory }: Pick<Database.Options, "directory">): Effect.Effect<string, StoreRefused> =>
   renewEpochOf(directory, format)

@@ -1,5 +1,5 @@
 /**
- * Group commit as the key-value store has it: what a write weighs, and the metrics of its groups.
+ * Group commit of the key-value store: the weight of a write, and the metrics of its groups.
  */
 import { Effect, Exit, Runtime, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
@@ -16,7 +16,7 @@ const metrics = CommitMetrics.make({
   target: "the store"
 })
 
-/** The size of the texts of a write, and of what it needs beside them. */
+/** The size of the texts of a write, and of its overhead. */
 const sizeOf = ({ idempotencyKey, operations }: Write, textSize: (text: string) => number): number => {
   let size = idempotencyKey === undefined ? 0 : Idempotency.overheadBytes
   for (const operation of operations) {
@@ -28,16 +28,16 @@ const sizeOf = ({ idempotencyKey, operations }: Write, textSize: (text: string) 
 
 const charactersOf = (text: string): number => text.length
 
-/** Characters from which on the bytes of a write are counted, as its time limit depends on them. */
+/** Writes with more characters are measured in bytes, because their timeout depends on it. */
 const large = 1024 * 1024
 
-/** The operations of a write, and about the bytes of its texts. */
+/** The operations of a write, and approximately the bytes of its texts. */
 const weigh = (write: Write): GroupCommit.Weight => {
   const { idempotencyKey, operations, removal } = write
   if (removal !== undefined) return { operations: removal.limit, bytes: 64 * removal.limit }
   const characters = sizeOf(write, charactersOf)
   return {
-    // One that only has a key is remembered all the same.
+    // A write without operations that has a key still stores a record.
     operations: idempotencyKey === undefined ? operations.length : Math.max(1, operations.length),
     bytes: characters < large ? characters : sizeOf(write, Buffer.byteLength)
   }
@@ -45,16 +45,16 @@ const weigh = (write: Write): GroupCommit.Weight => {
 
 /** Commits the writes to a store. */
 export interface StoreCommit<E> {
-  /** As the port says. The effect is direct. */
+  /** As the port specifies. The effect is direct. */
   readonly commit: (write: Write) => Effect.Effect<Committed, E | IdempotencyConflict | StoreBusy | StoreUnavailable>
-  /** Whether a group has been in flight for too long. */
+  /** Whether the group in flight has exceeded its timeout. */
   readonly isStuck: () => boolean
 }
 
 const noop = (): void => {}
 
 /**
- * Runs an effect for one key at a time. The key of a caller that leaves is free again, though its write may be in
+ * Runs one effect for each key at a time. The key of an interrupted caller is free again, though its write may be in
  * flight.
  */
 const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {

@@ -1,21 +1,21 @@
 /**
- * Which store the service keeps its entries in.
+ * The location of the store of the service.
  */
 import { basename, dirname } from "node:path"
 import { Config, Duration, Option, Redacted } from "effect"
 import * as Setting from "../Setting.ts"
 
-/** A database that nodes share. Addresses hold passwords. */
+/** A database that nodes share. Addresses contain passwords. */
 export interface PostgresLocation {
-  /** The address of the database, or of a pooler before it. */
+  /** The address of the database, or of a pooler. */
   readonly url: Redacted.Redacted
-  /** The address of the database itself, where `url` is that of a pooler. */
+  /** The address of the database itself, if `url` is that of a pooler. */
   readonly directUrl: Option.Option<Redacted.Redacted>
-  /** Connections for reads. */
+  /** The maximum number of connections for reads. */
   readonly connections: number
 }
 
-/** Where entries are kept. */
+/** The location of the entries. */
 export interface StoreLocation {
   /** Of SQLite files, relative to the working directory or absolute. With PostgreSQL it has the id of the node. */
   readonly directory: string
@@ -24,29 +24,26 @@ export interface StoreLocation {
   readonly lease: Duration.Duration
 }
 
-/** The database file within the directory; its path stands for the directory's. */
+/** The database file within the directory. A path of this file means its directory. */
 const file = "kv.db"
 
-/**
- * The path behind `sqlite:` (also `sqlite://`), `""` where it is left to `DATA_DIR`, nothing where the text is no
- * such address.
- */
+/** The path after `sqlite:` (also `sqlite://`); `""` if `DATA_DIR` has it; `None` if the text is no such address. */
 export const parse = (text: string): Option.Option<string> => {
   const match = /^sqlite:(?:\/\/)?(.*)$/i.exec(text)
   if (match === null) return Option.none()
   const path = match[1]!
-  // SQLite would take these for something else than a path.
+  // SQLite would not interpret these as paths.
   if (path.startsWith(":") || path.includes("?") || path.includes("\0")) return Option.none()
   return Option.some(basename(path) === file ? dirname(path) : path)
 }
 
-/** The address of a PostgreSQL database. A host may be missing, where the query names a socket's directory. */
+/** The address of a PostgreSQL database. The host may be missing if the query names a socket's directory. */
 const postgresUrl = (text: string): Option.Option<Redacted.Redacted> =>
   /^postgres(?:ql)?:\/\//i.test(text) && URL.canParse(text) && new URL(text).pathname.length > 1
     ? Option.some(Redacted.make(text))
     : Option.none()
 
-/** Where the store of an address is; nothing where the text is none. `sqlite:` alone names no directory. */
+/** The location of an address; `None` if the text is none. `sqlite:` alone names no directory. */
 export const locate = (text: string): Option.Option<Pick<StoreLocation, "directory" | "postgres">> =>
   Option.orElse(
     parse(text).pipe(
@@ -60,9 +57,9 @@ export const locate = (text: string): Option.Option<Pick<StoreLocation, "directo
       }))
   )
 
-/** The directory where `STORE_URL` names none. */
+/** The directory if `STORE_URL` names none. */
 export const dataDirectory = Setting.string("DATA_DIR", {
-  description: "Directory of the database, made when it is missing",
+  description: "Directory of the database, created when it is missing",
   default: "./data"
 })
 
@@ -87,7 +84,7 @@ const address: Config.Config<Address> = Setting.declare<Address>(
 const directUrl: Config.Config<Option.Option<Redacted.Redacted>> = Setting.declare(
   "STORE_DIRECT_URL",
   {
-    description: "The PostgreSQL database itself, where STORE_URL is the address of a pooler",
+    description: "The PostgreSQL database itself, if STORE_URL is the address of a pooler",
     allowed: "postgres://<user>:<password>@<host>:<port>/<database>",
     default: Option.none<Redacted.Redacted>(),
     shown: ""
@@ -97,7 +94,8 @@ const directUrl: Config.Config<Option.Option<Redacted.Redacted>> = Setting.decla
 )
 
 const connections = Setting.integer("STORE_CONNECTIONS", {
-  description: "Most connections of a node to PostgreSQL for reads; it has up to 8 more, and one for each whole list",
+  description:
+    "Maximum number of connections of a node to PostgreSQL for reads; it has up to 8 more, and one for each whole list",
   default: 10,
   min: 1,
   max: 1000

@@ -283,7 +283,7 @@ describe("GET /health", () => {
           status: "unhealthy",
           agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"],
           inference: ["unhealthy", "No connection (ECONNREFUSED)"],
-          replication: ["degraded", "The data directory holds databases and no replication metadata"]
+          replication: ["degraded", "The data directory has databases and no replication metadata"]
         }
       )
       mkdirSync(join(directory, ".kv.db-litestream", "ltx"), { recursive: true })

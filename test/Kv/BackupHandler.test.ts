@@ -1,4 +1,4 @@
-/** The handler of backups, with stores that stand in for those that cannot be had here. */
+/** The handler of backups, over stores with failures that real ones rarely have. */
 import { describe, expect, it } from "@effect/vitest"
 import { Cause, type Context, Duration, Effect, Exit, Fiber, Stream, TestClock } from "effect"
 import { isApiError, statusOf } from "../../src/Http/ApiError.ts"
@@ -35,7 +35,7 @@ const refused = (turn: Turn, request = incoming) =>
     return { status: statusOf(error), error: error.error, headers: error.headers }
   })
 
-/** A backup of one chunk and then silence, which tells whether it has been removed. */
+/** A backup that sends one chunk and then stalls. */
 const silent = (onRemoved: () => void): Turn =>
   Effect.succeed({
     copy: Effect.acquireRelease(
@@ -51,7 +51,7 @@ const silent = (onRemoved: () => void): Turn =>
   })
 
 describe("a backup over HTTP", () => {
-  it.effect("tells what there is instead where a store has none, and why there is none now", () =>
+  it.effect("names the alternative if a store has no backups, and the reason if a backup is impossible now", () =>
     Effect.gen(function* () {
       const memory = yield* Effect.provide(Store, Memory.layer)
       expect(yield* refused(memory.backup)).toMatchObject({
@@ -71,7 +71,7 @@ describe("a backup over HTTP", () => {
     })
   )
 
-  it.effect("is not for a tenant, and HEAD makes none", () =>
+  it.effect("is refused to a tenant, and not made for HEAD", () =>
     Effect.gen(function* () {
       let turns = 0
       const uncopied: Turn = Effect.acquireRelease(
@@ -107,7 +107,7 @@ describe("a backup over HTTP", () => {
     })
   )
 
-  it.effect("is cut where the client takes too long, and then removed", () =>
+  it.effect("is aborted if the client takes too long, and then removed", () =>
     Effect.gen(function* () {
       let removed = 0
       const { body, headers, release } = yield* answer(silent(() => removed++))

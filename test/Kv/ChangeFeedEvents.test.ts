@@ -7,7 +7,7 @@ import { epochNow, layer, Probe, put, query, serve, until, untilFollowers } from
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
 
-/** Runs a stream of events on, one block of bytes after the other; `undefined` is its end. */
+/** Takes a stream of events block by block; `undefined` is its end. */
 const follow = (after: number, tenant = "", limit = 100, epoch?: string) =>
   Effect.gen(function* () {
     const feed = yield* ChangeFeed
@@ -19,7 +19,7 @@ const follow = (after: number, tenant = "", limit = 100, epoch?: string) =>
         Queue.offer(blocks, undefined)
       )
     )
-    // Also a client that is cut off before the first event knows of which log it has nothing yet.
+    // A client that loses the connection before the first event also knows the epoch and its position.
     expect(yield* Queue.take(blocks)).toMatch(/^retry: 1000\n: following the change log\nid: \d+@[0-9a-f]+\n\n$/)
     return blocks
   })
@@ -92,19 +92,19 @@ describe("ChangeFeed.events", () => {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
       const blocks = yield* follow(3)
-      probe.away = true
+      probe.isUnavailable = true
       const { reads } = probe
       yield* put("a", 4)
       yield* until(() => probe.reads > reads + 1)
       yield* probe.restore
       yield* put("a", 1)
-      probe.away = false
+      probe.isUnavailable = false
       yield* TestClock.adjust("2 seconds")
       expect(yield* Queue.take(blocks)).toContain(`event: reset\nid: 1@${yield* epochNow}`)
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("tells a reader that the log is another one, however far that has come", () =>
+  it.scoped("notifies a reader that the log was replaced, regardless of the new log's length", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
@@ -124,7 +124,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("refuses a reader that knows another log, also where its history is trimmed", () =>
+  it.scoped("refuses a reader with the epoch of another log, also if its history is trimmed", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
@@ -143,11 +143,11 @@ describe("ChangeFeed.events", () => {
     Effect.gen(function* () {
       const probe = yield* Probe
       const blocks = yield* follow(0)
-      probe.away = true
+      probe.isUnavailable = true
       yield* put("a", 1)
       yield* TestClock.adjust("40 seconds")
       expect(yield* Queue.takeAll(blocks)).toHaveLength(2)
-      probe.away = false
+      probe.isUnavailable = false
       yield* TestClock.adjust("2 seconds")
       expect(yield* Queue.take(blocks)).toMatch(/^id: 1@/)
     }).pipe(Effect.provide(layer()))
@@ -165,7 +165,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("ends when the service drains, and starts no more", () =>
+  it.scoped("ends when the service drains, and does not start again", () =>
     Effect.gen(function* () {
       const draining = yield* DrainingSignal
       const blocks = yield* follow(0)

@@ -8,7 +8,9 @@ import { textFrame, textFrames } from "../../src/Http/WebSocket.ts"
 import { heartbeatFrame, pageFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 
-/** What a client makes of frames that are written under the WebSocket, between others that it writes itself. */
+/**
+ * The messages that a client receives if frames are written under the WebSocket, between others that it writes itself.
+ */
 const received = (frames: ReadonlyArray<Buffer>): Effect.Effect<ReadonlyArray<string>> =>
   Effect.promise(async () => {
     const sockets = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false })

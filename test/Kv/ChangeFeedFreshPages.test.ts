@@ -4,11 +4,11 @@ import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
-/** A log of numbers, which counts how often it is read. */
+/** A log of numbers, which counts its reads. */
 const numbers = () => {
-  const state = { end: 3, history: 1, reads: 0, isAway: false, onRead: () => {} }
+  const state = { end: 3, history: 1, reads: 0, isUnavailable: false, onRead: () => {} }
   const history = Effect.suspend(() =>
-    state.isAway ? new StoreUnavailable({ reason: "away" }) : Effect.succeed(state.history)
+    state.isUnavailable ? new StoreUnavailable({ reason: "unavailable" }) : Effect.succeed(state.history)
   )
   const read = ({ after, limit }: { readonly after: number; readonly limit: number }) =>
     Effect.sync(() => {
@@ -59,7 +59,7 @@ describe("fresh pages", () => {
       yield* pages.fresh(query)
       state.history = 2
       expect((yield* pages.fresh(query)).changes).toBe("[2.1,2.2]")
-      // It becomes another while a page is read: which of the two the page is of, nobody knows.
+      // The history changes while a page is read: the page may belong to either.
       state.history = 3
       state.onRead = () => {
         state.history = 4
@@ -76,11 +76,11 @@ describe("fresh pages", () => {
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
-      const told = (page: { readonly changes: string }) => page.changes.match(/(\d+)\./)?.[1]
-      expect(told(yield* pages.next(query))).toBe("1")
+      const numberIn = (page: { readonly changes: string }) => page.changes.match(/(\d+)\./)?.[1]
+      expect(numberIn(yield* pages.next(query))).toBe("1")
       state.history = 2
       state.end = 100
-      expect(told(yield* pages.next(query))).toBe("2")
+      expect(numberIn(yield* pages.next(query))).toBe("2")
     })
   )
 
@@ -89,14 +89,14 @@ describe("fresh pages", () => {
       const { make, state } = numbers()
       const pages = yield* make
       yield* pages.fresh(query)
-      state.isAway = true
-      expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "away" })
-      state.isAway = false
+      state.isUnavailable = true
+      expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "unavailable" })
+      state.isUnavailable = false
       expect((yield* pages.fresh(query)).count).toBe(2)
     })
   )
 
-  it.effect("keep no more than the bound", () =>
+  it.effect("stay within the bound", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       state.end = 1000

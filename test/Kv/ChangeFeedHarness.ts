@@ -18,13 +18,13 @@ import { breathe, until } from "../../src/Testing/Time.ts"
 
 /** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {
-  /** How many queries were made so far. */
+  /** The number of queries so far. */
   reads: number
   /** While set, every read fails. */
-  away: boolean
+  isUnavailable: boolean
   /** Reads at or before this are refused as trimmed. */
   trimmedSeq: number
-  /** The record with this `seq` cannot be read: pages end before it, and one that would begin with it fails. */
+  /** The record with this `seq` cannot be read: pages end before it, and a page that would begin with it fails. */
   unreadableSeq: number
   /** Replaces the log by an empty one. */
   readonly restore: Effect.Effect<void>
@@ -40,7 +40,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
     let restores = 0
     const probe: ProbeShape = {
       reads: 0,
-      away: false,
+      isUnavailable: false,
       trimmedSeq: 0,
       unreadableSeq: 0,
       restore: Effect.map(
@@ -57,7 +57,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
         read: (query: ChangeQuery) =>
           Effect.suspend(() => {
             probe.reads++
-            if (probe.away) return new StoreUnavailable({ reason: "away" })
+            if (probe.isUnavailable) return new StoreUnavailable({ reason: "unavailable" })
             if (query.after < probe.trimmedSeq) {
               const { trimmedSeq } = probe
               return Effect.flatMap(inner().read(query), ({ epoch }) => new HistoryTrimmed({ trimmedSeq, epoch }))
@@ -71,7 +71,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
             })
           }),
         history: Effect.suspend(() =>
-          probe.away ? new StoreUnavailable({ reason: "away" }) : Effect.succeed(restores)
+          probe.isUnavailable ? new StoreUnavailable({ reason: "unavailable" }) : Effect.succeed(restores)
         ),
         lastSeq: Effect.suspend(() => inner().lastSeq),
         awaitPast: seq => Effect.suspend(() => inner().awaitPast(seq)),
@@ -120,7 +120,7 @@ export const epochNow = Effect.flatMap(ChangeLog, log =>
   Effect.map(log.read({ after: 0, tenant: "", limit: 1 }), page => page.epoch)
 )
 
-/** What a message or an answer holds. */
+/** The content of a message or an answer. */
 export interface Body {
   readonly type?: string
   readonly changes: ReadonlyArray<{ readonly seq: number; readonly tenantId: string; readonly value: unknown }>
@@ -132,14 +132,14 @@ export const seqsOf = (body: Pick<Body, "changes">): ReadonlyArray<number> => bo
 
 export { until }
 
-/** Waits until there are so many followers. */
+/** Waits until the feed has this many followers. */
 export const untilFollowers = (count: number) =>
   Effect.gen(function* () {
     const feed = yield* ChangeFeed.ChangeFeed
     yield* until(() => Effect.runSync(feed.followers) === count)
   })
 
-/** Waits until the operating system takes no more of what waits for a client that does not read. */
+/** Waits until the operating system accepts no more bytes for a client that does not read. */
 export const untilFull = (socket: Duplex) =>
   Effect.repeat(
     Effect.suspend(() => {
@@ -155,7 +155,7 @@ export interface Served {
   readonly sockets: ReadonlyArray<Duplex>
   /** Why upgrades were refused. */
   readonly refusals: ReadonlyArray<string>
-  /** How many connections of followers have ended, as the transport is told. */
+  /** How many followers' connections have ended, according to the transport. */
   readonly ended: () => number
 }
 
@@ -287,7 +287,7 @@ export class Client {
   }
 }
 
-/** Opens a WebSocket to the feed, closed with the scope at the latest. */
+/** Opens a WebSocket to the feed. It is closed with the scope. */
 export const connect = (served: Served, search: string): Effect.Effect<Client, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.async<Client>(resume => {

@@ -1,4 +1,4 @@
-/** A WebSocket that is sent entries before it follows the log: its pace, its failures and its end. */
+/** A WebSocket that receives entries before it follows the log: its pace, its failures and its end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import type { Close, Connection, Handler } from "../../src/Http/WebSocket.ts"
@@ -11,7 +11,7 @@ const turns = Effect.repeatN(
   50
 )
 
-/** A follower of entries, and what becomes of it. */
+/** A follower of entries, and its events. */
 const setup = (
   portions: Stream.Stream<ReadonlyArray<ReturnType<typeof encoded>>, StoreUnavailable>,
   blocksAfter = Number.POSITIVE_INFINITY
@@ -107,7 +107,7 @@ describe("InitialFollower", () => {
     })
   )
 
-  it.live("closes with 1013 where the list is refused or aborted, and never says that it is complete", () =>
+  it.live("closes with 1013 if the list is refused or aborted, and never reports its end", () =>
     Effect.gen(function* () {
       const broken = setup(
         Stream.concat(Stream.make([entry(1)]), Stream.fail(new StoreUnavailable({ reason: "gone" })))
@@ -116,7 +116,7 @@ describe("InitialFollower", () => {
       yield* turns
       expect(broken.seen.frames).toHaveLength(1)
       expect(broken.seen.closes).toEqual([{ code: 1013, reason: "The list was aborted; connect again" }])
-      for (const error of [new StoreBusy({ retryAfterSeconds: 1 }), new StoreUnavailable({ reason: "away" })]) {
+      for (const error of [new StoreBusy({ retryAfterSeconds: 1 }), new StoreUnavailable({ reason: "unavailable" })]) {
         const { failing, seen } = setup(Stream.empty)
         const follower = failing(error)
         follower.onOpen()
@@ -127,7 +127,7 @@ describe("InitialFollower", () => {
     })
   )
 
-  it.live("gives the snapshot and its slot back when the client leaves amid the entries", () =>
+  it.live("releases the snapshot and its slot when the client disconnects during the entries", () =>
     Effect.gen(function* () {
       const { follower, seen } = setup(Stream.repeatEffect(Effect.as(turns, [entry(1)])), 3)
       follower.onOpen()

@@ -8,7 +8,7 @@ import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { layer, Probe, put, query } from "./ChangeFeedHarness.ts"
 
-/** A log that grew to this seq, and grows no more. */
+/** A log that has grown to this seq, and does not grow further. */
 const grown = (lastSeq: number) =>
   Layer.succeed(ChangeLog, {
     read: () => Effect.never,
@@ -51,7 +51,7 @@ const isWaiting = <A>(fiber: Fiber.RuntimeFiber<A>): Effect.Effect<boolean> =>
   Effect.map(Fiber.poll(fiber), ({ _tag }) => _tag === "None")
 
 describe("LogWaiters", () => {
-  it.scoped("a waiter that comes during another's read is woken too", () =>
+  it.scoped("a waiter that arrives during another's read is woken, too", () =>
     Effect.gen(function* () {
       let end = 0
       const waiters = yield* LogWaiters.make({
@@ -67,7 +67,7 @@ describe("LogWaiters", () => {
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
   )
 
-  it.scoped("another log wakes all, also those for whom it has nothing", () =>
+  it.scoped("a replaced log wakes all waiters, also those without changes", () =>
     Effect.gen(function* () {
       let epoch = "old"
       const waiters = yield* LogWaiters.make({
@@ -87,7 +87,7 @@ describe("LogWaiters", () => {
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
   )
 
-  it.scoped("a commit wakes those who wait for its tenant, and no others", () =>
+  it.scoped("a commit wakes only those that wait for its tenant", () =>
     Effect.gen(function* () {
       const { fork } = yield* waiting
       const [own, all, other] = [reader("a"), reader(""), reader("b")]
@@ -138,7 +138,7 @@ describe("LogWaiters", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("a reader that has read on by itself is not woken for what it has seen", () =>
+  it.scoped("a reader that has read further by itself is not woken for what it has seen", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const { fork, pages } = yield* waiting
@@ -158,7 +158,7 @@ describe("LogWaiters", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("wakes all where the log cannot be read, was trimmed or was reset", () =>
+  it.scoped("wakes all if the log cannot be read, was trimmed or was reset", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const { fork, pages } = yield* waiting
@@ -168,10 +168,10 @@ describe("LogWaiters", () => {
       const woken = (fibers: ReadonlyArray<Fiber.RuntimeFiber<LogWaiters.WakeReason>>) =>
         Effect.forEach(fibers, Fiber.join)
       const duringOutage = yield* readers()
-      probe.away = true
+      probe.isUnavailable = true
       yield* put("a", 4)
       expect(yield* woken(duringOutage)).toEqual(["grown", "grown"])
-      probe.away = false
+      probe.isUnavailable = false
       yield* pages.fresh(query(3))
       const beforeTrim = yield* readers()
       probe.trimmedSeq = 99

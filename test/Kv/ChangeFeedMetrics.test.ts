@@ -6,7 +6,7 @@ import * as Fixture from "../Observability/Fixture.ts"
 
 const headers = { authorization: `Bearer ${keys.write}`, "content-type": "application/json" }
 
-/** A follower on a connection of its own, once it is open. */
+/** A follower on a separate connection, once it is open. */
 const follower = (url: string) =>
   Effect.acquireRelease(
     Effect.async<WebSocket>(resume => {
@@ -23,9 +23,9 @@ const gauge = (url: string, name: string) =>
     return Number(new RegExp(`^${name} (\\d+)$`, "m").exec(text)?.[1])
   })
 
-/** Waits until a gauge is as wished for. */
-const until = (url: string, name: string, wished: (value: number) => boolean) =>
-  Effect.repeat(gauge(url, name), { until: wished, schedule: Schedule.spaced("20 millis") })
+/** Waits until a gauge has an expected value. */
+const until = (url: string, name: string, isExpected: (value: number) => boolean) =>
+  Effect.repeat(gauge(url, name), { until: isExpected, schedule: Schedule.spaced("20 millis") })
 
 describe("the change feed's metrics", () => {
   it.scopedLive("count followers, and show how far behind the slowest WebSocket is", () =>
@@ -40,7 +40,7 @@ describe("the change feed's metrics", () => {
       slow.pause()
       const body = JSON.stringify({ value: "x".repeat(1024 * 1024 - 16) })
       const write = Effect.promise(() => fetch(`${url}/api/v1/kv/n/k`, { method: "PUT", headers, body }))
-      // More than the bound of unsent bytes and the buffers of the network hold.
+      // More than the limit of unsent bytes and the buffers of the network.
       const behind = yield* Effect.repeat(Effect.zipRight(write, gauge(url, lag)), {
         until: value => value > 2,
         times: 100

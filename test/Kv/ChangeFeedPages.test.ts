@@ -26,7 +26,7 @@ const page = (...changes: ReadonlyArray<StoredChange>): ChangePage => ({
   isComplete: false
 })
 
-/** A log whose reads see it as it is when they begin, and answer when the test says so. */
+/** A log whose reads see its state at their start, and answer on demand of the test. */
 const slowLog = () => {
   const changes: Array<StoredChange> = []
   const reads: Array<Deferred.Deferred<void, StoreUnavailable | HistoryTrimmed>> = []
@@ -97,8 +97,8 @@ describe("Pages", () => {
       const pages = yield* make
       const both = yield* Effect.forkAll([Effect.flip(pages.next(query)), Effect.flip(pages.next(query))])
       yield* settle
-      yield* Deferred.fail(reads[0]!, new StoreUnavailable({ reason: "away" }))
-      expect(yield* Fiber.join(both)).toMatchObject([{ reason: "away" }, { reason: "away" }])
+      yield* Deferred.fail(reads[0]!, new StoreUnavailable({ reason: "unavailable" }))
+      expect(yield* Fiber.join(both)).toMatchObject([{ reason: "unavailable" }, { reason: "unavailable" }])
       commit()
       const again = yield* Effect.fork(pages.next(query))
       yield* settle
@@ -107,25 +107,25 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("a reader that throws on its page keeps it from no other", () =>
+  it.effect("a reader that throws on its page does not prevent the delivery to others", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
       const tail = Pages.tail(0)
       commit()
       const runtime = yield* Effect.runtime()
-      const told: Array<number> = []
+      const received: Array<number> = []
       Direct.run(pages.fresh(tail), Runtime.runFork(runtime), () => {
         throw new Error("a bug of the reader")
       })
       const others = yield* Effect.forkAll([pages.next(tail), pages.next(tail)])
       yield* settle
       Direct.run(pages.next(tail), Runtime.runFork(runtime), exit => {
-        if (Exit.isSuccess(exit)) told.push(exit.value.lastSeq)
+        if (Exit.isSuccess(exit)) received.push(exit.value.lastSeq)
       })
       yield* Deferred.succeed(reads[0]!, undefined)
       expect((yield* Fiber.join(others)).map(({ lastSeq }) => lastSeq)).toEqual([1, 1])
-      expect(told).toEqual([1])
+      expect(received).toEqual([1])
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
@@ -148,7 +148,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("keeps no more than its bounds", () =>
+  it.effect("stays within its bounds", () =>
     Effect.gen(function* () {
       const size = 1024 * 1024
       let reads = 0

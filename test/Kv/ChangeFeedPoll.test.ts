@@ -114,11 +114,11 @@ describe("ChangeFeed.poll", () => {
       yield* put("a", 1, 2, 3)
       const waiting = yield* Effect.fork(poll(3, "", minute))
       yield* untilFollowers(1)
-      probe.away = true
+      probe.isUnavailable = true
       yield* put("a", 4)
       expect(yield* Effect.flip(Fiber.join(waiting))).toMatchObject({ _tag: "StoreUnavailable" })
       expect(yield* Effect.flip(poll(0))).toMatchObject({ _tag: "StoreUnavailable" })
-      probe.away = false
+      probe.isUnavailable = false
       probe.trimmedSeq = 2
       expect(yield* Effect.flip(poll(1, "", minute))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 2 })
     }).pipe(Effect.provide(layer()))

@@ -9,11 +9,11 @@ const soak = Number(process.env.SOAK ?? 1)
 const writers = 4
 const writes = 60 * soak
 
-/** Every write has three changes of one tenant; in the end each tenant gets one more, in this order. */
+/** Every write has three changes of one tenant. At the end each tenant gets one more, in this order. */
 const endings = ["c", "b", "a"] as const
 const total = writers * writes * 3 + endings.length
 
-/** What a reader has seen, where it goes on, and what it will see last. */
+/** What a reader has seen, where it continues, and what it will see last. */
 interface Seen {
   readonly seqs: Array<number>
   after: number
@@ -35,7 +35,7 @@ const followByPoll = Effect.map(
       Effect.gen(function* () {
         const limit = yield* Random.nextIntBetween(1, 30)
         const patience = yield* Random.nextIntBetween(0, 20)
-        // Gone before the answer is there: the next poll asks for the same.
+        // Interrupted before the answer: the next poll repeats the query.
         const page = yield* Effect.timeoutOption(
           Effect.orDie(feed.poll(query(seen.after, tenant, limit), Duration.millis(10))),
           Duration.millis(patience)
@@ -105,14 +105,14 @@ const write = Effect.gen(function* () {
   for (let i = 0; i < writes; i++) {
     const tenant = yield* Random.choice(endings)
     yield* put(tenant, 1, 2, 3)
-    // Writers give way, so that they race with the readers rather than run ahead of them.
+    // Writers yield, so that they race with the readers.
     if (yield* Random.nextBoolean) yield* Effect.promise(() => new Promise<void>(resolve => setImmediate(resolve)))
   }
 })
 
 describe("ChangeFeed", () => {
   it.live(
-    "readers see every change once and in order, with each protocol and in spite of failures",
+    "readers see every change once and in order, with each protocol and despite failures",
     () =>
       Effect.gen(function* () {
         const served = yield* serve

@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as Shares from "../../src/Kv/IdempotencyShares.ts"
 
-/** The bytes of tenants, the most first. */
+/** The bytes of tenants, the largest first. */
 const descending = fc
   .array(fc.integer({ min: 1, max: 1000 }), { minLength: 1, maxLength: 30 })
   .map(all => all.sort((a, b) => b - a))
@@ -12,7 +12,7 @@ const sum = (all: ReadonlyArray<number>): number => all.reduce((total, bytes) =>
 const cutTo = (share: number, all: ReadonlyArray<number>): number => sum(all.map(bytes => Math.min(bytes, share)))
 
 describe("the share of each tenant", () => {
-  it("is the most with which all have no more than the target", () => {
+  it("is the greatest with which all together stay within the target", () => {
     fc.assert(
       fc.property(descending, fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (all, part) => {
         const total = sum(all)
@@ -33,7 +33,7 @@ describe("the share of each tenant", () => {
     )
   })
 
-  it("takes no more tenants than have more", () => {
+  it("reads only as many tenants as are above it", () => {
     let taken = 0
     const tenants = function* () {
       for (const bytes of [1000, 900, 10, 9, 8]) {
@@ -47,7 +47,7 @@ describe("the share of each tenant", () => {
 })
 
 describe("tenants are compared", () => {
-  it("whenever as many bytes were added as a step has, and not between", () => {
+  it("whenever the added bytes reach a step, and not in between", () => {
     const limit = 512 * 1000
     const reached = (before: number, after: number) => Shares.isStepReached(limit, before, after)
     expect([reached(0, 999), reached(999, 1000), reached(1000, 1999), reached(1999, 2001), reached(1, 9000)]).toEqual([
@@ -60,10 +60,10 @@ describe("tenants are compared", () => {
   })
 
   it("at once, each minute, and after the clock was set back", () => {
-    const comparisons = new Shares.Comparisons()
-    expect(comparisons.isDue(5_000_000)).toBe(true)
-    comparisons.done(5_000_000)
-    expect([5_059_999, 5_060_000, 4_940_001, 4_940_000].map(now => comparisons.isDue(now))).toEqual([
+    const schedule = new Shares.ComparisonSchedule()
+    expect(schedule.isDue(5_000_000)).toBe(true)
+    schedule.done(5_000_000)
+    expect([5_059_999, 5_060_000, 4_940_001, 4_940_000].map(now => schedule.isDue(now))).toEqual([
       false,
       true,
       false,
@@ -71,7 +71,7 @@ describe("tenants are compared", () => {
     ])
   })
 
-  it("leaving a step below the limit, though not at once where far more is there", () => {
+  it("leaving a step below the limit, though not at once if the total is far above it", () => {
     const limit = 512 * 1000
     expect(Shares.targetOf(limit, limit + 300, 300)).toBe(limit - 1000)
     expect(Shares.targetOf(limit, 10 * limit, 300)).toBe(10 * limit - 4600)

@@ -14,7 +14,7 @@ const request = (
 const one = keyOf("a", request({}))
 
 describe("the idempotency key of a request", () => {
-  it("is the tenant's, and no other tenant's, whatever the names", () => {
+  it("belongs to one tenant, whatever the names are", () => {
     const ids = [
       one,
       keyOf("b", request({})),
@@ -41,7 +41,7 @@ describe("the idempotency key of a request", () => {
     expect(ids).toEqual([one.id, one.id])
   })
 
-  it("tells requests apart by all that they ask for", () => {
+  it("distinguishes requests by all their parts", () => {
     const digests = [
       one,
       keyOf("a", request({ kind: "batch" })),
@@ -54,7 +54,7 @@ describe("the idempotency key of a request", () => {
       keyOf("a", request({ operations: [set("n", "k", 1, { precondition: { noneMatch: "any" } })] })),
       keyOf("a", request({ operations: [del("n", "k")] })),
       keyOf("a", request({ operations: [set("n", "k", 1), set("n", "k", 1)] })),
-      // The values end to end are the same.
+      // The concatenated values are the same.
       keyOf("a", request({ operations: [set("n", "k", 11), set("n", "k", 1)] })),
       keyOf("a", request({ operations: [set("n", "k", 1), set("n", "k", 11)] })),
       keyOf("a", request({ expiries: [{ ttlMs: 1000 }] })),

@@ -22,7 +22,7 @@ const bodyOf = (portions: ReadonlyArray<Entries>): Effect.Effect<string> =>
   )
 
 describe("the body of a list", () => {
-  it("is bytes where it is large", () => {
+  it("is bytes if it is large", () => {
     expect(ListBody.ofPage([])).toBe('{"items":[]}')
     expect(ListBody.ofPage([entry("a", "b")])).toBe(expected([entry("a", "b")]))
     const large = [entry("a", "x".repeat(20_000)), entry("b", "y")]
@@ -31,14 +31,14 @@ describe("the body of a list", () => {
     expect(textOf(body)).toBe(expected(large))
   })
 
-  it("has every character, at any place and of any length", () => {
+  it("has every character, at any position and of any length", () => {
     const padding = "x".repeat(17_000)
     for (const character of ["ä", "€", "😀", "ää", "€€€", "😀😀", "\u0000"]) {
       for (const index of [0, 1, 2]) {
         const entries = [0, 1, 2].map(at => entry(`k${at}`, padding + (at === index ? character : "")))
         expect(textOf(ListBody.ofPage(entries))).toBe(expected(entries))
       }
-      // At the very end of the bytes.
+      // At the end of the bytes.
       const last = [entry("k", padding), { key: "l", json: `"${"x".repeat(50)}${character}` }]
       expect(textOf(ListBody.ofPage(last))).toBe(expected(last))
     }

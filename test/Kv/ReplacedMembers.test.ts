@@ -1,4 +1,4 @@
-/** A host may put something else in the place of each member of a port, and that is what runs. */
+/** A host may replace each member of a port. The replacement is what runs. */
 import { describe, expect, it } from "@effect/vitest"
 import { type Context, Duration, Effect, Fiber, Layer, Option, Stream } from "effect"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
@@ -150,7 +150,7 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
   }
 }
 
-/** What a replaced effect is replaced by where only its running tells: `wrapped` counts. */
+/** Counts the runs of replaced effects whose result does not show the replacement. */
 let wrappedRuns = 0
 
 const counted = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
@@ -204,7 +204,7 @@ const log: { readonly [Member in keyof LogShape]: Replacement<LogShape> } = {
   due: { replace: ({ due }) => ({ due: counted(due) }), check: Effect.suspend(() => housekeeping) }
 }
 
-/** Housekeeping does both of its chores as it starts. */
+/** Housekeeping does both of its tasks at its start. */
 const housekeeping: Effect.Effect<void, unknown, Site> = Effect.gen(function* () {
   const { log } = yield* Site
   const before = wrappedRuns

@@ -37,7 +37,7 @@ describe("isLive", () => {
   it.each([
     ["nothing", undefined, false],
     ["a tombstone", tombstone(1), false],
-    ["an entry for ever", entry(1), true],
+    ["an entry without an expiry", entry(1), true],
     ["an entry that ends later", entry(1, now + 1), true],
     ["an entry that ends now", entry(1, now), false],
     ["an entry that has ended", entry(1, now - 1), false]
@@ -87,7 +87,7 @@ describe("plan", () => {
       ["delete k 5 expiry", "set k 6 ann"]
     ],
     [
-      "expiries stand before the write's own steps",
+      "expiries are before the write's own steps",
       [set("a"), set("b"), set("c")],
       { b: entry(1, 1), c: entry(2, 2) },
       ["delete b 2 expiry", "delete c 3 expiry", "set a 1 ann", "set b 3 ann", "set c 4 ann"]
@@ -104,7 +104,7 @@ describe("plan", () => {
     ["nor has what ran out", [set("k", null, { match: [3] })], { k: entry(3, now) }, 0, null],
     ["the second operation", [set("a"), set("k", null, ifVersion(1))], {}, 1, null],
     ["after an earlier set", [set("k"), set("k", null, ifVersion(0))], {}, 1, null, true],
-    ["after an earlier set of what was there", [set("k"), set("k", null, ifVersion(3))], { k: entry(3) }, 1, 3, true],
+    ["after an earlier set of a present entry", [set("k"), set("k", null, ifVersion(3))], { k: entry(3) }, 1, 3, true],
     ["after an earlier delete", [del("k"), del("k", { match: "any" })], { k: entry(3) }, 1, 3, true],
     ["after an earlier set of what ran out", [set("k"), del("k", { match: [3] })], { k: entry(3, now) }, 1, null, true]
   ])("refuses: %s", (_, operations, states, index, currentVersion, isChangedBefore = false) =>

@@ -1,4 +1,4 @@
-/** Backups of data directories within this process; copies are made in threads, as by the command. */
+/** Backups of data directories within this process. Copies are made in threads, as by the command. */
 import { existsSync, openSync, readFileSync, writeFileSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
@@ -11,7 +11,7 @@ import { temporaryDirectory } from "./SqliteFixture.ts"
 
 describe("a backup", () => {
   it.scopedLive(
-    "has both databases and tells what they are; it appears when it is whole, and is not replaced unasked",
+    "has both databases and describes them; it appears when it is complete, and is only replaced with --force",
     () =>
       Effect.gen(function* () {
         const directory = yield* store(20)
@@ -33,18 +33,18 @@ describe("a backup", () => {
         assert.deepStrictEqual(names(target), ["backup.json", "kv.db"])
         const manifest = parse(readFileSync(join(target, "backup.json"), "utf8"))
         assert.deepInclude(manifest, { _tag: "Some" })
-        assert.match(yield* failure(backUp(directory, target)), /backup is there already$/)
+        assert.match(yield* failure(backUp(directory, target)), /backup already exists$/)
         assert.strictEqual((yield* backUp(directory, target, { force: true })).lastSeq, made.lastSeq)
         writeFileSync(join(target, "own"), "precious")
         assert.match(
           yield* failure(backUp(directory, target, { force: true })),
-          /is there already, and is not a backup of this kind$/
+          /already exists, and is not a backup of this kind$/
         )
         assert.deepStrictEqual(names(place), ["backup"])
       })
   )
 
-  it.scopedLive("leaves nothing when it is interrupted, or cannot be verified", () =>
+  it.scopedLive("leaves no files when it is interrupted, or cannot be verified", () =>
     Effect.gen(function* () {
       const directory = yield* store(3)
       const place = yield* temporaryDirectory

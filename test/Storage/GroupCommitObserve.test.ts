@@ -3,7 +3,7 @@ import { Effect, Either, Fiber, TestClock } from "effect"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
 
-/** A committer on a disk that takes 40 ms, and what is told of its groups. */
+/** A committer on a disk that takes 40 ms, and the observed groups. */
 const setup = (fails: boolean) =>
   Effect.gen(function* () {
     const groups: Array<GroupCommit.CommittedGroup> = []
@@ -30,7 +30,7 @@ const setup = (fails: boolean) =>
   })
 
 describe("commits", () => {
-  it.scoped("are told of by group: how many writes shared it, and how long it took", () =>
+  it.scoped("are observed by group: the number of its writes, and its duration", () =>
     Effect.gen(function* () {
       const { groups, write } = yield* setup(false)
       yield* write(1)
@@ -44,7 +44,7 @@ describe("commits", () => {
     })
   )
 
-  it.scoped("that fail are told of as such, once for a group", () =>
+  it.scoped("that fail are observed as failed, once for a group", () =>
     Effect.gen(function* () {
       const { groups, write } = yield* setup(true)
       const [outcome] = yield* write(1)

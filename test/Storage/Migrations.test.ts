@@ -83,7 +83,7 @@ it.effect("a migration executes what it executed when it was released", () =>
     }
     expect(
       now,
-      "A released migration must execute the same for ever: put what is new into another one. " +
+      "A released migration must always execute the same: put new statements into another one. " +
         "UPDATE_GOLDEN=1 adds new migrations to test/golden/migrations.json. " +
         "Delete the line there of one that was not released and has changed."
     ).toStrictEqual(released)

@@ -38,7 +38,7 @@ export const entries: ReadonlyArray<Row> = [
   ...["a", "b"].map(key => ({ namespace: "tenant:over/x", key, expiresAt: past }))
 ]
 
-/** Keys that were deleted, beside entries and in namespaces that have none. */
+/** Keys that were deleted, in namespaces with and without entries. */
 export const tombstones: ReadonlyArray<{ readonly namespace: string; readonly key: string }> = [
   ...names.filter((_, index) => index % 3 === 0),
   "tenant:left/x",

@@ -10,6 +10,6 @@ export const temporaryDirectory = Effect.acquireRelease(
   directory => Effect.sync(() => rmSync(directory, { recursive: true, force: true }))
 )
 
-/** A new store in a directory of its own. */
+/** A new store in a separate directory. */
 export const temporaryLayer = (writer: "thread" | "inline") =>
   Layer.unwrapScoped(Effect.map(temporaryDirectory, directory => Sqlite.layer({ directory, writer })))

@@ -22,7 +22,7 @@ const ok: Dependency = { name: "replication", status: "ok" }
 const without: Dependency = {
   name: "replication",
   status: "degraded",
-  error: "The data directory holds databases and no replication metadata"
+  error: "The data directory has databases and no replication metadata"
 }
 
 describe("the replication check", () => {

@@ -201,7 +201,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
               column => `${name}.${column}`
             )
           )
-      // Rows of SQLite have ids of their own.
+      // SQLite has its own row ids.
       const own = ["events.id", "receipts.id", "launch_configurations.id", "metadata.name", "metadata.value"]
       // The target counts them.
       own.push("namespaces.namespace", "namespaces.entries", "tenants.tenant", "tenants.namespaces", "tenants.entries")
@@ -255,7 +255,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
             const back = yield* StoreCopy.copy({ from: database(url), to: files(last) })
             expect(digests(back)).toEqual(digests(there))
             expect(yield* inSqlite(last)(contentOf)).toEqual(before)
-            // Both go on alike: versions after tombstones, and numbers.
+            // Both continue alike: versions after tombstones, and numbers.
             const next = Effect.zipRight(write(["a", "b", "😀"].map(key => set("n", key, 2))), contentOf)
             const [one, other] = [yield* inSqlite(first)(next), yield* inSqlite(last)(next)]
             expect(other).toEqual(one)
@@ -272,7 +272,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     { timeout: 600_000 * Math.max(1, runs / 4) }
   )
 
-  it.scoped("take large values in pages, and go on with the numbers of histories", () =>
+  it.scoped("take large values in pages, and continue the numbers of histories", () =>
     Effect.gen(function* () {
       const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const url = yield* newDatabase
@@ -353,7 +353,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const onlySessions = yield* temporaryDirectory
       yield* inSqlite(onlySessions)(Effect.flatMap(SessionEvents, ({ open }) => open("t/one", "e")))
       expect(yield* refusal(StoreCopy.copy({ from: database(url), to: files(onlySessions) }))).toContain("is not empty")
-      // A store that is there and empty is a target.
+      // An existing empty store is a valid target.
       yield* inPostgres(empty)(Effect.void)
       yield* StoreCopy.copy({ from: files(directory), to: database(empty) })
     })
@@ -449,7 +449,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     return () => (--left > 0 ? Effect.void : Effect.zipRight(onEnd, Effect.interrupt))
   }
 
-  it.scoped("into PostgreSQL that end half-way leave what no node serves, and begin anew", () =>
+  it.scoped("into PostgreSQL that end halfway leave a store that no node serves, and start again", () =>
     Effect.gen(function* () {
       const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const url = yield* newDatabase
@@ -486,7 +486,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     })
   )
 
-  it.scoped("into SQLite that are killed half-way leave what no process serves, and begin anew", () =>
+  it.scoped("into SQLite that are killed halfway leave a store that no process serves, and start again", () =>
     Effect.gen(function* () {
       const [directory, target, killed] = [
         yield* temporaryDirectory,
@@ -497,7 +497,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       yield* inSqlite(directory)(fill)
       yield* StoreCopy.copy({ from: files(directory), to: database(url) })
       const content = yield* inPostgres(url)(contentOf)
-      // An empty store is there before.
+      // An empty store exists before.
       yield* inSqlite(target)(Effect.void)
       // The files as a process leaves them that is killed there.
       const leave = Effect.sync(() =>

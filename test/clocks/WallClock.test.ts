@@ -145,7 +145,7 @@ for (const direction of directions) {
           const committer = yield* GroupCommit.make<string, void, never>({
             commit: () => Effect.never,
             weigh: () => ({ operations: 1, bytes: 1 }),
-            patience: "5 seconds"
+            timeout: "5 seconds"
           })
           const fiber = yield* Effect.fork(Effect.flip(committer.submit("a")))
           yield* TestClock.adjust("1 second")

@@ -5,7 +5,7 @@ import { check } from "./Checker.ts"
 import * as H from "./History.ts"
 import * as Model from "./Model.ts"
 import { mutate, mutations } from "./Mutations.ts"
-import type { Mutation, Which } from "./mutations/Subject.ts"
+import type { Mutation, Which } from "./mutations/MutableHistory.ts"
 import * as Workload from "./Workload.ts"
 
 const soak = Number(process.env.SOAK ?? 1)

@@ -1,11 +1,12 @@
 /**
- * Judges a history. All that was asked must be explained by one sequence of commits, the change log, in which each
- * operation has its place between its invocation and its answer (strict serializability, of which linearizability for
- * each key is a part). As every write names its actor and every answer its version or `seq`, the places are known
- * and the check takes n · log n steps, no search.
+ * Checks a history. One sequence of commits, the change log, must explain all requests: each operation has a position
+ * in it between its invocation and its answer (strict serializability, which includes linearizability of each key).
+ * Every write names its actor and every answer its version or `seq`. Therefore the positions are known, and the check
+ * takes n · log n steps without a search.
  */
 import type * as H from "./History.ts"
 import { Log } from "./Log.ts"
+import * as Observations from "./Observations.ts"
 import { answers, isList, isWrite, operations, type Write } from "./Operations.ts"
 import * as EpochChanges from "./rules/EpochChanges.ts"
 import * as Epochs from "./rules/Epochs.ts"
@@ -13,7 +14,6 @@ import * as Followers from "./rules/Followers.ts"
 import * as Order from "./rules/Order.ts"
 import * as Retries from "./rules/Retries.ts"
 import * as Writes from "./rules/Writes.ts"
-import * as Sightings from "./Sightings.ts"
 import type { Violation } from "./Violation.ts"
 
 /** All violations of a history; throws where it is not well-formed. */
@@ -21,13 +21,13 @@ export const check = (history: H.History): ReadonlyArray<Violation> => {
   const { clockError } = history.header
   const ops = operations(history)
   const writes = new Map(ops.filter(isWrite).map(op => [op.action.actor, op]))
-  const joined = Sightings.joined(history, ops)
+  const joined = Observations.joined(history, ops)
   const epochs = Epochs.epochs(history, ops)
   const ofEpochs = epochs.flatMap((epoch, index): ReadonlyArray<Violation> => {
     const isLast = index === epochs.length - 1
     const { hole, records, violations } = joined.get(epoch.name) ?? { records: [], hole: undefined, violations: [] }
     const log = new Log(records, writes, clockError, isLast)
-    const isOf = (name: string | undefined = Sightings.noEpoch) => name === epoch.name
+    const isOf = (name: string | undefined = Observations.noEpoch) => name === epoch.name
     const own = epoch.operations(log)
     // A repeated write may have been applied in one epoch and, when that was lost, in the next one again.
     const isAnswered = (write: Write) =>
@@ -38,7 +38,7 @@ export const check = (history: H.History): ReadonlyArray<Violation> => {
       ...(isLast && hole !== undefined ? [hole] : []),
       ...Writes.check(context),
       ...Retries.check(ops.filter(isWrite), epoch),
-      // The end of a log that was replaced may have been lost before anybody read it.
+      // The end of a replaced log may have been lost before any client read it.
       ...(isLast ? Writes.acknowledged(context) : []),
       ...Order.check({ log, ops: own, events: history.events, isOf, clockError, isAnswered }),
       ...Followers.check(history.events, log, isOf)

@@ -51,7 +51,7 @@ const epochOf = (headers: Http.Answer["headers"]) => {
   return typeof epoch === "string" ? { epoch } : {}
 }
 
-/** A page as the client goes on from it. */
+/** A page, with the position from which the client continues. */
 export interface ListPage extends H.ListResult {
   /** The target of the `Link` header. */
   readonly next: string | undefined
@@ -203,8 +203,8 @@ export class Client {
       ({ body, headers }): H.ListResult => {
         link = typeof headers.link === "string" ? /^<([^>]*)>; rel="next"$/.exec(headers.link)?.[1] : undefined
         const lastSeq = Number(headers["kv-last-seq"])
-        const told = headers["kv-count"]
-        const counted = told === undefined ? {} : { count: Number(told) }
+        const header = headers["kv-count"]
+        const counted = header === undefined ? {} : { count: Number(header) }
         return { items: JSON.parse(body).items, lastSeq, more: link !== undefined, ...counted, ...epochOf(headers) }
       }
     )
@@ -221,5 +221,5 @@ export class Client {
   }
 }
 
-/** A client that got no answer lets a node come back, rather than fill the history with attempts. */
+/** A client that got no answer waits for a node to recover, instead of filling the history with attempts. */
 export const pauseWithoutAnswer = Duration.millis(20)

@@ -1,4 +1,4 @@
-/** Followers of the change log that hold a connection, lose it, and go on with another node. */
+/** Followers of the change log that have a connection, lose it, and continue with another node. */
 import { request as send } from "node:http"
 import { Effect, type Random } from "effect"
 import { WebSocket } from "ws"
@@ -131,17 +131,17 @@ export class Follower {
   }
 
   /**
-   * Returns whether to go on with the connection.
+   * Returns whether to continue with the connection.
    *
-   * @param isTold whether the service promises to tell over this connection that the log is another one
+   * @param isNotified whether the service reports a replaced log on this connection
    */
-  private receive(message: Message, isTold: boolean): boolean {
+  private receive(message: Message, isNotified: boolean): boolean {
     if (message.type === "reset") return this.reset()
     const { changes, epoch, lastSeq } = message
     const isOther = this.position.epoch !== undefined && epoch !== this.position.epoch
-    // A heartbeat tells nothing new, unless it is of another log.
+    // A heartbeat has no news, unless it belongs to another log.
     const isNew = changes.length > 0 || lastSeq !== this.position.seq || isOther
-    if (isNew && (isTold || !isOther)) {
+    if (isNew && (isNotified || !isOther)) {
       const follower = this.options.name
       this.session.recorder.seen({ follower, changes, lastSeq, ...(epoch === undefined ? {} : { epoch }) })
     }
@@ -150,7 +150,7 @@ export class Follower {
     return this.stays || --this.left > 0
   }
 
-  /** Follows the log for ever, over one connection after the other. */
+  /** Follows the log until interrupted, over one connection after the other. */
   follow(nodes: ReadonlyArray<Node>, random: Random.Random): Effect.Effect<never> {
     const { key, recorder } = this.session
     const { by, name, patience, tenant } = this.options
@@ -172,9 +172,9 @@ export class Follower {
       const part = tenant === undefined ? {} : { tenant }
       const named = epoch === undefined ? {} : { epoch }
       recorder.open({ follower: name, node: node.name, by, after: seq, ...named, ...part })
-      // A WebSocket that names no epoch is not told of another one but by its frames.
-      const isTold = by === "events" || epoch !== undefined
-      const receive = (message: Message) => this.receive(message, isTold)
+      // A WebSocket without an epoch in its request learns of another log only from its frames.
+      const isNotified = by === "events" || epoch !== undefined
+      const receive = (message: Message) => this.receive(message, isNotified)
       yield* by === "socket" ? socket(url, headers, receive) : events(url, headers, receive)
     })
     return Effect.forever(Effect.zipRight(one, Effect.sleep(pauseWithoutAnswer)))

@@ -1,6 +1,6 @@
 /**
- * A history: what clients asked of the service, what they were told, and when. It is recorded while a workload runs and
- * judged afterwards, by `Checker`. As a file it is one JSON object a line (NDJSON), the header first.
+ * A history: the requests of clients, their answers, and the times. It is recorded while a workload runs, and then
+ * checked by `Checker`. As a file it has one JSON object per line (NDJSON), the header first.
  */
 import type * as Api from "../../src/Kv/Api.ts"
 
@@ -39,7 +39,7 @@ export interface Removal {
 
 /**
  * A PUT, a DELETE, a batch or a delete of a prefix. No two writes of a history have the same actor, so that a record
- * tells its write. The same action with an `Idempotency-Key` may be invoked repeatedly; it is one write.
+ * identifies its write. The same action with an `Idempotency-Key` may be invoked repeatedly; it is one write.
  */
 export interface WriteAction {
   readonly type: "write"
@@ -141,7 +141,7 @@ export interface PollResult {
 export type Action = WriteAction | GetAction | ReadAction | ListAction | PollAction
 export type Result = WriteResult | GetResult | ReadResult | ListResult | PollResult
 
-/** What an answer of 412 tells of the entry that a PUT or a DELETE was for. */
+/** What a 412 answer says about the entry of a PUT or a DELETE. */
 export interface Refusal {
   /** The version in `ETag`, `null` without one; absent for a batch, whose answer has none. */
   readonly currentVersion?: number | null
@@ -208,7 +208,7 @@ export interface Seen extends At {
   readonly epoch?: string
 }
 
-/** A follower is told to begin anew, as the log was replaced or what it needs was removed. */
+/** A follower is reset, because the log was replaced or the records that it needs were removed. */
 export interface Reset extends At {
   readonly type: "reset"
   readonly follower: string

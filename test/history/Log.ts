@@ -22,7 +22,7 @@ export interface Commit {
   readonly made: ReadonlyArray<Made>
 }
 
-/** When an entry expires, as far as it can be told, in epoch milliseconds. */
+/** When an entry expires, as far as it is known, in epoch milliseconds. */
 export interface Expires {
   readonly min: number
   readonly max: number
@@ -71,8 +71,8 @@ export const expiresOf = (
 ): Expires | undefined => {
   if (write === undefined || operation?.ttlMs === undefined) return undefined
   // A repeated write may have been applied in two epochs, and have an answer of each.
-  const told = answers(write).find(({ result }) => result.entry?.updatedAt === timestamp)?.result.entry?.expiresAt
-  if (typeof told === "number") return { min: told, max: told }
+  const answered = answers(write).find(({ result }) => result.entry?.updatedAt === timestamp)?.result.entry?.expiresAt
+  if (typeof answered === "number") return { min: answered, max: answered }
   const { ttlMs } = operation
   return { min: write.wallStart - clockError + ttlMs, max: timestamp + clockError + ttlMs }
 }

@@ -4,11 +4,11 @@ import { ofEpochs } from "./mutations/Epochs.ts"
 import { ofFollowers } from "./mutations/Followers.ts"
 import { ofLists } from "./mutations/Lists.ts"
 import { ofLog } from "./mutations/Log.ts"
+import { MutableHistory, type Mutated, type Mutation, type Which } from "./mutations/MutableHistory.ts"
 import { ofReadMany } from "./mutations/ReadMany.ts"
 import { ofReads } from "./mutations/Reads.ts"
 import { ofRemovals } from "./mutations/Removals.ts"
 import { ofRetries } from "./mutations/Retries.ts"
-import { type Mutated, type Mutation, Subject, type Which } from "./mutations/Subject.ts"
 import { ofWrites } from "./mutations/Writes.ts"
 
 /** Changes a valid history so that it is not valid any more. */
@@ -36,5 +36,5 @@ export const mutate = (
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
     return below === 0 ? 0 : (state >>> 4) % below
   }
-  return mutation.apply(new Subject(history, pick, which))
+  return mutation.apply(new MutableHistory(history, pick, which))
 }

@@ -45,7 +45,7 @@ export const isGet = (op: Op): op is Get => op.action.type === "get"
 export const isList = (op: Op): op is List => op.action.type === "list"
 export const isPoll = (op: Op): op is Poll => op.action.type === "poll"
 
-/** Whether a write was told that it changed something. */
+/** Whether the answer says that the write changed something. */
 export const isEffective = ({ outcome }: Write): boolean =>
   outcome.type === "ok" &&
   ((outcome.result.removed?.count ?? 0) > 0 ||

@@ -1,4 +1,4 @@
-/** One service process on SQLite, killed and started again while clients work: what they were told is one history. */
+/** One service process on SQLite that is killed and restarted while clients work: their answers form one history. */
 import { copyFileSync, existsSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
@@ -16,7 +16,7 @@ const seed = process.env.HISTORY_SEED ?? "history"
 const copyStore = (from: string, to: string): void => {
   for (const name of ["kv.db", "kv.db-wal", "kv.db-shm"]) {
     rmSync(join(to, name), { force: true })
-    // SQLite makes the index of the write-ahead log anew.
+    // SQLite creates the index of the write-ahead log again.
     if (name !== "kv.db-shm" && existsSync(join(from, name))) copyFileSync(join(from, name), join(to, name))
   }
 }

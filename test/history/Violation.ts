@@ -4,8 +4,8 @@ import { name, type Op } from "./Operations.ts"
 /**
  * - `log`: `seq` is dense, time does not fall, and all who see a `seq` see the same record, which is of a known write
  * - `chain`: the versions of a key follow each other, and each precondition that held saw the version that it names
- * - `outcome`: acknowledged writes are in the log with the results that were told, refused ones are not
- * - `batch`: a write is in the log whole, once and together, and nobody sees a part of it
+ * - `outcome`: acknowledged writes are in the log with the results of their answers, refused ones are not
+ * - `batch`: a write is in the log complete, once and consecutively, and no client sees a part of it
  * - `retry`: a write that is repeated with its `Idempotency-Key` is applied once, and all its answers are the same
  * - `order`: a write comes after all that was known when it was invoked
  * - `read`: a read shows a state between what was known when it was invoked and what was invoked when it ended

@@ -13,7 +13,7 @@ const spaces = [
 type Address = Pick<H.Operation, "namespace" | "key">
 
 /** What a client draws, by one seed. */
-class Dice {
+class Draws {
   constructor(private readonly random: Random.Random) {}
 
   below(bound: number): Effect.Effect<number> {
@@ -45,7 +45,7 @@ export type Versions = Map<string, number>
 /** One client of the workload. */
 export class Worker {
   private count = 0
-  private readonly dice: Dice
+  private readonly draws: Draws
   private readonly client: Client
   private position: { readonly seq: number; readonly epoch: string | undefined } = { seq: 0, epoch: undefined }
 
@@ -56,24 +56,24 @@ export class Worker {
     random: Random.Random,
     private readonly versions: Versions
   ) {
-    this.dice = new Dice(random)
+    this.draws = new Draws(random)
     this.client = new Client(session, name)
   }
 
   private get node(): Effect.Effect<Node> {
-    return this.dice.oneOf(this.nodes)
+    return this.draws.oneOf(this.nodes)
   }
 
   private operation(index: number, conditions: number): Effect.Effect<H.Operation> {
-    const { dice } = this
+    const { draws } = this
     return Effect.gen(this, function* () {
-      const address = yield* dice.address
+      const address = yield* draws.address
       const known = this.versions.get(H.addressOf(address)) ?? 0
-      const version = (yield* dice.chance(0.8)) ? known : (yield* dice.chance(0.5)) ? 0 : Math.max(0, known - 1)
-      const condition = (yield* dice.chance(conditions)) ? { ifVersion: version } : {}
-      if (yield* dice.chance(0.25)) return { op: "delete", ...address, ...condition }
-      const padding = "·".repeat(yield* dice.below(100))
-      const ttl = (yield* dice.chance(0.08)) ? { ttlMs: 20 + (yield* dice.below(1500)) } : {}
+      const version = (yield* draws.chance(0.8)) ? known : (yield* draws.chance(0.5)) ? 0 : Math.max(0, known - 1)
+      const condition = (yield* draws.chance(conditions)) ? { ifVersion: version } : {}
+      if (yield* draws.chance(0.25)) return { op: "delete", ...address, ...condition }
+      const padding = "·".repeat(yield* draws.below(100))
+      const ttl = (yield* draws.chance(0.08)) ? { ttlMs: 20 + (yield* draws.below(1500)) } : {}
       return {
         op: "set",
         ...address,
@@ -92,15 +92,15 @@ export class Worker {
   private send(by: H.WriteAction["by"], operations: ReadonlyArray<H.Operation>, removal?: H.Removal) {
     return Effect.gen(this, function* () {
       const actor = `${this.name}-${this.count}`
-      const isKeyed = yield* this.dice.chance(0.4)
+      const isKeyed = yield* this.draws.chance(0.4)
       const action: H.WriteAction = {
         ...{ type: "write", by, actor, operations },
         ...(removal === undefined ? {} : { removal }),
         ...(isKeyed ? { idempotencyKey: actor } : {})
       }
       // A client that hangs up does not know whether it was applied.
-      const hangsUp = isKeyed && (yield* this.dice.chance(0.2))
-      const patience = hangsUp ? Duration.millis(yield* this.dice.below(20)) : undefined
+      const hangsUp = isKeyed && (yield* this.draws.chance(0.2))
+      const patience = hangsUp ? Duration.millis(yield* this.draws.below(20)) : undefined
       let result = yield* this.client.write(yield* this.node, action, patience)
       for (let again = 0; isKeyed && result === undefined && again < 3; again++) {
         result = yield* this.client.write(yield* this.node, action)
@@ -109,7 +109,7 @@ export class Worker {
         const operation = operations[index]!
         this.learn(operation, "version" in one ? one.version : 0)
       }
-      if (isKeyed && result !== undefined && (yield* this.dice.chance(0.2))) {
+      if (isKeyed && result !== undefined && (yield* this.draws.chance(0.2))) {
         yield* this.client.write(yield* this.node, action)
       }
       return result
@@ -118,9 +118,9 @@ export class Worker {
 
   /** Deletes what starts with a prefix: one key, those of ten, or all. */
   private readonly removal = Effect.gen(this, function* () {
-    const { key, namespace } = yield* this.dice.address
-    const prefix = yield* this.dice.oneOf([key, key.slice(0, 3), "k/"])
-    yield* this.send("prefix", [], { namespace, prefix, limit: 1 + (yield* this.dice.below(12)) })
+    const { key, namespace } = yield* this.draws.address
+    const prefix = yield* this.draws.oneOf([key, key.slice(0, 3), "k/"])
+    yield* this.send("prefix", [], { namespace, prefix, limit: 1 + (yield* this.draws.below(12)) })
   })
 
   private readonly write = Effect.gen(this, function* () {
@@ -130,12 +130,12 @@ export class Worker {
 
   /** A batch, and often reads of its keys, one after the other at other nodes. */
   private readonly batch = Effect.gen(this, function* () {
-    const { dice } = this
-    const size = 1 + (yield* dice.below((yield* dice.chance(0.1)) ? 40 : 6))
+    const { draws } = this
+    const size = 1 + (yield* draws.below((yield* draws.chance(0.1)) ? 40 : 6))
     const operations = yield* Effect.forEach(Array.from({ length: size }), (_, index) => this.operation(index, 0.05))
     const sending = this.send("batch", operations)
     // Reads while it is under way, so that a part of it would show.
-    const isRead = yield* dice.chance(0.5)
+    const isRead = yield* draws.chance(0.5)
     const reading = !isRead
       ? Effect.void
       : Effect.forEach(operations.slice(0, 4), operation => this.read(operation), { discard: true })
@@ -146,35 +146,35 @@ export class Worker {
     return Effect.gen(this, function* () {
       const { key, namespace } = address
       const known = this.versions.get(H.addressOf(address))
-      const isConditional = known !== undefined && known > 0 && (yield* this.dice.chance(0.2))
+      const isConditional = known !== undefined && known > 0 && (yield* this.draws.chance(0.2))
       const result = yield* this.client.get(yield* this.node, namespace, key, isConditional ? known : undefined)
       if (result !== undefined && "entry" in result) this.learn(address, result.entry?.version ?? 0)
     })
   }
 
   private readonly readOne = Effect.flatMap(
-    Effect.suspend(() => this.dice.address),
+    Effect.suspend(() => this.draws.address),
     address => this.read(address)
   )
 
   /** Several keys at one moment, of any namespace. */
   private readonly readMany = Effect.gen(this, function* () {
-    const size = 1 + (yield* this.dice.below(8))
-    const addresses = yield* Effect.forEach(Array.from({ length: size }), () => this.dice.address)
+    const size = 1 + (yield* this.draws.below(8))
+    const addresses = yield* Effect.forEach(Array.from({ length: size }), () => this.draws.address)
     yield* this.client.read(yield* this.node, addresses)
   })
 
   /** What a list selects, and in which order. */
   private readonly selection = Effect.gen(this, function* () {
-    const { dice } = this
-    const { keys, namespace } = yield* dice.space
-    const bound = Effect.map(dice.below(keys), index => `k/${index}`)
+    const { draws } = this
+    const { keys, namespace } = yield* draws.space
+    const bound = Effect.map(draws.below(keys), index => `k/${index}`)
     return {
-      ...{ namespace, keys, prefix: (yield* dice.chance(0.3)) ? `k/${yield* dice.below(Math.ceil(keys / 10))}` : "" },
-      ...((yield* dice.chance(0.2)) ? { start: yield* bound } : {}),
-      ...((yield* dice.chance(0.2)) ? { end: yield* bound } : {}),
-      ...((yield* dice.chance(0.3)) ? { reverse: true as const } : {}),
-      ...((yield* dice.chance(0.4)) ? { count: true as const } : {})
+      ...{ namespace, keys, prefix: (yield* draws.chance(0.3)) ? `k/${yield* draws.below(Math.ceil(keys / 10))}` : "" },
+      ...((yield* draws.chance(0.2)) ? { start: yield* bound } : {}),
+      ...((yield* draws.chance(0.2)) ? { end: yield* bound } : {}),
+      ...((yield* draws.chance(0.3)) ? { reverse: true as const } : {}),
+      ...((yield* draws.chance(0.4)) ? { count: true as const } : {})
     }
   })
 
@@ -185,7 +185,7 @@ export class Worker {
 
   private readonly pages = Effect.gen(this, function* () {
     const { keys, ...selected } = yield* this.selection
-    const selection = { ...selected, limit: 1 + (yield* this.dice.below(Math.ceil(keys / 3))) }
+    const selection = { ...selected, limit: 1 + (yield* this.draws.below(Math.ceil(keys / 3))) }
     let page = yield* this.client.list(yield* this.node, selection)
     while (page?.next !== undefined) {
       const afterKey = page.items.at(-1)!.key
@@ -196,8 +196,8 @@ export class Worker {
   /** Reads on in the log, from where this client has read up to. */
   private readonly poll = Effect.gen(this, function* () {
     const { epoch, seq: after } = this.position
-    const limit = (yield* this.dice.chance(0.3)) ? 1 + (yield* this.dice.below(20)) : 1000
-    const wait = (yield* this.dice.chance(0.2)) ? 1 : 0
+    const limit = (yield* this.draws.chance(0.3)) ? 1 + (yield* this.draws.below(20)) : 1000
+    const wait = (yield* this.draws.chance(0.2)) ? 1 : 0
     const named = epoch === undefined ? {} : { epoch }
     const page = yield* this.client.poll(yield* this.node, { follower: this.name, after, limit, wait, ...named }).pipe(
       Effect.catchTag("Gone", () =>
@@ -213,7 +213,7 @@ export class Worker {
   /** One step, of one or several operations. */
   readonly step = Effect.gen(this, function* () {
     this.count++
-    const drawn = yield* this.dice.below(100)
+    const drawn = yield* this.draws.below(100)
     if (drawn < 36) return yield* this.write
     if (drawn < 51) return yield* this.batch
     if (drawn < 55) return yield* this.removal

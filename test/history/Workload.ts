@@ -1,6 +1,6 @@
 /**
- * Clients that write, read, list and follow at once, against the nodes of a running service, at random by a seed. What
- * they ask and are told is recorded; `Checker` judges it.
+ * Clients that concurrently write, read, list and follow, against the nodes of a running service, at random by a seed.
+ * Requests and answers are recorded, and checked by `Checker`.
  */
 import { closeSync, mkdtempSync, openSync, writeSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -47,7 +47,7 @@ const followers: ReadonlyArray<FollowerOptions> = [
   { name: "events of b", by: "events", tenant: "b", patience: 30 }
 ]
 
-/** How long followers may take to read the last records: a guard against waiting for ever. */
+/** How long followers may take to read the last records. */
 const catchUp = Duration.seconds(150)
 
 /** The last `seq` that the whole log has, and the last of each tenant. */
@@ -146,7 +146,7 @@ const messages = (violations: ReadonlyArray<Violation>): string =>
     .map(({ message, rule }) => `  ${rule}: ${message}`)
     .join("\n")
 
-/** Writes the history to a file of its own, which stays, and returns its path. */
+/** Writes the history to a separate file, which is kept, and returns its path. */
 const keep = (history: H.History): string => {
   const file = join(mkdtempSync(join(tmpdir(), "causeway-history-")), "history.ndjson")
   const descriptor = openSync(file, "w")
@@ -156,7 +156,7 @@ const keep = (history: H.History): string => {
 }
 
 /** Fails if the history shows a violation; then the history is kept in a file. */
-export const judge = (history: H.History): Effect.Effect<void, Violated> =>
+export const verify = (history: H.History): Effect.Effect<void, Violated> =>
   Effect.suspend(() => {
     const violations = check(history)
     const what = `${JSON.stringify(counts(history))}, seed ${JSON.stringify(history.header.seed)}`
@@ -170,17 +170,17 @@ export const judge = (history: H.History): Effect.Effect<void, Violated> =>
 export const epochs = ({ events }: H.History): ReadonlySet<string> =>
   new Set(events.flatMap(event => (event.type === "ok" && "epoch" in event.result ? [event.result.epoch ?? ""] : [])))
 
-/** Has the workload done while something happens to the nodes, and judges it. */
+/** Runs the workload while something happens to the nodes, and checks the history. */
 export const run = <E, R>(
   options: Options,
-  meanwhile: (running: Running) => Effect.Effect<void, E, R>
+  disturb: (running: Running) => Effect.Effect<void, E, R>
 ): Effect.Effect<H.History, E | Unexpected | Gone | Violated, R> =>
   Effect.scoped(
     Effect.gen(function* () {
       yield* Effect.logInfo(`Seed ${JSON.stringify(options.seed)}: ${options.operations} operations`)
       const running = yield* start(options)
-      yield* Effect.all([running.finished, meanwhile(running)], { concurrency: "unbounded", discard: true })
-      yield* judge(running.recorder)
+      yield* Effect.all([running.finished, disturb(running)], { concurrency: "unbounded", discard: true })
+      yield* verify(running.recorder)
       return running.recorder
     })
   )

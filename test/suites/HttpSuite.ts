@@ -58,8 +58,8 @@ const ofStore = {
 }
 
 const outages: ReadonlyArray<readonly [string, AnyStore, (check: Check) => void]> = [
-  ["the store is away", Outage.away, Outage.whileAway],
-  ["the store is away, and says so at once", Outage.awayAtOnce, Outage.whileAway],
+  ["the store is unavailable", Outage.unavailable, Outage.duringOutage],
+  ["the store fails at once", Outage.failingAtOnce, Outage.duringOutage],
   ["the store is busy", Outage.busy, Outage.whileBusy],
   ["the store is busy, and says so later", Outage.busyLater, Outage.whileBusy],
   ["the store has a bug", Outage.broken, Outage.whenBroken],

@@ -115,7 +115,7 @@ export const idempotencySuite = (
     const isKnown = (tenant: string, id: string) =>
       Effect.map(commit(keyedOf(tenant, id, none)), ({ isReplay = false }) => isReplay)
 
-    it.scoped("of tenants with no more bytes than an equal share nothing is forgotten, whatever others write", () =>
+    it.scoped("tenants with at most an equal share of the bytes lose nothing, whatever others write", () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(start)
         yield* Effect.gen(function* () {
@@ -151,7 +151,7 @@ export const idempotencySuite = (
       })
     )
 
-    it.scoped("metrics tell the bytes, and what was forgotten before its time", () =>
+    it.scoped("metrics show the bytes, and the records that were removed early", () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(start)
         const measured = MetricTags.tagged({ test_store: name })(limited(yield* temporaryDirectory, fewBytes))

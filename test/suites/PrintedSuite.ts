@@ -62,7 +62,7 @@ const expectSame = Effect.gen(function* () {
   }
 })
 
-/** The conformance suite of backends that print entries and records themselves. Each test builds `layer` anew. */
+/** The conformance suite of backends that print entries and records themselves. Each test builds a new `layer`. */
 export const printedSuite = (name: string, layer: Layer.Layer<Store | ChangeLog, unknown>): void => {
   describe(`what ${name} prints`, () => {
     it.scoped("is what JavaScript prints of the rows", () =>

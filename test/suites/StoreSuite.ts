@@ -36,7 +36,7 @@ const parts = {
 /**
  * The conformance suite of storage backends.
  *
- * Each test builds `layer` anew and expects an empty store; time is the TestClock's.
+ * Each test builds a new `layer` and expects an empty store; time is the TestClock's.
  */
 export const storeSuite = (name: string, layer: Layer.Layer<Store | ChangeLog, unknown>): void => {
   describe(name, () => {

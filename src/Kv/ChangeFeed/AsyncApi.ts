@@ -70,7 +70,7 @@ const query = (): JsonObject => {
   return { type: "object", properties: isObject(properties) ? properties : {} }
 }
 
-/** What the document says of the feed. */
+/** The description of the feed in the document. */
 export const description =
   "The changes of the key-value store over one WebSocket. Messages from the client are discarded."
 

@@ -2,19 +2,21 @@ import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import type { Page } from "./Page.ts"
 import type { FollowQuery } from "./Pages.ts"
 
-/** A follower to which nothing was sent for so many milliseconds is sent a heartbeat. */
-export const heartbeatInterval = 15_000
+/** A follower gets a heartbeat after this many milliseconds without another frame. */
+export const heartbeatIntervalMillis = 15_000
 
-/** Frames that are read from a follower, which has nothing to say, between two ticks. */
+/**
+ * The maximum number of frames that are read from a follower between two ticks. Followers have no reason to send any.
+ */
 export const maxFrames = 100
 
 /**
- * Where a follower stands: at the shared position, after it, or before it. One that is suspended, as it is blocked or
- * closing, is sent nothing.
+ * A follower is at the shared position, after it, or before it. A suspended follower, which is blocked or closing,
+ * receives nothing.
  */
 type FollowerState = "live" | "ahead" | "behind" | "suspended"
 
-/** What a follower tells those who read the log for it. */
+/** Receives events of a follower. */
 export interface FollowerOwner {
   readonly add: (follower: Follower, first: Page) => void
   readonly remove: (follower: Follower) => void
@@ -26,12 +28,12 @@ export interface FollowerOwner {
 /** One WebSocket that follows the log. */
 export class Follower implements Handler {
   state: FollowerState = "suspended"
-  /** The last `seq` sent. While the follower is live the shared position stands in its place. */
+  /** The last `seq` sent. While the follower is live, the shared position replaces it. */
   cursor: number
   lastSent = 0
-  /** The epoch of what was sent last. */
+  /** The epoch of the last frame. */
   seenEpoch: string
-  /** Frames that came since the last tick. */
+  /** The number of frames received since the last tick. */
   #received = 0
   private first: Page | undefined
 
@@ -71,7 +73,7 @@ export class Follower implements Handler {
   onTick(now: number): void {
     if (this.#received > maxFrames) this.connection.resume()
     this.#received = 0
-    if (now - this.lastSent >= heartbeatInterval && this.connection.hasRoom) this.followers.heartbeat(this, now)
+    if (now - this.lastSent >= heartbeatIntervalMillis && this.connection.hasRoom) this.followers.heartbeat(this, now)
   }
 
   onClosing(): void {

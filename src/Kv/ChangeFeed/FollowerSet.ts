@@ -14,10 +14,10 @@ export interface Group {
 }
 
 /**
- * All WebSockets that follow the log, without effects: whoever reads the log passes in the pages.
+ * All WebSockets that follow the log, without effects: the reader of the log passes in the pages.
  *
- * Followers at the end of the log share one position and are found by tenant, so that a commit costs as many steps as
- * it has readers.
+ * Followers at the end of the log share one position and are indexed by tenant, so that the cost of a commit is
+ * proportional to the number of its readers.
  */
 export class FollowerSet {
   private readonly all = new Set<Follower>()
@@ -43,22 +43,22 @@ export class FollowerSet {
     private readonly debug: DebugLog | undefined
   ) {}
 
-  /** The position of those that have received everything. */
+  /** The position of followers that have received everything. */
   get position(): number {
     return this.shared
   }
 
-  /** Whether anybody waits for what comes after the position. */
+  /** Whether any follower waits at the position. */
   get atEnd(): boolean {
     return this.live.size > 0 || this.ahead.size > 0
   }
 
-  /** Whether anybody has yet to reach the position. */
+  /** Whether any follower is before the position. */
   get lagging(): boolean {
     return this.behind.size > 0
   }
 
-  /** The lowest position of an open connection; `undefined` without any. */
+  /** The lowest position of an open connection; `undefined` if there is none. */
   get lowest(): number | undefined {
     let lowest: number | undefined
     for (const { connection, cursor, state } of this.all) {
@@ -69,7 +69,7 @@ export class FollowerSet {
     return lowest
   }
 
-  /** The handler of a connection that is sent `first`, and then what follows. */
+  /** The handler of a connection. It sends `first`, and then what follows. */
   handler(connection: Connection, query: FollowQuery, first: Page): Handler {
     return new Follower(connection, this, query, first)
   }
@@ -90,13 +90,13 @@ export class FollowerSet {
     this.onRemove()
   }
 
-  /** Sends a follower nothing more. */
+  /** Sends nothing more to a follower. */
   suspend(follower: Follower): void {
     this.leave(follower)
     follower.state = "suspended"
   }
 
-  /** Reads on for a follower from its cursor: a page tells it whatever has happened to the log meanwhile. */
+  /** Resumes a follower from its cursor. The next page shows what happened to the log in the meantime. */
   resume(follower: Follower): void {
     follower.state = "behind"
     this.behind.add(follower)
@@ -114,7 +114,7 @@ export class FollowerSet {
     follower.connection.sendFrame(this.lastHeartbeat.frame)
   }
 
-  /** Followers that have yet to reach the position, in at most so many groups; others come first the next time. */
+  /** Followers before the position, in at most `max` groups. Other groups follow with the next call. */
   groups(most: number): ReadonlyArray<Group> {
     const groups = new Map<string, Group>()
     for (const follower of this.behind) {
@@ -127,7 +127,7 @@ export class FollowerSet {
     return [...groups.values()]
   }
 
-  /** Gives a group the page that it needs. */
+  /** Delivers to a group the page that it needs. */
   advanceGroup({ members, query }: Group, page: Page): void {
     const now = this.now()
     for (const follower of members) {
@@ -138,7 +138,7 @@ export class FollowerSet {
     }
   }
 
-  /** Gives those at the end their parts of an unfiltered page after `from`, if the position is still there. */
+  /** Delivers an unfiltered page after `from` to the followers at the end, if the position is still `from`. */
   advance(page: Page, from: number): void {
     if (from !== this.shared) return
     const now = this.now()
@@ -149,7 +149,7 @@ export class FollowerSet {
       const parts = new Map<number | string, ReadonlyArray<Page>>()
       for (const follower of readers) {
         const { query } = follower
-        // Those of a tenant differ in the limit alone.
+        // Followers of a tenant differ in the limit only.
         const key = query.namespace === undefined ? query.limit : keyOf({ ...query, after: from })
         let own = parts.get(key)
         if (own === undefined) {
@@ -169,7 +169,7 @@ export class FollowerSet {
     for (const { connection } of members) connection.close(close)
   }
 
-  /** Closes those for which history is no longer kept: a group, or those that wait for what comes after the position. */
+  /** Closes followers whose history was trimmed: a group, or those that wait at the position. */
   closeTrimmed(trimmed: HistoryTrimmed, group?: Group): void {
     for (const follower of group?.members ?? this.waiting()) {
       if (isOfOther(follower.query, trimmed)) this.reset(follower, trimmed)
@@ -177,7 +177,7 @@ export class FollowerSet {
     }
   }
 
-  /** Leaves the position: each of its followers is read for on its own. */
+  /** Abandons the shared position: each of its followers is read for separately. */
   fallBehind(): void {
     for (const follower of this.waiting()) {
       if (follower.state === "live") follower.cursor = this.shared
@@ -187,12 +187,12 @@ export class FollowerSet {
     }
   }
 
-  /** Those that wait for what comes after the position. */
+  /** The followers that wait at the position. */
   private waiting(): ReadonlyArray<Follower> {
     return [...this.all].filter(({ state }) => state === "live" || state === "ahead")
   }
 
-  /** The log was reset and ends before the position. Its readers are told where, and go on from there. */
+  /** The log was reset and ends before the position. Its followers receive the new end, and continue from there. */
   private goBack({ epoch, lastSeq }: Page, now: number): void {
     const page = Page.empty(lastSeq, epoch)
     const waiting = this.waiting()
@@ -204,7 +204,7 @@ export class FollowerSet {
     for (const follower of waiting) this.enter(follower)
   }
 
-  /** The log after the position is another one. Those who know the old one are told. */
+  /** The log after the position has another epoch. Followers that named the old one are reset. */
   private changeEpoch(page: Page): void {
     this.epoch = page.epoch
     for (const follower of this.waiting()) {
@@ -222,7 +222,7 @@ export class FollowerSet {
     connection.close(closes.replaced)
   }
 
-  /** Delivers pages while the follower takes them, and puts it where it then stands. */
+  /** Delivers pages until the follower is suspended, and updates its state. */
   private deliverAll(follower: Follower, pages: ReadonlyArray<Page>, now: number): void {
     for (const page of pages) {
       this.deliver(follower, page, now)
@@ -233,15 +233,15 @@ export class FollowerSet {
     this.enter(follower)
   }
 
-  /** Sends a page unless it tells nothing new. The follower may be suspended by it. */
+  /** Sends a page unless it has nothing new. The follower may be suspended by it. */
   private deliver(follower: Follower, page: Page, now: number): void {
     const { connection } = follower
     if (!connection.isOpen) return this.suspend(follower)
     if (isOfOther(follower.query, page)) return this.reset(follower, page)
-    const tells = page.count > 0 || page.lastSeq < follower.cursor
+    const hasNews = page.count > 0 || page.lastSeq < follower.cursor
     follower.cursor = page.lastSeq
     follower.seenEpoch = page.epoch
-    if (!tells) return
+    if (!hasNews) return
     follower.lastSent = now
     this.debug?.("Sending a frame to a follower", {
       changes: page.count,
@@ -258,7 +258,7 @@ export class FollowerSet {
       this.shared = cursor
       this.epoch = follower.seenEpoch
     }
-    // One that is at the position in another log is read for on its own, and so is told.
+    // A follower at the same position of another log is read for separately, and so learns of the reset.
     const isOfLog = this.epoch === undefined || !isOfOther(query, { epoch: this.epoch })
     if (this.atEnd ? cursor === this.shared && isOfLog : cursor >= this.endOfLog()) {
       follower.state = "live"

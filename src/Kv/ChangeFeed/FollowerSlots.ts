@@ -1,8 +1,8 @@
 import { Effect, Schema } from "effect"
 
-/** The feed takes no more followers: it has as many as it may have, or the service shuts down. */
+/** The feed accepts no more followers: the limit is reached, or the service is shutting down. */
 export class FeedBusy extends Schema.TaggedError<FeedBusy>()("FeedBusy", {
-  /** Fit for a client. */
+  /** Suitable for clients. */
   reason: Schema.String,
   retryAfterSeconds: Schema.Int
 }) {
@@ -20,12 +20,12 @@ export class FollowerSlots {
     private readonly isDraining: () => boolean
   ) {}
 
-  /** How many followers there are. */
+  /** The current number of followers. */
   get count(): number {
     return this.taken
   }
 
-  /** Fails where there is no slot for another follower. */
+  /** Fails if no slot is free. */
   readonly check: Effect.Effect<void, FeedBusy> = Effect.suspend(() => {
     if (this.isDraining()) {
       return new FeedBusy({ reason: "The service is shutting down", retryAfterSeconds: 1 })
@@ -35,7 +35,7 @@ export class FollowerSlots {
       : new FeedBusy({ reason: `There are already ${this.limit} followers of the change log`, retryAfterSeconds: 5 })
   })
 
-  /** Takes a slot where {@link check} succeeds, until {@link release}. */
+  /** Takes a slot if {@link check} succeeds. {@link release} returns it. */
   readonly acquire: Effect.Effect<void, FeedBusy> = Effect.zipRight(
     this.check,
     Effect.sync(() => this.take())

@@ -4,31 +4,31 @@ import type { ListStream, StoreBusy, StoreUnavailable } from "../Store.ts"
 import { maxFrames } from "./Follower.ts"
 import { closes, initialEndFrame, initialFrame } from "./Frames.ts"
 
-/** The entries that a follower is sent before it follows the log, from one snapshot. */
+/** The present entries, from one snapshot, which a follower receives before it follows the log. */
 export type Initial = Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
 
-/** Which log a snapshot is of, and where in it. */
+/** The log of a snapshot, and the position in it. */
 export type SnapshotPosition = Pick<ListStream, "lastSeq" | "epoch">
 
-/** What an {@link InitialFollower} needs of those who follow the log. */
+/** The services that an {@link InitialFollower} needs. */
 export interface InitialServices {
   readonly fork: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
-  /** Makes the handler that follows the log from a position on. */
+  /** Creates a handler that follows the log from a position. */
   readonly follow: (position: SnapshotPosition) => Handler
-  /** Called at the end of a connection that has not begun to follow the log. */
+  /** Called at the end of a connection that does not follow the log yet. */
   readonly release: () => void
 }
 
 /**
- * A WebSocket that is sent the entries that are there, and then follows the log. Portions are read as the client takes
- * them, so that at most one lies beyond the limit of unsent bytes.
+ * A WebSocket that first receives the present entries, and then follows the log. Portions are read as the client takes
+ * them, so that at most one of them exceeds the limit of unsent bytes.
  */
 export class InitialFollower implements Handler {
   /** The follower, once all entries are sent. */
   private follower: Handler | undefined
   private sending: Fiber.RuntimeFiber<void> | undefined
   private readonly room = Effect.unsafeMakeLatch(true)
-  /** Frames that came since the last tick. */
+  /** The number of frames received since the last tick. */
   private received = 0
 
   constructor(
@@ -109,7 +109,7 @@ export class InitialFollower implements Handler {
     )
   ).pipe(
     Effect.tap(position => this.sendFrame(initialEndFrame(position))),
-    // A follower begins with room.
+    // A new follower needs room for its first frame.
     Effect.zipLeft(this.room.await),
     Effect.flatMap(position => Effect.sync(() => this.begin(position))),
     Effect.catchTags({

@@ -1,4 +1,4 @@
-import { Effect, type Scope } from "effect"
+import { Duration, Effect, type Scope } from "effect"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
@@ -7,36 +7,36 @@ import type { Page } from "./Page.ts"
 import { type Pages, tail } from "./Pages.ts"
 import { ReadersByPart } from "./ReadersByPart.ts"
 
-/** Why a wait is over: there may be something to read, the deadline has passed, or the service drains. */
+/** Why a wait has ended: the log may have grown, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"
 
 /** A reader of the log, and how far the log was scanned for it. */
 export interface Reader {
   readonly query: ChangeQuery
   /**
-   * The last `seq` scanned. It takes the place of `query.after`, and a wait moves it past what the query does not
+   * The last `seq` scanned. It replaces `query.after`, and a wait advances it past changes that the query does not
    * select.
    */
   after: number
 }
 
 /**
- * Readers that wait for changes which their queries select. They are callbacks, served by three fibers however many
- * they are: a wait that races fibers of its own costs ten times the event that it waits for.
+ * Readers that wait for changes which their queries select. They are callbacks, served by three fibers regardless of
+ * their number: a wait that races two fibers costs ten times as much as the event itself.
  */
 export interface LogWaiters {
   /**
-   * Waits until the log may have something for the reader after `reader.after`. The deadline is in monotonic
-   * milliseconds, exact to a second; there may be none (`Infinity`). Wake-ups may be spurious. However the wait ends,
-   * by interruption too, `reader.after` says how far the log was scanned.
+   * Waits until the log may have changes for the reader after `reader.after`. The deadline is in monotonic
+   * milliseconds, accurate to a second, or `Infinity`. Wake-ups may be spurious. `reader.after` shows how far the log
+   * was scanned, also after an interruption.
    */
   readonly wait: (reader: Reader, deadline: number) => Effect.Effect<WakeReason>
 }
 
 /** The pause after a spurious wake-up. */
-export const spuriousWakeupPause = "20 millis"
+export const spuriousWakeupPause = Duration.millis(20)
 
-/** Pauses between reads while the store is unavailable, in milliseconds. */
+/** The pauses between reads while the store is unavailable, in milliseconds. */
 export const unavailablePauses = { first: 100, longest: 2000 } as const
 
 interface Waiter {
@@ -53,13 +53,14 @@ const selectedBy = (waiters: ReadersByPart<Waiter>, page: Page): ReadonlyArray<W
     for (const waiter of readers) {
       const { query, reader } = waiter
       if (reader.after >= lastSeq) continue
-      // The others of its group may wait for other keys.
+      // The others of the group may wait for other keys.
       if (query.namespace === undefined || page.hasFor(query, reader.after)) found.push(waiter)
     }
   }
   return found
 }
 
+/** Starts the fibers that serve the waiters, until the scope closes. */
 export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const log = yield* ChangeLog
@@ -67,9 +68,9 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const waiters = new ReadersByPart<Waiter>()
     const occupancy = new Supervision.Occupancy()
     const changed = Effect.unsafeMakeLatch(false)
-    /** How far the log was scanned for all waiters; some may have read further by themselves. */
+    /** How far the log was scanned for all waiters. Some may have read further on their own. */
     let scanned = 0
-    /** The epoch of the log that was scanned. */
+    /** The epoch of the scanned log. */
     let epoch = pages.epoch()
 
     /** Removes a waiter. Returns whether it was still waiting. */
@@ -85,7 +86,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
       for (const waiter of concerned) if (leave(waiter)) waiter.resume(reason)
     }
 
-    /** Wakes all, and goes on from the furthest `seq` that any reader has seen. */
+    /** Wakes all waiters, and continues from the highest `seq` that any reader has seen. */
     const restart = (): void => {
       wake("grown", waiters.all())
       begin()
@@ -98,7 +99,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
 
     /** Scans an unfiltered page after `scanned`. */
     const scan = (page: Page): void => {
-      // The log was reset, or is another one.
+      // The log was reset or replaced.
       if (page.lastSeq < scanned || page.epoch !== epoch) return restart()
       wake("grown", selectedBy(waiters, page))
       scanned = page.lastSeq
@@ -112,7 +113,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
       const grown = Effect.as(log.awaitPast(from), true)
       const hasGrown = yield* Effect.raceFirst(grown, Effect.as(changed.await, false))
       if (!hasGrown) return
-      // Where the read fails, each reader finds out whether that concerns it.
+      // If the read fails, each reader finds out whether the failure concerns it.
       const page = yield* Effect.tapErrorCause(pages.next(tail(from)), () => Effect.sync(restart))
       if (scanned !== from) return
       scan(page)
@@ -120,14 +121,17 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     }).pipe(
       Effect.catchAll(() => Effect.void),
       Effect.catchAllCause(cause =>
-        Effect.zipRight(Effect.logError("The watch over the change log failed", cause), Effect.sleep("1 second"))
+        Effect.zipRight(
+          Effect.logError("The wait for changes of the log failed", cause),
+          Effect.sleep(Duration.seconds(1))
+        )
       )
     )
 
     yield* Supervision.forkScoped("watch over the change log", Effect.forever(watch))
     yield* Supervision.tickScoped(
       "deadlines of polls",
-      "1 second",
+      Duration.seconds(1),
       occupancy,
       Effect.map(Monotonic.millis, now =>
         wake(
@@ -150,7 +154,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
             deadline,
             resume: reason => resume(Effect.succeed(reason))
           }
-          // The end moves back where the log is reset: then the watch has to begin anew.
+          // After a reset of the log, the scan has to start again.
           if (waiters.size === 0 || end < scanned) changed.unsafeOpen()
           if (waiters.size === 0) begin()
           waiters.add(waiter)

@@ -2,8 +2,8 @@ import type { EncodedChange } from "../Change.ts"
 import { type ChangePage, type ChangeQuery, selects } from "../ChangeLog.ts"
 
 /**
- * Characters of an answer from which on it is kept as bytes. Node copies a text for each client that does not take it at
- * once; bytes lie in memory once for all who are sent them.
+ * Answers with more characters are kept as bytes. Node copies a text for each client that does not take it at once. All
+ * receivers share bytes.
  */
 const largeText = 16_384
 
@@ -28,7 +28,7 @@ export class Page {
     return new Page(changes, lastSeq, epoch, isComplete)
   }
 
-  /** A page without changes, which only tells how far the log was scanned. */
+  /** A page without changes, which only shows how far the log was scanned. */
   static empty(lastSeq: number, epoch: string): Page {
     return new Page([], lastSeq, epoch, false)
   }
@@ -52,7 +52,7 @@ export class Page {
     return this.answerBody
   }
 
-  /** The Server-Sent Events, one for each change. JSON text has no line breaks, so that one `data` line holds it. */
+  /** The Server-Sent Events, one for each change. JSON text has no line breaks, so that one `data` line contains it. */
   get events(): Uint8Array {
     this.eventBytes ??= Buffer.from(
       this.records.map(({ json, seq }) => `id: ${seq}@${this.epoch}\ndata: ${json}\n\n`).join("")
@@ -78,15 +78,12 @@ export class Page {
     return this.lastSeqByNamespace
   }
 
-  /** Whether a query selects a record here that comes after a `seq`. */
+  /** Whether the page has a record after `after` that a query selects. */
   hasFor(query: ChangeQuery, after: number): boolean {
     return this.records.some(record => record.seq > after && selects(query, record))
   }
 
-  /**
-   * What readers with this query get of an unfiltered page: at least one page, and the last of them ends where this one
-   * does.
-   */
+  /** Applies a query to an unfiltered page. Returns at least one page. The last one ends where this page ends. */
   split(query: ChangeQuery): readonly [Page, ...Array<Page>] {
     const { after, limit } = query
     const records = this.records.filter(record => record.seq > after && selects(query, record))

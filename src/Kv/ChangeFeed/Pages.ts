@@ -11,31 +11,35 @@ import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
 import { Page } from "./Page.ts"
 
+/** Why a page cannot be read. */
 export type ReadFailure = StoreUnavailable | HistoryTrimmed
 
-/** Whether a record that a reader needs cannot be read, while the rest of the log may be. */
+/** Whether a record that a reader needs cannot be read. The rest of the log may be readable. */
 export const isUnreadable = (failure: ReadFailure): boolean =>
   failure._tag === "StoreUnavailable" && failure.isUnreadable
 
-/** The log is another one than the follower knows, so that its position means nothing there: list again. */
+/** The log has another epoch than the follower's position, which is therefore invalid: list again. */
 export class LogReplaced extends Schema.TaggedError<LogReplaced>()("LogReplaced", {
-  /** That of the log there is. */
+  /** The epoch of the current log. */
   epoch: Schema.String
 }) {}
 
-/** Which part of the log a follower wants, and of which log. */
+/** The part of the log that a follower reads, and its epoch. */
 export interface FollowQuery extends ChangeQuery {
-  /** The epoch of the log that `after` is a position of, if the follower knows it. */
+  /** The epoch of the log that `after` belongs to, if the follower knows it. */
   readonly epoch?: string | undefined
 }
 
-/** Whether what was read is of another log than the follower knows. */
+/** Whether a result belongs to another log than the follower's. */
 export const isOfOther = (
   { epoch }: { readonly epoch?: string | undefined },
   read: { readonly epoch: string }
 ): boolean => epoch !== undefined && epoch !== read.epoch
 
-/** A read that fails where it is of another log than the follower knows. The effect is direct where the read is. */
+/**
+ * Fails with `LogReplaced` if the result of a read belongs to another log than the follower's. The effect is direct if
+ * the read is.
+ */
 export const ofKnownLog = (
   query: FollowQuery,
   read: Effect.Effect<Page, ReadFailure>
@@ -52,28 +56,28 @@ export const ofKnownLog = (
   })
 }
 
-/** Reads of the log, shared among all who ask the same. */
+/** Reads of the log, shared among all callers with the same query. */
 export interface Pages {
-  /** A page that holds all that was committed before the call. It is direct where the log is. */
+  /** A page with everything that was committed before the call. It is direct if the log is. */
   readonly fresh: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
   /**
-   * The next page for a reader that goes on from where its last one ended. It may be older than the call, but then
-   * it has changes, or a later `lastSeq`; a page that says "nothing new" is never older.
+   * The next page for a reader that continues from its last one. It may be older than the call if it has changes, or a
+   * later `lastSeq`. A page without news is never older.
    */
   readonly next: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
-  /** The furthest `seq` that any read has seen. */
+  /** The highest `seq` that any read has seen. */
   readonly end: () => number
-  /** The epoch of the log that was read last; `undefined` before the first read. */
+  /** The epoch of the last read; `undefined` before the first read. */
   readonly epoch: () => string | undefined
 }
 
-/** Names hold no U+0000, so that it tells them apart. */
+/** Names never contain U+0000, so that the key is unambiguous. */
 export const keyOf = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery): string =>
   namespace === undefined
     ? `${after} ${limit} ${tenant}`
     : `${after} ${limit} ${tenant}\u0000${namespace}\u0000${prefix}`
 
-/** The pages that were used last, within two bounds: the least recently used page is evicted first. */
+/** The most recently used pages, within two bounds. */
 class PageCache {
   private readonly pages = new Map<string, Page>()
   private bytes = 0
@@ -114,17 +118,17 @@ class PageCache {
   }
 }
 
-/** Whether a read has ended before it found anything, and before the end of the log. */
+/** Whether a read of a limited part of the log has found nothing, before the end of the log. */
 const isCut = (page: Page): boolean => page.isComplete && page.count === 0
 
-/** The query that readers at the end of the log share. Each takes its own tenant's changes from the page. */
+/** The query that readers at the end of the log share. Each reader selects its changes from the page. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
 /**
- * At most one read of a query is running, and at most one more is queued for readers that asked since.
+ * At most one read of a query is running, and at most one more is queued for later callers.
  *
- * The log only grows, so a page with a `lastSeq` beyond `after` stays valid for followers. Only such pages are cached. A
- * complete page also answers a fresh read. The cache is cleared when the history changes.
+ * The log only grows, so that a page with a `lastSeq` beyond `after` stays valid for followers. Only such pages are
+ * cached. A complete page also answers a fresh read. The cache is cleared when the history changes.
  */
 export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function* () {
   const log = yield* ChangeLog
@@ -133,12 +137,12 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   const cache = new PageCache(192, 24 * MiB)
   const reads = new DirectFlight<string, Page, ReadFailure>(runtime, "A reader of the change log failed on its page")
   let end = 0
-  /** The epoch of the log that was read last. */
+  /** The epoch of the last read. */
   let epoch: string | undefined
   /** The history that the cached pages belong to. */
   let history: number | undefined
 
-  /** The current history. The cache is cleared when it has changed. */
+  /** The current history. Clears the cache if it has changed. */
   const known: Effect.Effect<number, StoreUnavailable> = Direct.map(log.history, now => {
     if (now !== history) cache.clear()
     history = now
@@ -149,33 +153,33 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   const last: Effect.Effect<number | undefined> = Direct.catchAll(known, () => Direct.sync(() => history))
 
   const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
-    // Another log, or one that ends before a position that was read: a backup was restored, and cached pages are
-    // invalid. Reads that overtake each other look the same; to clear the cache is harmless then.
+    // The log was replaced, or ends before a position that was read, after a restore: cached pages are invalid.
+    // Concurrent reads may look the same; clearing the cache is harmless then.
     if (page.epoch !== epoch || (page.lastSeq <= query.after && page.lastSeq < end)) {
       cache.clear()
       end = page.lastSeq
       epoch = page.epoch
     }
-    // A complete page that is not full is followed by records that were there already.
+    // A complete page that is not full is followed by records that were present already.
     const hasNext = page.isComplete && page.count < query.limit
     end = Math.max(end, hasNext ? page.lastSeq + 1 : page.lastSeq)
     if (isLasting && page.lastSeq > query.after) cache.put(keyOf(query), page)
     return page
   }
 
-  /** Reads a page, and caches it unless the history has changed meanwhile. */
+  /** Reads a page, and caches it unless the history has changed in the meantime. */
   const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Direct.flatMap(last, before =>
       Direct.flatMap(log.read(query), read =>
         Direct.flatMap(last, after => {
           const page = keep(query, Page.of(read), before !== undefined && before === after)
-          // The reader goes on at once: others must have their turn.
+          // The reader continues at once. Other work must run in between.
           return isCut(page) ? Effect.as(yieldToEventLoop, page) : Exit.succeed(page)
         })
       )
     )
 
-  // A read outlives the one who asked first, since others wait for it; the store bounds how long it takes.
+  // A read is not interrupted with its first caller, since others wait for it. The store bounds its time.
   const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => reads.join(keyOf(query), read(query))
 
   const fresh = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
@@ -202,7 +206,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
         return own
       }
       if (base !== undefined) return Effect.succeed(split(base))
-      // The record that cannot be read may belong to another tenant.
+      // The unreadable record may belong to another tenant.
       return Effect.catchIf(Effect.map(join(shared), split), isUnreadable, () => join(query))
     })
 

@@ -1,7 +1,10 @@
 import type { ChangeQuery } from "../ChangeLog.ts"
 import type { Page } from "./Page.ts"
 
-/** Readers by the tenant or the namespace that they follow, so that a commit costs as many steps as it has readers. */
+/**
+ * Readers indexed by their tenant or namespace, so that the cost of a commit is proportional to the number of its
+ * readers.
+ */
 export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
   private readonly tenants = new Map<string, Set<A>>()
   private readonly namespaces = new Map<string, Set<A>>()
@@ -20,7 +23,7 @@ export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
     this.count++
   }
 
-  /** Returns whether the reader was there. */
+  /** Returns whether the reader was present. */
   delete(reader: A): boolean {
     const { namespace, tenant } = reader.query
     const [groups, name] = namespace === undefined ? [this.tenants, tenant] : [this.namespaces, namespace]
@@ -35,7 +38,7 @@ export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
     return [...this.tenants.values(), ...this.namespaces.values()].flatMap(group => [...group])
   }
 
-  /** Groups of readers that may want changes of an unfiltered page, each with the last of these changes. */
+  /** Groups of readers that may need changes of an unfiltered page, each with the last `seq` of these changes. */
   groupsOf(page: Page): ReadonlyArray<{ readonly readers: ReadonlySet<A>; readonly lastSeq: number }> {
     if (page.count === 0) return []
     const found: Array<{ readonly readers: ReadonlySet<A>; readonly lastSeq: number }> = []

@@ -9,17 +9,17 @@ import type { Page } from "./Page.ts"
 import type { FollowQuery, Pages } from "./Pages.ts"
 
 /** Milliseconds without a change after which a keep-alive is sent. */
-const keepAliveInterval = 15_000
+const keepAliveIntervalMillis = 15_000
 
-/** Of which log and where in it a client has everything. */
+/** The position up to which a client has everything, and the epoch of the log. */
 const idOf = (lastSeq: number, epoch: string): string => `${lastSeq}@${epoch}`
 
-// A block that has only an `id` dispatches nothing, but a browser resumes after it (HTML, section 9.2.6).
+// A block that has only an `id` dispatches no event, but a browser resumes after it (HTML, section 9.2.6).
 
-/** Sent at once, so that the client sees the stream open; it reconnects a second after losing it. */
+/** Sent at once, so that the client sees the stream open. The client reconnects a second after losing it. */
 const opening = (id: string): Uint8Array => Buffer.from(`retry: 1000\n: following the change log\nid: ${id}\n\n`)
 
-/** Tells a reader of one tenant how far the log was scanned, so that it does not scan that again. */
+/** Reports the scanned position to a reader of one tenant, so that it does not scan that part again. */
 const keepAlive = (after: number, epoch: string): Uint8Array =>
   Buffer.from(`: keep-alive\nid: ${idOf(after, epoch)}\n\n`)
 
@@ -27,12 +27,12 @@ const reset = ({ epoch, lastSeq }: Page): Uint8Array =>
   Buffer.from(`event: reset\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`)
 
 /**
- * The entries that are there, as events without an id: a client that loses them begins anew. The end has the position
- * of the snapshot as its id. The stream fails with a defect where the list does, so that no client takes a part for the
- * whole.
+ * The present entries, as events without an id: a client that loses the connection starts again. The end has the
+ * position of the snapshot as its id. If the list fails, the stream fails with a defect, so that no client takes a part
+ * for the whole.
  */
 export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream<Uint8Array> => {
-  // What comes behind must not keep the list in memory.
+  // The closure must not keep the list in memory.
   let pending: ListStream["portions"] = portions
   const entries = Stream.suspend(() => {
     const own = pending
@@ -40,7 +40,7 @@ export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream
     return own
   })
   const end = `event: initial-end\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`
-  return Stream.make("retry: 1000\n: the entries that are there\n\n").pipe(
+  return Stream.make("retry: 1000\n: the present entries\n\n").pipe(
     Stream.concat(
       Stream.map(entries, portion => portion.map(({ json }) => `event: initial\ndata: ${json}\n\n`).join(""))
     ),
@@ -54,7 +54,7 @@ export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream
 /** Reads the log for one stream. */
 class StreamReader implements Reader {
   after: number
-  /** Whether to read without waiting for the log to grow, since one that was reset may not. */
+  /** Whether to read without waiting for the log to grow, because a log that was reset may not grow. */
   private polling = false
   private readonly unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
 
@@ -63,17 +63,17 @@ class StreamReader implements Reader {
     private readonly waiters: LogWaiters,
     private readonly draining: Context.Tag.Service<DrainingSignal>,
     readonly query: FollowQuery,
-    /** A page that is read but not yet sent. */
+    /** A page that was read and not yet sent. */
     private pending: Page | undefined,
-    /** The epoch of the log that was read last. */
+    /** The epoch of the last read. */
     private epoch: string
   ) {
     this.after = query.after
   }
 
-  /** The next bytes, once there are some; fails with nothing at the end of the stream. */
+  /** The next bytes, once there are some. Fails with `None` at the end of the stream. */
   readonly next: Effect.Effect<Uint8Array, Option.Option<never>> = Effect.flatMap(Monotonic.millis, now =>
-    this.search(now + keepAliveInterval)
+    this.search(now + keepAliveIntervalMillis)
   )
 
   private search(deadline: number): Effect.Effect<Uint8Array, Option.Option<never>> {
@@ -98,14 +98,14 @@ class StreamReader implements Reader {
         } else {
           if (read.left._tag === "HistoryTrimmed") return yield* Effect.fail(Option.none())
           if (read.left.isUnreadable) {
-            // It may never become readable, and must not be skipped.
-            yield* Effect.logError("An event stream ends, as a change record cannot be read").pipe(
+            // The record may never become readable, and must not be skipped.
+            yield* Effect.logError("An event stream ends because a change record cannot be read").pipe(
               Effect.annotateLogs({ after: self.after, reason: read.left.reason })
             )
             return yield* Effect.fail(Option.none())
           }
           yield* Effect.raceFirst(Effect.sleep(self.unavailability.next()), self.draining.started)
-          // It may be another log once it can be read again, which does not grow past this position.
+          // After the outage the log may have been replaced by one that does not grow past this position.
           self.polling = true
         }
         if ((yield* Monotonic.millis) >= deadline) return self.keepAlive()
@@ -118,7 +118,7 @@ class StreamReader implements Reader {
     return keepAlive(this.after, this.epoch)
   }
 
-  /** Moves on by a page. Returns its events, if it has any. */
+  /** Advances by a page. Returns its events, if it has any. */
   private advance(page: Page): Uint8Array | undefined {
     const isReset = page.lastSeq < this.after || page.epoch !== this.epoch
     this.after = page.lastSeq
@@ -129,9 +129,9 @@ class StreamReader implements Reader {
 }
 
 /**
- * The events after `query.after`, of which `first` is the first page. Pages are read as the client takes them, so
- * that at most one lies unsent. The stream goes on after the store was unavailable. It ends when the service drains,
- * and when its position is older than the history that is kept.
+ * The events after `query.after`. `first` is the first page. Pages are read as the client takes them, so that at most
+ * one is unsent. The stream continues after an outage of the store. It ends when the service drains, and when its
+ * position is older than the history.
  */
 export const make = (
   pages: Pages,
@@ -141,7 +141,7 @@ export const make = (
   query: FollowQuery,
   first: Page
 ): Stream.Stream<Uint8Array> => {
-  // The stream must not keep its first page in memory.
+  // The closure must not keep the first page in memory.
   let pending: Page | undefined = first
   const { epoch, lastSeq } = first
   const start = opening(idOf(Math.min(query.after, lastSeq), epoch))
@@ -153,7 +153,7 @@ export const make = (
       return Stream.concat(Stream.make(start), Stream.repeatEffectOption(reader.next))
     })
   ).pipe(
-    // All slots were taken between the answer's head and its body: the client reconnects by itself.
+    // All slots were taken between the headers and the body: the client reconnects.
     Stream.catchAll((_: FeedBusy) => Stream.make(start))
   )
 }

@@ -7,7 +7,7 @@ import * as WebSocket from "../../Http/WebSocket.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
-import { heartbeatInterval } from "./Follower.ts"
+import { heartbeatIntervalMillis } from "./Follower.ts"
 import { FollowerSet, type Group } from "./FollowerSet.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
 import { closes } from "./Frames.ts"
@@ -16,19 +16,20 @@ import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import { Page } from "./Page.ts"
 import { type FollowQuery, isUnreadable, type Pages, tail } from "./Pages.ts"
 
-/** The WebSockets that follow the log, served by a few fibers however many they are. */
+/** The WebSockets that follow the log, served by a few fibers regardless of their number. */
 export interface WebSockets {
-  /** Makes a WebSocket of a request, which is sent `first`, and then what follows. */
+  /** Upgrades a request. The WebSocket sends `first`, and then what follows. */
   readonly upgrade: (query: FollowQuery, first: Page) => WebSocket.Upgrade
-  /** Makes one that is sent the entries that are there, and then what follows. */
+  /** Upgrades a request. The WebSocket sends the present entries, and then what follows. */
   readonly upgradeWith: (query: FollowQuery, initial: Initial) => WebSocket.Upgrade
-  /** The position of the follower furthest behind; `undefined` without followers. */
+  /** The position of the slowest follower; `undefined` if there is none. */
   readonly lowest: () => number | undefined
 }
 
-/** Groups of lagging followers that are served before those at the end of the log. */
+/** The number of groups of lagging followers that are served before those at the end of the log. */
 const groupsPerRound = 16
 
+/** Starts the fibers that serve the WebSockets, until the scope closes. `unsentBytes` is the limit of one WebSocket. */
 export const make = (
   pages: Pages,
   slots: FollowerSlots,
@@ -42,8 +43,8 @@ export const make = (
       messageBytes: 4096,
       subprotocol,
       unsentBytes,
-      pingInterval: heartbeatInterval,
-      pongTimeout: 2 * heartbeatInterval,
+      pingInterval: heartbeatIntervalMillis,
+      pongTimeout: 2 * heartbeatIntervalMillis,
       slow: closes.slow,
       goingAway: closes.goingAway,
       drainInterval: 0
@@ -51,7 +52,7 @@ export const make = (
     const wake = () => work.unsafeOpen()
     const followers = new FollowerSet(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
     const unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
-    /** Whether to read the log though nothing is known to be new. */
+    /** Whether to read the log although no change is known. */
     let polling = false
 
     const whenUnavailable = Effect.suspend(() => Effect.sleep(unavailability.next()))
@@ -65,13 +66,13 @@ export const make = (
           Effect.catchTag("HistoryTrimmed", trimmed => Effect.sync(() => followers.closeTrimmed(trimmed, group))),
           Effect.catchIf(isUnreadable, failure =>
             Effect.zipRight(
-              Effect.logError("WebSockets are closed, as a change record cannot be read").pipe(
+              Effect.logError("WebSockets are closed because a change record cannot be read").pipe(
                 Effect.annotateLogs({ after: group.query.after, reason: failure.reason })
               ),
               closeGroup(group, closes.unreadable)
             )
           ),
-          // A part that cannot be read must not hold up the other groups.
+          // An unreadable part must not block the other groups.
           Effect.catchAllDefect(defect =>
             Effect.zipRight(
               Effect.logError("A part of the change log cannot be read", defect),
@@ -97,7 +98,7 @@ export const make = (
             return true
           })
         ),
-        // Each reads on for its own tenant, so that only those are closed that need what cannot be read.
+        // Each follower is read for separately, so that only those are closed that need the unreadable record.
         Effect.catchIf(isUnreadable, () =>
           Effect.sync(() => {
             followers.fallBehind()
@@ -107,7 +108,7 @@ export const make = (
       )
     })
 
-    /** Waits until there is something to do. Returns why. */
+    /** Waits until there is work. Returns the reason. */
     const untilWork = Effect.suspend((): Effect.Effect<"lagging" | "grown" | "woken"> => {
       if (followers.lagging) return Effect.succeed("lagging")
       const woken = Effect.as(work.await, "woken" as const)
@@ -128,13 +129,13 @@ export const make = (
       unavailability.reset()
     })
 
-    // A log that was reset does not grow past anybody's position.
+    // A log that was reset does not grow past any follower's position.
     const poll = Effect.sync(() => {
       polling = true
       work.unsafeOpen()
     })
 
-    // It may be another log once it can be read again.
+    // After the outage the log may have been replaced.
     const afterFailure = Effect.zipRight(whenUnavailable, poll)
 
     const rounds = round.pipe(
@@ -146,7 +147,7 @@ export const make = (
     )
 
     yield* Supervision.forkScoped("change feed", rounds)
-    yield* Supervision.tickScoped("polls of the change log", heartbeatInterval, connections, poll)
+    yield* Supervision.tickScoped("polls of the change log", heartbeatIntervalMillis, connections, poll)
 
     return {
       lowest: () => followers.lowest,

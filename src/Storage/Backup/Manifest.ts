@@ -1,6 +1,6 @@
 /**
- * What a backup consists of, as the file `backup.json` tells. By it a restore sees that the databases are whole and
- * belong together.
+ * The content of a backup, as the file `backup.json` lists it. A restore uses it to check that the databases are
+ * complete and match.
  */
 import { type Option, Schema } from "effect"
 import { kindOf } from "../Sqlite/Copy/StoreBackup.ts"
@@ -14,15 +14,17 @@ export const manifestName = "backup.json"
 /** A database that can be part of a backup. */
 export interface Part {
   readonly name: "kv" | "sessions"
-  /** Its file in a backup and in a data directory. */
+  /** Its file name, in a backup and in a data directory. */
   readonly file: string
   readonly format: typeof kv
-  /** The query for how many records it has. */
+  /** The query for the number of its records. */
   readonly count: string
 }
 
+/** The key-value store. */
 export const store: Part = { name: "kv", file: "kv.db", format: kv, count: "SELECT count(*) FROM entries" }
 
+/** The histories of sessions. */
 export const histories: Part = {
   name: "sessions",
   file: "sessions.db",
@@ -30,7 +32,7 @@ export const histories: Part = {
   count: "SELECT count(*) FROM histories"
 }
 
-/** What the verification of a file of a part is told. */
+/** The request to verify a file of a part. */
 export const verificationOf = ({ count, format }: Part, file: string): VerifyRequest => ({
   file,
   kind: kindOf(format),
@@ -46,11 +48,11 @@ const File = Schema.Struct({
 
 /** A backup of both databases at one moment. */
 export const Manifest = Schema.Struct({
-  /** The form of this file. */
+  /** The version of the format of this file. */
   backup: Schema.Literal(1),
-  /** When it was begun, in ISO 8601. */
+  /** When the backup was started, in ISO 8601. */
   createdAt: Schema.String,
-  /** The version of Causeway that made it. */
+  /** The version of Causeway that made the backup. */
   version: Schema.String,
   store: Schema.Struct({
     ...File.fields,
@@ -58,7 +60,7 @@ export const Manifest = Schema.Struct({
     lastSeq: Schema.NonNegativeInt,
     epoch: Schema.String
   }),
-  /** Null where the store had no histories of sessions. */
+  /** Null if the store had no histories of sessions. */
   sessions: Schema.NullOr(Schema.Struct({ ...File.fields, histories: Schema.NonNegativeInt }))
 })
 
@@ -69,5 +71,5 @@ export const print = (manifest: Manifest): string => `${JSON.stringify(manifest,
 
 const decode = Schema.decodeUnknownOption(Schema.parseJson(Manifest))
 
-/** A manifest, or nothing where the text is none that this version knows. */
+/** Parses a manifest. Returns `None` for texts that this version does not know. */
 export const parse = (text: string): Option.Option<Manifest> => decode(text)

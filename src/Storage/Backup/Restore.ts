@@ -1,9 +1,9 @@
 /**
- * Restores a backup into a data directory that nobody uses.
+ * Restores a backup into a data directory that no process uses.
  *
- * Databases are replaced together or not at all, so that the histories of sessions never lie beside a store that does not
- * know of them: a backup of the store alone comes without histories. The change log gets a new epoch, and so do the
- * histories, so that those who follow them are told to read anew.
+ * All databases are replaced together or none, so that histories of sessions never remain next to a store that does not
+ * know them: a backup of the store alone has no histories. The change log and the histories get new epochs, so that
+ * their followers read them again.
  */
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
 import { dirname, join } from "node:path"
@@ -24,12 +24,13 @@ import { histories, manifestName, type Part, parse, store, verificationOf } from
 import * as StoreFile from "./StoreFile.ts"
 import * as Target from "./Target.ts"
 
+/** What to restore, and where to. */
 export interface Options {
   /** A backup: its directory, or the file of a store. */
   readonly backup: string
-  /** The data directory; it is made where it is missing. */
+  /** The data directory. It is created when it is missing. */
   readonly directory: string
-  /** Whether a store that is there may be moved aside. */
+  /** Whether an existing store may be moved aside. */
   readonly force: boolean
   readonly report?: Report
 }
@@ -43,9 +44,9 @@ export interface RestoredStore {
   /** The epoch of the change log in the backup, and the one that it has now. */
   readonly epochBefore: string
   readonly epoch: string
-  /** How many histories of sessions there are; `null` where the backup is of the store alone. */
+  /** The number of histories of sessions; `null` if the backup is of the store alone. */
   readonly sessions: number | null
-  /** Where the files are that were there before; `null` where there were none. */
+  /** The directory with the previous files; `null` if there were none. */
   readonly aside: string | null
 }
 
@@ -54,7 +55,7 @@ interface BackupPart {
   readonly part: Part
   readonly from: string
   readonly bytes: number
-  /** Fails where what was copied, of which this is the SHA-256, is not the backup. */
+  /** Fails if the copied data, with this SHA-256, differs from the backup. */
   readonly requireWhole: (sha256: string) => Effect.Effect<void, BackupFailed>
 }
 
@@ -63,15 +64,13 @@ const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSyn
 /** Manifests have some hundred bytes. */
 const maxManifestBytes = 64 * 1024
 
-/**
- * What a backup has, as far as can be told without reading its databases. A file alone is held until the scope closes.
- */
+/** The parts of a backup, without reading its databases. A single file is locked until the scope closes. */
 const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const stat = yield* statOf(backup)
     if (stat === undefined) {
       const [earlier] = yield* attempt(`${backup} cannot be read`, () => Target.earlierOf(backup))
-      const hint = `${earlier} is the earlier backup that a killed run was about to replace: give that.`
+      const hint = `${earlier} is the earlier backup, which a killed run was about to replace: restore that.`
       return yield* refuse(`${backup} does not exist`, earlier === undefined ? undefined : hint)
     }
     if (!stat.isDirectory()) {
@@ -94,8 +93,8 @@ const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<Ba
       return yield* refuse(
         `${backup} is not a backup: it has no ${manifestName}`,
         (yield* statOf(join(backup, store.file))) === undefined
-          ? "Give a directory that causeway backup has made, or the file of a store alone."
-          : `It has a store: make a backup of it with causeway backup --data-dir ${backup}, and give that.`
+          ? "Use a directory that causeway backup has made, or the file of a store."
+          : `It has a store: make a backup of it with causeway backup --data-dir ${backup}, and restore that.`
       )
     }
     const manifest =
@@ -112,7 +111,7 @@ const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<Ba
       Effect.gen(function* () {
         const from = join(backup, part.file)
         const size = (yield* statOf(from))?.size
-        if (size === undefined) return yield* refuse(`${from} is missing, and ${manifestName} says that it is there`)
+        if (size === undefined) return yield* refuse(`${from} is missing, although ${manifestName} lists it`)
         if (size !== bytes) return yield* refuse(`${from} has ${size} bytes, and ${manifestName} says ${bytes}`)
         const requireWhole = (digest: string) =>
           digest === sha256
@@ -127,7 +126,7 @@ const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<Ba
 const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     if (Restored.isReserved(directory)) {
-      return yield* refuse(`${directory} has a name that a restore gives`, "Give the directory another name.")
+      return yield* refuse(`${directory} has a name that is reserved for restores`, "Give the directory another name.")
     }
     yield* attempt(`${directory} cannot be used as a data directory`, () => makeDirectory(directory))
     for (const { file } of [store, histories]) {
@@ -141,7 +140,7 @@ const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> 
       .map(({ name }) => join(directory, `${name}.lock`))
       .filter(lock => !existsSync(lock))
     const owned = yield* Effect.either(Opening.ownDirectory(directory))
-    // Whether it has failed or not: a service of another user could not open what root leaves.
+    // In any case: a service of another user could not open files of root.
     yield* attempt(`${directory} cannot be written`, () => {
       for (const lock of missing) if (existsSync(lock)) Restored.giveToOwner(directory, lock)
     })
@@ -150,12 +149,12 @@ const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> 
     return yield* refuse(message, file === directory ? undefined : "Stop the service, or wait for the other restore.")
   })
 
-/** A directory for what is restored, within the data directory, as that may be a file system of its own. */
+/** A directory for the restored files. It is in the data directory, which may be a separate file system. */
 const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.flatMap(randomHex(2), id =>
       attempt(`${directory} cannot be written`, () => {
-        // Nobody else restores there: these are of processes that were killed.
+        // No other restore is running there: drafts are left from killed processes.
         for (const name of readdirSync(directory)) {
           if (Restored.isDraftName(name)) rmSync(join(directory, name), { recursive: true })
         }
@@ -178,7 +177,7 @@ const requireRoom = (directory: string, bytes: number) =>
           )
   )
 
-/** A message about a copy in the draft, of which the user knows nothing. */
+/** Removes the path of the draft from a message. The user does not know the draft. */
 const withoutDraft = (draft: string, message: string): string => message.replaceAll(join(draft, "/"), "")
 
 const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFailed> =>
@@ -191,7 +190,7 @@ const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFai
 const take = (draft: string, { from, part, requireWhole }: BackupPart, onBytes: (bytes: number) => void) =>
   Effect.flatMap(copyFile(from, join(draft, part.file), onBytes), requireWhole)
 
-/** Brings databases to the newest schema, and makes their logs others than those that are known. Returns the epoch. */
+/** Migrates the databases to the newest schema, and gives their logs new epochs. Returns the epoch. */
 const renew = (draft: string, parts: ReadonlyArray<BackupPart>): Effect.Effect<string, BackupFailed> =>
   Effect.gen(function* () {
     const epoch = yield* Opening.renewEpoch(draft, store.format)
@@ -212,7 +211,7 @@ const renew = (draft: string, parts: ReadonlyArray<BackupPart>): Effect.Effect<s
     return epoch
   }).pipe(
     Effect.mapError(({ message }) => new BackupFailed({ message: withoutDraft(draft, message) })),
-    // It tells readers of the log to list again, and there are none.
+    // The warning asks readers of the log to list again. Here are no readers.
     Logger.withMinimumLogLevel(LogLevel.None)
   )
 
@@ -231,8 +230,9 @@ const put = (directory: string, draft: string, aside: string): Effect.Effect<voi
   })
 
 /**
- * Restores a backup. If it fails or is interrupted, or the process is killed, the data directory has either what it had
- * before or all that is restored; the next start of the service, or restore, finishes the latter.
+ * Restores a backup. If it fails or is interrupted, or the process is killed, the data directory has either its
+ * previous content or the restored one. In the latter case the next start of the service, or the next restore, finishes
+ * it.
  */
 export const restore = ({
   backup,
@@ -247,7 +247,7 @@ export const restore = ({
     if (old.length > 0 && !force) {
       return yield* refuse(
         `${directory} is not empty: it has ${old.at(-1)}`,
-        "--force moves the files that are there aside; nothing is deleted."
+        "--force moves the existing files aside; nothing is deleted."
       )
     }
     const total = parts.reduce((sum, { bytes }) => sum + bytes, 0)

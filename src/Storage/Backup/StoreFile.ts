@@ -1,6 +1,5 @@
 /**
- * A file of a store that is not in a backup with a manifest. Such a file may be in use, or lack what is in a log beside
- * it.
+ * A single file of a store, without a manifest. The file may be in use, or lack changes that are in its log.
  */
 import { existsSync, statSync } from "node:fs"
 import { basename, dirname } from "node:path"
@@ -15,10 +14,10 @@ import { store } from "./Manifest.ts"
 
 const hintFor = (file: string): string =>
   basename(file) === store.file
-    ? `Make a backup with causeway backup --data-dir ${dirname(file)}, and give that.`
-    : `Make a copy with .backup of sqlite3, and give that.`
+    ? `Make a backup with causeway backup --data-dir ${dirname(file)}, and use that.`
+    : `Make a copy with .backup of sqlite3, and use that.`
 
-/** Refuses a file that lacks changes which are in a log beside it. */
+/** Refuses a file if its log has changes that the file lacks. */
 export const requireClosed = (file: string, hint = hintFor(file)): Effect.Effect<void, BackupFailed> =>
   Effect.flatMap(
     attempt(`${file} cannot be read`, () => {
@@ -33,19 +32,19 @@ export const requireClosed = (file: string, hint = hintFor(file)): Effect.Effect
         : refuse(`${file} is not closed: ${basename(log)} has changes that it lacks`, hint)
   )
 
-/** Takes a lock; `"InUse"` where somebody else has it. */
+/** Takes a lock; returns `"InUse"` if another process has it. */
 const take = (path: string): Lock | "InUse" | undefined => {
   try {
     return new Lock(path, "shared")
   } catch (error) {
     if (isLocked(error)) return "InUse"
-    // A file of another program that has this name.
+    // A file of another program with this name.
     if (error instanceof SqliteError && error.code === "SQLITE_NOTADB") return undefined
     throw error
   }
 }
 
-/** Takes the lock of a service beside a file, where there is one. */
+/** Takes the lock of a service for a file, if there is one. */
 const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const path = yield* attempt(`${file} cannot be read`, () => `${realFile(file).replace(/\.db$/, "")}.lock`)
@@ -64,20 +63,20 @@ const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
     if (held === "InUse") return yield* refuse(`${file} is in use by a service`, hintFor(file))
   })
 
-/** What changes with each write to a file. */
+/** A value that changes with each write to a file. */
 const stateOf = (file: string) =>
   attempt(`${file} cannot be read`, () => {
     const { dev, ino, mtimeNs, size } = statSync(file, { bigint: true })
     return `${dev}:${ino}:${mtimeNs}:${size}`
   })
 
-/** A file that no service opens meanwhile. */
+/** A file that no service opens until the scope closes. */
 export interface Held {
-  /** Refuses a file that was written since, as by a program that knows nothing of the lock. */
+  /** Refuses a file that was written in the meantime, by a program that ignores the lock. */
   readonly requireUnchanged: Effect.Effect<void, BackupFailed>
 }
 
-/** Keeps services from opening a file until the scope closes. Refuses one that is open, or was not closed. */
+/** Prevents services from opening a file until the scope closes. Refuses a file that is open or was not closed. */
 export const hold = (file: string): Effect.Effect<Held, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     yield* lock(file)
@@ -87,14 +86,14 @@ export const hold = (file: string): Effect.Effect<Held, BackupFailed, Scope.Scop
     }))
     if (names > 1) {
       return yield* refuse(
-        `${file} has several names (hard links), and its log may lie beside another one`,
-        "Make a copy of it with .backup of sqlite3 by the name that is in use, and give that."
+        `${file} has several names (hard links), and its log may belong to another of them`,
+        "Make a copy of it with .backup of sqlite3 by the name that is in use, and use that."
       )
     }
     if (isUnfinished(directory)) {
       return yield* refuse(
         `${directory} has a restore that was not finished`,
-        "Start its service once: it finishes that. The old files are in before-restore-… then."
+        "Start its service once: it finishes the restore. The old files are in before-restore-… then."
       )
     }
     const before = yield* stateOf(file)

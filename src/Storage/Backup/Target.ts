@@ -1,5 +1,5 @@
 /**
- * The place of a new backup: a file or a directory that has another name until it is whole and flushed.
+ * The target of a new backup: a file or a directory with a temporary name until it is complete and flushed.
  */
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
@@ -7,25 +7,27 @@ import { Effect, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
 import { claimName, flushDirectory, idOf } from "../FileSystem.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
-import * as Opening from "../Sqlite/Database/Opening.ts"
+import { applicationIdOf } from "../Sqlite/Database/Identification.ts"
 import { isReserved } from "../Sqlite/Database/Restored.ts"
 import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
 import { histories, manifestName, store } from "./Manifest.ts"
 import { requireClosed } from "./StoreFile.ts"
 
+/** A backup that is being written. */
 export interface Target {
-  /** Where the backup is written; the directory is there, the file is not. */
+  /** The temporary path. The directory exists, the file does not. */
   readonly draft: string
-  /** Gives it its name, once all in it has been flushed. Nothing with that name is ever half a backup. */
+  /** Gives the backup its name, once it is flushed. A path with this name is never incomplete. */
   readonly place: Effect.Effect<void, BackupFailed>
 }
 
+/** The path of a backup, and whether it may be replaced. */
 export interface Options {
   readonly path: string
   readonly kind: "file" | "directory"
   /** Whether an earlier backup may be replaced. */
   readonly force: boolean
-  /** The data directory that is backed up, where it is on this machine. */
+  /** The data directory that is backed up, if it is on this machine. */
   readonly source?: string
 }
 
@@ -34,7 +36,7 @@ const ofBackup: ReadonlyArray<string> = [manifestName, store.file, histories.fil
 const anotherName = "Give it another name."
 
 /**
- * Whether a service has a file with this name, or would have: in a data directory, which has a lock, or beside the
+ * Whether a path belongs to a service or is reserved for one: in a data directory, which has a lock, or next to the
  * target of a link from one.
  */
 const isOfService = (path: string, source: string | undefined): boolean => {
@@ -45,11 +47,11 @@ const isOfService = (path: string, source: string | undefined): boolean => {
   return existsSync(Epoch.recordOf(path))
 }
 
-/** Whether what is there may be replaced by a backup: nothing is lost but an earlier one. */
+/** Whether a path may be replaced by a backup, because it is an earlier backup. */
 const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
   const stat = lstatSync(path)
   if (kind === "file") {
-    return stat.isFile() && (stat.size === 0 || Opening.applicationIdOf(path) === store.format.applicationId)
+    return stat.isFile() && (stat.size === 0 || applicationIdOf(path) === store.format.applicationId)
   }
   if (!stat.isDirectory()) return false
   const names = readdirSync(path)
@@ -58,7 +60,7 @@ const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
 
 const isEmptyDirectory = (path: string): boolean => lstatSync(path).isDirectory() && readdirSync(path).length === 0
 
-/** What a path has, as far as it matters. */
+/** Checks that a backup may be written to a path. */
 const look = ({ force, kind, path, source }: Options): Effect.Effect<void, BackupFailed> =>
   Effect.flatten(
     attempt(`${path} cannot be used`, () => {
@@ -69,8 +71,8 @@ const look = ({ force, kind, path, source }: Options): Effect.Effect<void, Backu
         return existsSync(dirname(path)) ? Effect.void : refuse(`There is no directory for ${path}`)
       }
       if (kind === "directory" && isEmptyDirectory(path)) return Effect.void
-      if (!isReplaceable(path, kind)) return refuse(`${path} is there already, and is not a backup of this kind`)
-      if (!force) return refuse(`${path} is there already`, "--force replaces it.")
+      if (!isReplaceable(path, kind)) return refuse(`${path} already exists, and is not a backup of this kind`)
+      if (!force) return refuse(`${path} already exists`, "--force replaces it.")
       if (kind === "directory") return Effect.void
       if (source !== undefined && idOf(path) === idOf(join(source, store.file))) {
         return refuse(`${path} is the store that is backed up`)
@@ -79,14 +81,14 @@ const look = ({ force, kind, path, source }: Options): Effect.Effect<void, Backu
     })
   )
 
-/** Replaces a directory. Where that fails half-way, the old one is put back. */
+/** Replaces a directory. If that fails halfway, the old one is put back. */
 const replaceDirectory = (draft: string, path: string): void => {
   const old = `${draft}${oldEnd}`
   renameSync(path, old)
   try {
     renameSync(draft, path)
   } catch (error) {
-    // Another backup to the same place may have done that.
+    // Another backup to the same path may have done so.
     if (existsSync(old) && !existsSync(path)) renameSync(old, path)
     throw error
   }
@@ -94,7 +96,7 @@ const replaceDirectory = (draft: string, path: string): void => {
   rmSync(old, { recursive: true, force: true })
 }
 
-/** What the name of an earlier backup ends in while another one takes its place. */
+/** The suffix of an earlier backup while another one replaces it. */
 const oldEnd = ".old"
 
 /** Earlier backups whose replacement at a path was not finished, the newest first. */
@@ -108,27 +110,27 @@ export const earlierOf = (path: string): ReadonlyArray<string> => {
 }
 
 /**
- * Finishes the replacement of a backup by a process that was killed: an earlier one without its name gets that back, and
- * one that has been replaced is removed.
+ * Finishes the replacement of a backup by a killed process: restores the name of an earlier backup without its name,
+ * and removes one that was replaced.
  */
 const recover = (path: string): void => {
   for (const earlier of earlierOf(path)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {
       if (isReplaceable(earlier, "directory")) renameSync(earlier, path)
     } else if (isReplaceable(path, "directory") && readdirSync(earlier).every(name => ofBackup.includes(name))) {
-      // It may lack files, where its removal was not finished.
+      // It may be incomplete, if its removal was not finished.
       rmSync(earlier, { recursive: true, force: true })
     }
   }
 }
 
-/** A place for a backup. What is not placed is removed with the scope. */
+/** Creates a target. A target that was not renamed is removed with the scope. */
 export const open = (given: Options): Effect.Effect<Target, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
-    // Without a slash at the end: the draft is beside it.
+    // Without a trailing slash: the draft is a sibling.
     const options = { ...given, path: resolve(given.path) }
     const { force, kind, path } = options
-    if (isReserved(path)) return yield* refuse(`${path} has a name that a restore gives`, anotherName)
+    if (isReserved(path)) return yield* refuse(`${path} has a name that is reserved for restores`, anotherName)
     if (kind === "directory") yield* attempt(`${path} cannot be used`, () => recover(path))
     yield* look(options)
     const draft = `${path}.${yield* randomHex(2)}.part`

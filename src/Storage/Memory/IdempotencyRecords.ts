@@ -2,7 +2,7 @@ import { bytesOf, lifetime } from "../../Kv/Idempotency.ts"
 import * as Shares from "../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../Kv/Write.ts"
 
-/** What is kept of a write. */
+/** The stored result of a write. */
 interface IdempotencyRecord {
   readonly tenant: string
   readonly id: string
@@ -12,22 +12,22 @@ interface IdempotencyRecord {
   readonly keptAt: number
 }
 
-/** What is remembered of a tenant. */
+/** The records of a tenant. */
 interface Share {
   bytes: number
-  /** The oldest first. */
+  /** In order of age, the oldest first. */
   readonly writes: Set<IdempotencyRecord>
 }
 
-/** The writes with idempotency keys that were applied. */
+/** The results of the writes with idempotency keys. */
 export class IdempotencyRecords {
-  /** By their ids, the oldest first. */
+  /** By id, the oldest first. */
   private readonly writes = new Map<string, IdempotencyRecord>()
-  /** By tenant, those first whose last write is the oldest. */
+  /** By tenant, in order of their newest record, the oldest first. */
   private readonly shares = new Map<string, Share>()
-  private readonly comparisons = new Shares.Comparisons()
+  private readonly schedule = new Shares.ComparisonSchedule()
   private total = 0
-  /** The bytes of all writes that were ever added. */
+  /** The bytes of all records that were ever added. */
   private end = 0
 
   constructor(private readonly limitBytes: number) {}
@@ -37,26 +37,26 @@ export class IdempotencyRecords {
     return found !== undefined && found.keptAt > now - lifetime ? found : undefined
   }
 
-  /** Returns what was found where tenants were compared. */
-  keep({ digest, id, tenant }: IdempotencyKey, kept: string, now: number): Shares.Found | undefined {
+  /** Adds a record. Returns the result of the comparison, if the tenants were compared. */
+  keep({ digest, id, tenant }: IdempotencyKey, kept: string, now: number): Shares.Comparison | undefined {
     const old = this.writes.get(id)
     if (old !== undefined) this.forget(old)
-    const remembered = { tenant, id, digest, kept, keptAt: now }
+    const record = { tenant, id, digest, kept, keptAt: now }
     const bytes = bytesOf(kept)
     const share = this.shares.get(tenant) ?? { bytes: 0, writes: new Set() }
     this.shares.delete(tenant)
     this.shares.set(tenant, share)
-    this.writes.set(id, remembered)
-    share.writes.add(remembered)
+    this.writes.set(id, record)
+    share.writes.add(record)
     share.bytes += bytes
     this.total += bytes
     const before = this.end
     this.end += bytes
-    const isDue = Shares.isStepReached(this.limitBytes, before, this.end) || this.comparisons.isDue(now)
-    return isDue ? this.compare(remembered, bytes, now) : undefined
+    const isDue = Shares.isStepReached(this.limitBytes, before, this.end) || this.schedule.isDue(now)
+    return isDue ? this.compare(record, bytes, now) : undefined
   }
 
-  private compare(newest: IdempotencyRecord, added: number, now: number): Shares.Found {
+  private compare(newest: IdempotencyRecord, added: number, now: number): Shares.Comparison {
     const portion = Shares.portionOf(this.limitBytes, added)
     for (const write of this.oldest(this.writes.values(), newest, portion)) {
       if (isTooOld(write, now)) this.forget(write)
@@ -75,11 +75,11 @@ export class IdempotencyRecords {
         }
       }
     }
-    this.comparisons.done(now)
+    this.schedule.done(now)
     return { bytes: this.total, forgotten }
   }
 
-  /** So many writes at most, without the newest of all. */
+  /** The first `portion` records, except the newest of all. */
   private *oldest(
     writes: Iterable<IdempotencyRecord>,
     newest: IdempotencyRecord,

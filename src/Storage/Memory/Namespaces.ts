@@ -12,7 +12,7 @@ import type {
 } from "../../Kv/Store.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 
-/** The page of a query, of all namespaces in any order. */
+/** The page of a query. `counts` has all namespaces, in any order. */
 export const page = (
   counts: ReadonlyArray<NamespaceCount>,
   query: NamespaceQuery
@@ -26,7 +26,7 @@ export const page = (
   return { namespaces: all.slice(0, limit), more: all.length > limit }
 }
 
-/** The page of a query, of the tenants of all namespaces. */
+/** The page of a query of tenants. `counts` has all namespaces, in any order. */
 export const pageOfTenants = (
   counts: ReadonlyArray<NamespaceCount>,
   query: TenantQuery

@@ -1,26 +1,27 @@
 /**
- * The thread that copies and verifies databases, which would keep the main thread from everything else.
- * Like that of the writer it imports no more than it needs.
+ * The thread that copies and verifies databases, which would block the main thread. Like the writer's thread it imports
+ * no more than it needs.
  */
 import { parentPort, workerData } from "node:worker_threads"
-import { type CopyRequest, copy, type Progress, toCopyError } from "./Copy/Copying.ts"
+import { toCopyError } from "./Copy/CopyError.ts"
+import { type CopyRequest, copy, type Progress } from "./Copy/Copying.ts"
 import { type VerifyRequest, verify } from "./Copy/Verification.ts"
 
-/** What a thread is started for. */
+/** The task of a thread. */
 export type Task =
   | { readonly task: "copy"; readonly request: CopyRequest }
   | { readonly task: "verify"; readonly request: VerifyRequest }
 
 const data = workerData as Task
 
-/** Milliseconds between two messages of progress. */
-const progressEvery = 100
+/** The interval between two messages of progress. */
+const progressIntervalMillis = 100
 
-let toldAt = 0
+let reportedAt = 0
 const onProgress = (progress: Progress): void => {
   const now = performance.now()
-  if (now - toldAt < progressEvery && progress.done < progress.total) return
-  toldAt = now
+  if (now - reportedAt < progressIntervalMillis && progress.done < progress.total) return
+  reportedAt = now
   parentPort?.postMessage({ progress })
 }
 

@@ -1,8 +1,8 @@
 /**
- * Metrics of the files of a database, and of the disk that they are on.
+ * Metrics of the files of a database, and of their disk.
  *
- * They are measured in the background. A disk that hangs delays nobody, but holds the thread that asks it: Node has four
- * such threads for everything, so that all instances of a process together ask for one thing at a time.
+ * They are measured in the background. A disk that hangs delays no request, but blocks the thread that measures it.
+ * Node has four such threads for everything; therefore all instances of a process measure one thing at a time.
  */
 import { stat, statfs } from "node:fs/promises"
 import { dirname } from "node:path"
@@ -11,7 +11,7 @@ import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"
 import { hasCode } from "../FileSystem.ts"
 
-/** The databases that a directory has. */
+/** The databases of a directory. */
 export type DatabaseName = "kv.db" | "sessions.db"
 
 const fileBytes = Metric.gauge("database_file_bytes", {
@@ -26,14 +26,14 @@ const sizeBytes = Metric.gauge("disk_size_bytes", { description: "Size of the di
 
 const sizeOf = (file: string) => Metric.taggedWithLabels(fileBytes, [MetricLabel.make("file", file)])
 
-/** Between two measurements. */
+/** The interval between two measurements. */
 const defaultInterval = Duration.seconds(10)
 
 const one = Effect.unsafeMakeSemaphore(1)
 
 /**
- * Repeats a measurement until the scope closes. One that fails leaves the gauges as they are. It is the system's clock
- * that counts: files change in true time, and tests let days pass.
+ * Repeats a measurement until the scope closes. A failed measurement leaves the gauges unchanged. It uses the system's
+ * clock: files change in real time, and tests skip days.
  */
 const repeatScoped = (
   name: string,
@@ -54,7 +54,7 @@ const bytesOf = async (file: string): Promise<number> => {
   }
 }
 
-/** Measures a database and its write-ahead log until the scope closes. A file that is not there has 0 bytes. */
+/** Measures a database and its write-ahead log until the scope closes. A missing file has 0 bytes. */
 export const files = (
   name: DatabaseName,
   file: string,
@@ -71,8 +71,8 @@ export const files = (
   })
 
 /**
- * Measures the disk that a file is on until the scope closes. It is logged when so many bytes or fewer are free, and
- * again only after twice as many were. Before the first measurement there are no series: 0 would look like a full disk.
+ * Measures the disk of a file until the scope closes. Logs a warning when at most `fewBytes` are free, and again only
+ * after twice as many were free. Before the first measurement there are no series: 0 would look like a full disk.
  */
 export const disk = (
   file: string,

@@ -1,6 +1,6 @@
 /**
- * Whether the databases are replicated, by the metadata that a replicator keeps beside them. Only file names are checked;
- * whether the replicator runs is for its own supervisor.
+ * Whether the databases are replicated, according to the metadata files of a replicator. Only file names are checked. A
+ * supervisor must check whether the replicator runs.
  */
 import { join } from "node:path"
 import * as FileSystem from "@effect/platform/FileSystem"
@@ -9,13 +9,13 @@ import type { Dependency } from "../../Health/Api.ts"
 import * as Setting from "../../Setting.ts"
 import { dataDirectory } from "../StoreUrl.ts"
 
-/** Where to look. */
+/** The directory to check. */
 export interface Settings {
   /** The directory of the databases. */
   readonly directory: string
 }
 
-/** The check as configuration variables; nothing where it is disabled. */
+/** The check as configuration variables; `None` if it is disabled. */
 export const config: Config.Config<Option.Option<Settings>> = Config.all({
   enabled: Setting.boolean("REPLICATION_ENABLED", {
     description: "Whether /health reports if the databases in DATA_DIR are replicated",
@@ -39,12 +39,12 @@ const isDatabase = (file: string): boolean => !isHidden(file) && /\.(?:db|sqlite
 
 const isMark = (file: string): boolean => marks.some(mark => file === `.${mark}`)
 
-/** The time limit of a check. */
-const limit = Duration.seconds(2)
+/** The timeout of a check. */
+const timeout = Duration.seconds(2)
 
 /**
  * Checks once. The status is `ok` without databases, and with metadata of a replicator in a hidden directory. Databases
- * without metadata and an unreadable directory are `degraded`. It is never `unhealthy`.
+ * without metadata, and an unreadable directory, are `degraded`. It is never `unhealthy`.
  */
 export const check = ({ directory }: Settings): Effect.Effect<Dependency, never, FileSystem.FileSystem> =>
   Effect.gen(function* () {
@@ -63,7 +63,7 @@ export const check = ({ directory }: Settings): Effect.Effect<Dependency, never,
     const isDirectory = (path: string) =>
       Effect.match(files.stat(path), { onFailure: () => false, onSuccess: ({ type }) => type === "Directory" })
     const found = yield* Effect.findFirst(candidates, isDirectory)
-    return Option.isSome(found) ? ok : degraded("The data directory holds databases and no replication metadata")
+    return Option.isSome(found) ? ok : degraded("The data directory has databases and no replication metadata")
   }).pipe(
     Effect.catchAll(error =>
       Effect.succeed(
@@ -71,8 +71,8 @@ export const check = ({ directory }: Settings): Effect.Effect<Dependency, never,
       )
     ),
     Effect.timeoutTo({
-      duration: limit,
+      duration: timeout,
       onSuccess: found => found,
-      onTimeout: () => degraded(`The data directory does not answer within ${Duration.format(limit)}`)
+      onTimeout: () => degraded(`The data directory does not answer within ${Duration.format(timeout)}`)
     })
   )

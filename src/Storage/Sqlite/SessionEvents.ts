@@ -1,5 +1,5 @@
 /**
- * The histories of sessions in one SQLite database, which sessions share.
+ * The histories of sessions in one SQLite database, which all sessions share.
  */
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
@@ -19,21 +19,21 @@ import * as Damage from "./Database/Damage.ts"
 import * as Database from "./Database/Database.ts"
 import { hasRoom } from "./Database/Files.ts"
 import type { WriteFailure } from "./Database/Messages.ts"
-import type { StoreRefused } from "./Database/Opening.ts"
 import type { Reader } from "./Database/Reader.ts"
+import type { StoreRefused } from "./Database/StoreRefused.ts"
 import * as DiskMetrics from "./DiskMetrics.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
 import { type EventOutcome, writer } from "./SessionEvents/Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
 
-/** Where the histories lie, how they are written and how much of each is kept. */
+/** The directory of the histories, how they are written, and how much of each is kept. */
 export interface Options extends Database.Options {
   readonly retention?: Bounds
 }
 
 type Service = Context.Tag.Service<SessionEvents>
 
-/** Events that one transaction removes for their age. */
+/** The maximum number of events that one transaction removes for their age. */
 const trimPortion = 500
 
 const outcomeOf = (
@@ -52,7 +52,7 @@ const outcomeOf = (
 
 type Group = GroupCommit.GroupCommit<EventWrite, History | undefined, OutOfStep | StoreUnavailable>
 
-/** What histories are read from and written to. */
+/** The open database of histories, and its committer. */
 interface Opened {
   readonly group: Group
   readonly reader: Reader<Queries>
@@ -99,8 +99,8 @@ interface Openable {
 }
 
 /**
- * Opens the histories, or defers that where a full disk has no room to create or migrate their database: then every
- * use fails with `StoreUnavailable` until there is room, and the first one after that opens them.
+ * Opens the histories. If a full disk has no space to create or migrate their database, the opening is deferred: every
+ * use fails with `StoreUnavailable` until there is space, and the first use after that opens them.
  */
 const openOrDefer = (
   directory: string,
@@ -108,7 +108,7 @@ const openOrDefer = (
 ): Effect.Effect<Openable, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const scope = yield* Effect.scope
-    // An attempt that fails releases what it has acquired.
+    // A failed attempt releases what it has acquired.
     const attempt = Effect.flatMap(Scope.fork(scope, ExecutionStrategy.sequential), own =>
       Effect.onError(Scope.extend(open, own), cause => Scope.close(own, Exit.failCause(cause)))
     )
@@ -141,7 +141,7 @@ const openOrDefer = (
     }
   })
 
-/** The histories in the file `sessions.db` of a directory, which belongs to them until the scope closes. */
+/** The histories in the file `sessions.db` of a directory. This process owns the file until the scope closes. */
 export const make = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const retention = options.retention ?? Retention.defaults

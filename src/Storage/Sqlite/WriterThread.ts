@@ -1,6 +1,6 @@
 /**
- * The thread that writes a database, so that flushes do not block the main thread.
- * Its imports cost each start time and memory: the index of effect alone would take 40 MB.
+ * The thread that writes a database, so that flushes do not block the main thread. Its imports determine its start time
+ * and memory: the index of effect would use 40 MB.
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
@@ -9,7 +9,7 @@ import { Writer, type WriterPlugin } from "./Database/Writer.ts"
 import { writer as kvWriter } from "./Kv/Writer.ts"
 import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
 
-/** Which database the thread writes. */
+/** The database that the thread writes. */
 export type ThreadData =
   | { readonly database: "kv"; readonly idempotencyBytes: number }
   | { readonly database: "sessions"; readonly retention: Retention }

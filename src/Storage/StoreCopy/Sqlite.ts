@@ -17,6 +17,7 @@ import {
 import { describe } from "../Sqlite/Database/DatabaseError.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
 import { realFile } from "../Sqlite/Database/Files.ts"
+import { applicationIdOf } from "../Sqlite/Database/Identification.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
 import { recount } from "../Sqlite/Kv/NamespaceCounts.ts"
 import { format as kv } from "../Sqlite/Kv/Writer.ts"
@@ -125,7 +126,7 @@ type Before = "nothing" | "a store" | "an unfinished copy"
 const look = (directory: string) =>
   Effect.map(
     Effect.mapError(
-      attempt(() => Opening.applicationIdOf(realFile(fileOf(directory, kv)))),
+      attempt(() => applicationIdOf(realFile(fileOf(directory, kv)))),
       ({ message }) => new StoreCopyRefused({ message: `${nameOf(directory)}: ${message}` })
     ),
     (id): Before => {

@@ -1,4 +1,4 @@
-/** Data directories, and what is done with them in tests of backups and restores. */
+/** Data directories for tests of backups and restores. */
 import { readdirSync } from "node:fs"
 import Database from "better-sqlite3"
 import { Effect, Layer, Logger, type Scope } from "effect"
@@ -36,7 +36,7 @@ export const failure = <A, E extends { readonly message: string }>(effect: Effec
 
 export const names = (directory: string) => readdirSync(directory).sort()
 
-/** Makes the database of histories, and one history where it is named. */
+/** Creates the database of histories, with one history if it is named. */
 export const makeSessions = (directory: string, session?: string) =>
   Effect.map(Effect.scoped(Opening.open(directory, histories.format)), ({ file }) => {
     const db = new Database(file)

@@ -26,7 +26,7 @@ import { temporaryDirectory } from "../SqliteFixture.ts"
 import { backUp, epoch, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
 
 describe("a restore", () => {
-  it.scopedLive("brings back what the backup has, with a new epoch, and moves aside what was there", () =>
+  it.scopedLive("restores the content of the backup, with a new epoch, and moves previous files aside", () =>
     Effect.gen(function* () {
       const directory = yield* store(5)
       const backup = join(yield* temporaryDirectory, "backup")
@@ -47,7 +47,7 @@ describe("a restore", () => {
     })
   )
 
-  it.scopedLive("refuses what is half, damaged, newer or mixed, and what is in use; nothing is changed then", () =>
+  it.scopedLive("refuses backups that are incomplete, damaged, newer or mixed, or in use, and changes nothing", () =>
     Effect.gen(function* () {
       const directory = yield* store(3)
       const place = yield* temporaryDirectory
@@ -136,7 +136,7 @@ describe("a restore", () => {
     })
   )
 
-  it.scopedLive("gives histories of sessions other epochs, and leaves none beside a store that comes alone", () =>
+  it.scopedLive("gives histories of sessions new epochs, and leaves none with the backup of a store alone", () =>
     Effect.gen(function* () {
       const directory = yield* store(1)
       const sessions = yield* makeSessions(directory, "tenant/one")
@@ -154,7 +154,7 @@ describe("a restore", () => {
     })
   )
 
-  it.scopedLive("is not finished by what somebody else has put there, whatever its name", () =>
+  it.scopedLive("is not finished with files of another program, whatever their names", () =>
     Effect.gen(function* () {
       const directory = yield* store(2)
       const backup = join(yield* temporaryDirectory, "backup")
@@ -171,23 +171,29 @@ describe("a restore", () => {
       const before = files()
       const opened = yield* Effect.exit(isUntouched)
       assert.isTrue(Exit.isFailure(opened))
-      assert.match(String(opened), /restore\.ready is not of a restore, whose name it has: move it away/)
+      assert.match(String(opened), /restore\.ready has the name of a restore but is not one: move it away/)
       assert.deepStrictEqual(files(), before)
-      assert.match(yield* failure(Restore.restore({ backup, directory, force: true })), /restore\.ready is not of a/)
+      assert.match(
+        yield* failure(Restore.restore({ backup, directory, force: true })),
+        /restore\.ready has the name of a/
+      )
       renameSync(taken, join(directory, "other"))
       yield* isUntouched
       const reserved = [taken, `${taken}/`, join(directory, "restore.0123456789abcdef.part")]
       for (const path of reserved) {
         const refusals = [Restore.restore({ backup, directory: path, force: true }), backUp(directory, path)]
         for (const refusal of refusals) {
-          assert.match(yield* failure<unknown, Backup.BackupFailed>(refusal), /has a name that a restore gives$/)
+          assert.match(
+            yield* failure<unknown, Backup.BackupFailed>(refusal),
+            /has a name that is reserved for restores$/
+          )
         }
         assert.isFalse(existsSync(path))
       }
     })
   )
 
-  it.scopedLive("is one at a time, and not of a backup that lies in its place", () =>
+  it.scopedLive("is one at a time, and not of a backup in its own path", () =>
     Effect.gen(function* () {
       const directory = yield* store(3)
       const place = yield* temporaryDirectory
@@ -207,7 +213,7 @@ describe("a restore", () => {
     })
   )
 
-  it.scoped("keeps what earlier ones have moved aside, also where the clock stands still", () =>
+  it.scoped("keeps what earlier ones have moved aside, also if the clock is stopped", () =>
     Effect.gen(function* () {
       const directory = yield* store(3)
       const backup = join(yield* temporaryDirectory, "backup")
@@ -247,7 +253,7 @@ describe("a restore that fails", () => {
           })
         const made = ["kv.lock", 1234, 1235]
         assert.deepStrictEqual(owners(), [made, ["sessions.lock", 1234, 1235]])
-        // A file that was there stays as it was.
+        // An existing file is not changed.
         chownSync(join(directory, "sessions.lock"), 77, 78)
         yield* failure(Restore.restore({ backup, directory, force: false }))
         assert.deepStrictEqual(owners(), [made, ["sessions.lock", 77, 78]])

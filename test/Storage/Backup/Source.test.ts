@@ -1,4 +1,4 @@
-/** What a backup is made of. */
+/** The files that a backup is made of. */
 import { copyFileSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
@@ -10,7 +10,7 @@ import { temporaryDirectory } from "../SqliteFixture.ts"
 import { backUp, failure, names, store } from "./Fixture.ts"
 
 describe("a backup of a data directory", () => {
-  it.scopedLive("is none where a file of it is replaced meanwhile, or a restore begins", () =>
+  it.scopedLive("fails if a file is replaced in the meantime, or a restore begins", () =>
     Effect.gen(function* () {
       const place = yield* temporaryDirectory
       const other = yield* store(7)
@@ -46,7 +46,7 @@ describe("a backup of a data directory", () => {
     })
   )
 
-  it.scopedLive("is none where a file of it cannot be reached; only one that is not there is left out", () =>
+  it.scopedLive("fails if a file cannot be reached; only a missing file is left out", () =>
     Effect.gen(function* () {
       const place = yield* temporaryDirectory
       for (const to of ["nowhere.db", "sessions.db"]) {
@@ -76,7 +76,7 @@ describe("a backup of a data directory", () => {
       })
       const target = join(place, "backup")
       const early = Effect.withClock(backUp(directory, target), clock)
-      assert.match(yield* failure(early), /sessions\.db was made meanwhile$/)
+      assert.match(yield* failure(early), /sessions\.db was created in the meantime$/)
       rmSync(join(directory, "sessions.db"))
       // What comes later is of another moment.
       assert.strictEqual((yield* backUp(directory, target, { report: make })).sessions, null)

@@ -11,7 +11,7 @@ import { temporaryDirectory } from "../SqliteFixture.ts"
 import { backUp, failure, inStore, names, store } from "./Fixture.ts"
 
 describe("a restore of the file of a store", () => {
-  it.scopedLive("is refused while the file is in use, or a log beside it has changes; it can be undone", () =>
+  it.scopedLive("is refused while the file is in use, or its log has changes; it can be undone", () =>
     Effect.gen(function* () {
       const live = yield* store(2)
       const place = yield* temporaryDirectory
@@ -38,7 +38,7 @@ describe("a restore of the file of a store", () => {
       const itself = failure(restoreTo(join(killed, "kv.db"), "killed", true))
       assert.match(yield* itself, /kv\.db is the store of .*killed itself$/)
 
-      // What a restore moved aside comes back with what was in the log only.
+      // What a restore moved aside includes changes that were only in the log.
       const { aside } = yield* restoreTo(alone, "killed", true)
       assert.include(names(aside!), "kv.db-wal")
       assert.match(yield* failure(restoreTo(join(aside!, "kv.db"), "killed", true)), unclosed)
@@ -50,7 +50,7 @@ describe("a restore of the file of a store", () => {
     })
   )
 
-  it.scopedLive("is refused where nobody can tell whether a service has it open", () =>
+  it.scopedLive("is refused if it is unknown whether a service has the file open", () =>
     Effect.gen(function* () {
       const live = yield* store(2)
       const place = yield* temporaryDirectory
@@ -80,7 +80,7 @@ describe("a restore of the file of a store", () => {
     })
   )
 
-  it.scopedLive("is refused where it is written meanwhile, or has a log that cannot be found", () =>
+  it.scopedLive("is refused if the file is written in the meantime, or its log cannot be found", () =>
     Effect.gen(function* () {
       const directory = yield* store(2)
       const place = yield* temporaryDirectory
@@ -101,10 +101,10 @@ describe("a restore of the file of a store", () => {
       rmSync(`${alone}-wal`)
       linkSync(join(directory, "kv.db"), join(place, "linked.db"))
       const linked = Restore.restore({ backup: join(place, "linked.db"), directory: join(place, "to"), force: false })
-      assert.match(yield* failure(linked), /linked\.db has several names \(hard links\), and its log may lie beside/)
+      assert.match(yield* failure(linked), /linked\.db has several names \(hard links\), and its log may belong to/)
       const special = Restore.restore({ backup: "/dev/null", directory: join(place, "to"), force: false })
       assert.match(yield* failure(special), /^\/dev\/null is neither a directory nor a file$/)
-      // Its log has gone aside already.
+      // Its log was already moved aside.
       const draft = join(directory, "restore.0123456789abcdef.part")
       mkdirSync(draft)
       Restored.commit(directory, draft, "aside")

@@ -44,8 +44,8 @@ describe("the target of a backup", () => {
         [served, /served\.db has the name of a file of a data directory$/],
         [linked, /linked\.db is the store that is backed up$/],
         [unclosed, /unclosed\.db is not closed: unclosed\.db-wal has changes that it lacks$/],
-        [file("text.txt", "precious"), /text\.txt is there already, and is not a backup of this kind$/],
-        [file("other.db", Buffer.alloc(4096, "SQLite format 3\0")), /other\.db is there already, and is not a backup/]
+        [file("text.txt", "precious"), /text\.txt already exists, and is not a backup of this kind$/],
+        [file("other.db", Buffer.alloc(4096, "SQLite format 3\0")), /other\.db already exists, and is not a backup/]
       ]
       for (const [path, message] of cases) {
         const before = existsSync(path) ? readFileSync(path) : undefined
@@ -73,7 +73,7 @@ describe("the target of a backup", () => {
       }
       assert.deepStrictEqual(names(place), ["empty", "new"])
       yield* inStore(directory)(put("n", "later", 1))
-      assert.match(yield* failure(backUp(directory, `${place}/new/`)), /new\/? is there already$/)
+      assert.match(yield* failure(backUp(directory, `${place}/new/`)), /new\/? already exists$/)
     })
   )
 
@@ -88,8 +88,11 @@ describe("the target of a backup", () => {
       const restored = Restore.restore({ backup: target, directory: join(place, "data"), force: false })
       const { hint, message } = yield* Effect.flip(restored)
       assert.match(message, /backup does not exist$/)
-      assert.strictEqual(hint, `${earlier} is the earlier backup that a killed run was about to replace: give that.`)
-      assert.match(yield* failure(backUp(directory, target)), /backup is there already$/)
+      assert.strictEqual(
+        hint,
+        `${earlier} is the earlier backup, which a killed run was about to replace: restore that.`
+      )
+      assert.match(yield* failure(backUp(directory, target)), /backup already exists$/)
       assert.deepStrictEqual(names(place), ["backup"])
       assert.strictEqual((yield* backUp(directory, target, { force: true })).entries, 1)
 
@@ -122,7 +125,7 @@ describe("the target of a backup", () => {
         symlinkSync(join(place, to), join(place, `link to ${to}`))
         return join(place, `link to ${to}`)
       }
-      const taken = /is there already, and is not a backup of this kind$/
+      const taken = /already exists, and is not a backup of this kind$/
       const cases = [
         [link("backup"), false, taken],
         [link("file.db"), true, taken],

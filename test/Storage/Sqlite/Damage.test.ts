@@ -35,9 +35,9 @@ const fill = (directory: string) =>
   }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })))
 
 interface Damage {
-  /** The keys of tenant `b` whose entries lie on a spoilt page. */
+  /** The keys of tenant `b` whose entries are on a damaged page. */
   readonly keys: ReadonlyArray<string>
-  /** The records that lie on a spoilt page: a range of tenant `b`. */
+  /** The records on a damaged page: a range of tenant `b`. */
   readonly first: number
   readonly last: number
 }
@@ -164,7 +164,7 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
     expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("b"))}?limit=1000`)).text).toContain(keyOf(0))
     expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("b"))}`)).text).toBe("cut off")
 
-    // Writes: only those of the entries concerned fail, also beside others.
+    // Of writes, only those of damaged entries fail, also in a group with others.
     const written = yield* Effect.all([put("a", keyOf(1)), put("b", damage.keys[0]!), put("a", "new")], {
       concurrency: "unbounded"
     })

@@ -1,4 +1,4 @@
-/** What a store tells of its files and of its disk. */
+/** Metrics of a store's files and of its disk. */
 import { mkdirSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
@@ -23,10 +23,10 @@ const gauge = (instance: string, name: string, file?: string): number | undefine
 }
 
 /** Files are asked for in true time. */
-const until = (isThere: () => boolean) =>
+const until = (isReached: () => boolean) =>
   Effect.repeat(
     Effect.promise(() => new Promise(resolve => setTimeout(resolve, 2))),
-    { until: isThere }
+    { until: isReached }
   )
 
 /** Milliseconds between two measurements. */
@@ -70,7 +70,7 @@ describe("metrics of the disk", () => {
     }).pipe(instance("kept"))
   )
 
-  it.scoped("tell of the disk once it was asked, and warn once when little of it is free", () =>
+  it.scoped("show the disk after its first measurement, and warn once when little of it is free", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "kv.db")
       const warnings: Array<unknown> = []
@@ -84,7 +84,7 @@ describe("metrics of the disk", () => {
       const [freeBytes = 0, size = 0] = ["disk_free_bytes", "disk_size_bytes"].map(name => gauge("disk", name))
       assert.isAbove(freeBytes, 0)
       assert.isAtLeast(size, freeBytes)
-      // The gauge is set anew by each measurement.
+      // Each measurement sets the gauge again.
       const unset = MetricTags.current.pipe(Effect.map(tags => free.unsafeUpdate(-1, tags)))
       for (let round = 0; round < 3; round++) {
         yield* unset

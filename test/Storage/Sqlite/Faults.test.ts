@@ -61,7 +61,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
   )
 
   it.scopedLive(
-    "a failed flush fails writes, reads go on, writes go on once the disk is sound, and a process that dies before loses nothing",
+    "a failed flush fails writes; reads continue; writes continue once the disk works; a process that dies before loses nothing",
     () =>
       Effect.gen(function* () {
         const { directory, disk, owner, acknowledged, set } = yield* setup
@@ -108,7 +108,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
     Effect.gen(function* () {
       const { disk, owner, set } = yield* setup
       const keys = Array.from({ length: 40 }, (_, index) => `k${index}`)
-      // Of 40 kB each, so that values lie on pages of their own, and not all in memory.
+      // Of 40 kB each, so that values are on separate pages, and not all in memory.
       const value = (key: string) => `${key} ${"x".repeat(40_000)}`
       for (const key of keys) expect(yield* set(key, value(key))).toBe("ok")
       yield* owner.end
@@ -169,7 +169,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
         const { directory, disk, owner, acknowledged, set } = yield* setup
         for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
         yield* signal === undefined ? owner.end : owner.kill(signal)
-        // An index of the log is made anew by whoever opens it first.
+        // The first process that opens the log creates its index again.
         rmSync(join(directory, "kv.db-shm"), { force: true })
         yield* disk.fail("full")
         const next = yield* Owner.start(directory, { env: disk.env })

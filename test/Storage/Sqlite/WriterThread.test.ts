@@ -152,7 +152,7 @@ describe("the writing thread", () => {
     throw new Error("no more threads")
   }
 
-  it.scopedLive("one that cannot be started is retried, and requests meanwhile are refused", () =>
+  it.scopedLive("one that cannot be started is retried, and requests in the meantime are refused", () =>
     Effect.gen(function* () {
       let attempts = 0
       const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startThread(data)))

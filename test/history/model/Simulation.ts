@@ -15,7 +15,7 @@ export class Simulation {
   private readonly agenda: Array<{ readonly at: number; readonly order: number; readonly run: () => void }> = []
   private readonly readers = new Map<number, Reader>()
   private readonly streams = new Map<string, Reader & { isOpen: boolean }>()
-  /** The pages that clients read next. */
+  /** The page that each client reads next. */
   private readonly nextPages = new Map<number, H.ListAction>()
   private readonly began = 1_767_225_600_000
   private now = 0
@@ -144,7 +144,7 @@ export class Simulation {
     this.later(step.pause, () => this.ask(step, this.action(step), step.fate, 1, () => this.run(others)))
   }
 
-  /** Sends a request, and often again if it is a write with a key. */
+  /** Sends a request, and repeats it if it is a write with a key. */
   private ask(step: Step, action: H.Action, fate: Step["fate"], tries: number, whenDone: () => void): void {
     const { client, pause, toAnswer, toEffect } = step
     const isRepeated = action.type === "write" && tries < step.tries
@@ -206,7 +206,7 @@ export class Simulation {
     if (lastSeq === stream.after) return
     this.events.push({ type: "seen", follower, changes, lastSeq, epoch: store.epoch, ...this.at })
     stream.after = lastSeq
-    // Every third time the connection breaks.
+    // Every third connection breaks.
     if (this.events.length % 3 === 0) stream.isOpen = false
   }
 
@@ -228,7 +228,7 @@ export class Simulation {
       this.later(restore.backup, () => this.store.backUp())
       this.later(restore.at, () => this.store.restore())
     }
-    for (let next = this.first(); next !== undefined; next = this.first()) {
+    for (let next = this.takeEarliest(); next !== undefined; next = this.takeEarliest()) {
       this.now = next.at
       next.run()
     }
@@ -248,13 +248,14 @@ export class Simulation {
     this.events.push({ type: "ok", id, result: this.store.poll(action), ...this.at })
   }
 
-  private first() {
-    let least = 0
+  /** Removes the earliest entry. A linear search suffices: the agenda has at most a few entries for each client. */
+  private takeEarliest() {
+    let earliest = 0
     for (const [index, { at, order }] of this.agenda.entries()) {
-      const known = this.agenda[least]!
-      if (at < known.at || (at === known.at && order < known.order)) least = index
+      const known = this.agenda[earliest]!
+      if (at < known.at || (at === known.at && order < known.order)) earliest = index
     }
-    return this.agenda.splice(least, 1)[0]
+    return this.agenda.splice(earliest, 1)[0]
   }
 }
 

@@ -1,4 +1,7 @@
-/** A store in memory without faults. */
+/**
+ * A store in memory without faults. It applies writes by the production function `plan`: checks of histories that it made
+ * cannot find an error of `plan`.
+ */
 import { Either } from "effect"
 import type { JsonText } from "../../../src/Json/JsonText.ts"
 import { tenantOf } from "../../../src/Kv/Entry.ts"
@@ -19,26 +22,26 @@ interface Slot {
   readonly entry: H.Entry | undefined
 }
 
-/** The store that does everything right. */
+/** A correct store. */
 export class Store {
   private slots = new Map<string, Slot>()
   records: Array<H.Change> = []
   epoch = "first"
   /** The answers to writes with an `Idempotency-Key`. */
-  private remembered = new Map<string, H.WriteResult>()
+  private idempotent = new Map<string, H.WriteResult>()
   private copy:
-    | (Pick<Store, "records"> & { readonly slots: Map<string, Slot>; readonly remembered: Map<string, H.WriteResult> })
+    | (Pick<Store, "records"> & { readonly slots: Map<string, Slot>; readonly idempotent: Map<string, H.WriteResult> })
     | undefined
 
   backUp(): void {
-    this.copy = { slots: new Map(this.slots), records: [...this.records], remembered: new Map(this.remembered) }
+    this.copy = { slots: new Map(this.slots), records: [...this.records], idempotent: new Map(this.idempotent) }
   }
 
   restore(): void {
     if (this.copy === undefined) return
     this.slots = new Map(this.copy.slots)
     this.records = [...this.copy.records]
-    this.remembered = new Map(this.copy.remembered)
+    this.idempotent = new Map(this.copy.idempotent)
     this.epoch = "second"
   }
 
@@ -97,10 +100,10 @@ export class Store {
   /** The result, or that a precondition failed at that version. */
   write(action: H.WriteAction, now: number): H.WriteResult | H.Refusal {
     const { idempotencyKey } = action
-    const known = idempotencyKey === undefined ? undefined : this.remembered.get(idempotencyKey)
+    const known = idempotencyKey === undefined ? undefined : this.idempotent.get(idempotencyKey)
     if (known !== undefined) return known
     const result = action.removal === undefined ? this.apply(action, now) : this.remove(action, action.removal, now)
-    if (idempotencyKey !== undefined && "results" in result) this.remembered.set(idempotencyKey, result)
+    if (idempotencyKey !== undefined && "results" in result) this.idempotent.set(idempotencyKey, result)
     return result
   }
 

@@ -1,17 +1,25 @@
-/** Violations of what readers are told of the epoch, in histories of two. */
+/** Wrong epochs in answers, in histories with two epochs. */
 import type * as H from "../History.ts"
 import { isPoll } from "../Operations.ts"
-import { type Mutated, type Mutation, mutation, retimed, type Subject, wallEnd, withOperation } from "./Subject.ts"
+import {
+  type MutableHistory,
+  type Mutated,
+  type Mutation,
+  mutation,
+  retimed,
+  wallEnd,
+  withOperation
+} from "./MutableHistory.ts"
 
 /** The epoch before the last one, where there are two. */
-const earlier = ({ epochs }: Subject): ReadonlyArray<string> => epochs.slice(-2, -1).map(({ name }) => name)
+const earlier = ({ epochs }: MutableHistory): ReadonlyArray<string> => epochs.slice(-2, -1).map(({ name }) => name)
 
 /** A position of the last log. */
-const position = ({ log, pick }: Subject): number => log.commits[pick(log.commits.length)]?.last ?? 0
+const position = ({ log, pick }: MutableHistory): number => log.commits[pick(log.commits.length)]?.last ?? 0
 
-/** Inserts what a follower of its own does, before the end or another event. */
+/** Inserts the events of an additional follower, before the end or another event. */
 const withFollower = (
-  { history }: Subject,
+  { history }: MutableHistory,
   events: ReadonlyArray<Omit<H.Open, "time" | "wall"> | Omit<H.Seen, "time" | "wall"> | Omit<H.Reset, "time" | "wall">>,
   before = history.events.length - 1
 ): H.History => {
@@ -21,7 +29,7 @@ const withFollower = (
 
 const names = ["follower mutant"]
 
-const resumes = (by: H.Open["by"]) => (subject: Subject, named: string) => {
+const resumes = (by: H.Open["by"]) => (subject: MutableHistory, named: string) => {
   const { epoch, log } = subject
   const after = position(subject)
   const open = { type: "open", follower: "mutant", node: "model", by, after, epoch: named } as const
@@ -44,11 +52,11 @@ export const ofEpochs: ReadonlyArray<Mutation> = [
     },
     ofTwo
   ),
-  mutation("epoch", "an event stream that names another epoch goes on", earlier, resumes("events"), ofTwo),
-  mutation("epoch", "a WebSocket that names another epoch goes on", earlier, resumes("socket"), ofTwo),
+  mutation("epoch", "an event stream that names another epoch continues", earlier, resumes("events"), ofTwo),
+  mutation("epoch", "a WebSocket that names another epoch continues", earlier, resumes("socket"), ofTwo),
   mutation(
     "epoch",
-    "an event stream goes on in another log without a word",
+    "an event stream continues in another log without a reset",
     subject =>
       earlier(subject).flatMap(name =>
         subject.history.events.flatMap((event, index) =>
@@ -109,7 +117,7 @@ export const ofEpochs: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "epoch",
-    "a poll is told that the log has ended, and it goes on",
+    "a poll is answered that the log has ended, and it continues",
     ({ ops }) => ops.filter(isPoll).slice(-1),
     (subject, { start }) => {
       const { epoch, history } = subject
@@ -120,7 +128,7 @@ export const ofEpochs: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "epoch",
-    "a follower is told to begin anew, and the log goes on",
+    "a follower is reset, and the log continues",
     ({ ops }) => ops.filter(isPoll).slice(-1),
     (subject, { start }) => {
       const { epoch, history } = subject

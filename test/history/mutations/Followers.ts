@@ -1,11 +1,19 @@
 /** Violations of followers and polls. */
 import { isPoll } from "../Operations.ts"
-import { type Mutation, mutation, type Subject, seenWith, withOperation, withResult, withSeen } from "./Subject.ts"
+import {
+  type MutableHistory,
+  type Mutation,
+  mutation,
+  seenWith,
+  withOperation,
+  withResult,
+  withSeen
+} from "./MutableHistory.ts"
 
-const polled = (subject: Subject) =>
+const polled = (subject: MutableHistory) =>
   subject.ops
     .filter(isPoll)
-    .filter(op => subject.isTold(op))
+    .filter(op => subject.hasEpoch(op))
     .flatMap(op =>
       op.outcome.type === "ok" && op.outcome.result.changes.length > 1 ? [{ op, result: op.outcome.result }] : []
     )

@@ -4,18 +4,18 @@ import { isList } from "../Operations.ts"
 import {
   entryOf,
   fold,
+  type MutableHistory,
   type Mutation,
   mutation,
-  type Subject,
   withAction,
   withOperation,
   withResult
-} from "./Subject.ts"
+} from "./MutableHistory.ts"
 
-const listed = (subject: Subject, least: number) =>
+const listed = (subject: MutableHistory, least: number) =>
   subject.ops
     .filter(isList)
-    .filter(op => subject.isTold(op))
+    .filter(op => subject.hasEpoch(op))
     .flatMap(op =>
       op.outcome.type === "ok" && op.outcome.result.items.length >= least ? [{ op, result: op.outcome.result }] : []
     )
@@ -49,7 +49,7 @@ export const ofLists: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "list",
-    "a list has an entry that is not there",
+    "a list has an absent entry",
     subject => listed(subject, 1),
     (subject, { op, result }) => {
       const last = result.items.at(-1)!

@@ -10,7 +10,7 @@ import {
   withRecord,
   withSeen,
   withWrite
-} from "./Subject.ts"
+} from "./MutableHistory.ts"
 
 export const ofLog: ReadonlyArray<Mutation> = [
   mutation("log", "a record is missing to all", records, (subject, { seq }) =>
@@ -27,7 +27,7 @@ export const ofLog: ReadonlyArray<Mutation> = [
     const history = withRecord(subject, seq, { timestamp: Math.min(timestamp, previous.timestamp) - 1 })
     return { history, names: [`seq ${seq}`] }
   }),
-  mutation("log", "a record is of nobody", records, (subject, { seq }) => ({
+  mutation("log", "a record is of no known actor", records, (subject, { seq }) => ({
     history: withRecord(subject, seq, { actor: "nobody" }),
     names: ["nobody"]
   })),

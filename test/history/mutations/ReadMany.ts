@@ -1,11 +1,11 @@
 /** Violations of reads of several entries. */
 import * as H from "../History.ts"
 import type { State } from "../Log.ts"
-import { address, entryOf, type Mutation, mutation, type Subject, withOperation } from "./Subject.ts"
+import { address, entryOf, type MutableHistory, type Mutation, mutation, withOperation } from "./MutableHistory.ts"
 
 /** A read at the end of what was known of several keys at a time. */
 const read = (
-  subject: Subject,
+  subject: MutableHistory,
   states: ReadonlyArray<State>,
   entries: ReadonlyArray<H.Entry | null>,
   lastSeq: number

@@ -2,7 +2,16 @@
 
 import * as H from "../History.ts"
 import type { State } from "../Log.ts"
-import { address, entryOf, type Mutation, mutation, records, Subject, withOperation, withWrite } from "./Subject.ts"
+import {
+  address,
+  entryOf,
+  MutableHistory,
+  type Mutation,
+  mutation,
+  records,
+  withOperation,
+  withWrite
+} from "./MutableHistory.ts"
 
 export const ofReads: ReadonlyArray<Mutation> = [
   mutation(
@@ -55,7 +64,7 @@ export const ofReads: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "read",
-    "a refused write is told a version that had been replaced",
+    "a refused write is answered with a version that had been replaced",
     ({ past }) => past,
     (subject, state) => {
       const operation = { op: "delete", ...address(state), ifVersion: 1_000_000 } as const
@@ -98,7 +107,7 @@ export const ofReads: ReadonlyArray<Mutation> = [
         { before, wall }
       )
       const both = withOperation(
-        new Subject(second.history, subject.pick),
+        new MutableHistory(second.history, subject.pick),
         { type: "get", ...address(state) },
         { result: { entry: entryOf(state) } },
         { before, wall }

@@ -1,15 +1,23 @@
 /** Violations of deletes of a prefix. */
-import { address, type Mutation, mutation, type Subject, withOperation, withResult, withWrite } from "./Subject.ts"
+import {
+  address,
+  type MutableHistory,
+  type Mutation,
+  mutation,
+  withOperation,
+  withResult,
+  withWrite
+} from "./MutableHistory.ts"
 
-/** The keys that a removal does not delete, though they are there. */
-const spared = ({ removals }: Subject) =>
+/** The keys that a removal selects but does not delete. */
+const spared = ({ removals }: MutableHistory) =>
   removals.flatMap(one => {
     const removed = new Set(one.commit.made.map(({ change }) => change.key))
     const others = one.states.filter(({ change, expires }) => !removed.has(change.key) && expires === undefined)
     return one.commit.made.length < one.removal.limit && others.length > 0 ? [one] : []
   })
 
-const told = ({ removals }: Subject) =>
+const answered = ({ removals }: MutableHistory) =>
   removals.flatMap(one => {
     const { outcome } = one.write
     const removed = outcome.type === "ok" ? outcome.result.removed : undefined
@@ -42,14 +50,19 @@ export const ofRemovals: ReadonlyArray<Mutation> = [
       names: [id]
     })
   ),
-  mutation("outcome", "a delete of a prefix is told another count", told, (subject, { removed, write: { id } }) => ({
-    history: withResult(subject, id, { results: [], removed: { ...removed, count: removed.count - 1 } }),
-    names: [id]
-  })),
   mutation(
     "outcome",
-    "a delete of a prefix is told wrongly whether there are others",
-    told,
+    "a delete of a prefix is answered with another count",
+    answered,
+    (subject, { removed, write: { id } }) => ({
+      history: withResult(subject, id, { results: [], removed: { ...removed, count: removed.count - 1 } }),
+      names: [id]
+    })
+  ),
+  mutation(
+    "outcome",
+    "a delete of a prefix is answered wrongly whether others are left",
+    answered,
     (subject, { removed, write: { id } }) => ({
       history: withResult(subject, id, { results: [], removed: { ...removed, more: !removed.more } }),
       names: [id]

@@ -1,6 +1,6 @@
 /** Violations of writes that are repeated with their `Idempotency-Key`. */
 import type * as H from "../History.ts"
-import { type Mutation, mutation, Subject, withOperation } from "./Subject.ts"
+import { MutableHistory, type Mutation, mutation, withOperation } from "./MutableHistory.ts"
 
 export const ofRetries: ReadonlyArray<Mutation> = [
   mutation(
@@ -37,7 +37,10 @@ export const ofRetries: ReadonlyArray<Mutation> = [
     (subject, { change, commit }) => {
       const { action, id, outcome } = commit.write!
       if (outcome.type !== "ok") return undefined
-      const repeated = new Subject(withOperation(subject, action, { result: outcome.result }).history, subject.pick)
+      const repeated = new MutableHistory(
+        withOperation(subject, action, { result: outcome.result }).history,
+        subject.pick
+      )
       const again = { ...change, seq: subject.log.end + 1, version: change.version + 1 }
       const { epoch } = subject
       const poll = { type: "poll", follower: "mutant", after: again.seq - 1, limit: 9, wait: 0 } as const
@@ -47,7 +50,7 @@ export const ofRetries: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "outcome",
-    "a write is lost that its repetition was told to be applied",
+    "a write is lost although its repetition was acknowledged",
     () => [0],
     subject => {
       const operation = { op: "set", namespace: "plain", key: "k", value: 1 } as const
@@ -56,7 +59,7 @@ export const ofRetries: ReadonlyArray<Mutation> = [
         idempotencyKey: "mutant"
       }
       const first = withOperation(subject, action, { refused: { currentVersion: null } })
-      const repeated = new Subject(first.history, subject.pick)
+      const repeated = new MutableHistory(first.history, subject.pick)
       return { ...withOperation(repeated, action, { result: { results: [{ version: 1 }] } }), names: first.names }
     }
   )

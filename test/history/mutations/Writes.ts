@@ -9,7 +9,7 @@ import {
   withOperation,
   withResult,
   withWrite
-} from "./Subject.ts"
+} from "./MutableHistory.ts"
 
 export const ofWrites: ReadonlyArray<Mutation> = [
   mutation(
@@ -24,7 +24,7 @@ export const ofWrites: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "outcome",
-    "a write is told another result than the log has",
+    "the answer to a write has another result than the log",
     ({ writes }) => writes,
     (subject, { id, outcome }) => {
       if (outcome.type !== "ok") return undefined

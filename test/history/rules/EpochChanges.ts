@@ -1,24 +1,24 @@
 /**
- * What readers are told of the epoch: who names one is answered from that log or told that the log is another one, a log
- * that was replaced is not shown again, and nobody is sent back to the start while the log goes on.
+ * Answers have the right epoch. A reader that names an epoch gets records of that log, or a failure that the log was
+ * replaced. A replaced log is not shown again. A follower is not reset while its log continues.
  */
 import type * as H from "../History.ts"
+import { noEpoch } from "../Observations.ts"
 import { isPoll, type Op } from "../Operations.ts"
-import { noEpoch } from "../Sightings.ts"
 import { of, type Violation } from "../Violation.ts"
 import { type Epoch, epochOf } from "./Epochs.ts"
 
 /** The connection that a follower has. */
 interface Connection {
   readonly opened: number
-  /** The epoch that was named, or else the first one that came; `undefined` until then. */
+  /** The epoch that the follower named, or else the first one that it received; `undefined` until then. */
   epoch: string | undefined
 }
 
-class Judge {
+class EpochCheck {
   readonly violations: Array<Violation> = []
-  /** By epoch, the last time at which a request was sent whose answer has it. */
-  private readonly lastAsked = new Map<string, number>()
+  /** By epoch, when the last request was sent whose answer has this epoch. */
+  private readonly lastSent = new Map<string, number>()
   private readonly connections = new Map<string, Connection>()
 
   constructor(
@@ -26,20 +26,20 @@ class Judge {
     private readonly epochs: ReadonlyArray<Epoch>
   ) {
     for (const op of ops) {
-      const told = epochOf(op)
-      if (told !== undefined) this.lastAsked.set(told, op.start)
+      const answered = epochOf(op)
+      if (answered !== undefined) this.lastSent.set(answered, op.start)
     }
   }
 
-  /** The epoch that had been seen before a time, and comes after this one. */
+  /** The epoch after this one, if it had been seen before a time. */
   private successor(name: string, time: number): Epoch | undefined {
     const index = this.epochs.findIndex(epoch => epoch.name === name)
     const next = this.epochs[index + 1]
     return next !== undefined && next.begun < time ? next : undefined
   }
 
-  private goesOn(name: string, time: number): boolean {
-    return (this.lastAsked.get(name) ?? Number.NEGATIVE_INFINITY) > time
+  private continuesAfter(name: string, time: number): boolean {
+    return (this.lastSent.get(name) ?? Number.NEGATIVE_INFINITY) > time
   }
 
   private report(follower: string, predicate: string): void {
@@ -48,20 +48,29 @@ class Judge {
 
   operations(): void {
     for (const op of this.ops) {
-      const told = epochOf(op)
+      const answered = epochOf(op)
       const named = isPoll(op) ? op.action.epoch : undefined
-      if (told !== undefined) {
-        if (named !== undefined && told !== named) {
-          this.violations.push(of("epoch", op, `named the epoch ${named}, and was answered from the epoch ${told}`))
+      if (answered !== undefined) {
+        if (named !== undefined && answered !== named) {
+          this.violations.push(of("epoch", op, `named the epoch ${named}, and was answered from the epoch ${answered}`))
         }
-        const next = this.successor(told, op.start)
+        const next = this.successor(answered, op.start)
         if (next !== undefined) {
           this.violations.push(
-            of("epoch", op, `was answered from the epoch ${told}, and ${next.name} had been seen before it was invoked`)
+            of(
+              "epoch",
+              op,
+              `was answered from the epoch ${answered}, and ${next.name} had been seen before it was invoked`
+            )
           )
         }
-      } else if (named !== undefined && op.outcome.type === "fail" && op.outcome.isGone && this.goesOn(named, op.end)) {
-        this.violations.push(of("epoch", op, `was told that the epoch ${named} had ended, and it goes on`))
+      } else if (
+        named !== undefined &&
+        op.outcome.type === "fail" &&
+        op.outcome.isGone &&
+        this.continuesAfter(named, op.end)
+      ) {
+        this.violations.push(of("epoch", op, `was answered that the epoch ${named} had ended, and it continues`))
       }
     }
   }
@@ -76,8 +85,8 @@ class Judge {
     if (connection === undefined) return
     if (event.type === "reset") {
       const { epoch } = connection
-      if (epoch !== undefined && this.goesOn(epoch, event.time)) {
-        this.report(event.follower, `was told to begin anew, and the epoch ${epoch} goes on`)
+      if (epoch !== undefined && this.continuesAfter(epoch, event.time)) {
+        this.report(event.follower, `was reset, and the epoch ${epoch} continues`)
       }
       return
     }
@@ -102,8 +111,8 @@ export const check = (
   ops: ReadonlyArray<Op>,
   epochs: ReadonlyArray<Epoch>
 ): ReadonlyArray<Violation> => {
-  const judge = new Judge(ops, epochs)
-  judge.operations()
-  for (const event of events) judge.follower(event)
-  return judge.violations
+  const epochCheck = new EpochCheck(ops, epochs)
+  epochCheck.operations()
+  for (const event of events) epochCheck.follower(event)
+  return epochCheck.violations
 }

@@ -1,15 +1,16 @@
 /**
- * Which operations belong to which log, where logs replace each other. Lists and reads of the log tell their epoch; the
- * others are placed by time. What may belong to either of two logs is held to neither, save a write that one of them has.
+ * Assigns operations to logs, if logs replace each other. Lists and reads of the log have their epoch in the answer; the
+ * others are assigned by time. An operation that may belong to either of two logs is checked against neither, except a
+ * write that one of them has.
  */
 import type * as H from "../History.ts"
 import type { Log } from "../Log.ts"
+import { noEpoch } from "../Observations.ts"
 import { isList, isPoll, isRead, isWrite, type Op, type Try } from "../Operations.ts"
-import { noEpoch } from "../Sightings.ts"
 
 export interface Epoch {
   readonly name: string
-  /** When somebody first saw it: the epochs before it had ended. */
+  /** When a client first saw it: the epochs before it had ended. */
   readonly begun: number
   /** The operations that belong to this epoch, in the order of invocation, given its log. */
   readonly operations: (log: Log) => ReadonlyArray<Op>
@@ -17,14 +18,14 @@ export interface Epoch {
   readonly has: (op: Op | Try) => boolean
 }
 
-/** The epoch that an operation was told. */
+/** The epoch in the answer to an operation. */
 export const epochOf = (op: Op): string | undefined =>
   (isList(op) || isRead(op) || isPoll(op)) && op.outcome.type === "ok"
     ? (op.outcome.result.epoch ?? noEpoch)
     : undefined
 
 interface Times {
-  /** When an observation of the epoch first ended: it had begun. */
+  /** When an observation of the epoch first ended: it had started by then. */
   begun: number
   /** When an operation was invoked that observed the epoch: it had not ended. */
   alive: number
@@ -69,8 +70,8 @@ export const epochs = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArra
     operations: log => {
       const there = new Set<Op | undefined>(log.commits.map(({ write }) => write))
       return ops.filter(op => {
-        const told = epochOf(op)
-        if (told !== undefined) return told === name
+        const answered = epochOf(op)
+        if (answered !== undefined) return answered === name
         return isOnly(op, index) || (isWrite(op) && there.has(op))
       })
     }

@@ -48,7 +48,7 @@ export const check = (
       follower.isHere = isOf(event.epoch)
       if (!follower.isHere) continue
       const after = follower.position
-      if (after === undefined) report(event.follower, `got seq ${lastSeq} after it was told to begin anew`)
+      if (after === undefined) report(event.follower, `got seq ${lastSeq} after it was reset`)
       else if (lastSeq < after) report(event.follower, `got the position ${lastSeq} after ${after}`)
       else {
         const wrong = wrongSeq(log, after, lastSeq, follower.tenant, changes)

@@ -9,19 +9,19 @@ import type { Misplaced, Window } from "./Window.ts"
 /** A page of the log that holds less than this ends because the log did. */
 const smallPage = 1024 * 1024
 
-/** A snapshot of the log up to `seq` lies in the window, and has no part of a write. */
+/** A snapshot of the log up to `seq` is within the window, and has no part of a write. */
 const snapshot = (what: string, seq: number, { ceiling, floor, log }: Window): number | Misplaced => {
   const position = log.positionOf(seq)
   if (seq > log.end) return { rule: "log", predicate: `${what} ${seq}, and the log ends at ${log.end}`, position }
   if (!log.isBoundary(seq)) {
     const { first, last } = log.commits[position - 1]!
-    return { rule: "batch", predicate: `${what} ${seq}, which lies within a batch, seq ${first} to ${last}` }
+    return { rule: "batch", predicate: `${what} ${seq}, which is within a batch, seq ${first} to ${last}` }
   }
   if (position >= floor && position <= ceiling) return position
   return { rule: "read", predicate: `${what} ${seq}`, position }
 }
 
-/** Whether an entry is the state of its key, as far as the log tells. */
+/** Whether an entry is the state of its key, as far as the log shows. */
 export const shows = (entry: Entry, state: State | undefined): boolean => {
   if (state === undefined || state.change.op === "delete") return false
   const { change, expires } = state
@@ -47,7 +47,7 @@ const candidates = ({ action }: List, log: Log, position: number) =>
     .sort(inOrder(action))
     .map(key => ({ key, state: log.stateAt(addressOf({ namespace: action.namespace, key }), position) }))
 
-/** Why what a list tells of the number of its entries is wrong. */
+/** Why the count of a list is wrong. */
 const wrongCount = (
   { action }: List,
   count: number | undefined,
@@ -109,7 +109,7 @@ export const list = (op: List, window: Window): number | undefined | Misplaced =
   return more && !isMore ? wrong(`has a link to more after ${last}, and there is nothing`) : position
 }
 
-/** Several entries, each as it was at the position that was told. */
+/** Several entries, each in its state at the position of the answer. */
 export const read = (op: Read, window: Window): number | undefined | Misplaced => {
   if (op.outcome.type !== "ok") return undefined
   const { clockError, log } = window
@@ -172,7 +172,7 @@ export const poll = (op: Poll, window: Window): number | undefined | Misplaced =
   const { log } = window
   const { changes, lastSeq } = op.outcome.result
   const { after, limit, tenant } = op.action
-  if (lastSeq < after) return { rule: "epoch", predicate: `is at seq ${lastSeq}, and no new epoch had begun` }
+  if (lastSeq < after) return { rule: "epoch", predicate: `is at seq ${lastSeq}, and no new epoch had started` }
   const wrong = wrongSeq(log, after, lastSeq, tenant, changes)
   if (wrong !== undefined) return { rule: "follower", predicate: `got ${wrong}` }
   const isWhole = changes.length < limit && JSON.stringify(changes).length < smallPage

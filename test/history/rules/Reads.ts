@@ -1,4 +1,4 @@
-/** What positions of the log agree with what a read, a refused write or a delete of nothing was told. */
+/** The positions of the log that match the answer to a read, a refused write, or a delete of an absent entry. */
 import { addressOf, type Operation } from "../History.ts"
 import { presence, type State } from "../Log.ts"
 import { type Get, isGet, isList, isPoll, isRead, isRefusedTry, type Op, type Try } from "../Operations.ts"
@@ -41,7 +41,7 @@ const get = (op: Get, window: Window): number | undefined | Misplaced => {
       return state?.change.version === version && presence(state, from, to) !== "absent"
     })
     if ("in" in found) return found.in
-    return { rule: "read", predicate: `was told that version ${version} is still there`, ...at(found.out) }
+    return { rule: "read", predicate: `was answered that version ${version} is still current`, ...at(found.out) }
   }
   const { entry } = result
   if (entry === null) {
@@ -109,11 +109,11 @@ const refused = (op: Try, currentVersion: number | null | undefined, window: Win
     })
   )
   if ("in" in found) return found.in
-  const told = currentVersion === undefined ? "" : `, and told version ${currentVersion}`
-  return { rule: "read", predicate: `was refused by its precondition${told}`, ...at(found.out) }
+  const answered = currentVersion === undefined ? "" : `, with version ${currentVersion}`
+  return { rule: "read", predicate: `was refused by its precondition${answered}`, ...at(found.out) }
 }
 
-/** A write that was told to have deleted nothing, and has set nothing. */
+/** A write whose answer says that it deleted nothing, and that has set nothing. */
 const ineffective = (op: Try, window: Window): number | undefined | Misplaced => {
   const { clockError, log } = window
   const { operations, removal } = op.action
@@ -122,7 +122,7 @@ const ineffective = (op: Try, window: Window): number | undefined | Misplaced =>
   // `outcome` reports a write that has been lost.
   if (results.some(result => !("deleted" in result && !result.deleted)) || (removed?.count ?? 0) > 0) return undefined
   if (removed?.more)
-    return { rule: "outcome", predicate: "was told that there is more to delete than nothing", isForm: true }
+    return { rule: "outcome", predicate: "deleted nothing, and was answered that more is left", isForm: true }
   const removable = removal === undefined ? [] : [...log.keysOf(removal.namespace)]
   const addresses = [
     ...operations.map(addressOf),
@@ -137,7 +137,7 @@ const ineffective = (op: Try, window: Window): number | undefined | Misplaced =>
     )
   )
   if ("in" in found) return found.in
-  return { rule: "read", predicate: "was told that there was nothing to delete", ...at(found.out) }
+  return { rule: "read", predicate: "was answered that it deleted nothing", ...at(found.out) }
 }
 
 /** A position of the operation, `undefined` where it has none, or why none is possible. It is no write of the log. */

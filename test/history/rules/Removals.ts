@@ -1,4 +1,4 @@
-/** A delete of a prefix deletes the first entries that it selects, in order, all of them or as many as it may. */
+/** A delete of a prefix deletes the first entries that it selects, in order: all of them, or `limit`. */
 import { compare } from "../../../src/Storage/KeyOrder.ts"
 import { addressOf, type Removal } from "../History.ts"
 import type { Commit, Log, Presence } from "../Log.ts"
@@ -10,12 +10,12 @@ interface Applied {
   readonly removal: Removal
   readonly commit: Commit
   readonly log: Log
-  /** Whether there was an entry at an address just before. */
+  /** Whether an address had an entry immediately before. */
   readonly presenceOf: (address: string) => Presence
   /** Whether the log may lack the last of its records. */
   readonly isInPart: boolean
-  /** Whether its answer is of this log. */
-  readonly isTold: boolean
+  /** Whether its answer belongs to this log. */
+  readonly isAnswered: boolean
 }
 
 interface Wrong {
@@ -24,7 +24,7 @@ interface Wrong {
 }
 
 export const check = (applied: Applied): ReadonlyArray<Wrong> => {
-  const { commit, isInPart, isTold, log, presenceOf, removal, write } = applied
+  const { commit, isInPart, isAnswered, log, presenceOf, removal, write } = applied
   const { limit, namespace, prefix } = removal
   const wrong: Array<Wrong> = []
   const report = (rule: Rule, predicate: string) => wrong.push({ rule, predicate })
@@ -39,20 +39,20 @@ export const check = (applied: Applied): ReadonlyArray<Wrong> => {
       next++
       if (found === "absent") report("expiry", `deletes ${key} at seq ${change.seq}, which is absent or had expired`)
     } else if (next < limit && found === "present" && !(isInPart && next === changes.length)) {
-      report("batch", `stands at seq ${commit.first} without its delete of ${key}`)
+      report("batch", `is at seq ${commit.first} without its delete of ${key}`)
     } else if (next >= limit && found !== "absent" && others !== "present") others = found
   }
   const left = changes[next]
   if (left !== undefined)
     report("batch", `has seq ${left.seq} (${left.key}), which it does not delete, or not in order`)
   if (changes.length > limit) report("batch", `has ${changes.length} records at seq ${commit.first}`)
-  const strayed = changes.find(({ timestamp }) => timestamp !== changes[0]!.timestamp)
-  if (strayed !== undefined) report("batch", `has two times, at seq ${commit.first} and at seq ${strayed.seq}`)
-  if (write.outcome.type !== "ok" || !isTold) return wrong
+  const other = changes.find(({ timestamp }) => timestamp !== changes[0]!.timestamp)
+  if (other !== undefined) report("batch", `has two times, at seq ${commit.first} and at seq ${other.seq}`)
+  if (write.outcome.type !== "ok" || !isAnswered) return wrong
   const { removed } = write.outcome.result
   const isMoreRight = others === "unsure" || removed?.more === (others === "present")
   if (removed?.count !== changes.length || !isMoreRight) {
-    report("outcome", `was told ${text(removed)}, and deleted ${changes.length} of those at seq ${commit.first}`)
+    report("outcome", `was answered ${text(removed)}, and deleted ${changes.length} of those at seq ${commit.first}`)
   }
   return wrong
 }

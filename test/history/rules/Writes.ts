@@ -1,4 +1,4 @@
-/** Rules of the log by itself: versions, preconditions, whole writes, results, and expiry. */
+/** Rules of the log alone: versions, preconditions, whole writes, results, and expiry. */
 import { addressOf, type Change, type Operation, type OperationResult } from "../History.ts"
 import type { Commit, Log, Presence, State } from "../Log.ts"
 import { expiresOf, presence } from "../Log.ts"
@@ -21,7 +21,7 @@ export interface Context {
 
 const at = ({ key, namespace, seq }: Change): string => `seq ${seq} (${namespace} ${key})`
 
-class Walk {
+class WriteCheck {
   readonly violations: Array<Violation> = []
   private readonly states = new Map<string, State>()
   private readonly seen = new Map<string, Commit>()
@@ -46,7 +46,7 @@ class Walk {
     )
   }
 
-  /** The state becomes what the record says; its version must follow. */
+  /** Applies a record to the state. Its version must be the next one. */
   private advance(change: Change, commit: Commit, operation: Operation | undefined): void {
     const address = addressOf(change)
     const before = this.states.get(address)
@@ -79,7 +79,7 @@ class Walk {
       const expires = before?.expires === undefined ? "never" : `at ${before.expires.min} at the earliest`
       this.report(
         "expiry",
-        `${at(change)} is an expiry at ${change.timestamp} of what expires ${expires}, set by ${before === undefined ? "nobody" : this.who(before.commit)}`,
+        `${at(change)} is an expiry at ${change.timestamp} of what expires ${expires}, set by ${before === undefined ? "no write" : this.who(before.commit)}`,
         before?.commit.write
       )
     }
@@ -98,7 +98,7 @@ class Walk {
     const state = this.states.get(addressOf(operation))
     const current = state?.change.op === "set" ? state.change.version : 0
     if (ifVersion === current && (ifVersion === 0 || found !== "absent")) return
-    // Before a set, the expiry of an entry is recorded, save of one that the write itself has set, so slow was it.
+    // Before a set, the expiry of an entry is recorded, unless the same write has set the entry.
     const isUnrecorded = operation.op === "delete" || state?.commit === commit
     if (ifVersion === 0 && isUnrecorded && found !== "present") return
     this.report(
@@ -118,7 +118,7 @@ class Walk {
     if (earlier !== undefined) {
       this.report(
         write.tries.length > 1 ? "retry" : "batch",
-        `${name(write)} stands in the log at seq ${earlier.first} and again at seq ${commit.first}`,
+        `${name(write)} is in the log at seq ${earlier.first} and again at seq ${commit.first}`,
         write
       )
     }
@@ -127,11 +127,19 @@ class Walk {
       this.report("outcome", `${name(write)} was refused, and the log has it at seq ${commit.first}`, write)
     }
     const isInPart = !this.context.log.isWhole && commit.last === this.context.log.end
-    const isTold = this.context.own.has(write) && this.context.isAnswered(write) && !isInPart
+    const isAnswered = this.context.own.has(write) && this.context.isAnswered(write) && !isInPart
     if (write.action.removal !== undefined) {
       const { log } = this.context
       const presenceOf = (address: string) => this.presenceFor(address, write, commit)
-      const found = Removals.check({ write, removal: write.action.removal, commit, log, presenceOf, isInPart, isTold })
+      const found = Removals.check({
+        write,
+        removal: write.action.removal,
+        commit,
+        log,
+        presenceOf,
+        isInPart,
+        isAnswered
+      })
       for (const { predicate, rule } of found) this.report(rule, `${name(write)} ${predicate}`, write)
       for (const { change } of commit.made) this.advance(change, commit, undefined)
       return
@@ -148,7 +156,7 @@ class Walk {
         if (operation.op === "set" || found === "present") {
           this.report(
             "batch",
-            `${name(write)} stands at seq ${commit.first} without its ${operation.op} of ${operation.key}`,
+            `${name(write)} is at seq ${commit.first} without its ${operation.op} of ${operation.key}`,
             write
           )
         }
@@ -177,17 +185,17 @@ class Walk {
         this.report("batch", `${name(write)} has two times, at seq ${commit.first} and at seq ${change.seq}`, write)
       }
     }
-    if (isTold) this.told(write, commit, results)
+    if (isAnswered) this.answer(write, commit, results)
   }
 
-  /** What the client was told agrees with the log. */
-  private told(write: Write, { first, made }: Commit, results: ReadonlyArray<OperationResult>): void {
+  /** The answer agrees with the log. */
+  private answer(write: Write, { first, made }: Commit, results: ReadonlyArray<OperationResult>): void {
     if (write.outcome.type !== "ok") return
-    const { entry, results: told } = write.outcome.result
-    if (JSON.stringify(told) !== JSON.stringify(results)) {
+    const { entry, results: answered } = write.outcome.result
+    if (JSON.stringify(answered) !== JSON.stringify(results)) {
       this.report(
         "outcome",
-        `${name(write)} was told ${text(told)}, and the log at seq ${first} has ${text(results)}`,
+        `${name(write)} was answered ${text(answered)}, and the log at seq ${first} has ${text(results)}`,
         write
       )
     }
@@ -196,7 +204,7 @@ class Walk {
     const { key, namespace, updatedAt, updatedBy, value, version } = entry
     const expected = [change.namespace, change.key, change.value, change.version, change.actor, change.timestamp]
     if (JSON.stringify([namespace, key, value, version, updatedBy, updatedAt]) !== JSON.stringify(expected)) {
-      this.report("outcome", `${name(write)} was told ${text(entry)}, and the log has ${text(change)}`, write)
+      this.report("outcome", `${name(write)} was answered ${text(entry)}, and the log has ${text(change)}`, write)
     }
     this.lifetime(write, entry.expiresAt)
   }
@@ -220,7 +228,7 @@ class Walk {
     }
   }
 
-  walk(): void {
+  commits(): void {
     let previous: Change | undefined
     for (const commit of this.context.log.commits) {
       for (const { change } of commit.made) {
@@ -230,7 +238,7 @@ class Walk {
       if (commit.write !== undefined) this.write(commit.write, commit)
       else if (commit.actor === expiryActor) this.expiry(commit)
       else {
-        this.report("log", `${at(commit.made[0]!.change)} is of ${commit.actor}, who wrote nothing`)
+        this.report("log", `${at(commit.made[0]!.change)} is of ${commit.actor}, which wrote nothing`)
         for (const { change } of commit.made) this.advance(change, commit, undefined)
       }
     }
@@ -238,15 +246,15 @@ class Walk {
 }
 
 export const check = (context: Context): ReadonlyArray<Violation> => {
-  const walk = new Walk(context)
-  walk.walk()
-  return walk.violations
+  const writeCheck = new WriteCheck(context)
+  writeCheck.commits()
+  return writeCheck.violations
 }
 
 /** Acknowledged writes that changed something are in the log. */
 export const acknowledged = ({ log, own }: Context): ReadonlyArray<Violation> => {
-  const there = new Set(log.commits.map(({ write }) => write))
+  const logged = new Set(log.commits.map(({ write }) => write))
   return [...own]
-    .filter(write => isEffective(write) && !there.has(write))
+    .filter(write => isEffective(write) && !logged.has(write))
     .map(write => of("outcome", write, "was acknowledged, and is not in the log"))
 }

@@ -10,9 +10,9 @@ import {
   expectError,
   follow,
   get,
+  headersOf,
   put,
-  space,
-  telling
+  space
 } from "./Fixture.ts"
 
 const set = (namespace: string, key: string, value: unknown) => ({ op: "set", namespace, key, value })
@@ -38,7 +38,7 @@ export const batches = (check: Check) => {
         ],
         {}
       )
-      expect([answer.status, telling(answer)]).toEqual([200, { "content-type": "application/json" }])
+      expect([answer.status, headersOf(answer)]).toEqual([200, { "content-type": "application/json" }])
       expect(answer.text).toBe(
         '{"ok":true,"results":[{"version":1},{"version":1},{"deleted":true},{"deleted":false},{"version":2},' +
           '{"deleted":true},{"version":4},{"version":3}]}'

@@ -14,11 +14,11 @@ import {
   expectError,
   follow,
   head,
+  headersOf,
   put,
   Site,
   segment,
   space,
-  telling,
   wire
 } from "./Fixture.ts"
 
@@ -106,7 +106,7 @@ export const polling = (check: Check) => {
       yield* put(space(), "k", 1)
       const last = yield* end
       const answer = yield* call("GET", `/api/v1/changes?after=${last}`)
-      expect([answer.text, telling(answer)]).toEqual([
+      expect([answer.text, headersOf(answer)]).toEqual([
         `{"changes":[],"lastSeq":${last}}`,
         { "content-type": "application/json", "kv-epoch": expect.stringMatching(/^[\w.-]{1,64}$/) }
       ])
@@ -120,7 +120,7 @@ export const polling = (check: Check) => {
       const last = yield* end
       for (const query of [`after=${last + 1}`, `after=${last + 1000}&wait=60`, "after=9007199254740991&wait=60"]) {
         expect(yield* changes(query)).toEqual({ changes: [], lastSeq: last })
-        expect(yield* changes(`${query}&tenant=nobody`)).toEqual({ changes: [], lastSeq: last })
+        expect(yield* changes(`${query}&tenant=none`)).toEqual({ changes: [], lastSeq: last })
       }
     })
   )
@@ -146,7 +146,7 @@ export const polling = (check: Check) => {
       expect(page.lastSeq).toBe(start + 7)
       const first = yield* changes(`after=${start}&tenant=${tenant}&limit=1`)
       expect([first.changes.length, first.lastSeq]).toEqual([1, start + 1])
-      const none = yield* changes(`after=${start}&tenant=${tenant}-nobody`)
+      const none = yield* changes(`after=${start}&tenant=${tenant}-none`)
       expect(none).toEqual({ changes: [], lastSeq: start + 7 })
       const all = yield* changes(`after=${start}&tenant=`)
       expect(all.changes.map(change => change.tenantId)).toEqual([
@@ -173,13 +173,13 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("a follower of a namespace, or of a prefix of its keys, is told of that alone", () =>
+  check("a follower of a namespace, or of a prefix of its keys, receives only their changes", () =>
     Effect.gen(function* () {
       const { port, url } = yield* Site
       const mine = space()
       const start = yield* end
       const following = (query: string) => `after=${start}&namespace=${segment(mine)}${query}`
-      const tell = (query: string) => {
+      const follow = (query: string) => {
         const target = `ws://127.0.0.1:${port}/api/v1/changes/ws?${following(query)}`
         return Effect.gen(function* () {
           const keysOf: Array<string> = []
@@ -198,7 +198,7 @@ export const polling = (check: Check) => {
           return keysOf
         })
       }
-      const [all, part] = [yield* tell(""), yield* tell("&prefix=a%2F")]
+      const [all, part] = [yield* follow(""), yield* follow("&prefix=a%2F")]
       const waiting = yield* Effect.fork(changes(`${following("&prefix=a%2Fz")}&wait=60`))
       const events = yield* Effect.fork(
         Effect.promise(async signal => {
@@ -419,7 +419,7 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("an invalid WebSocket handshake is 500, and an upgrade elsewhere changes no answer", () =>
+  check("an invalid WebSocket handshake is 500, and an upgrade of another request changes no answer", () =>
     Effect.gen(function* () {
       expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
       const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]

@@ -10,11 +10,11 @@ import {
   follow,
   get,
   head,
+  headersOf,
   listAt,
   put,
   remove,
   space,
-  telling,
   wire
 } from "./Fixture.ts"
 
@@ -46,7 +46,7 @@ export const conditions = (check: Check) => {
       for (const value of [1, 2, 3]) yield* put(namespace, "k", value)
       for (const tags of ['"3"', 'W/"3"', '"1", "3"', '"1","2",W/"3"', ' "x" , "3" ', "*", '"3",', ',"3"']) {
         const answer = yield* get(namespace, "k", noneMatch(tags))
-        expect([tags, answer.status, answer.text, telling(answer)]).toEqual([tags, 304, "", { etag: '"3"' }])
+        expect([tags, answer.status, answer.text, headersOf(answer)]).toEqual([tags, 304, "", { etag: '"3"' }])
       }
       for (const tags of [
         '"1"',
@@ -75,7 +75,7 @@ export const conditions = (check: Check) => {
       for (const tags of ['"2"', 'W/"1"', '""']) {
         const answer = yield* get(namespace, "k", match(tags))
         expectError(answer, 412, "version 1")
-        expect(telling(answer)).toEqual({ "content-type": "application/json", etag: '"1"' })
+        expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"1"' })
       }
       expectError(yield* get(namespace, "none", match('"1"')), 404, "Not found")
     })
@@ -86,7 +86,7 @@ export const conditions = (check: Check) => {
       const namespace = space()
       const missing = yield* put(namespace, "k", 0, match("*"))
       expectError(missing, 412, "absent")
-      expect(telling(missing)).toEqual({ "content-type": "application/json" })
+      expect(headersOf(missing)).toEqual({ "content-type": "application/json" })
       expectError(yield* put(namespace, "k", 0, match('"1"')), 412, "absent")
       const start = yield* end
       expect((yield* put(namespace, "k", 1, noneMatch("*"))).headers.etag).toBe('"1"')
@@ -104,7 +104,7 @@ export const conditions = (check: Check) => {
       ]) {
         const answer = yield* put(namespace, "k", 6, extras)
         expectError(answer, 412, "version 5")
-        expect(telling(answer)).toEqual({ "content-type": "application/json", etag: '"5"' })
+        expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"5"' })
       }
       yield* remove(namespace, "k")
       expectError(yield* put(namespace, "k", 7, match('"6"')), 412, "absent")
@@ -202,13 +202,13 @@ export const conditions = (check: Check) => {
       yield* put(namespace, "k", 1)
       const operations = [{ op: "delete", namespace, key: "k" }]
       for (const extras of [match('"1"'), match("*"), noneMatch("*")]) {
-        expectError(yield* batch(operations, extras), 400, "is not taken here; use ifVersion of an operation")
+        expectError(yield* batch(operations, extras), 400, "is not accepted here; use ifVersion of an operation")
       }
       const whole = yield* call("POST", "/api/v1/batch", { json: { operations, ifVersion: 1 } })
-      expectError(whole, 400, "ifVersion: is not taken here; use ifVersion of an operation")
+      expectError(whole, 400, "ifVersion: is not accepted here; use ifVersion of an operation")
       for (const ifVersion of [0, 1, 7, null, "1"]) {
         const answer = yield* call("PUT", at(namespace, "k"), { json: { value: 2, ifVersion } })
-        expectError(answer, 400, "ifVersion: is not taken here; use the header If-Match")
+        expectError(answer, 400, "ifVersion: is not accepted here; use the header If-Match")
       }
       const members = '"value" | "actor" | "ttlMs" | "expiresAt"'
       const misspelled = yield* call("PUT", at(namespace, "k"), { json: { value: 2, ifversion: 1 } })
@@ -238,7 +238,7 @@ export const conditions = (check: Check) => {
       for (const [operations, ...named] of cases) {
         const answer = yield* batch(operations)
         expectError(answer, 412, ...named)
-        expect(telling(answer)).toEqual({ "content-type": "application/json" })
+        expect(headersOf(answer)).toEqual({ "content-type": "application/json" })
       }
       expect(yield* follow(start)).toEqual([])
       const good = yield* batch([

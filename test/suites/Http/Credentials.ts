@@ -12,10 +12,10 @@ import {
   expectError,
   follow,
   get,
+  headersOf,
   put,
   remove,
-  space,
-  telling
+  space
 } from "./Fixture.ts"
 
 const open = ["/health", "/api/v1/health", "/api/v1/ready", "/api/metrics", "/metrics"]
@@ -40,7 +40,7 @@ export const credentials = (check: Check) => {
           expect([path, answer.status]).not.toEqual([path, 401])
         } else {
           expect([path, answer.status, answer.text]).toEqual([path, 401, '{"error":"Unauthorized"}'])
-          expect(telling(answer)).toEqual(challenge)
+          expect(headersOf(answer)).toEqual(challenge)
         }
       }
     })
@@ -117,7 +117,7 @@ export const credentials = (check: Check) => {
         } else if (writes.includes(`${method} ${path}`)) {
           const answer = yield* call(method, target, { key: keys.read, json: { value: 2, operations: [] } })
           expect([path, answer.status, answer.text]).toEqual([path, 403, '{"error":"Forbidden"}'])
-          expect(telling(answer)).toEqual({ "content-type": "application/json" })
+          expect(headersOf(answer)).toEqual({ "content-type": "application/json" })
         } else if (path.endsWith("/kv/read")) {
           expect((yield* call(method, target, { key: keys.read, json: { keys: [] } })).status).toBe(200)
         } else {

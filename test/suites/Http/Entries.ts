@@ -10,14 +10,14 @@ import {
   type EntryBody,
   end,
   get,
+  headersOf,
   listAt,
   put,
   remove,
-  space,
-  telling
+  space
 } from "./Fixture.ts"
 
-/** Setting, reading and deleting one entry, and the exact shape of what comes back. */
+/** Sets, reads and deletes of one entry, and the exact answers. */
 export const entries = (check: Check) => {
   check("a PUT answers the entry as stored, with its version in ETag", () =>
     Effect.gen(function* () {
@@ -33,9 +33,9 @@ export const entries = (check: Check) => {
         `{"namespace":"${namespace}","key":"theme","value":{"dark":true},"version":1,"updatedBy":"api",` +
           `"updatedAt":${updatedAt},"expiresAt":null}`
       )
-      expect(telling(answer)).toEqual({ "content-type": "application/json", etag: '"1"' })
+      expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"1"' })
       const read = yield* get(namespace, "theme")
-      expect([read.status, read.text, telling(read)]).toEqual([200, answer.text, telling(answer)])
+      expect([read.status, read.text, headersOf(read)]).toEqual([200, answer.text, headersOf(answer)])
     })
   )
 
@@ -70,7 +70,7 @@ export const entries = (check: Check) => {
     Effect.gen(function* () {
       const answer = yield* get(space(), "nothing")
       expect([answer.status, answer.text]).toEqual([404, '{"error":"Not found"}'])
-      expect(telling(answer)).toEqual({ "content-type": "application/json" })
+      expect(headersOf(answer)).toEqual({ "content-type": "application/json" })
     })
   )
 
@@ -79,7 +79,7 @@ export const entries = (check: Check) => {
       const namespace = space()
       const start = yield* end
       const nothing = yield* remove(namespace, "k")
-      expect([nothing.status, nothing.text, telling(nothing)]).toEqual([
+      expect([nothing.status, nothing.text, headersOf(nothing)]).toEqual([
         200,
         '{"deleted":false}',
         { "content-type": "application/json" }
@@ -115,7 +115,7 @@ export const entries = (check: Check) => {
           `{"seq":${start + 2},"op":"delete","namespace":"${namespace}","key":"k","value":null,"version":2,` +
           `"actor":"api","timestamp":${deleted!.timestamp},"tenantId":"${tenant}"}],"lastSeq":${start + 2}}`
       )
-      expect(telling(answer)).toEqual({ "content-type": "application/json", "kv-epoch": expect.any(String) })
+      expect(headersOf(answer)).toEqual({ "content-type": "application/json", "kv-epoch": expect.any(String) })
     })
   )
 
@@ -130,7 +130,7 @@ export const entries = (check: Check) => {
         ["/api/v1/cluster/leader", '{"leader":null,"address":null,"mode":"store"}']
       ] as const) {
         const answer = yield* call("GET", target)
-        expect([answer.status, answer.text, telling(answer)]).toEqual([200, text, exact])
+        expect([answer.status, answer.text, headersOf(answer)]).toEqual([200, text, exact])
       }
       const bodies = ['{"nodeId":"n1","address":"10.0.0.1:1"}', "", "{", "[]", "\ufeff", "x".repeat(100_000)]
       for (const route of ["join", "remove"]) {
@@ -138,7 +138,7 @@ export const entries = (check: Check) => {
           for (const type of ["application/json", "text/plain", "multipart/form-data"]) {
             const headers = { "content-type": type }
             const answer = yield* call("POST", `/api/v1/cluster/${route}`, { body, headers })
-            expect([answer.status, telling(answer)]).toEqual([410, exact])
+            expect([answer.status, headersOf(answer)]).toEqual([410, exact])
             expect(answer.text).toContain("managed by the backing store")
           }
         }
@@ -149,7 +149,7 @@ export const entries = (check: Check) => {
   check("the description of the api is served as JSON", () =>
     Effect.gen(function* () {
       const answer = yield* call("GET", "/api/v1/openapi.json")
-      expect([answer.status, telling(answer)]).toEqual([
+      expect([answer.status, headersOf(answer)]).toEqual([
         200,
         { "content-type": "application/json", vary: "Accept-Encoding" }
       ])
@@ -168,7 +168,7 @@ export const entries = (check: Check) => {
         "kv-last-seq": expect.stringMatching(/^\d+$/),
         "kv-epoch": expect.any(String)
       }
-      expect(telling(answer)).toEqual(headers)
+      expect(headersOf(answer)).toEqual(headers)
     })
   )
 }

@@ -56,9 +56,9 @@ const events = (query: string, headers: Readonly<Record<string, string>> = {}) =
     })
   })
 
-/** The epoch of the log: what names it, and who is told that it is another one. */
+/** The epoch of the log: the answers that have it, and the notifications of a new one. */
 export const epochs = (check: Check) => {
-  check("every list and every page of changes tells the epoch of the log", () =>
+  check("every list and every page of changes has the epoch of the log", () =>
     Effect.gen(function* () {
       const namespace = space()
       const start = yield* end
@@ -96,7 +96,7 @@ export const epochs = (check: Check) => {
         expect([answer.status, answer.text]).toEqual([200, plain.text])
         expect(bodyOf<ChangesBody>(answer).changes).toHaveLength(1)
       }
-      for (const query of ["after=0", `after=${last}`, `after=${last}&wait=60`, `after=${last + 9}`, "tenant=nobody"]) {
+      for (const query of ["after=0", `after=${last}`, `after=${last}&wait=60`, `after=${last + 9}`, "tenant=none"]) {
         for (const other of [`${epoch}x`, "%20", "x".repeat(1000), "%C3%A9"]) {
           const answer = yield* call("GET", `/api/v1/changes?${query}&epoch=${other}`)
           expectError(answer, 410, epoch, "list again")
@@ -107,7 +107,7 @@ export const epochs = (check: Check) => {
     })
   )
 
-  check("an event stream that knows another log is 410, and its ids tell which one they are of", () =>
+  check("an event stream with the epoch of another log is 410, and ids of events contain the epoch", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
@@ -141,7 +141,7 @@ export const epochs = (check: Check) => {
     })
   )
 
-  check("a WebSocket that knows another log is told which one there is, and closed", () =>
+  check("a WebSocket with the epoch of another log receives the current one, and is closed", () =>
     Effect.gen(function* () {
       yield* put(space(), "k", 1)
       const epoch = yield* epochNow

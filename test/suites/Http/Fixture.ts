@@ -32,10 +32,10 @@ export const site = (
     return { ...served, client, store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
   })
 
-/** Registers one case; the cases of a suite share one service, so that each keeps to namespaces of its own. */
+/** Registers one case. The cases of a suite share one service, so that each uses its own namespaces. */
 export type Check = (title: string, body: () => Effect.Effect<void, unknown, Site | Scope.Scope>) => void
 
-/** The options of a request beside method and target. */
+/** The options of a request in addition to method and target. */
 export interface Extras {
   readonly headers?: OutgoingHttpHeaders
   /** Sent as JSON. */
@@ -49,11 +49,11 @@ export interface Extras {
 /** The headers that every answer may have without being asked about them. */
 const incidental = ["date", "connection", "keep-alive", "transfer-encoding", "content-length", "x-request-id"]
 
-/** The headers that a client looks at. */
-export const telling = ({ headers }: Client.Answer): Record<string, unknown> =>
+/** The headers of an answer, without those that every answer has. */
+export const headersOf = ({ headers }: Client.Answer): Record<string, unknown> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !incidental.includes(name)))
 
-/** A store that is away is no error of who asks for readiness. */
+/** An unavailable store is not an error in the answer about readiness. */
 const isNotReady = (target: string, { status, text }: Client.Answer): boolean =>
   status === 503 && target.startsWith("/api/v1/ready?") && text === '{"ok":false}'
 

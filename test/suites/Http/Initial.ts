@@ -33,18 +33,18 @@ interface Change {
   readonly version: number
 }
 
-/** What a follower was told. */
-interface Told {
+/** What a follower has received. */
+interface Received {
   readonly initial: Array<Entry>
   /** The position at the end of the entries. */
   end: { readonly lastSeq: number; readonly epoch: string } | undefined
   readonly changes: Array<Change>
 }
 
-const nothing = (): Told => ({ initial: [], end: undefined, changes: [] })
+const nothing = (): Received => ({ initial: [], end: undefined, changes: [] })
 
-/** The entries that follow from what was told. */
-const folded = ({ changes, initial }: Told): ReadonlyMap<string, readonly [unknown, number]> => {
+/** The entries that result from what was received. */
+const folded = ({ changes, initial }: Received): ReadonlyMap<string, readonly [unknown, number]> => {
   const entries = new Map(initial.map(({ key, value, version }) => [key, [value, version] as const]))
   for (const { key, op, value, version } of changes) {
     if (op === "set") entries.set(key, [value, version])
@@ -53,8 +53,10 @@ const folded = ({ changes, initial }: Told): ReadonlyMap<string, readonly [unkno
   return entries
 }
 
-/** Follows by Server-Sent Events until `isDone`. Returns what was told, and the id of the last event that had one. */
-const byEvents = (query: string, isDone: (told: Told) => boolean, lastEventId?: string) =>
+/**
+ * Follows by Server-Sent Events until `isDone`. Returns what was received, and the id of the last event that had one.
+ */
+const byEvents = (query: string, isDone: (received: Received) => boolean, lastEventId?: string) =>
   Effect.flatMap(Site, ({ url }) =>
     Effect.promise(async signal => {
       const headers = {
@@ -64,43 +66,43 @@ const byEvents = (query: string, isDone: (told: Told) => boolean, lastEventId?: 
       const answer = await fetch(`${url}/api/v1/changes/stream?${query}`, { headers, signal })
       expect(answer.status).toBe(200)
       const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
-      const told = nothing()
+      const received = nothing()
       let rest = ""
       let id = ""
-      while (!isDone(told)) {
+      while (!isDone(received)) {
         const blocks = (rest + ((await reader.read()).value ?? "")).split("\n\n")
         rest = blocks.pop()!
         for (const block of blocks) {
           const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1]
           const [type = "message", data = ""] = [field("event"), field("data") ?? ""]
-          // Nothing before the end has an id: a client that is cut off begins anew.
-          if (told.end === undefined && type !== "initial-end" && lastEventId === undefined)
+          // No event before the end has an id: a client that is interrupted starts again.
+          if (received.end === undefined && type !== "initial-end" && lastEventId === undefined)
             expect(field("id")).toBeUndefined()
           id = field("id") ?? id
           if (data === "") continue
-          if (type === "initial") told.initial.push(JSON.parse(data))
-          else if (type === "initial-end") told.end = JSON.parse(data)
-          else told.changes.push(JSON.parse(data))
+          if (type === "initial") received.initial.push(JSON.parse(data))
+          else if (type === "initial-end") received.end = JSON.parse(data)
+          else received.changes.push(JSON.parse(data))
         }
       }
       await reader.cancel()
-      return { told, id }
+      return { received, id }
     })
   )
 
 /** The same by WebSocket. */
-const bySocket = (query: string, isDone: (told: Told) => boolean) =>
+const bySocket = (query: string, isDone: (received: Received) => boolean) =>
   Effect.flatMap(Site, ({ port }) =>
-    Effect.async<{ readonly told: Told }, Error>(resume => {
-      const told = nothing()
+    Effect.async<{ readonly received: Received }, Error>(resume => {
+      const received = nothing()
       const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?${query}`
       const socket = new WebSocket(url, { headers: { authorization: bearer(keys.read) } })
       socket.on("message", data => {
         const { changes, entries, epoch, lastSeq, type } = JSON.parse(String(data))
-        if (type === "initial") told.initial.push(...entries)
-        else if (type === "initial-end") told.end = { lastSeq, epoch }
-        else if (type === "changes") told.changes.push(...changes)
-        if (isDone(told)) resume(Effect.succeed({ told }))
+        if (type === "initial") received.initial.push(...entries)
+        else if (type === "initial-end") received.end = { lastSeq, epoch }
+        else if (type === "changes") received.changes.push(...changes)
+        if (isDone(received)) resume(Effect.succeed({ received }))
       })
       socket.once("error", error => resume(Effect.fail(error)))
       socket.once("close", code => resume(Effect.fail(new Error(`closed with ${code}`))))
@@ -108,13 +110,13 @@ const bySocket = (query: string, isDone: (told: Told) => boolean) =>
     })
   )
 
-/** Followers that are sent the entries that are there first. */
+/** Followers that first receive the present entries. */
 export const initial = (check: Check) => {
   for (const [name, follow] of [
     ["an event stream", byEvents],
     ["a WebSocket", bySocket]
   ] as const) {
-    check(`${name} begins with the entries of a part of a namespace, in order, and then tells what changes`, () =>
+    check(`${name} begins with the entries of a part of a namespace, in order, and then sends changes`, () =>
       Effect.gen(function* () {
         const namespace = space()
         for (const key of ["b/2", "a", "b/10", "b/1", "c"]) yield* put(namespace, key, { key })
@@ -122,32 +124,33 @@ export const initial = (check: Check) => {
         yield* put(`${namespace}x`, "b/0", 0)
         const query = `namespace=${segment(namespace)}&prefix=b%2F&initial=1&after=999999`
         const before = yield* end
-        const reading = yield* Effect.fork(follow(query, told => told.changes.length === 2))
+        const reading = yield* Effect.fork(follow(query, received => received.changes.length === 2))
         yield* Effect.flatMap(
-          follow(query, told => told.end !== undefined),
-          ({ told }) => Effect.sync(() => expect(told.initial.map(({ key }) => key)).toEqual(["b/1", "b/10", "b/2"]))
+          follow(query, received => received.end !== undefined),
+          ({ received }) =>
+            Effect.sync(() => expect(received.initial.map(({ key }) => key)).toEqual(["b/1", "b/10", "b/2"]))
         )
         yield* put(namespace, "a", 1)
         yield* put(namespace, "b/1", 1)
         yield* remove(namespace, "b/2")
-        const { told } = yield* Fiber.join(reading)
+        const { received } = yield* Fiber.join(reading)
         const list = yield* call("GET", `${listAt(namespace)}?prefix=b%2F`)
-        expect([...folded(told).keys()].sort()).toEqual(["b/1", "b/10"])
-        for (const { key, value, version } of items(list)) expect(folded(told).get(key)).toEqual([value, version])
-        expect(told.end!.lastSeq).toBeGreaterThanOrEqual(before)
-        expect(told.end!.epoch).toBe(list.headers["kv-epoch"])
-        for (const { seq } of told.changes) expect(seq).toBeGreaterThan(told.end!.lastSeq)
+        expect([...folded(received).keys()].sort()).toEqual(["b/1", "b/10"])
+        for (const { key, value, version } of items(list)) expect(folded(received).get(key)).toEqual([value, version])
+        expect(received.end!.lastSeq).toBeGreaterThanOrEqual(before)
+        expect(received.end!.epoch).toBe(list.headers["kv-epoch"])
+        for (const { seq } of received.changes) expect(seq).toBeGreaterThan(received.end!.lastSeq)
       })
     )
 
-    check(`what ${name} tells of a large namespace that changes all the time comes to what the list says`, () =>
+    check(`what ${name} sends of a large namespace that changes all the time results in the list`, () =>
       Effect.gen(function* () {
         const namespace = space()
         const fill = (value: unknown) =>
           batch(Array.from({ length: 1000 }, (_, index) => ({ op: "set", namespace, key: `k${index}`, value })))
         yield* fill("x".repeat(500))
         yield* put(namespace, "last", 0)
-        const isDone = ({ changes }: Told) => changes.some(({ key, value }) => key === "last" && value === 30)
+        const isDone = ({ changes }: Received) => changes.some(({ key, value }) => key === "last" && value === 30)
         const readers = yield* Effect.fork(
           Effect.forEach(Array.from({ length: 4 }), () => follow(`namespace=${segment(namespace)}&initial=1`, isDone), {
             concurrency: "unbounded"
@@ -164,12 +167,12 @@ export const initial = (check: Check) => {
         // Those that began late have seen the last value among the entries.
         yield* put(namespace, "last", 30)
         const list = items(yield* call("GET", listAt(namespace)))
-        for (const { told } of yield* Fiber.join(readers)) {
-          const entries = folded(told)
-          expect(told.changes.map(({ seq }) => seq)).toEqual(
-            [...new Set(told.changes.map(({ seq }) => seq))].sort((a, b) => a - b)
+        for (const { received } of yield* Fiber.join(readers)) {
+          const entries = folded(received)
+          expect(received.changes.map(({ seq }) => seq)).toEqual(
+            [...new Set(received.changes.map(({ seq }) => seq))].sort((a, b) => a - b)
           )
-          expect(new Set(told.initial.map(({ key }) => key)).size).toBe(told.initial.length)
+          expect(new Set(received.initial.map(({ key }) => key)).size).toBe(received.initial.length)
           expect(entries.size).toBe(list.length)
           const others = list.filter(({ key }) => key !== "last")
           expect(others.map(({ key }) => entries.get(key))).toEqual(
@@ -185,11 +188,11 @@ export const initial = (check: Check) => {
       const namespace = space()
       yield* put(namespace, "a", 1)
       const query = `namespace=${segment(namespace)}&initial=1`
-      const first = yield* byEvents(query, told => told.end !== undefined)
-      expect(first.id).toBe(`${first.told.end!.lastSeq}@${first.told.end!.epoch}`)
+      const first = yield* byEvents(query, received => received.end !== undefined)
+      expect(first.id).toBe(`${first.received.end!.lastSeq}@${first.received.end!.epoch}`)
       yield* put(namespace, "b", 2)
-      const second = yield* byEvents(query, told => told.changes.length === 1, first.id)
-      expect(second.told).toMatchObject({ initial: [], end: undefined, changes: [{ key: "b" }] })
+      const second = yield* byEvents(query, received => received.changes.length === 1, first.id)
+      expect(second.received).toMatchObject({ initial: [], end: undefined, changes: [{ key: "b" }] })
       const answer = yield* call("GET", `/api/v1/changes/stream?${query}`, { headers: { "last-event-id": "0@other" } })
       expectError(answer, 410, "list again")
     })
@@ -200,17 +203,20 @@ export const initial = (check: Check) => {
       const namespace = space()
       const query = `namespace=${segment(namespace)}`
       for (const follow of [byEvents, bySocket]) {
-        const { told } = yield* follow(`${query}&initial=1`, told => told.end !== undefined)
-        expect(told).toMatchObject({ initial: [], end: { lastSeq: yield* end } })
+        const { received } = yield* follow(`${query}&initial=1`, received => received.end !== undefined)
+        expect(received).toMatchObject({ initial: [], end: { lastSeq: yield* end } })
       }
       const start = yield* end
       yield* put(namespace, "a", 1)
-      const { told } = yield* bySocket(`${query}&initial=0&after=${start}`, told => told.changes.length === 1)
-      expect(told).toMatchObject({ initial: [], end: undefined })
+      const { received } = yield* bySocket(
+        `${query}&initial=0&after=${start}`,
+        received => received.changes.length === 1
+      )
+      expect(received).toMatchObject({ initial: [], end: undefined })
     })
   )
 
-  check("initial takes a namespace, and is not for polls", () =>
+  check("initial requires a namespace, and is not for polls", () =>
     Effect.gen(function* () {
       for (const route of ["stream", "ws"]) {
         expectError(yield* call("GET", `/api/v1/changes/${route}?initial=1`), 400, "namespace")

@@ -1,7 +1,19 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Answer } from "./Client.ts"
-import { batch, bodyOf, type Check, call, expectError, items, listAt, put, segment, space, telling } from "./Fixture.ts"
+import {
+  batch,
+  bodyOf,
+  type Check,
+  call,
+  expectError,
+  headersOf,
+  items,
+  listAt,
+  put,
+  segment,
+  space
+} from "./Fixture.ts"
 
 const keysOf = (answer: Answer): ReadonlyArray<string> => items(answer).map(entry => entry.key)
 
@@ -49,11 +61,11 @@ export const listOptions = (check: Check) => {
       expect(all.map(page => page.text.includes('"value"'))).toEqual([false, false])
       const off = yield* call("GET", `${listAt(namespace)}?keysOnly=0&reverse=0&count=0`)
       expect(off.text).toBe(`{"items":[${texts.join(",")}]}`)
-      expect(telling(off)).not.toHaveProperty("kv-count")
+      expect(headersOf(off)).not.toHaveProperty("kv-count")
     })
   )
 
-  check("start and end bound a list, reverse turns it round, and links go on with them", () =>
+  check("start and end bound a list, reverse reverses it, and links have these options", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* setAll(namespace, names)
@@ -78,7 +90,7 @@ export const listOptions = (check: Check) => {
     })
   )
 
-  check("count tells how many entries a list has, whatever the page", () =>
+  check("count is the number of entries of a list, on every page", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* setAll(namespace, names)

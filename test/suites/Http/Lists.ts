@@ -9,13 +9,13 @@ import {
   end,
   expectError,
   follow,
+  headersOf,
   items,
   listAt,
   put,
   remove,
   Site,
-  space,
-  telling
+  space
 } from "./Fixture.ts"
 
 const byBytes = (names: ReadonlyArray<string>): ReadonlyArray<string> =>
@@ -69,7 +69,7 @@ export const lists = (check: Check) => {
       for (const key of ["a", "b", "c"]) texts.push((yield* put(namespace, key, { [key]: key })).text)
       const answer = yield* call("GET", listAt(namespace))
       expect(answer.text).toBe(`{"items":[${texts.join(",")}]}`)
-      expect(telling(answer)).toEqual({
+      expect(headersOf(answer)).toEqual({
         "content-type": "application/json",
         "kv-last-seq": String(yield* end),
         "kv-epoch": expect.any(String)
@@ -238,7 +238,7 @@ export const lists = (check: Check) => {
       yield* setAll(namespace, names)
       const answer = yield* call("GET", listAt(namespace))
       expect(answer.status).toBe(200)
-      expect(telling(answer)).toEqual({
+      expect(headersOf(answer)).toEqual({
         "content-type": "application/json",
         "kv-last-seq": expect.any(String),
         "kv-epoch": expect.any(String),

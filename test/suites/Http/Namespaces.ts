@@ -1,6 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
-import { batch, bodyOf, type Check, call, end, expectError, put, remove, segment, space, telling } from "./Fixture.ts"
+import { batch, bodyOf, type Check, call, end, expectError, headersOf, put, remove, segment, space } from "./Fixture.ts"
 
 interface Namespaces {
   readonly namespaces: ReadonlyArray<{ readonly namespace: string; readonly count: number }>
@@ -13,7 +13,7 @@ interface Tenants {
 const target = "/api/v1/kv"
 const tenantsTarget = "/api/v1/tenants"
 
-/** A name of its own that begins as no other does, for a tenant. */
+/** A name for a tenant that has a unique beginning. */
 const freeName = () => space().replaceAll(/[/:]/g, "-")
 
 /** The lists of namespaces and of tenants. */
@@ -29,7 +29,7 @@ export const namespaces = (check: Check) => {
       const answer = yield* call("GET", `${target}?prefix=${segment(own)}`)
       const expected = names.map((namespace, index) => ({ namespace, count: index + 1 }))
       expect(answer.text).toBe(JSON.stringify({ namespaces: expected }))
-      expect(telling(answer)).toEqual({
+      expect(headersOf(answer)).toEqual({
         "content-type": "application/json",
         "kv-last-seq": String(yield* end),
         "kv-epoch": expect.any(String)
@@ -115,7 +115,7 @@ export const namespaces = (check: Check) => {
       ]
       const answer = yield* call("GET", `${tenantsTarget}?prefix=${segment(own)}`)
       expect(answer.text).toBe(JSON.stringify({ tenants: expected }))
-      expect(telling(answer)).toEqual({
+      expect(headersOf(answer)).toEqual({
         "content-type": "application/json",
         "kv-last-seq": String(yield* end),
         "kv-epoch": expect.any(String)

@@ -6,7 +6,7 @@ import { alwaysDue, ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { encode } from "../../../src/Kv/Entry.ts"
 import { Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { keys } from "../../Harness.ts"
-import { at, batch, type Check, call, expectError, get, listAt, put, remove, telling } from "./Fixture.ts"
+import { at, batch, type Check, call, expectError, get, headersOf, listAt, put, remove } from "./Fixture.ts"
 
 const failing = (
   fail: Effect.Effect<never, StoreUnavailable>,
@@ -42,7 +42,7 @@ const longValue = JsonText(JSON.stringify("x".repeat(256 * 1024)))
 const secret = "disk 7 of host db-3 is on fire"
 
 /** A store that cannot be reached. */
-export const away = failing(new StoreUnavailable({ reason: secret }))
+export const unavailable = failing(new StoreUnavailable({ reason: secret }))
 
 /** A store that serves reads and refuses writes for three seconds. */
 export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
@@ -100,9 +100,9 @@ const throwing = (): never => {
   throw new Error(secret)
 }
 
-/** `away`, where a commit fails at once. */
-export const awayAtOnce = direct(
-  away,
+/** `unavailable`, with commits that fail at once. */
+export const failingAtOnce = direct(
+  unavailable,
   Direct.suspend(() => Exit.fail(new StoreUnavailable({ reason: secret })))
 )
 
@@ -167,13 +167,13 @@ const extrasOf = (method: string) => {
 const json = { "content-type": "application/json" }
 
 /** While the store is unavailable. */
-export const whileAway = (check: Check) => {
+export const duringOutage = (check: Check) => {
   check("every key-value route is 503 with Retry-After, without the reason", () =>
     Effect.gen(function* () {
       for (const [method, target] of everything) {
         const answer = yield* call(method, target, extrasOf(method))
         expect([target, answer.status, answer.text]).toEqual([target, 503, '{"error":"Store unavailable"}'])
-        expect(telling(answer)).toEqual({ ...json, "retry-after": "1" })
+        expect(headersOf(answer)).toEqual({ ...json, "retry-after": "1" })
       }
     })
   )
@@ -197,14 +197,14 @@ export const whileAway = (check: Check) => {
         ["/api/v1/cluster/leader", '{"leader":null,"address":null,"mode":"store"}']
       ] as const) {
         const answer = yield* call("GET", target)
-        expect([answer.status, answer.text, telling(answer)]).toEqual([200, text, json])
+        expect([answer.status, answer.text, headersOf(answer)]).toEqual([200, text, json])
       }
       expect((yield* call("POST", "/api/v1/cluster/join", { json: {} })).status).toBe(410)
       expect((yield* call("GET", "/api/v1/openapi.json")).status).toBe(200)
     })
   )
 
-  check("the status tells that the service is not ready, where it is asked to", () =>
+  check("the status shows that the service is not ready, if that is requested", () =>
     Effect.gen(function* () {
       for (const [query, status] of [
         ["strict=1", 503],
@@ -212,7 +212,7 @@ export const whileAway = (check: Check) => {
         ["other=1", 200]
       ] as const) {
         const answer = yield* call("GET", `/api/v1/ready?${query}`, { key: null })
-        expect([query, answer.status, answer.text, telling(answer)]).toEqual([query, status, '{"ok":false}', json])
+        expect([query, answer.status, answer.text, headersOf(answer)]).toEqual([query, status, '{"ok":false}', json])
       }
       const misspelled = yield* call("GET", "/api/v1/ready?strict=yes", { key: null })
       expectError(misspelled, 400, 'strict: must be 0 or 1, not "yes"')
@@ -234,7 +234,8 @@ export const whileBusy = (check: Check) => {
       expectError(list, 503, "Too many whole lists are being read; use limit")
       const counted = yield* call("GET", `${listAt("n")}?limit=1&count=1`)
       expectError(counted, 503, "Too many lists are being counted; leave count out, or try again")
-      for (const answer of [...refused, list, counted]) expect(telling(answer)).toEqual({ ...json, "retry-after": "3" })
+      for (const answer of [...refused, list, counted])
+        expect(headersOf(answer)).toEqual({ ...json, "retry-after": "3" })
       expectError(yield* get("n", "k"), 404, "Not found")
       expect((yield* call("GET", "/api/v1/ready")).text).toBe('{"ok":true}')
     })
@@ -248,7 +249,7 @@ export const whenBroken = (check: Check) => {
       for (const [method, target] of everything) {
         const answer = yield* call(method, target, extrasOf(method))
         expect([target, answer.status, answer.text]).toEqual([target, 500, '{"error":"Internal server error"}'])
-        expect(telling(answer)).toEqual(json)
+        expect(headersOf(answer)).toEqual(json)
       }
       expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
     })

@@ -1,7 +1,19 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import { keys } from "../../Harness.ts"
-import { bodyOf, type Check, call, end, errorOf, expectError, listAt, put, remove, space, telling } from "./Fixture.ts"
+import {
+  bodyOf,
+  type Check,
+  call,
+  end,
+  errorOf,
+  expectError,
+  headersOf,
+  listAt,
+  put,
+  remove,
+  space
+} from "./Fixture.ts"
 
 const target = "/api/v1/kv/read"
 
@@ -25,7 +37,7 @@ export const reads = (check: Check) => {
       ]
       const answer = yield* read(wanted)
       expect(answer.text).toBe(`{"items":[${b.text},null,${a.text},null,${b.text}]}`)
-      expect(telling(answer)).toEqual({
+      expect(headersOf(answer)).toEqual({
         "content-type": "application/json",
         "kv-last-seq": String(yield* end),
         "kv-epoch": expect.any(String)

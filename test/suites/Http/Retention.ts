@@ -13,9 +13,9 @@ const trimAll = (seq: number) =>
     yield* Effect.repeat(Effect.zipRight(log.trim(Duration.zero), trimmed), { until: reached => reached === seq })
   })
 
-/** Retention as followers see it. It trims the log, so it has a service of its own. */
+/** Retention as followers see it. It trims the log, so that it needs a separate service. */
 export const retention = (check: Check) => {
-  check("a reader before the kept history is told to list again", () =>
+  check("a reader before the kept history gets an error to list again", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const value of [1, 2, 3]) yield* put(namespace, "k", value)

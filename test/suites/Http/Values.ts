@@ -10,7 +10,7 @@ const putText = (namespace: string, key: string, text: string) =>
 
 const nested = (levels: number): string => "[".repeat(levels) + "]".repeat(levels)
 
-/** JSON values, which come back as they went in. */
+/** JSON values are returned as they were sent. */
 export const values = (check: Check) => {
   check("a value is in each answer as the text that was sent", () =>
     Effect.gen(function* () {

@@ -137,10 +137,10 @@ export class Wire {
   /** Says that nothing more will be sent. */
   readonly finish: Effect.Effect<void> = Effect.sync(() => this.socket.end())
 
-  /** Cuts the connection, which the other side sees as an end of what is sent. */
+  /** Closes the connection, which the server sees as the end of the requests. */
   readonly cut: Effect.Effect<void> = Effect.sync(() => this.socket.destroy())
 
-  /** Resets the connection, by which the other side sees that nobody is there. */
+  /** Resets the connection. */
   readonly reset: Effect.Effect<void> = Effect.sync(() => void this.socket.resetAndDestroy())
 }
 

@@ -9,7 +9,7 @@ import type { DeleteOperation, Operation, Precondition, SetOperation } from "../
 /** The time at which each test begins, in epoch milliseconds. */
 export const start = 1_700_000_000_000
 
-/** Registers one test that gets a store of its own. */
+/** Registers one test, which gets a separate store. */
 export type Check = (title: string, body: () => Effect.Effect<void, unknown, Store | ChangeLog | Scope.Scope>) => void
 
 export const mebibyte = 1024 * 1024
@@ -122,7 +122,7 @@ export const trimAll = (age: Duration.DurationInput): Effect.Effect<number, unkn
     return total
   })
 
-/** The parts of a record that tell what happened. */
+/** The parts of a record that describe the change. */
 export const outline = ({ op, key, version, actor }: Change.StoredChange) => `${op} ${key} ${version} ${actor}`
 
 /** The parts of an entry that a list shows. */

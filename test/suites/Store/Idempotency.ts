@@ -15,8 +15,8 @@ const commitAs = (id: string, digest: string, given: Omit<Write, "actor">) =>
 
 const writeAs = (id: string, ...operations: ReadonlyArray<Operation>) => commitAs(id, "digest", { operations })
 
-/** What a caller learns, entries included, but for whether it is a replay. */
-const told = ({ lastSeq, more, results, timestamp }: Effect.Effect.Success<ReturnType<typeof writeAs>>) => ({
+/** The result of a write, with its entries, without `isReplay`. */
+const resultOf = ({ lastSeq, more, results, timestamp }: Effect.Effect.Success<ReturnType<typeof writeAs>>) => ({
   lastSeq,
   more,
   timestamp,
@@ -39,8 +39,8 @@ export const idempotency = (check: Check) => {
       // The time that a `ttlMs` comes to is another one by now.
       const again = yield* writeAs("a", { ...given, expiresAt: start + 600 })
       expect(again.isReplay).toBe(true)
-      expect(told(again)).toEqual(told(first))
-      expect(told(again)).toEqual({
+      expect(resultOf(again)).toEqual(resultOf(first))
+      expect(resultOf(again)).toEqual({
         lastSeq: 2,
         more: undefined,
         timestamp: start,
@@ -101,14 +101,14 @@ export const idempotency = (check: Check) => {
       const absent = yield* writeAs("absent", del(namespace, "none"))
       const empty = yield* writeAs("empty")
       yield* put(namespace, "none", 1)
-      expect(told(yield* writeAs("batch", ...many))).toEqual(told(batch))
+      expect(resultOf(yield* writeAs("batch", ...many))).toEqual(resultOf(batch))
       expect(batch.results.map(result => (result.op === "set" ? result.version : result.deleted))).toEqual([
         1,
         1,
         false,
         true
       ])
-      expect(told(yield* writeAs("absent", del(namespace, "none")))).toEqual(told(absent))
+      expect(resultOf(yield* writeAs("absent", del(namespace, "none")))).toEqual(resultOf(absent))
       expect(absent.results).toEqual([{ op: "delete", deleted: false }])
       expect(yield* writeAs("empty")).toMatchObject({ results: [], lastSeq: empty.lastSeq, isReplay: true })
       expect(yield* Effect.flip(commitAs("empty", "other", { operations: [] }))).toMatchObject({ isInProgress: false })
@@ -131,8 +131,8 @@ export const idempotency = (check: Check) => {
       const nothing = yield* commitAs("none", "digest", none)
       expect(nothing).toMatchObject({ more: false, lastSeq: 5, results: [] })
       yield* put(namespace, "x", 1)
-      expect(told(yield* commitAs("two", "digest", two))).toEqual(told(first))
-      expect(told(yield* commitAs("none", "digest", none))).toEqual(told(nothing))
+      expect(resultOf(yield* commitAs("two", "digest", two))).toEqual(resultOf(first))
+      expect(resultOf(yield* commitAs("none", "digest", none))).toEqual(resultOf(nothing))
       expect(yield* lastSeq).toBe(6)
     })
   )

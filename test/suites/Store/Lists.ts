@@ -312,18 +312,18 @@ export const sharesOfTenants = Effect.gen(function* () {
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const begun = yield* Effect.either(Scope.extend(store.listAll({ namespace: space, prefix: "" }), scope))
-      return { isBegun: Either.isRight(begun), end: Scope.close(scope, Exit.void) }
+      return { isTaken: Either.isRight(begun), end: Scope.close(scope, Exit.void) }
     })
   const beginAll = (spaces: ReadonlyArray<string>) => Effect.forEach(spaces, begin)
   const begun = yield* beginAll([a, a, a, a, b, b])
-  expect(begun.map(({ isBegun }) => isBegun)).toEqual([true, true, true, false, true, false])
+  expect(begun.map(({ isTaken }) => isTaken)).toEqual([true, true, true, false, true, false])
   yield* begun[0]!.end
   yield* begun[0]!.end
   const again = yield* beginAll([a, a])
-  expect(again.map(({ isBegun }) => isBegun)).toEqual([true, false])
+  expect(again.map(({ isTaken }) => isTaken)).toEqual([true, false])
   for (const { end } of [...begun, ...again]) yield* end
   // Namespaces of no tenant may have all.
   const others = yield* beginAll([none, none, none, none, none])
-  expect(others.map(({ isBegun }) => isBegun)).toEqual([true, true, true, true, false])
+  expect(others.map(({ isTaken }) => isTaken)).toEqual([true, true, true, true, false])
   for (const { end } of others) yield* end
 })

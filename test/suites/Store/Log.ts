@@ -35,7 +35,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("every page and every list tells the epoch of the log, which stays", () =>
+  check("every page and every list has the epoch of the log, which does not change", () =>
     Effect.gen(function* () {
       const log = yield* ChangeLog
       const store = yield* Store
@@ -150,7 +150,7 @@ export const log = (check: Check) => {
         expect((yield* feed(0, 1000, "", part)).map(record => record.key)).toEqual(["first", "last"])
         const last = yield* lastSeq
         const log = yield* ChangeLog
-        // A page that has nothing says that more was there, or that it reaches the end.
+        // An empty page says that more records were present, or that it reaches the end.
         for (let after = 0; after < last; ) {
           const page = yield* log.read({ after, limit: 1000, tenant: "", ...part })
           expect(page.lastSeq).toBeGreaterThan(after)

@@ -39,7 +39,7 @@ export const removals = (check: Check) => {
       const store = yield* Store
       const { namespaces } = yield* store.namespaces({ prefix: "", after: "", limit: 10, tenant: "" })
       expect(namespaces).toEqual([{ namespace: "tenant:t1/other", count: 1 }])
-      // Versions go on from those of the deletes.
+      // Versions continue from those of the deletes.
       yield* put(namespace, "a/2", 3)
       expect((yield* feed(17 + rest.length)).map(outline)).toEqual(["set a/2 4 tester"])
     })

@@ -37,7 +37,7 @@ const texts = [
   `"${"x".repeat(mebibyte - 2)}"`
 ].map(text => JsonText(text))
 
-/** Values come back letter by letter. */
+/** Values are returned character by character. */
 export const values = (check: Check) => {
   check("every kind of value is returned as the text that was stored", () =>
     Effect.gen(function* () {

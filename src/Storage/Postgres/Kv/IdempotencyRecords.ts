@@ -7,7 +7,7 @@
  * it finds the key before it applies anything.
  */
 import * as Idempotency from "../../../Kv/Idempotency.ts"
-import type { Found } from "../../../Kv/IdempotencyShares.ts"
+import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"
@@ -324,13 +324,13 @@ export type Answer =
   /** What became of the writes that are remembered, by their index. Nothing was applied. */
   | { readonly _tag: "Replayed"; readonly outcomes: ReadonlyMap<number, Outcome> }
   /** What `commit_group` or `remove_entries` has returned, and what was found where tenants were compared. */
-  | { readonly _tag: "Applied"; readonly result: string; readonly found: Found | undefined }
+  | { readonly _tag: "Applied"; readonly result: string; readonly comparison: Comparison | undefined }
 
 export const decode = (writes: ReadonlyArray<Write>, answer: string): Answer => {
   if (!answer.startsWith("[")) {
     const [result = "", numbers] = answer.split(";")
     const [bytes = 0, forgotten = 0] = numbers?.split(",").map(Number) ?? []
-    return { _tag: "Applied", result, found: numbers === undefined ? undefined : { bytes, forgotten } }
+    return { _tag: "Applied", result, comparison: numbers === undefined ? undefined : { bytes, forgotten } }
   }
   const rows = JSON.parse(answer) as ReadonlyArray<readonly [write: number, isSame: boolean, kept: string]>
   const outcomes = new Map(

@@ -2,7 +2,7 @@
  * Commits groups of writes.
  */
 import { Effect, Either, Exit } from "effect"
-import { Comparisons, type Found } from "../../../Kv/IdempotencyShares.ts"
+import { type Comparison, ComparisonSchedule } from "../../../Kv/IdempotencyShares.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
 import { isOfContent, type QueryError, unavailable } from "../Database/DatabaseError.ts"
@@ -39,14 +39,14 @@ export interface WriterOptions {
   /** How many bytes may be remembered of writes with idempotency keys. */
   readonly idempotencyBytes: number
   /** Told what was found where tenants were compared, by whose bytes they share those. */
-  readonly onFound: (found: Found) => void
+  readonly onComparison: (comparison: Comparison) => void
 }
 
 /** For `lastTold` see `GroupCall`. */
 export const make = (
   pool: Pick<Pool, "run" | "read">,
   lastTold: () => number,
-  { onFound, onLastSeq, onLockWait, idempotencyBytes }: WriterOptions
+  { onComparison, onLastSeq, onLockWait, idempotencyBytes }: WriterOptions
 ): Writer => {
   // One for all functions: none may overtake a call of another whose outcome is unknown.
   const callOne = GroupCall.make(pool, lastTold)
@@ -54,18 +54,18 @@ export const make = (
   let isGivenUp = (): boolean => false
   const callGroup = (call: Statement, parametersOf: Parameters<GroupCall.GroupCall>[1]) =>
     callOne(call, parametersOf, () => isGivenUp())
-  const comparisons = new Comparisons()
+  const schedule = new ComparisonSchedule()
 
   const bounds = (now: number): IdempotencyRecords.Bounds => ({
     limitBytes: idempotencyBytes,
-    compares: comparisons.isDue(now)
+    compares: schedule.isDue(now)
   })
 
   const decodeKeyed = (writes: ReadonlyArray<Write>, result: string, now: number): IdempotencyRecords.Answer => {
     const answer = IdempotencyRecords.decode(writes, result)
-    if (answer._tag === "Applied" && answer.found !== undefined) {
-      comparisons.done(now)
-      onFound(answer.found)
+    if (answer._tag === "Applied" && answer.comparison !== undefined) {
+      schedule.done(now)
+      onComparison(answer.comparison)
     }
     return answer
   }

@@ -1,28 +1,22 @@
 /**
- * Has databases copied and verified, in a thread or in the calling one.
+ * Copies and verifies databases, in a thread or in the calling one.
  */
 import { Worker } from "node:worker_threads"
-import { Effect, Schema } from "effect"
+import { Duration, Effect, Schema } from "effect"
 import * as Threads from "../../../Process/Threads.ts"
 import * as Supervision from "../../../Supervision.ts"
-import {
-  type Copied,
-  type CopyError,
-  type CopyRequest,
-  copy as copyHere,
-  type FailureReason,
-  type Progress,
-  toCopyError
-} from "./Copying.ts"
+import { type CopyError, type FailureReason, toCopyError } from "./CopyError.ts"
+import { type Copied, type CopyRequest, copy as copyHere, type Progress } from "./Copying.ts"
 import type { Verified, VerifyRequest } from "./Verification.ts"
 
-/** There is no copy, or it is none that can be used. */
+/** A copy or a verification has failed. */
 export class CopyFailed extends Schema.TaggedError<CopyFailed>()("CopyFailed", {
   reason: Schema.Literal("Refused", "NoRoom", "LogTooLarge", "Failed"),
-  /** A whole sentence without its full stop. */
+  /** A sentence without its full stop. */
   message: Schema.String
 }) {}
 
+/** Called after each step of a copy. */
 export type OnProgress = (progress: Progress) => void
 
 const failed = ({ message, reason }: CopyError): CopyFailed => new CopyFailed({ message, reason })
@@ -32,8 +26,11 @@ type Posted<A> =
   | { readonly result: A }
   | { readonly failure: { readonly message: string; readonly reason: FailureReason } }
 
-/** How long the end of a thread is waited for. One that reads a large database ends when it has read it. */
-const endLimit = "1 second"
+/**
+ * How long an interruption waits for the end of a thread. A thread that reads a large database ends when it has read
+ * it.
+ */
+const endTimeout = Duration.seconds(1)
 
 /** Starts a thread from its source or its compiled form, whichever this file has. */
 const start = (data: object): Worker => {
@@ -41,7 +38,7 @@ const start = (data: object): Worker => {
   return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "sqlite-copy" })
 }
 
-/** Runs a thread to its end. Where that is interrupted, the thread is ended first, within a limit. */
+/** Runs a thread to its end. An interruption ends the thread first, within a timeout. */
 const runThread = <A>(data: object, onProgress: OnProgress): Effect.Effect<A, CopyFailed> =>
   Effect.async<A, CopyFailed>(resume => {
     const fail = (message: string): void => resume(new CopyFailed({ reason: "Failed", message }))
@@ -62,7 +59,7 @@ const runThread = <A>(data: object, onProgress: OnProgress): Effect.Effect<A, Co
     worker.on("exit", () => fail("The thread died"))
     return Effect.asVoid(
       Supervision.within(
-        endLimit,
+        endTimeout,
         Effect.promise(() => worker.terminate())
       )
     )
@@ -75,7 +72,8 @@ export const copy = (
 ): Effect.Effect<ReadonlyArray<Copied>, CopyFailed> => runThread({ task: "copy", request }, onProgress)
 
 /**
- * Copies databases in the calling thread, in steps with other work in between. An interruption waits for the next step.
+ * Copies databases in the calling thread, in steps with other work in between. An interruption waits for the end of the
+ * step.
  */
 export const copyInline = (request: CopyRequest): Effect.Effect<ReadonlyArray<Copied>, CopyFailed> =>
   Effect.async((resume, signal) => {

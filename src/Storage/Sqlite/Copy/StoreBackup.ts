@@ -1,46 +1,48 @@
 /**
- * Backups of a store that is open: copies in files beside its database, each removed once it has been sent.
+ * Backups of a store that is open: copies in files next to its database. Each copy is removed after it was sent.
  */
 import { readdirSync, rmSync, statSync } from "node:fs"
-import { open } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
 import { type Context, Effect, Option, Stream } from "effect"
 import { MiB } from "../../../Bytes.ts"
 import { BackupRefused, type Store, StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
 import { randomHex } from "../../../RandomHex.ts"
+import * as OpenFile from "../../OpenFile.ts"
 import type { Format } from "../Database/Connection.ts"
-import { type Copied, type CopyRequest, type Kind, requireRoom, toCopyError } from "./Copying.ts"
+import { toCopyError } from "./CopyError.ts"
+import { type Copied, type CopyRequest, requireRoom } from "./Copying.ts"
 import * as CopyPort from "./CopyPort.ts"
+import type { Kind } from "./Snapshot.ts"
 
-/** What a thread is told of a format. */
+/** The kind of database of a format. */
 export const kindOf = ({ applicationId, log, schemaVersion }: Format): Kind => ({
   applicationId,
   schemaVersion,
   lastSeq: log?.lastSeq
 })
 
-/** What the disk must have left for the store itself. */
+/** The free bytes that the disk must have left for the store itself. */
 const bytesLeft = 64 * MiB
 
-/** While the store is copied its write-ahead log may become this many times as large as it may otherwise. */
+/** The factor by which the write-ahead log may exceed its usual limit while the store is copied. */
 const logFactor = 4
 
 /** When another client may try again. */
 const retryAfterSeconds = 10
 
-/** What is read from a copy at a time. */
+/** The size of a read from a copy. */
 const chunkBytes = MiB / 4
 
-/** What names of copies begin with; 16 hexadecimal digits and an end follow. */
+/** The prefix of the names of copies. 16 hexadecimal digits and a suffix follow. */
 const prefixOf = (file: string): string => `${basename(file).replace(/\.db$/, "")}.backup-`
 
 const restOfName = /^[0-9a-f]{16}\.tmp(?:-journal|-wal|-shm)?$/
 
-/** The files that SQLite may make for one. */
+/** The files that SQLite may create for a copy. */
 const filesOf = (copy: string): ReadonlyArray<string> => ["", "-journal", "-wal", "-shm"].map(end => `${copy}${end}`)
 
-/** Removes copies that a process has left that was killed. */
+/** Removes copies of a process that was killed. */
 export const removeLeftovers = (file: string): void => {
   const directory = dirname(file)
   const prefix = prefixOf(file)
@@ -53,25 +55,21 @@ export const removeLeftovers = (file: string): void => {
 
 const unreadable = (error: unknown) => new StoreUnavailable({ reason: `the copy cannot be read: ${error}` })
 
-/** The bytes of a file, read as they are wanted. */
+/** The bytes of a file, read on demand. */
 const contentOf = (file: string): Stream.Stream<Uint8Array, StoreUnavailable> =>
   Stream.unwrapScoped(
-    Effect.map(
-      Effect.acquireRelease(Effect.tryPromise({ try: () => open(file), catch: unreadable }), handle =>
-        Effect.promise(() => handle.close().catch(() => undefined))
-      ),
-      handle =>
-        Stream.repeatEffectOption(
-          Effect.tryPromise({
-            // Each chunk has bytes of its own: it may wait for the client while the next one is read.
-            try: () => handle.read(Buffer.allocUnsafeSlow(chunkBytes), 0, chunkBytes),
-            catch: error => Option.some(unreadable(error))
-          }).pipe(
-            Effect.flatMap(({ buffer, bytesRead }) =>
-              bytesRead === 0 ? Effect.fail(Option.none()) : Effect.succeed(buffer.subarray(0, bytesRead))
-            )
+    Effect.map(Effect.mapError(OpenFile.open(file), unreadable), handle =>
+      Stream.repeatEffectOption(
+        Effect.tryPromise({
+          // Each chunk has its own bytes: it may wait for the client while the next one is read.
+          try: () => handle.read(Buffer.allocUnsafeSlow(chunkBytes), 0, chunkBytes),
+          catch: error => Option.some(unreadable(error))
+        }).pipe(
+          Effect.flatMap(({ buffer, bytesRead }) =>
+            bytesRead === 0 ? Effect.fail(Option.none()) : Effect.succeed(buffer.subarray(0, bytesRead))
           )
         )
+      )
     )
   )
 
@@ -81,11 +79,11 @@ const toFailure = ({
 }: Pick<CopyPort.CopyFailed, "message" | "reason">): BackupRefused | StoreUnavailable =>
   reason === "NoRoom" ? new BackupRefused({ cause: "NoRoom", message }) : new StoreUnavailable({ reason: message })
 
-/** A database of which backups are made. */
+/** A database to back up. */
 export interface Options {
   readonly file: string
   readonly format: Format
-  /** The epoch of the log that is served. */
+  /** The epoch of the log that is being served. */
   readonly epoch: () => string
   /** Whether copies are made in a thread. */
   readonly writer: "thread" | "inline"
@@ -127,11 +125,11 @@ export const make = ({
         toFailure
       )) as readonly [Copied]
       const { bytes, epoch, lastSeq, sha256 } = copied
-      // Another file was put in the place of the database, and is not being served yet.
+      // Another file has replaced the database, and is not being served yet.
       if (epoch !== epochNow()) return yield* new StoreUnavailable({ reason: `another file has replaced ${file}` })
       return { bytes, epoch, lastSeq, sha256, content: contentOf(target) }
     })
-    // The copy has the bytes of the snapshot, of which the newest may be in the write-ahead log only.
+    // A copy has the bytes of the snapshot. The newest of them may be in the write-ahead log only.
     const requireCopiable = Effect.try({
       try: () => requireRoom(dirname(file), statSync(file).size, bytesLeft),
       catch: error => toFailure(toCopyError(error))

@@ -1,19 +1,20 @@
 /**
- * Verifies a copy of a database that nobody else uses.
+ * Verifies a copy of a database that no other process uses.
  */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
-import { CopyError, type Kind, toCopyError } from "./Copying.ts"
+import { CopyError, toCopyError } from "./CopyError.ts"
+import type { Kind } from "./Snapshot.ts"
 
-/** Which file is verified, and what it has to be. */
+/** A file to verify, and its expected kind. */
 export interface VerifyRequest {
   readonly file: string
   readonly kind: Kind
-  /** A query for how many records there are. */
+  /** A query for the number of records. */
   readonly count: string
 }
 
-/** What a database is that passed. */
+/** A database that passed the verification. */
 export interface Verified {
   readonly schemaVersion: number
   readonly lastSeq: number
@@ -54,8 +55,8 @@ const verifyOpen = (db: Database.Database, { count, file, kind }: VerifyRequest)
 }
 
 /**
- * Reads a whole database, and takes it out of WAL mode. Throws a {@link CopyError} where it is damaged or another one.
- * SQLite offers nothing to interrupt it by: a large database takes as long as the disk needs to read it.
+ * Reads a whole database, and takes it out of WAL mode. Throws a {@link CopyError} if it is damaged or of another kind.
+ * SQLite cannot interrupt the check: a large database takes as long as the disk needs to read it.
  */
 export const verify = (request: VerifyRequest): Verified => {
   const { file } = request

@@ -1,17 +1,17 @@
 /**
- * Database commands at level debug: the text of statements, never the values that they are given.
+ * Database commands at level debug: the text of statements, without the values of their parameters.
  */
 import { performance } from "node:perf_hooks"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
 
 const message = "Database command"
 
-/** Characters of a statement that are shown. */
+/** The maximum number of characters of a statement in the log. */
 const longest = 500
 
 const methods: ReadonlySet<string | symbol> = new Set(["run", "get", "all", "iterate"])
 
-/** Milliseconds since a moment, to the microsecond. */
+/** The milliseconds since a moment, with microseconds. */
 const since = (start: number): number => Math.round((performance.now() - start) * 1000) / 1000
 
 interface Statement {
@@ -45,8 +45,8 @@ const logged = (statement: Statement, database: string, debug: DebugLog): Statem
 }
 
 /**
- * Makes prepared statements, in objects of any depth, log each use; without a log it returns them as they are. The time
- * of an iteration is that of its start.
+ * Makes prepared statements, in objects of any depth, log each use. Without a log, returns them unchanged. The time of
+ * an iteration is that of its start.
  */
 export const statements = <S extends object>(prepared: S, database: string, debug: DebugLog | undefined): S => {
   if (debug === undefined) return prepared
@@ -57,7 +57,7 @@ export const statements = <S extends object>(prepared: S, database: string, debu
   return Object.fromEntries(entries) as S
 }
 
-/** Begins to time a command that is answered later. The function returned logs it with its outcome. */
+/** Starts the time of a command that is answered later. The returned function logs it with its outcome. */
 export const command = (database: string, debug: DebugLog, detail: Readonly<Record<string, unknown>>) => {
   const start = performance.now()
   return (outcome: string): void => debug(message, { database, ...detail, outcome, millis: since(start) })

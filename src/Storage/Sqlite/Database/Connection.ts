@@ -1,5 +1,5 @@
 /**
- * What marks the file of a database, and how connections to it are opened and closed.
+ * The format of database files, and how connections to them are opened and closed.
  */
 import { join } from "node:path"
 import Database from "better-sqlite3"
@@ -9,25 +9,25 @@ import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
 import type { Migration } from "./Migrations.ts"
 
-/** What marks the files of a database, and its schema. */
+/** The format of the files of a database, and its schema. */
 export interface Format {
   /** The files are `<name>.db` and `<name>.lock`. */
   readonly name: string
   /** PRAGMA application_id. */
   readonly applicationId: number
-  /** The newest schema that this code knows (PRAGMA user_version): how many migrations there are. */
+  /** The newest schema that this code knows (PRAGMA user_version): the number of migrations. */
   readonly schemaVersion: number
-  /** The names of the migrations, in their order. */
+  /** The names of the migrations, in order. */
   readonly migrationNames: ReadonlyArray<string>
   /** Absent for a database without a log, which has no epoch. */
   readonly log?: LogFormat
-  /** Loads the migrations, which few starts need. */
+  /** Loads the migrations, which most starts do not need. */
   readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
 }
 
 /**
- * The format of a database into which another store is copied, until the copy is finished: it has an id of its own, the
- * letters in lower case, so that no process serves it.
+ * The format of a database while another store is copied into it. It has a different id, with the letters in lower
+ * case, so that no process serves it.
  */
 export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
   ...format,
@@ -37,7 +37,7 @@ export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
 /** The file of a database in its directory. */
 export const fileOf = (directory: string, { name }: Format): string => join(directory, `${name}.db`)
 
-/** Calls `use` on a connection, which is closed if that throws. */
+/** Calls `use` on a connection, and closes the connection if that throws. */
 const using = (db: Database.Database, use: (db: Database.Database) => void): Database.Database => {
   try {
     use(db)
@@ -48,7 +48,7 @@ const using = (db: Database.Database, use: (db: Database.Database) => void): Dat
   }
 }
 
-/** Opens a connection. The driver throws a `TypeError` where it cannot access the directory, which is not a bug. */
+/** Opens a connection. The driver throws a `TypeError` if it cannot access the directory, which is not a bug. */
 const connect = (file: string, options: Database.Options): Database.Database => {
   try {
     return new Database(file, options)
@@ -57,7 +57,7 @@ const connect = (file: string, options: Database.Options): Database.Database => 
   }
 }
 
-/** Opens a database for writing. Throws where its format is another, or commits would not be durable. */
+/** Opens a database for writing. Throws if its format differs, or if commits would not be durable. */
 export const openForWriting = (
   file: string,
   { applicationId, migrationNames, schemaVersion }: Format
@@ -85,24 +85,24 @@ export const openForWriting = (
     if (read("synchronous") !== 2) refuse("cannot be opened with synchronous = FULL")
   })
 
-/** Opens a database for reads, beside a writer. */
-export const openForReading = (file: string, timeout = 100): Database.Database =>
-  connect(file, { readonly: true, fileMustExist: true, timeout })
+/** Opens a database for reads, in addition to a writer. */
+export const openForReading = (file: string, timeoutMillis = 100): Database.Database =>
+  connect(file, { readonly: true, fileMustExist: true, timeout: timeoutMillis })
 
 /**
  * Opens a database for reads, with an exclusive lock from the first read on. It keeps the index of the write-ahead log
- * in memory, and so works on a full disk.
+ * in memory, and therefore works on a full disk.
  */
-export const openExclusive = (file: string, timeout = 100): Database.Database =>
-  // It takes its lock for writing, and writes nothing.
-  using(connect(file, { fileMustExist: true, timeout }), db => {
+export const openExclusive = (file: string, timeoutMillis = 100): Database.Database =>
+  // It takes a lock for writing, but writes nothing.
+  using(connect(file, { fileMustExist: true, timeout: timeoutMillis }), db => {
     db.pragma("locking_mode = EXCLUSIVE")
     db.pragma("query_only = ON")
   })
 
 /**
- * Closes the last connection of the process, and takes the database out of WAL mode: in that mode it could not even be
- * read without making a write-ahead log, for which a full disk has no room.
+ * Closes the last connection of the process, and takes the database out of WAL mode: reading a database in this mode
+ * creates a write-ahead log, for which a full disk has no space.
  */
 export const closeLast = (db: Database.Database): void => {
   try {
@@ -114,15 +114,15 @@ export const closeLast = (db: Database.Database): void => {
 }
 
 /**
- * Copies the whole write-ahead log into the database file, flushes that, and truncates the log. Returns whether it
- * could: a reader of an older snapshot prevents it.
+ * Copies the whole write-ahead log into the database file, flushes the file, and truncates the log. Returns false if a
+ * reader of an older snapshot prevents it.
  */
 export const checkpoint = (db: Database.Database): boolean => {
   const [row] = db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
   return row?.busy === 0
 }
 
-/** Empties the page cache, since pages that could not be read may be readable by now. */
+/** Empties the page cache, because pages that could not be read may be readable by now. */
 export const clearCache = (db: Database.Database): void => {
   if (db.open) db.pragma("shrink_memory")
 }

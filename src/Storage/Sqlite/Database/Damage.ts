@@ -2,23 +2,23 @@ import { Clock, Effect } from "effect"
 import type { MetricTags } from "../../../MetricTags.ts"
 import * as LabelValues from "../../../Observability/LabelValues.ts"
 
-/** Codes of SQLite for pages that are malformed or cannot be read. */
+/** SQLite's codes for pages that are malformed or cannot be read. */
 const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
 
-/** Whether a reason, which begins with a code of SQLite, tells of a damaged file or disk. */
+/** Whether a reason, which begins with a code of SQLite, indicates a damaged file or disk. */
 export const isDamage = (reason: string): boolean => damage.test(reason)
 
-/** The least time between two lines in the log, in nanoseconds. */
-const logInterval = 10_000_000_000n
+/** The minimum time between two log lines, in nanoseconds. */
+const logIntervalNanos = 10_000_000_000n
 
-/** Reports a failure, if its reason tells of damage, with annotations for the log. */
+/** Reports a failure if its reason indicates damage, with annotations for the log. */
 export type Report = (
   operation: "read" | "write",
   reason: string,
   annotations?: Readonly<Record<string, unknown>>
 ) => Effect.Effect<void>
 
-/** Counts damage, and logs it with the number of reports that were not logged since the last one. */
+/** Counts damage, and logs it with the number of reports since the last line. */
 export const reporter = (database: string, metric: string, tags: MetricTags): Report => {
   const counter = LabelValues.counter(metric, {
     label: "operation",
@@ -35,7 +35,7 @@ export const reporter = (database: string, metric: string, tags: MetricTags): Re
         unlogged++
         return Effect.void
       }
-      logAgainAt = now + logInterval
+      logAgainAt = now + logIntervalNanos
       const notLogged = unlogged
       unlogged = 0
       return Effect.annotateLogs(Effect.logError(`The ${database} is damaged`), {

@@ -1,5 +1,5 @@
 /**
- * What errors of SQLite and of the file system mean for the writer and for its callers.
+ * The meaning of errors of SQLite and of the file system for the writer and its callers.
  */
 import Database from "better-sqlite3"
 
@@ -7,9 +7,9 @@ import Database from "better-sqlite3"
 export type UnavailableCause =
   /** The file was moved or deleted. */
   | "FileMissing"
-  /** Another file has its name, or that of its write-ahead log. */
+  /** Another file has replaced it, or its write-ahead log. */
   | "FileReplaced"
-  /** A lock could not be taken: a reader of an old snapshot or another program has one, or one was not released. */
+  /** A lock could not be taken: a reader of an old snapshot or another program has it, or it was never released. */
   | "Locked"
   /** The disk fails or is full, or pages cannot be read. Reads of other pages may succeed. */
   | "DiskError"
@@ -35,7 +35,7 @@ const isSystemError = (error: unknown): boolean => error instanceof Error && "sy
 
 /**
  * Whether pages of the database cannot be read, because they are damaged or the disk fails. Other pages may be intact,
- * and nothing that was written is in doubt.
+ * and no acknowledged write is in doubt.
  */
 export const isUnreadable = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_(CORRUPT|IOERR_(READ|SHORT_READ|CORRUPTFS|DATA)$)/)
@@ -43,7 +43,7 @@ export const isUnreadable = (error: unknown): boolean =>
 /** Whether a lock could not be taken. */
 export const isLocked = (error: unknown): boolean => hasCode(error, /^SQLITE_(BUSY|LOCKED|PROTOCOL)/)
 
-/** For how many milliseconds SQLite itself has tried to take the lock. */
+/** How long SQLite itself has tried to take the lock, in milliseconds. */
 export const lockedFor = (error: unknown): number => (hasCode(error, /^SQLITE_PROTOCOL$/) ? 10_000 : 0)
 
 /** Whether an error is a bug in this code: neither SQLite nor the system reported it. */
@@ -51,19 +51,19 @@ export const isDefect = (error: unknown): boolean =>
   !(error instanceof DatabaseUnavailable || error instanceof Database.SqliteError || isSystemError(error))
 
 /**
- * Whether an error may be caused by one write, or by the pages that it needs, so that the other writes of its group are
- * to be tried again.
+ * Whether one write, or the pages that it needs, may have caused an error. Then the other writes of its group are tried
+ * again.
  */
 export const concernsOneWrite = (error: unknown): boolean =>
   isDefect(error) || isUnreadable(error) || hasCode(error, /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/)
 
-/** Whether the connection can be used as it is after an error: only the transaction was lost. */
+/** Whether the connection can be used after an error: only the transaction was lost. */
 export const leavesConnectionSound = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable ||
   hasCode(error, /^SQLITE_(BUSY|BUSY_SNAPSHOT|NOMEM|INTERRUPT)$/) ||
   (error instanceof Database.SqliteError && concernsOneWrite(error))
 
-/** Why an error makes a database unavailable. `hasRoom` tells whether the disk has room. */
+/** Why an error makes a database unavailable. `hasRoom` returns whether the disk has free space. */
 export const unavailableCause = (error: unknown, hasRoom: () => boolean): UnavailableCause => {
   if (error instanceof DatabaseUnavailable) return error.unavailable
   if (isDefect(error)) return "Defect"

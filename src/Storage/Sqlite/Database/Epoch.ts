@@ -1,7 +1,8 @@
 /**
- * Which log a database holds. The epoch of the log is stored in the database, so that a copy has it too. A record beside
- * the database tells which file had it and how far its log had come. A database that differs from the record may lack
- * changes that readers of the log have seen, as a backup does that was put in its place: its log gets a new epoch.
+ * Identifies the log of a database. The epoch of the log is stored in the database, so that a copy has it, too. A
+ * record file next to the database has the identity of the database file, and the last `seq` of its log. If the
+ * database differs from the record, as after a backup was copied over it, it may lack changes that readers have seen.
+ * Then its log gets a new epoch.
  */
 import { closeSync, openSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from "node:fs"
 import type { Database } from "better-sqlite3"
@@ -9,32 +10,32 @@ import { hasCode } from "../../FileSystem.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
 import { lastingIdOf } from "./Files.ts"
 
-/** What a database with a log has beside the table `metadata`. */
+/** What a database with a log has, in addition to the table `metadata`. */
 export interface LogFormat {
-  /** The query for the newest sequence number; it may be null. */
+  /** The query for the newest sequence number, which may be null. */
   readonly lastSeq: string
 }
 
 interface LogRecord {
   readonly epoch: string
-  /** Which file has the log. */
+  /** The identity of the database file. */
   readonly fileId: string
-  /** How far the log had come. Everything that was acknowledged is at or before this, unless the machine lost power. */
+  /** The last `seq` of the log. Everything that was acknowledged is at or before it, unless the machine lost power. */
   readonly lastSeq: number
 }
 
-/** The record beside a database. */
+/** The record file of a database. */
 export const recordOf = (file: string): string => `${file.replace(/\.db$/, "")}.epoch`
 
 const digits = 16
 
-/** One sector of the disk holds it, so that none is written by halves. */
+/** The record fits into one sector of the disk, so that it is never written partially. */
 const print = ({ epoch, fileId, lastSeq }: LogRecord): string =>
   `epoch ${epoch}\nfile ${fileId}\nlastSeq ${String(lastSeq).padStart(digits, "0")}\n`
 
 const pattern = /^epoch ([\x21-\x7e]{1,64})\nfile (\S+)\nlastSeq (\d{16})\n$/
 
-/** The record beside a database, or `undefined` where there is none, or none that is complete. */
+/** The record of a database; `undefined` if it is absent or incomplete. */
 const readRecord = (file: string): LogRecord | undefined => {
   let text: string
   try {
@@ -48,8 +49,8 @@ const readRecord = (file: string): LogRecord | undefined => {
 }
 
 /**
- * Replaces the record. It is not flushed: a record that is lost or old makes an epoch at most one too many, since the
- * database has the new epoch before.
+ * Replaces the record without flushing it. A lost or old record causes at most one unnecessary epoch, because the
+ * database has the new epoch first.
  */
 const writeRecord = (file: string, record: LogRecord): void => {
   const place = recordOf(file)
@@ -58,7 +59,7 @@ const writeRecord = (file: string, record: LogRecord): void => {
   renameSync(`${place}.new`, place)
 }
 
-/** What a read returns, or `undefined` where a damaged page prevents it: the rest of the database is to be served. */
+/** The result of a read; `undefined` if a damaged page prevents it: the rest of the database is served. */
 const unlessDamaged = <A>(read: () => A): A | undefined => {
   try {
     return read()
@@ -71,15 +72,15 @@ const unlessDamaged = <A>(read: () => A): A | undefined => {
 const lastSeqIn = (db: Database, { lastSeq }: LogFormat): number =>
   db.prepare<[], number | null>(lastSeq).pluck().get() ?? 0
 
-/** What is known of the log in a database. */
+/** The log of a database, compared with its record. */
 export interface Found {
-  /** Its epoch; `""` where it has none yet. */
+  /** Its epoch; `""` if it has none yet. */
   readonly epoch: string
-  /** How the database differs from the record; `undefined` where it does not. */
+  /** How the database differs from the record; `undefined` if it does not. */
   readonly difference: string | undefined
 }
 
-/** Compares a database with the record beside it. */
+/** Compares a database with its record. */
 export const check = (db: Database, file: string, log: LogFormat): Found => {
   const stored = unlessDamaged(
     () => db.prepare<[], string>("SELECT value FROM metadata WHERE name = 'epoch'").pluck().get() ?? ""
@@ -91,7 +92,7 @@ export const check = (db: Database, file: string, log: LogFormat): Found => {
   if (lastingIdOf(file) !== record.fileId) return { epoch, difference: "it is another file than before" }
   const lastSeq = unlessDamaged(() => lastSeqIn(db, log)) ?? record.lastSeq
   if (lastSeq >= record.lastSeq) return { epoch, difference: undefined }
-  return { epoch, difference: `its log ends at ${lastSeq}, and had come to ${record.lastSeq}` }
+  return { epoch, difference: `its log ends at ${lastSeq}, and ended at ${record.lastSeq} before` }
 }
 
 /** Gives the log in a database a new epoch, and returns it. */
@@ -102,7 +103,7 @@ export const renew = (db: Database, file: string, log: LogFormat): string => {
   return epoch
 }
 
-/** The log of a database that is open for writing, and the record of it. */
+/** The log of a database that is open for writing, and its record. */
 export class OpenLog {
   readonly epoch: string
   private readonly descriptor: number
@@ -110,8 +111,8 @@ export class OpenLog {
   private recorded: number | undefined
 
   /**
-   * Throws where the database differs from the record, unless the epoch may be renewed: then nobody may be reading
-   * from the database.
+   * Throws if the database differs from the record, unless the epoch may be renewed: then no connection may read from
+   * the database.
    */
   constructor(db: Database, file: string, log: LogFormat, mayRenew: boolean) {
     const { difference, epoch } = check(db, file, log)
@@ -122,8 +123,8 @@ export class OpenLog {
   }
 
   /**
-   * Records how far the log has come, to be called before that is acknowledged. Where the record cannot be written, the
-   * next call writes it: until then a restored backup may pass for this log.
+   * Records the last `seq` of the log, before it is acknowledged. If the record cannot be written, the next call writes
+   * it. Until then a restored backup may be mistaken for this log.
    */
   reached(lastSeq: number): void {
     if (lastSeq === this.recorded) return

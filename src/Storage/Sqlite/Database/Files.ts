@@ -1,18 +1,18 @@
 /**
- * The files of a database: how they are told apart, and whether they still have their names.
+ * The files of a database: their identities, and whether they still have their names.
  */
 import { closeSync, lstatSync, openSync, realpathSync, renameSync, rmSync, statSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import { hasCode, idFrom, idOf } from "../../FileSystem.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 
-/** The file itself, or the target of a symbolic link. Throws where that does not exist. */
+/** The file itself, or the target of a symbolic link. Throws if it does not exist. */
 export const realFile = (path: string): string =>
   lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true ? realpathSync(path) : path
 
 const roomBytes = Buffer.alloc(64 * 1024)
 
-/** Whether a directory has room for a small file. It is false only if the disk or the user's quota is full. */
+/** Whether a directory has space for a small file. False only if the disk or the user's quota is full. */
 export const hasRoom = (directory: string): boolean => {
   const file = join(directory, `.room-${process.pid}`)
   try {
@@ -30,8 +30,8 @@ export const hasRoom = (directory: string): boolean => {
 }
 
 /**
- * Identifies a file also after everybody has closed it. The number of a device may be another one after a restart, and
- * that of an inode may be given to a new file, which has another time of birth. Throws where there is no file.
+ * Identifies a file also after all processes have closed it. After a restart a device may have another number, and the
+ * number of an inode may belong to a new file, which has another time of birth. Throws if the file does not exist.
  */
 export const lastingIdOf = (file: string): string => {
   const { birthtimeNs, ino } = statSync(file, { bigint: true })
@@ -48,8 +48,8 @@ export interface FileIdentity {
 export const identify = (file: string): FileIdentity => ({ databaseId: idOf(file), logId: idOf(`${file}-wal`) })
 
 /**
- * Throws where the open files no longer have their names: a commit there would be lost. Returns the size of the
- * write-ahead log in bytes.
+ * Throws if the open files no longer have their names: a commit would be lost. Returns the size of the write-ahead log
+ * in bytes.
  */
 export const verify = (file: string, { databaseId, logId }: FileIdentity): number => {
   verifyDatabase(file, databaseId ?? "")
@@ -58,7 +58,7 @@ export const verify = (file: string, { databaseId, logId }: FileIdentity): numbe
   return Number(log?.size ?? 0)
 }
 
-/** Throws where a database is missing, or is another file than the one expected. */
+/** Throws if a database is missing, or is not the expected file. */
 export const verifyDatabase = (file: string, expected: string | undefined): void => {
   const id = idOf(file)
   if (id === undefined) throw new DatabaseUnavailable(`${file} is missing`, "FileMissing")
@@ -68,8 +68,8 @@ export const verifyDatabase = (file: string, expected: string | undefined): void
 }
 
 /**
- * Renames the write-ahead log of a database that was replaced, once that is closed: SQLite would apply it to the new
- * database and corrupt it.
+ * Renames the write-ahead log of a replaced database after that was closed: SQLite would apply it to the new database
+ * and corrupt it.
  */
 export const setAsideLog = (file: string, { databaseId, logId }: FileIdentity): void => {
   const log = `${file}-wal`

@@ -1,63 +1,64 @@
 /**
- * What a database and its writer send each other, in one thread or across two. Between threads, groups of writes are
- * packed: to clone one text and one list of numbers takes a third of the time that it takes to clone the objects that
- * they stand for.
+ * Messages between a database and its writer, in one thread or between two. Between threads, groups of writes are
+ * packed: cloning one text and one list of numbers takes a third of the time of cloning the objects.
  */
 import type { UnavailableCause } from "./DatabaseError.ts"
 
-/** Background work that a database may have, in portions of one transaction each. */
+/** Background work of a database, in portions of one transaction each. */
 export type Task = "expire" | "trim"
 
-/** Times are epoch milliseconds; a limit bounds what one transaction does. */
+/** Times are epoch milliseconds. A limit bounds the work of one transaction. */
 export type Request<W> =
   | { readonly kind: "commit"; readonly writes: ReadonlyArray<W>; readonly now: number }
-  /** Deletes what had expired at a time, or removes what is older than it. */
+  /** Deletes entries that have expired at `time`, or removes records that are older. */
   | { readonly kind: Task; readonly time: number; readonly limit: number }
   /** Copies the write-ahead log into the database and truncates it, unless readers of old snapshots prevent it. */
   | { readonly kind: "checkpoint" }
   /** Asks whether a write could be committed. */
   | { readonly kind: "probe" }
-  /** Opens the file that has the database's name now; all readers have been closed. */
+  /** Opens the file that has the database's name now. All readers have been closed. */
   | { readonly kind: "reopen" }
   /** Closes the file. */
   | { readonly kind: "close" }
 
-/** Why one write of a group was not committed; the reason of a defect has its stack. */
+/** Why one write of a group was not committed. The reason of a defect has its stack. */
 export interface WriteFailure {
   readonly _tag: "Failed" | "Defect"
   readonly reason: string
 }
 
+/** The request was served. */
 export interface Done<O> {
   readonly _tag: "Done"
   /** For a commit, one for each write. */
   readonly outcomes: ReadonlyArray<O | WriteFailure>
-  /** For a task, how many records it made or removed. */
+  /** For a task, the number of records that it created or removed. */
   readonly count: number
-  /** The newest sequence number; 0 where the database has none. */
+  /** The newest sequence number; 0 if the database has none. */
   readonly lastSeq: number
   /** The size of the write-ahead log. */
   readonly logBytes: number
-  /** Which file the writer has open. */
+  /** The file that the writer has open. */
   readonly databaseId: string | undefined
-  /** The epoch of the log; `""` where the database has none. */
+  /** The epoch of the log; `""` if the database has none. */
   readonly epoch: string
 }
 
-/** Nothing was done, or it is not known whether it was. */
+/** Nothing was done, or the outcome is unknown. */
 export interface Unavailable {
   readonly _tag: "Unavailable"
   readonly cause: UnavailableCause
   readonly reason: string
 }
 
+/** The answer to a request. */
 export type Reply<O> = Done<O> | Unavailable
 
-/** How the writes and outcomes of a database are packed, one by one. */
+/** Packs the writes and outcomes of a database, one at a time. */
 export interface Codec<W, O> {
   /**
-   * Returns false, having added nothing, for a write that is to be cloned as it is. A packed one begins with a number
-   * that is not negative.
+   * Packs a write. Returns false, without adding anything, for a write that must be cloned. A packed write begins with
+   * a number that is not negative.
    */
   readonly packWrite: (packer: Packer, write: W) => boolean
   readonly unpackWrite: (unpacker: Unpacker) => W
@@ -76,44 +77,48 @@ export type PackedReply<O> =
   | Unavailable
   | (Omit<Done<O>, "outcomes"> & { readonly packed: Packed<O | WriteFailure> | ReadonlyArray<O | WriteFailure> })
 
+/** Packs a request for another thread. */
 export const packRequest = <W, O>(codec: Codec<W, O>, request: Request<W>): PackedRequest<W> =>
   request.kind === "commit"
     ? { kind: "commit", now: request.now, packed: pack(request.writes, codec.packWrite) }
     : request
 
+/** The inverse of {@link packRequest}. */
 export const unpackRequest = <W, O>(codec: Codec<W, O>, request: PackedRequest<W>): Request<W> =>
   request.kind === "commit"
     ? { kind: "commit", now: request.now, writes: unpack(request.packed, codec.unpackWrite) }
     : request
 
+/** Packs a reply for another thread. */
 export const packReply = <W, O>(codec: Codec<W, O>, reply: Reply<O>): PackedReply<O> => {
   if (reply._tag === "Unavailable") return reply
   const { outcomes, ...rest } = reply
-  // What is spread comes last: a literal that adds to it leaves a hidden class behind in V8's old space each time.
+  // The spread comes last: adding members to a spread creates a hidden class in V8's old space each time.
   return { packed: pack(outcomes, codec.packOutcome), ...rest }
 }
 
+/** The inverse of {@link packReply}. */
 export const unpackReply = <W, O>(codec: Codec<W, O>, reply: PackedReply<O>): Reply<O> => {
   if (reply._tag === "Unavailable") return reply
   const { packed, ...rest } = reply
   return { outcomes: unpack<O | WriteFailure>(packed, codec.unpackOutcome), ...rest }
 }
 
-/** Items as texts end to end, and numbers, which include the lengths of the texts. */
+/** The concatenated texts of items, and numbers, which include the lengths of the texts. */
 interface Packed<A> {
   readonly text: string
   readonly numbers: Float64Array
-  /** The items that are cloned as they are, in order. */
+  /** The items that are cloned, in order. */
   readonly others: ReadonlyArray<A>
 }
 
-/** Stands among the numbers for an item of `others`. */
+/** Represents an item of `others` among the numbers. */
 const other = -1
 
-/** A longer text is not packed: V8 limits the length of strings to about four times this. */
+/** Longer texts are not packed: V8 limits the length of strings to about four times this. */
 const maxTextLength = 128 * 1024 * 1024
 
-/** Packs items, or returns them as they are where they do not have their types, or their texts are too long. */
+/** Packs items. Returns them unchanged if any has a wrong type, or if their texts are too long. */
 const pack = <A>(
   items: ReadonlyArray<A>,
   packItem: (packer: Packer, item: A) => boolean
@@ -160,13 +165,13 @@ export class Packer {
     this.numbers.push(number)
   }
 
-  /** Notes whether a value has the type that it should have. */
+  /** Marks the items as unpackable if a value has a wrong type. */
   check(isValid: boolean): void {
     this.isPackable &&= isValid
   }
 }
 
-/** Reads what a `Packer` was given, in the same order. */
+/** Reads what a `Packer` has collected, in the same order. */
 export class Unpacker {
   private next = 0
   private start = 0
@@ -181,7 +186,7 @@ export class Unpacker {
     return this.packed.numbers[this.next++]!
   }
 
-  /** Reads the next number if it is this one. Returns whether it is. */
+  /** Reads the next number if it is `number`. Returns whether it was. */
   skip(number: number): boolean {
     if (this.packed.numbers[this.next] !== number) return false
     this.next++

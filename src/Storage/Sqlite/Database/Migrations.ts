@@ -1,5 +1,5 @@
 /**
- * Migrates a database file to the newest schema. Loaded only where a file is created or migrated.
+ * Migrates a database file to the newest schema. Loaded only if a file is created or migrated.
  */
 import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
@@ -7,26 +7,29 @@ import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
 import { migrationsTable } from "./AppliedMigrations.ts"
 
-// The package bundles this file with the migrator: what migrations use of it is the one that is in the bundle.
+// The package bundles this file with the migrator: migrations must use the client of the bundle.
 export { SqlClient }
 
 /** One step from a schema version to the next. */
 export interface Migration {
-  /** In lower case with underscores, as it is listed in the table of migrations. */
+  /** In lower case with underscores, as in the table of migrations. */
   readonly name: string
-  /** Runs after those before it, in the transaction that missing migrations share; one with `prepare` begins another. */
+  /**
+   * Runs after the previous migrations, in the transaction that all missing migrations share. One with `prepare` starts
+   * another transaction.
+   */
   readonly run: Effect.Effect<void, unknown, SqlClient.SqlClient>
-  /** Runs before that transaction in a file that is not new, and again where the migration was interrupted. */
+  /** Runs before that transaction in an existing file, and again if the migration was interrupted. */
   readonly prepare?: Effect.Effect<void, unknown, SqlClient.SqlClient>
 }
 
-/** A migration that is made of SQL statements without parameters. */
+/** A migration that consists of SQL statements without parameters. */
 export const fromStatements = (name: string, ...texts: ReadonlyArray<string>): Migration => ({
   name,
   run: Effect.flatMap(SqlClient.SqlClient, sql => Effect.forEach(texts, text => sql.unsafe(text), { discard: true }))
 })
 
-/** The name of the migration that makes a schema version: `0001_initial`. */
+/** The name of the migration to a schema version: `0001_initial`. */
 const keyOf = (migration: Migration, index: number): string => `${String(index + 1).padStart(4, "0")}_${migration.name}`
 
 const pragma = (name: string, value: number) =>
@@ -38,7 +41,7 @@ const versionOf = Effect.gen(function* () {
   return row?.user_version ?? 0
 })
 
-/** Lists the migrations that have run in a file that was made before its format had migrations. */
+/** Lists the migrations of a file that was created before its format had migrations. */
 const adopt = (migrations: ReadonlyArray<Migration>) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
@@ -57,9 +60,9 @@ const adopt = (migrations: ReadonlyArray<Migration>) =>
   })
 
 /**
- * Runs the missing migrations of a database on a connection of its own, all or none of those that share a transaction,
- * and checkpoints them into the file. A migration's number in the list is the schema version that it makes. The caller
- * has made sure that the file is ours, or missing.
+ * Runs the missing migrations of a database on a separate connection, and checkpoints them into the file. Those that
+ * share a transaction are applied together or not at all. The position of a migration in the list is its schema
+ * version. The caller has checked that the file is ours, or missing.
  */
 export const migrate = (
   file: string,

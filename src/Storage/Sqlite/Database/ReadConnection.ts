@@ -5,13 +5,13 @@ import * as CommandLog from "./CommandLog.ts"
 import { clearCache, openExclusive, openForReading } from "./Connection.ts"
 import { hasRoom } from "./Files.ts"
 
-/** Memory of the connection for short reads. */
+/** The memory of the connection for short reads. */
 const cacheKiB = 8192
 
-/** Memory of a connection that walks along an index and comes back to nothing. */
+/** The memory of a connection that scans an index and reads no page twice. */
 const snapshotCacheKiB = 512
 
-/** Where connections lead, and the log that shows their statements, if there is one. */
+/** The file to read, and the log of statements, if there is one. */
 export interface Source {
   readonly file: string
   readonly debug: DebugLog | undefined
@@ -24,7 +24,7 @@ export class ReadConnection {
   private constructor(
     private readonly db: Database.Database,
     private readonly source: Source,
-    /** Whether it keeps all other connections out, as on a full disk. */
+    /** Whether it excludes all other connections, as on a full disk. */
     readonly isExclusive: boolean,
     cache: number
   ) {
@@ -36,7 +36,7 @@ export class ReadConnection {
         commit: db.prepare("COMMIT"),
         rollback: db.prepare("ROLLBACK")
       }))
-      // Opens the file and its write-ahead log, and reads no more of them than that takes.
+      // Opens the file and its write-ahead log, and reads no more than necessary.
       db.prepare("SELECT count(*) FROM sqlite_schema").get()
     } catch (error) {
       db.close()
@@ -45,8 +45,8 @@ export class ReadConnection {
   }
 
   /**
-   * Opens the connection for short reads. On a full disk, which has no room for the index that connections share of a
-   * write-ahead log, the connection is an exclusive one.
+   * Opens the connection for short reads. On a full disk there is no space for the shared index of a write-ahead log;
+   * then the connection is exclusive.
    */
   static open(source: Source): ReadConnection {
     const { file } = source
@@ -58,17 +58,17 @@ export class ReadConnection {
     }
   }
 
-  /** Opens a connection for a snapshot that lasts. */
+  /** Opens a connection for a long-lived snapshot. */
   static openSnapshot(source: Source): ReadConnection {
     return new ReadConnection(openForReading(source.file), source, false, snapshotCacheKiB)
   }
 
-  /** Prepares statements, which the log shows where there is one. */
+  /** Prepares statements, which the log shows if there is one. */
   prepare<S extends object>(statements: (db: Database.Database) => S): S {
     return CommandLog.statements(statements(this.db), basename(this.source.file), this.source.debug)
   }
 
-  /** Makes reads from one snapshot. */
+  /** Runs reads in one snapshot. */
   inSnapshot<A>(body: () => A): A {
     if (this.db.inTransaction) return body()
     this.hold()
@@ -79,14 +79,14 @@ export class ReadConnection {
     }
   }
 
-  /** Begins a snapshot that later reads share; the first of them takes it. */
+  /** Begins a snapshot that later reads share. The first of them takes it. */
   hold(): void {
     this.statements.begin.run()
   }
 
   /**
-   * Ends a snapshot. It never throws. SQLite may refuse to commit after a page could not be read; a connection that
-   * cannot end its snapshot is closed.
+   * Ends a snapshot. Never throws. SQLite may refuse to commit after a page could not be read. A connection that cannot
+   * end its snapshot is closed.
    */
   release(): void {
     if (!this.db.inTransaction) return
@@ -114,7 +114,7 @@ export class ReadConnection {
   }
 }
 
-/** A connection and what reads through it. */
+/** A connection and the queries on it. */
 export interface Opened<Q> {
   readonly connection: ReadConnection
   readonly queries: Q

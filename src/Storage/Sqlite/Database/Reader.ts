@@ -8,30 +8,30 @@ import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, locked
 import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
 import { Snapshots } from "./Snapshots.ts"
 
-/** After an unreadable page, caches are emptied at most this often, in milliseconds. */
-const clearCachesEvery = 1000
+/** After an unreadable page, caches are emptied at most once in this interval. */
+const clearCachesIntervalMillis = 1000
 
-/** What the connection for short reads has beside. */
+/** The state of the connection for short reads. */
 interface Main<Q> extends Opened<Q> {
-  /** Which file it reads. */
+  /** The file that it reads. */
   readonly databaseId: string | undefined
   readonly shared: SharedSnapshot
 }
 
-/** Told of reads that fail. */
+/** Receives failures of reads. */
 export interface ReaderListener {
   /** The reader is suspended. */
   readonly onSuspended: () => void
   /** The file is not the one that was adopted. */
   readonly onReplaced: (reason: string) => void
-  /** A lock could not be taken, which SQLite itself tried for so many milliseconds. */
+  /** A lock could not be taken. SQLite itself tried for `tried` milliseconds. */
   readonly onLocked: (reason: string, tried: number) => void
   readonly reportDamage: Damage.Report
 }
 
 /**
  * All reads of a database, on the calling thread. The connection is opened by the first read, and again after an error
- * made it unusable. While the reader is suspended every read fails with `StoreUnavailable`.
+ * made it unusable. While the reader is suspended, every read fails with `StoreUnavailable`.
  */
 export class Reader<Q> {
   readonly snapshots: Snapshots<Q>
@@ -45,7 +45,7 @@ export class Reader<Q> {
   constructor(
     private readonly source: Source,
     private readonly queries: (connection: ReadConnection) => Q,
-    /** How many snapshots may last over several iterations of the event loop. */
+    /** The maximum number of snapshots that last over several iterations of the event loop. */
     maxSnapshots: number,
     private readonly clock: Clock.Clock,
     private readonly listener: ReaderListener
@@ -54,8 +54,7 @@ export class Reader<Q> {
   }
 
   /**
-   * Reads at the current time (epoch milliseconds). The effect is direct. The annotations are those of a report of
-   * damage.
+   * Reads at the current time (epoch milliseconds). The effect is direct. The annotations are for a report of damage.
    */
   read<A>(
     body: (queries: Q, now: number) => A,
@@ -64,28 +63,28 @@ export class Reader<Q> {
     return this.attempt(() => body(this.enter(), this.clock.unsafeCurrentTimeMillis()), annotations)
   }
 
-  /** Changes with each file that is opened and whenever records are removed; fails where a read would. */
+  /** Changes with each file that is opened and whenever records are removed. Fails if a read would. */
   readonly history: Effect.Effect<number, StoreUnavailable> = this.attempt(() => {
     this.current()
     return this.generation
   })
 
-  /** To be called when records were removed, before anybody learns of it. */
+  /** Must be called after records were removed, before any caller can observe it. */
   forget(): void {
     this.generation++
   }
 
-  /** Whether a connection is open, be it suspended. */
+  /** Whether a connection is open, even if the reader is suspended. */
   get isOpen(): boolean {
     return this.main !== undefined
   }
 
-  /** Whether the connection keeps the writer out, as on a full disk. */
+  /** Whether the connection excludes the writer, as on a full disk. */
   get isExclusive(): boolean {
     return this.main?.connection.isExclusive === true
   }
 
-  /** Whether reads are possible; opens the connection to find out. */
+  /** Whether reads are possible. Opens the connection to find out. */
   canRead(): boolean {
     try {
       this.current()
@@ -95,12 +94,12 @@ export class Reader<Q> {
     }
   }
 
-  /** Whether another file than this one is open. */
+  /** Whether a file other than this one is open. */
   readsOther(databaseId: string | undefined): boolean {
     return this.main !== undefined && databaseId !== undefined && this.main.databaseId !== databaseId
   }
 
-  /** Says which file may be read; until then any may. */
+  /** Sets the file that may be read. Until then any file may. */
   adopt(databaseId: string | undefined): void {
     this.adopted = databaseId
   }
@@ -125,13 +124,13 @@ export class Reader<Q> {
     this.generation++
   }
 
-  /** To be called before the writer gets a request, and when it has answered all. */
+  /** Must be called before the writer receives a request, and when it has answered all. */
   writing(isWriting: boolean): void {
     this.isWriting = isWriting
     this.main?.shared.writing(isWriting)
   }
 
-  /** The connection for short reads. Throws where there is none. */
+  /** The connection for short reads. Throws if it cannot be opened. */
   current(): Main<Q> {
     if (this.suspension !== undefined) {
       this.listener.onSuspended()
@@ -146,7 +145,7 @@ export class Reader<Q> {
     return this.main
   }
 
-  /** Opens a connection for a snapshot that lasts. */
+  /** Opens a connection for a long-lived snapshot. */
   connect(): Opened<Q> {
     return this.openedFile(() => ReadConnection.openSnapshot(this.source))
   }
@@ -156,7 +155,7 @@ export class Reader<Q> {
       try {
         return Exit.succeed(body())
       } catch (error) {
-        // A connection that could not end its snapshot was closed; the next read opens another.
+        // A connection that could not end its snapshot was closed. The next read opens another.
         if (this.main?.connection.isOpen === false) this.main = undefined
         if (isLocked(error)) this.listener.onLocked(describe(error), lockedFor(error))
         if (isDefect(error)) throw error
@@ -185,7 +184,7 @@ export class Reader<Q> {
     }
   }
 
-  /** Throws where another file has the name of the one that was adopted, with a log of its own. */
+  /** Throws if another file, with its own log, has replaced the one that was adopted. */
   private verify(): void {
     const { file } = this.source
     if (this.adopted === undefined || idOf(file) === this.adopted) return
@@ -194,10 +193,10 @@ export class Reader<Q> {
     throw new DatabaseUnavailable(reason, "FileReplaced")
   }
 
-  /** A page that was found damaged in memory may be intact on the disk: it was read badly, or has been restored. */
+  /** A page that is damaged in memory may be intact on the disk: it was read badly, or was restored. */
   private clearCaches(): void {
     const now = Monotonic.unsafeMillis(this.clock)
-    if (now - this.clearedAt < clearCachesEvery) return
+    if (now - this.clearedAt < clearCachesIntervalMillis) return
     this.clearedAt = now
     this.snapshots.clearCaches()
     this.main?.connection.clearCache()
@@ -205,25 +204,25 @@ export class Reader<Q> {
 }
 
 /**
- * One snapshot for the reads of an iteration of the event loop: to begin and end a read transaction costs more than a
- * look-up in it.
+ * One snapshot for the reads of an iteration of the event loop: beginning and ending a read transaction costs more than
+ * a lookup.
  *
- * The first read of an iteration has a snapshot of its own, so that a single read pays nothing for others. The second
- * begins one that lasts until the iteration ends, so that none is held while the process is idle. There is none while
- * the writer has a request. As nobody else writes, the database does not change while such a snapshot is held: each read
- * from it finds what it would find by itself, and it does not delay a checkpoint.
+ * The first read of an iteration has a separate snapshot, so that a single read has no extra cost. The second begins a
+ * shared snapshot until the end of the iteration, so that none is open while the process is idle. While the writer has
+ * a request, no snapshot is shared. No other process writes, so that the database does not change while such a snapshot
+ * is open: each read finds what it would find by itself, and the snapshot does not delay a checkpoint.
  */
 export class SharedSnapshot {
   private hasRead = false
   private isHeld = false
 
   constructor(
-    /** Its `release` never throws, as it is called where nobody would catch it. */
+    /** Its `release` must not throw, because no caller would catch the error. */
     private readonly connection: Pick<ReadConnection, "hold" | "release">,
     private isWriting: boolean
   ) {}
 
-  /** To be called before each read. */
+  /** Must be called before each read. */
   enter(): void {
     if (this.isHeld || this.isWriting) return
     if (this.hasRead) {
@@ -235,7 +234,7 @@ export class SharedSnapshot {
     }
   }
 
-  /** To be called before the writer gets a request, and when it has answered all. */
+  /** Must be called before the writer receives a request, and when it has answered all. */
   writing(isWriting: boolean): void {
     this.isWriting = isWriting
     if (isWriting) this.end()

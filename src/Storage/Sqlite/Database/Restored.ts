@@ -1,9 +1,9 @@
 /**
- * How restored databases come into a data directory: at once, whenever the process is killed.
+ * Puts restored databases into a data directory atomically, even if the process is killed.
  *
- * They are made ready in a directory within it. That this directory is given its final name is what restores them. Until
- * then nothing has happened; from then on whoever opens a database of the data directory first moves the old files aside
- * and these into their place, or goes on with that where somebody was killed.
+ * The files are prepared in a directory within the data directory. Renaming that directory to its final name is the
+ * restore. Before it, nothing has changed. After it, any process that opens a database of the data directory first
+ * moves the old files aside and the new ones into position, or resumes these moves after a killed process.
  */
 import {
   chownSync,
@@ -22,27 +22,27 @@ import { basename, join, resolve } from "node:path"
 import { messageOf } from "../../../ErrorMessage.ts"
 import { flushDirectory } from "../../FileSystem.ts"
 
-/** The name of the directory in which a restore that has taken place keeps what is still to be moved. */
+/** The name of the directory in which a restore that has taken place keeps the files that are still to be moved. */
 const readyName = "restore.ready"
 
 const readyIn = (directory: string): string => join(directory, readyName)
 
-/** Where old files go; it is there until all of them have gone. */
+/** The directory for old files. It exists until all of them were moved. */
 const asideIn = (ready: string): string => join(ready, "aside")
 
-/** What tells the directory from one that somebody else has given this name. It is removed last. */
+/** Distinguishes the directory from one that another program has given this name. It is removed last. */
 const marker = {
   name: "causeway-restore",
   text: "The files of a restore that the next start of the service finishes.\n"
 }
 
-/** The name of a directory in which a restore is made ready; `id` has 16 hexadecimal digits. */
+/** The name of a directory in which a restore is prepared. `id` has 16 hexadecimal digits. */
 export const draftName = (id: string): string => `restore.${id}.part`
 
-/** Whether a restore has given a name within a data directory to what it makes ready. */
+/** Whether a name within a data directory is that of a prepared restore. */
 export const isDraftName = (name: string): boolean => /^restore\.[0-9a-f]{16}\.part$/.test(name)
 
-/** Whether a path has a name that only a restore gives, and whose content is removed. */
+/** Whether a path has a name that only restores use, and whose content is removed. */
 export const isReserved = (path: string): boolean => {
   const name = basename(resolve(path))
   return name === readyName || isDraftName(name)
@@ -50,7 +50,7 @@ export const isReserved = (path: string): boolean => {
 
 const databases = ["kv", "sessions"]
 
-/** What a restore replaces, the databases last. */
+/** The files that a restore replaces, the databases last. */
 const replaced = [
   ...databases.flatMap(name => ["-wal", "-shm", "-journal"].map(end => `${name}.db${end}`)),
   "kv.epoch",
@@ -58,24 +58,24 @@ const replaced = [
   "kv.db"
 ]
 
-/** What SQLite would apply to a database beside which it lies. */
+/** The files that SQLite would apply to a database next to them. */
 const logs = databases.flatMap(name => ["-wal", "-journal"].map(end => `${name}.db${end}`))
 
 /** The files of a data directory that a restore would replace. */
 export const replacedIn = (directory: string): ReadonlyArray<string> =>
   replaced.filter(name => existsSync(join(directory, name)))
 
-/** Where root restores for a service of another user, the owner of the data directory is to own what is made there. */
+/** Gives a path to the owner of the data directory, if root restores for a service of another user. */
 export const giveToOwner = (directory: string, path: string): void => {
   if (process.getuid?.() !== 0) return
   const { gid, uid } = statSync(directory)
   chownSync(path, uid, gid)
 }
 
-/** Whether a restore has taken place of which files are still to be moved, or something else has that name. */
+/** Whether a restore has taken place whose files are still to be moved, or another directory has its name. */
 export const isUnfinished = (directory: string): boolean => existsSync(readyIn(directory))
 
-/** What changes a directory; a test replaces it. */
+/** Changes of a directory. A test replaces them. */
 export interface Changes {
   readonly write: (path: string, text: string) => void
   readonly makeDirectory: (path: string) => void
@@ -96,8 +96,8 @@ export const changes: Changes = {
 }
 
 /**
- * Decides that what is ready in `draft` is restored, which {@link finish} does then. Old files are to go into a
- * directory of the name `aside`.
+ * Restores what was prepared in `draft`. {@link finish} then moves the files. Old files go into a directory with the
+ * name `aside`.
  */
 export const commit = (directory: string, draft: string, aside: string, { flush, rename, write } = changes): void => {
   write(asideIn(draft), aside)
@@ -116,13 +116,13 @@ const isMarked = (ready: string): boolean => {
 
 const isEmptyDirectory = (path: string): boolean => statSync(path).isDirectory() && readdirSync(path).length === 0
 
-/** The directory for old files, as long as there may be some that have not gone there. */
+/** The directory for old files, as long as some may not have been moved. */
 const asideOf = (directory: string): string | undefined => {
   const plan = asideIn(readyIn(directory))
   return existsSync(plan) ? join(directory, readFileSync(plan, "utf8")) : undefined
 }
 
-/** A path in a directory which nothing has, so that nothing is replaced: the name, or with a number behind it. */
+/** A path in a directory that does not exist: the name, or the name with a number. */
 const freePath = (directory: string, name: string): string => {
   for (let number = 1; ; number++) {
     const path = join(directory, number === 1 ? name : `${name}.${number}`)
@@ -130,25 +130,25 @@ const freePath = (directory: string, name: string): string => {
   }
 }
 
-/** A name that nothing in a directory has. */
+/** A name in a directory that does not exist. */
 export const freeName = (directory: string, name: string): string => basename(freePath(directory, name))
 
-/** Puts old files back into their place, as far as that is possible. */
+/** Moves old files back, as far as possible. */
 const putBack = (directory: string, aside: string, { rename }: Changes): void => {
-  // A log without its database would be removed by whoever makes a new one.
+  // A log without its database would be removed by a process that creates the database.
   for (const name of [...replacedIn(aside)].reverse()) {
     if (existsSync(join(directory, name))) continue
     try {
       rename(join(aside, name), join(directory, name))
     } catch {
-      // Whoever goes on moves those that were put back again.
+      // The process that resumes the restore moves the files again.
     }
   }
 }
 
 /**
- * Moves old files aside. Where that fails they are put back: a database must not stay without its log. Where the process
- * is killed, some may have gone and others not, until somebody goes on.
+ * Moves old files aside. If that fails, they are moved back: a database must not lose its log. If the process is
+ * killed, some files may have been moved, until another process resumes.
  */
 const moveAside = (directory: string, changes: Changes): void => {
   const aside = asideOf(directory)
@@ -172,9 +172,9 @@ const moveAside = (directory: string, changes: Changes): void => {
   flush(ready)
 }
 
-const appeared = (file: string): Error => new Error(`${file} has appeared while it was restored: move it away`)
+const appeared = (file: string): Error => new Error(`${file} was created during the restore: move it away`)
 
-/** Moves what is restored into its place, where nothing may be any more. */
+/** Moves restored files into position, where no files may exist. */
 const moveIn = (directory: string, { flush, rename }: Changes): void => {
   const ready = readyIn(directory)
   const restored = replacedIn(ready)
@@ -192,16 +192,17 @@ const moveIn = (directory: string, { flush, rename }: Changes): void => {
 }
 
 /**
- * Moves the files of a restore that has taken place, as far as that has not been done. The caller owns the data
- * directory. Throws the system's error, and where it would replace something else, or a log of something else would be
- * applied to what is restored.
+ * Moves the files of a restore that has taken place, as far as necessary. The caller owns the data directory. Throws
+ * the system's error. Also throws if a move would replace another file, or if SQLite would apply another log to a
+ * restored database.
  */
 export const finish = (directory: string, given = changes): void => {
   const ready = readyIn(directory)
   if (!existsSync(ready)) return
-  // One without the marker is not of a restore, unless it was killed when nothing but the directory was left.
+  // A directory without the marker belongs to no restore, unless the process was killed when only the directory was
+  // left.
   if (!isMarked(ready) && !isEmptyDirectory(ready)) {
-    throw new Error(`${ready} is not of a restore, whose name it has: move it away`)
+    throw new Error(`${ready} has the name of a restore but is not one: move it away`)
   }
   moveAside(directory, given)
   moveIn(directory, given)
@@ -211,7 +212,7 @@ export const finish = (directory: string, given = changes): void => {
   given.flush(directory)
 }
 
-/** Takes back a restore of which no file is in its place. Returns whether nothing is left of it but the draft. */
+/** Reverts a restore of which no file was moved. Returns whether only the draft is left. */
 const takeBack = (directory: string, draft: string, { flush, rename }: Changes): boolean => {
   try {
     const aside = asideOf(directory)
@@ -225,14 +226,14 @@ const takeBack = (directory: string, draft: string, { flush, rename }: Changes):
   }
 }
 
-/** The restore has taken place, and is not finished: some files may have to be moved yet. */
+/** The restore has taken place, and is not finished: some files may still have to be moved. */
 export class Unfinished extends Error {}
 
 /**
- * Restores what is ready in `draft`, a directory within the data directory. Old files go into a directory of the name
- * `aside` beside them, which nothing has yet. The caller owns the data directory. Where it fails with the system's error,
- * nothing was restored and the draft is left to the caller; where it fails with {@link Unfinished}, whoever opens a
- * database there next goes on with it.
+ * Restores what was prepared in `draft`, a directory within the data directory. Old files go into the sibling directory
+ * `aside`, which must not exist yet. The caller owns the data directory. After the system's error, nothing was
+ * restored, and the caller removes the draft. After {@link Unfinished}, the next process that opens a database there
+ * resumes the restore.
  */
 export const put = (directory: string, draft: string, aside: string, given = changes): void => {
   try {

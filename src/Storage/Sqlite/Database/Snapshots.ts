@@ -5,14 +5,14 @@ import { SnapshotShares } from "../../SnapshotShares.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { Opened } from "./ReadConnection.ts"
 
-/** Connections of snapshots that have ended, kept for the next. */
+/** The maximum number of connections of ended snapshots that are kept for later ones. */
 const maxSpare = 2
 
 /**
- * How long a snapshot may last, since the write-ahead log cannot start over while it does: in milliseconds, without
- * anything being read from it, and in all.
+ * How long a snapshot may last, in milliseconds: without any read, and in total. The write-ahead log cannot be reset
+ * during that time.
  */
-const limits = { idle: 60_000, total: 900_000 }
+const timeoutMillis = { idle: 60_000, total: 900_000 }
 
 /** One snapshot for many reads. */
 export class Snapshot<Q> {
@@ -23,7 +23,7 @@ export class Snapshot<Q> {
 
   constructor(
     readonly opened: Opened<Q>,
-    /** Makes room for another one. */
+    /** Returns its share. */
     readonly giveBack: () => void,
     /** Monotonic milliseconds. */
     readonly startedAt: number
@@ -34,14 +34,14 @@ export class Snapshot<Q> {
 
 /** The connections of a reader. */
 export interface Connections<Q> {
-  /** The connection for short reads. Throws where there is none. */
+  /** The connection for short reads. Throws if it cannot be opened. */
   readonly current: () => Opened<Q>
   /** Opens one for a snapshot. */
   readonly connect: () => Opened<Q>
   readonly attempt: <A>(body: () => A) => Effect.Effect<A, StoreUnavailable>
 }
 
-/** Snapshots that last over several iterations of the event loop, each on a connection of its own. */
+/** Snapshots that last over several iterations of the event loop, each on a separate connection. */
 export class Snapshots<Q> {
   private readonly active = new Set<Snapshot<Q>>()
   private readonly spare: Array<Opened<Q>> = []
@@ -49,7 +49,7 @@ export class Snapshots<Q> {
 
   private readonly shares: SnapshotShares
 
-  /** `max` is how many there may be at once. */
+  /** `max` is the maximum number of concurrent snapshots. */
   constructor(
     private readonly reader: Connections<Q>,
     max: number
@@ -58,8 +58,7 @@ export class Snapshots<Q> {
   }
 
   /**
-   * Takes a snapshot for a tenant, `""` for none, that lasts until the scope closes, it is released, or it has lasted for
-   * too long.
+   * Takes a snapshot for a tenant, or for `""`. It ends when the scope closes, when it is released, or after a timeout.
    */
   take(tenant: string): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy, Scope.Scope> {
     return Effect.gen(this, function* () {
@@ -83,7 +82,7 @@ export class Snapshots<Q> {
     )
   }
 
-  /** Gives a snapshot back before its scope closes. */
+  /** Releases a snapshot before its scope closes. */
   release(snapshot: Snapshot<Q>): void {
     if (!this.active.delete(snapshot)) return
     snapshot.giveBack()
@@ -100,7 +99,7 @@ export class Snapshots<Q> {
     for (const snapshot of this.active) this.end(snapshot, reason)
   }
 
-  /** Ends all snapshots, and takes no other until `resume`. */
+  /** Ends all snapshots, and starts no other until `resume`. */
   pause(reason: string): void {
     this.isPaused = true
     this.endAll(reason)
@@ -127,7 +126,7 @@ export class Snapshots<Q> {
       if (giveBack === undefined) return new StoreBusy({ retryAfterSeconds: 1 })
       const begin = this.reader.attempt(() => {
         const shared = this.reader.current()
-        // An exclusive connection keeps the writer out, so that it needs no snapshot.
+        // An exclusive connection excludes the writer, and so needs no snapshot.
         const opened = shared.connection.isExclusive ? shared : (this.spare.pop() ?? this.reader.connect())
         if (opened !== shared) opened.connection.hold()
         const snapshot = new Snapshot(opened, giveBack, now)
@@ -138,16 +137,16 @@ export class Snapshots<Q> {
     })
   }
 
-  /** Ends a snapshot that lasts for too long. */
+  /** Ends a snapshot after its timeout. */
   private limit(snapshot: Snapshot<Q>): Effect.Effect<void> {
     return Effect.flatMap(Monotonic.millis, now => {
       const { startedAt, readAt } = snapshot
-      const left = Math.min(readAt + limits.idle, startedAt + limits.total) - now
+      const left = Math.min(readAt + timeoutMillis.idle, startedAt + timeoutMillis.total) - now
       if (left > 0) return Effect.zipRight(Effect.sleep(left), this.limit(snapshot))
       const reason =
-        now < startedAt + limits.total
-          ? `nothing of a list was read for ${limits.idle / 1000} s`
-          : `a list was still being read after ${limits.total / 1000} s`
+        now < startedAt + timeoutMillis.total
+          ? `nothing of a list was read for ${timeoutMillis.idle / 1000} s`
+          : `a list was still being read after ${timeoutMillis.total / 1000} s`
       return Effect.sync(() => this.end(snapshot, reason))
     })
   }

@@ -14,23 +14,23 @@ import { OpenLog } from "./Epoch.ts"
 import * as Files from "./Files.ts"
 import type { Codec, Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
 
-/** How a task is done: what is due is read first, and then changed in one transaction or several. */
+/** A task: reads the due items first, and then changes them in one transaction or several. */
 export interface TaskSteps<A> {
   due(time: number, limit: number): ReadonlyArray<A>
-  /** Returns how many records it made or removed. */
+  /** Returns the number of records that it created or removed. */
   run(items: ReadonlyArray<A>, time: number): number
 }
 
-/** What the writer does with the tables of a database. Statements throw `SqliteError`; nothing is caught. */
+/** The operations of the writer on the tables of a database. Statements throw `SqliteError`; nothing is caught. */
 export interface Tables<W, O> {
   /** Applies writes within a transaction. */
   readonly apply: (writes: ReadonlyArray<W>, now: number) => ReadonlyArray<O>
   readonly tasks: { readonly [T in Task]?: TaskSteps<unknown> }
-  /** The newest sequence number; 0 where the database has none. */
+  /** The newest sequence number; 0 if the database has none. */
   readonly lastSeq: () => number
 }
 
-/** What is particular to the writer of a database. */
+/** What differs between the writers of databases. */
 export interface WriterPlugin<W, O> {
   readonly format: Format
   /** Prepares statements on the connection that writes. */
@@ -43,7 +43,7 @@ class Connection<W, O> {
   readonly db: Database.Database
   readonly tables: Tables<W, O>
   readonly identity: Files.FileIdentity
-  /** `undefined` where the database has no log. */
+  /** `undefined` if the database has no log. */
   readonly log: OpenLog | undefined
   private readonly statements: Readonly<Record<"begin" | "commit" | "rollback", Database.Statement>>
 
@@ -78,8 +78,8 @@ class Connection<W, O> {
   }
 
   /**
-   * Throws where nothing could be written: SQLite opens a file that is read-only all the same, and begins transactions
-   * there. It changes no page on the disk, and so works on a full disk.
+   * Throws if nothing could be written: SQLite opens a read-only file, too, and begins transactions there. It changes
+   * no page on the disk, and therefore works on a full disk.
    */
   probe({ schemaVersion }: Format): void {
     this.statements.begin.run()
@@ -101,23 +101,23 @@ class Connection<W, O> {
     this.log?.close()
   }
 
-  /** Ends a transaction, if an error has not. */
+  /** Ends a transaction, unless an error has ended it. */
   private rollback(): void {
     if (this.db.inTransaction) this.statements.rollback.run()
   }
 }
 
 /**
- * Makes the transactions of a database, synchronously, one request after the other.
+ * Runs the transactions of a database synchronously, one request at a time.
  *
- * It opens the database with the first request. After an error that leaves it unknown what is on the disk, such as a
- * failed flush, it opens the file again and acknowledges nothing before a checkpoint has succeeded. That writes and
- * flushes the database file and truncates the write-ahead log, so that no later commit depends on frames that the
- * kernel may have dropped.
+ * It opens the database with the first request. After some errors, such as a failed flush, the content of the disk is
+ * unknown. Then the writer reopens the file, and acknowledges nothing before a checkpoint has succeeded. The checkpoint
+ * writes and flushes the database file and truncates the write-ahead log, so that no later commit depends on frames
+ * that the kernel may have dropped.
  */
 export class Writer<W, O> {
   private connection: Connection<W, O> | undefined
-  /** Which file is the database, also while it is closed. */
+  /** The identity of the database file, also while it is closed. */
   private databaseId: string | undefined
   private isSuspect = false
 
@@ -126,7 +126,7 @@ export class Writer<W, O> {
     private readonly plugin: WriterPlugin<W, O>
   ) {}
 
-  /** Serves a request. It never throws; only what it answers with `Done` is acknowledged. */
+  /** Handles a request. Never throws. Only `Done` acknowledges the request. */
   handle(request: Request<W>): Reply<O> {
     try {
       if (request.kind === "close") return this.close()
@@ -168,7 +168,7 @@ export class Writer<W, O> {
     }
   }
 
-  /** Commits each write in its own transaction, after one of them made that of the group fail. */
+  /** Commits each write in a separate transaction, after one of them made that of the group fail. */
   private commitEach(
     connection: Connection<W, O>,
     writes: ReadonlyArray<W>,
@@ -196,7 +196,7 @@ export class Writer<W, O> {
     return count
   }
 
-  /** Runs a task in one transaction, or in halves where a page that cannot be read makes that fail. */
+  /** Runs a task in one transaction. If a page cannot be read, runs the halves separately. */
   private runAll(
     connection: Connection<W, O>,
     steps: TaskSteps<unknown>,
@@ -247,15 +247,15 @@ export class Writer<W, O> {
     this.isSuspect = true
     if (old !== undefined) {
       try {
-        // What is only in the log belongs to the old file, whatever its name is now.
+        // Frames that are only in the log belong to the old file, regardless of its current name.
         checkpoint(old.db)
       } catch {
-        // The old file cannot be reached any more.
+        // The old file is no longer reachable.
       }
       old.close()
       Files.setAsideLog(this.file, old.identity)
     }
-    // Nobody reads, so that nobody takes the old epoch for that of the new file.
+    // All readers are closed, so that none mistakes the old epoch for that of the new file.
     return this.ready(true)
   }
 
@@ -275,7 +275,7 @@ export class Writer<W, O> {
     return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, logBytes: 0, databaseId: undefined, epoch: "" }
   }
 
-  /** The reply to a request. A commit into a file that has lost its name meanwhile must not be acknowledged. */
+  /** The reply to a request. A commit into a file that has lost its name in the meantime must not be acknowledged. */
   private done(connection: Connection<W, O>, outcomes: ReadonlyArray<O | WriteFailure> = [], count = 0): Done<O> {
     const logBytes = Files.verify(this.file, connection.identity)
     const lastSeq = connection.tables.lastSeq()

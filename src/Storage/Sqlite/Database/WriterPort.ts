@@ -1,5 +1,5 @@
 /**
- * The way to a writer, in the calling thread or in one of its own.
+ * Sends requests to a writer, in the calling thread or in a separate one.
  */
 import { Worker } from "node:worker_threads"
 import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
@@ -21,14 +21,15 @@ import type { Writer } from "./Writer.ts"
 type Respond<O> = (reply: Reply<O>) => void
 
 /**
- * Has a request served. There is one request of a kind at a time: a second is answered with `Unavailable` at once, so
- * that nothing piles up before a writer that hangs. Probes are the exception: they share one answer.
+ * Sends a request. There is one request of a kind at a time: a second one is answered with `Unavailable` at once, so
+ * that no requests queue up for a writer that hangs. Probes are the exception: they share one answer.
  */
 export type WriterPort<W, O> = (request: Request<W>, respond: Respond<O>) => void
 
+/** A reply without an effect on the database. */
 export const unavailable = (reason: string): Unavailable => ({ _tag: "Unavailable", cause: "Error", reason })
 
-/** A request could not be packed or posted, or its reply not be handled: a bug in this code. */
+/** A request could not be packed or posted, or its reply could not be handled: a bug in this code. */
 const defect = (error: unknown): Unavailable => ({
   _tag: "Unavailable",
   cause: "Defect",
@@ -51,10 +52,10 @@ export const inline = <W, O>(
 
 /** The requests that were sent to a thread, and their callers. */
 class Outstanding<O> {
-  // A kind stays once it was asked for: a map with entries that come and go keeps callers alive.
+  // Kinds are never removed: a map with changing entries keeps callers alive.
   private readonly callers = new Map<string, Array<Respond<O>> | undefined>()
 
-  /** Returns whether the request is to be sent; otherwise it has its answer, or will share one. */
+  /** Returns whether the request must be sent. Otherwise it was answered, or will share an answer. */
   add(kind: string, respond: Respond<O>): boolean {
     const others = this.callers.get(kind)
     if (others === undefined) {
@@ -72,7 +73,7 @@ class Outstanding<O> {
     for (const respond of callers) respond(reply)
   }
 
-  /** Takes back what was added by a caller alone. */
+  /** Removes the only caller of a kind. */
   remove(kind: string): void {
     this.callers.set(kind, undefined)
   }
@@ -82,7 +83,9 @@ class Outstanding<O> {
   }
 }
 
-/** Why a write cannot be posted to a thread, if it cannot: what its type forbids may be in it, such as a function. */
+/**
+ * Why a write cannot be posted to a thread, if it cannot: it may have values that its type forbids, such as functions.
+ */
 const obstacleOf = <W, O>(codec: Codec<W, O>, write: W): WriteFailure | undefined => {
   try {
     structuredClone(packRequest(codec, { kind: "commit", writes: [write], now: 0 }))
@@ -93,12 +96,18 @@ const obstacleOf = <W, O>(codec: Codec<W, O>, write: W): WriteFailure | undefine
 }
 
 /** The delays before a thread is restarted: from 100 ms, doubled each time, up to 2 s. */
-const restartDelays = Schedule.exponential("100 millis").pipe(
+const restartDelays = Schedule.exponential(Duration.millis(100)).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
 )
 
-/** After a thread that lived for so many milliseconds the delays begin again. */
+/** The delays are reset after a thread that lived for this many milliseconds. */
 const healthyMillis = 30_000
+
+/** How long the end of the scope waits for the writer to close its file. */
+const closeTimeout = Duration.seconds(3)
+
+/** How long it then waits for the thread to end. */
+const terminateTimeout = Duration.seconds(1)
 
 const starting = "the writing thread is being started"
 
@@ -109,8 +118,8 @@ export const startThread = (data: { readonly file: string }): Worker => {
 }
 
 /**
- * A writer in a thread of its own. When the thread dies, the requests in flight fail, and another one is started. One
- * that cannot be started is tried again; until there is a thread, all requests are refused.
+ * A writer in a separate thread. When the thread dies, the requests in flight fail, and another thread is started, with
+ * retries. Until there is a thread, all requests are refused.
  */
 export const thread = <W, O>(
   start: () => Worker,
@@ -139,7 +148,7 @@ export const thread = <W, O>(
       let reason = "it ended"
       Threads.track(worker, "writing thread")
       worker.on("message", (posted: { readonly kind: string; readonly reply: PackedReply<O> }) => {
-        // Whatever fails here, the caller gets an answer and the process goes on.
+        // After any failure here, the caller gets an answer and the process continues.
         let reply: Reply<O>
         try {
           reply = unpackReply(codec, posted.reply)
@@ -174,7 +183,7 @@ export const thread = <W, O>(
       Effect.interruptible,
       Effect.forkScoped
     )
-    // Where the scope is closed already, the fiber ends before it begins.
+    // If the scope is already closed, the fiber ends before it starts.
     supervisor.addObserver(() => Deferred.unsafeDone(started, Effect.void))
     yield* Deferred.await(started)
 
@@ -185,14 +194,14 @@ export const thread = <W, O>(
         current.postMessage(packRequest(codec, request))
       } catch (error) {
         const others = withoutUnpostable(request, respond)
-        // The thread does not learn of it, so nobody else would answer.
+        // The thread does not learn of it, so that no reply will arrive.
         if (others === undefined) return outstanding.answer(request.kind, defect(error))
         outstanding.remove(request.kind)
         post(...others)
       }
     }
 
-    /** The writes of a commit that can be posted, if there are others; those fail in the answer. */
+    /** The writes of a commit that can be posted, if there are others. Those fail in the answer. */
     const withoutUnpostable = (
       request: Request<W>,
       respond: Respond<O>
@@ -204,7 +213,7 @@ export const thread = <W, O>(
       const respondAll: Respond<O> = reply => {
         if (reply._tag === "Unavailable") return respond(reply)
         const outcomes = [...reply.outcomes]
-        // Outcomes that are missing stay so.
+        // Missing outcomes stay missing.
         respond({ ...reply, outcomes: failures.flatMap(failure => failure ?? outcomes.splice(0, 1)) })
       }
       return [{ ...request, writes }, respondAll]
@@ -213,11 +222,11 @@ export const thread = <W, O>(
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         isClosing = true
-        // A thread that hangs in the kernel can neither answer nor end; the end of the process ends it.
+        // A thread that hangs in the kernel can neither answer nor end. The end of the process ends it.
         const closed = Effect.async<void>(resume => post({ kind: "close" }, () => resume(Effect.void)))
-        yield* Supervision.within("3 seconds", closed)
+        yield* Supervision.within(closeTimeout, closed)
         yield* Supervision.within(
-          "1 second",
+          terminateTimeout,
           Effect.promise(async () => current?.terminate())
         )
       })

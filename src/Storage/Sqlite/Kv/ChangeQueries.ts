@@ -8,9 +8,10 @@ import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
 import { afterAllTexts, printed, printedChange, take } from "./Printed.ts"
 
-/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
+/** The maximum number of records that a read of a namespace scans, because no index finds those of a namespace. */
 const scanned = 2000
 
+/** Records after the position of a read were removed, up to `trimmedSeq`. */
 export interface TrimmedBefore {
   readonly _tag: "TrimmedBefore"
   readonly trimmedSeq: number
@@ -20,7 +21,7 @@ export interface TrimmedBefore {
 export class ChangeQueries {
   private readonly statements: ReturnType<typeof prepare>
 
-  /** `onPassed` is told of an unreadable page that a read did without. */
+  /** `onPassed` is called with an unreadable page that a read skipped. */
   constructor(
     connection: ReadConnection,
     private readonly onPassed: (error: unknown) => void
@@ -51,7 +52,7 @@ export class ChangeQueries {
     return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
   }
 
-  /** The records of a part of a namespace, up to one with this `seq`. */
+  /** The records of a part of a namespace, up to the one with this `seq`. */
   private takePart({ after, limit, prefix = "", tenant }: ChangeQuery, namespace: string, upTo: number) {
     const own = Entry.tenantOf(namespace)
     if (!prefix.isWellFormed() || (tenant !== "" && tenant !== own)) return { texts: [], isCut: false }
@@ -62,15 +63,15 @@ export class ChangeQueries {
       : take(this.statements.tenantPartChanges, [own, ...part], pageBytes)
   }
 
-  /** The log's end, unless records after `after` were trimmed. */
+  /** The end of the log, unless records after `after` were trimmed. */
   private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
     const { first, last } = this.ends(after)
     if (first === null || last === null) return { last: 0 }
-    // Records are dense, and the newest is never removed, so those that are missing at the start were trimmed.
+    // Records are dense, and the newest is never removed: records that are missing at the start were trimmed.
     return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
   }
 
-  /** The first and the last `seq` of the log; where the first cannot be read, the first one after `after`. */
+  /** The first and the last `seq` of the log. If the first cannot be read, the first one after `after`. */
   private ends(after: number): { readonly first: number | null; readonly last: number | null } {
     try {
       return this.statements.ends.get()!
@@ -98,12 +99,12 @@ const prepare = (db: Database.Database) => ({
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
     "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
   ),
-  // A statement of its own: the end of the log can be read even if its start cannot.
+  // A separate statement: the end of the log can be read even if its start cannot.
   last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
-  // At or after a number rather than after the one before it, whose record may be the one that cannot be read.
+  // At or after a number: the record before it may be the unreadable one.
   next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
   changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
-  // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+  // The condition on the empty tenant makes the partial index usable.
   tenantChanges: printed<[string, number, number]>(
     db,
     printedChange,

@@ -2,18 +2,18 @@ import type Database from "better-sqlite3"
 import type { StoredChange } from "../../../Kv/Change.ts"
 import { tenantOf } from "../../../Kv/Entry.ts"
 
-/** Rows that one statement inserts; more of them gain nothing. */
+/** The number of rows that one statement inserts. More rows are not faster. */
 const rowsAtOnce = 8
 
 const columns = ["seq", "op", "namespace", "key", "version", "actor", "timestamp", "tenant", "value"] as const
 
-// OR FAIL: SQLite copies no pages to be able to undo the statement, as the transaction is rolled back when it fails.
+// OR FAIL: SQLite need not copy pages to undo the statement, because the transaction is rolled back when it fails.
 const insert = (db: Database.Database, rows: number) =>
   db.prepare(
     `INSERT OR FAIL INTO changes (${columns.join(", ")}) VALUES ${Array.from({ length: rows }, () => `(${columns.map(() => "?").join(", ")})`).join(", ")}`
   )
 
-/** Inserts change records into the log, several with each statement. All are there after `flush`. */
+/** Inserts change records into the log, several with each statement. After `flush` all are inserted. */
 export class ChangeRows {
   private readonly insertOne: Database.Statement
   private readonly insertMany: Database.Statement
@@ -37,7 +37,7 @@ export class ChangeRows {
     this.waiting = []
   }
 
-  /** Drops what was not inserted yet. */
+  /** Drops records that were not inserted yet. */
   clear(): void {
     this.waiting = []
   }

@@ -1,8 +1,8 @@
 /**
- * How writes and their outcomes are packed between threads.
+ * Packs writes and their outcomes for messages between threads.
  */
 import type { JsonText } from "../../../Json/JsonText.ts"
-import type { Found } from "../../../Kv/IdempotencyShares.ts"
+import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import type {
   Applied,
   IdempotencyKey,
@@ -15,22 +15,22 @@ import type {
 } from "../../../Kv/Write.ts"
 import type { Codec, Packer, Unpacker } from "../Database/Messages.ts"
 
-/** What became of one write of a group. */
+/** The outcome of one write of a group. */
 export type Outcome = Done | Refused | KeyReused
 
-/** A write that was applied, or was before. */
+/** A write that was applied, now or earlier. */
 interface Done {
   readonly _tag: "Committed"
   readonly committed: Applied
-  /** What was found where its group had the tenants compared. */
-  readonly found?: Found
+  /** The result of the comparison of tenants that its group caused. */
+  readonly comparison?: Comparison
 }
 
-/** Stands for a value, a tag or a precondition that is absent, and for the tag `"any"`. */
+/** Represents a value, a tag or a precondition that is absent, and the tag `"any"`. */
 const absent = -1
 const anyVersion = -2
 
-/** Stands before the number of operations, for the idempotency key that follows. */
+/** Represents the idempotency key that follows, instead of the number of operations. */
 const keyed = -3
 
 const packIdempotencyKey = (packer: Packer, { digest, id, tenant }: IdempotencyKey): void => {
@@ -54,7 +54,7 @@ const areVersions = (versions: unknown): boolean =>
   versions === "any" ||
   (Array.isArray(versions) && versions.every(version => typeof version === "number"))
 
-/** Whether a precondition has its type. One that has not is a bug of its caller, and fails that write alone. */
+/** Whether a precondition has its type. A wrong type is a bug of the caller, and fails only that write. */
 const isPrecondition = (precondition: Precondition | null): boolean =>
   typeof precondition === "object" &&
   precondition !== null &&
@@ -67,7 +67,7 @@ const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
   return length === anyVersion ? "any" : Array.from({ length }, () => unpacker.number())
 }
 
-/** A group is packed by its operations, whose values are texts. Outcomes are packed where the write was committed. */
+/** A write is packed as its operations, whose values are texts. An outcome is packed if the write was committed. */
 export const codec: Codec<Write, Outcome> = {
   packWrite: (packer, { actor, idempotencyKey, operations, removal }) => {
     if (removal !== undefined) return false
@@ -104,7 +104,7 @@ export const codec: Codec<Write, Outcome> = {
     return idempotencyKey === undefined ? { operations, actor } : { operations, actor, idempotencyKey }
   },
   packOutcome: (packer, outcome) => {
-    if (outcome._tag !== "Committed" || outcome.found !== undefined) return false
+    if (outcome._tag !== "Committed" || outcome.comparison !== undefined) return false
     if (outcome.committed.more !== undefined || outcome.committed.isReplay) return false
     const { lastSeq, results, timestamp } = outcome.committed
     packer.number(timestamp)

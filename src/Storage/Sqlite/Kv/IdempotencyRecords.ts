@@ -3,30 +3,30 @@ import { bytesOf, lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
 import * as Shares from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../../Kv/Write.ts"
 
-/** What is kept of a write. */
+/** The stored result of a write. */
 interface IdempotencyRecord {
   readonly digest: string
   readonly outcome: string
   /** Epoch milliseconds. */
   readonly keptAt: number
-  /** Its place among all: the bytes of all writes that were ever added, this one included. */
+  /** Its position: the bytes of all records ever added, including this one. */
   readonly upTo: number
   readonly tenant: string
 }
 
 /**
- * The tables of writes with idempotency keys that were applied: a row for each write, the oldest first, and a row for
- * each tenant with the bytes of its writes.
+ * The tables of idempotency records: a row for each record, the oldest first, and a row for each tenant with the bytes
+ * of its records.
  */
 export class IdempotencyRecords {
   private readonly statements: ReturnType<typeof prepare>
-  private readonly comparisons = new Shares.Comparisons()
-  /** The place of the last row before this transaction and now; `undefined` where it was not asked for. */
+  private readonly schedule = new Shares.ComparisonSchedule()
+  /** The position of the last row, before this transaction and now; `undefined` until it is needed. */
   private start: number | undefined
   private end = 0
   /** The bytes that this transaction has added, by tenant. */
   private readonly added = new Map<string, number>()
-  /** A write that was looked up and is too old. */
+  /** A record that was looked up and has expired. */
   private expired: (IdempotencyRecord & { readonly id: string }) | undefined
 
   constructor(
@@ -43,7 +43,7 @@ export class IdempotencyRecords {
     return undefined
   }
 
-  /** Adds a write whose id was looked up in this transaction, and not found. */
+  /** Adds a record whose id was looked up in this transaction and was not found. */
   keep({ digest, id, tenant }: IdempotencyKey, outcome: string, now: number): void {
     if (this.start === undefined) this.start = this.end = this.statements.end.get() ?? 0
     const { expired } = this
@@ -57,22 +57,22 @@ export class IdempotencyRecords {
     this.statements.keep.run(this.end, tenant, id, digest, now, outcome)
   }
 
-  /** Writes the bytes of tenants, and compares them where that is due. Returns what was found then. */
-  flush(now: number): Shares.Found | undefined {
+  /** Writes the bytes of tenants, and compares the tenants if that is due. Returns the result of the comparison. */
+  flush(now: number): Shares.Comparison | undefined {
     if (this.start === undefined) return undefined
     for (const [tenant, bytes] of this.added) this.statements.add.run(tenant, bytes, this.end)
-    const isDue = Shares.isStepReached(this.limitBytes, this.start, this.end) || this.comparisons.isDue(now)
+    const isDue = Shares.isStepReached(this.limitBytes, this.start, this.end) || this.schedule.isDue(now)
     return isDue ? this.compare(this.end - this.start, now) : undefined
   }
 
-  /** Forgets what a transaction has done. */
+  /** Drops the state of a transaction. */
   clear(): void {
     this.start = undefined
     this.added.clear()
     this.expired = undefined
   }
 
-  private compare(added: number, now: number): Shares.Found {
+  private compare(added: number, now: number): Shares.Comparison {
     const { above, descending, removeEmpty, total } = this.statements
     const portion = Shares.portionOf(this.limitBytes, added)
     this.forgetOld(portion, now)
@@ -89,13 +89,12 @@ export class IdempotencyRecords {
       }
     }
     removeEmpty.run()
-    this.comparisons.done(now)
+    this.schedule.done(now)
     return { bytes, forgotten }
   }
 
   /**
-   * Forgets those of the oldest writes that are too old. Where the clock was set back, later ones may be it before
-   * them.
+   * Removes expired records among the oldest. If the clock was set back, later records may have expired before them.
    */
   private forgetOld(portion: number, now: number): void {
     const { forget, oldest, reduce } = this.statements
@@ -110,8 +109,8 @@ export class IdempotencyRecords {
     for (const [tenant, bytes] of removed) reduce.run(bytes, tenant)
   }
 
-  /** Forgets the oldest writes of a tenant that have so many bytes together, but for the newest of all tenants. */
-  private forgetOldest(tenant: string, excess: number, now: number): Shares.Found {
+  /** Removes the oldest records of a tenant that have `excess` bytes together, except the newest of all tenants. */
+  private forgetOldest(tenant: string, excess: number, now: number): Shares.Comparison {
     let bytes = 0
     let forgotten = 0
     let last = 0
@@ -160,7 +159,7 @@ const prepare = (db: Database.Database) => ({
   forgetUpTo: db.prepare("DELETE FROM remembered_writes WHERE tenant = ? AND up_to <= ?"),
   total: db.prepare<[], number | null>("SELECT sum(bytes) FROM remembered_tenants").pluck(),
   descending: db.prepare<[], number>("SELECT bytes FROM remembered_tenants ORDER BY bytes DESC").pluck(),
-  // Those first whose last write is the oldest.
+  // In order of their newest record, the oldest first.
   above: db
     .prepare<[share: number, limit: number], [tenant: string, bytes: number]>(
       "SELECT tenant, bytes FROM remembered_tenants WHERE bytes > ? ORDER BY up_to LIMIT ?"

@@ -1,5 +1,5 @@
 /**
- * Lists: pages, and whole ones from a snapshot that lasts over several iterations of the event loop.
+ * Lists: pages, and whole lists from a snapshot that lasts over several iterations of the event loop.
  */
 import { Clock, type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../Direct.ts"
@@ -12,20 +12,23 @@ import type { Reader } from "../Database/Reader.ts"
 import type { Snapshot } from "../Database/Snapshots.ts"
 import type { Queries } from "./Queries.ts"
 
-/** A portion of a whole list: small, so that a client with a slow connection reads one in time. */
+/** The size of a portion of a whole list. It is small, so that a client with a slow connection reads it in time. */
 const portionSize = { limit: 1000, size: 256 * 1024 }
 
-/** What is counted in one iteration of the event loop, some milliseconds each: names by their index, or rows. */
+/**
+ * The number of names in an index, or of rows, that are counted in one iteration of the event loop, which takes some
+ * milliseconds.
+ */
 const namesAtOnce = 20_000
 const rowsAtOnce = 4000
 
-/** Milliseconds that the entries of a list may take to be counted. */
-const countTimeout = 60_000
+/** The timeout of a count. */
+const countTimeoutMillis = 60_000
 
-/** Entries that have expired are counted by themselves up to so many. */
+/** The maximum number of expired entries that are counted separately. */
 const dueAtOnce = 2000
 
-/** A page, and whether its entries have yet to be counted. */
+/** A page, and whether its entries must still be counted. */
 const readPage = (queries: Queries, query: EntryQuery, epoch: string): ListPage & { readonly isCounting?: true } => {
   const { after, isCounted = false, now } = query
   const page = { ...queries.entries(query), lastSeq: queries.lastSeq(), epoch }
@@ -37,7 +40,7 @@ const readPage = (queries: Queries, query: EntryQuery, epoch: string): ListPage 
   return next === undefined ? { ...page, count: count - due } : { ...page, isCounting: true }
 }
 
-/** How many entries a selection has, counted with other requests in between. */
+/** The number of entries of a selection, counted with other requests in between. */
 const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, selection: Selection, now: number) =>
   Effect.gen(function* () {
     const startedAt = yield* Monotonic.millis
@@ -53,14 +56,14 @@ const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, s
       total += count
       from = next
       yield* yieldToEventLoop
-      if ((yield* Monotonic.millis) - startedAt > countTimeout) {
-        return yield* new StoreUnavailable({ reason: `counting took longer than ${countTimeout} ms` })
+      if ((yield* Monotonic.millis) - startedAt > countTimeoutMillis) {
+        return yield* new StoreUnavailable({ reason: `counting took longer than ${countTimeoutMillis} ms` })
       }
     }
     return total
   })
 
-/** Reads pages. To count more entries than one iteration should takes a snapshot. */
+/** Reads pages. A count that is too large for one iteration takes a snapshot. */
 export const page = (reader: Reader<Queries>, epoch: () => string): Context.Tag.Service<Store>["list"] => {
   const { snapshots } = reader
   return query => {
@@ -99,12 +102,12 @@ export const whole =
       const portion = (after: string) =>
         snapshots.read(snapshot, queries => {
           const rows = queries.entries({ ...query, ...portionSize, after, now })
-          // A list that has been read to its end needs no snapshot, however long the scope lasts.
+          // A list that was read to its end needs no snapshot, even if the scope lasts longer.
           if (!rows.more) snapshots.release(snapshot)
           return rows
         })
       const portions = Stream.paginateEffect("", after =>
-        // A client on a fast connection takes each portion at once; other requests are served in between all the same.
+        // A client on a fast connection takes each portion at once. Other requests must run in between.
         Effect.map(Effect.zipRight(yieldToEventLoop, portion(after)), ({ entries, more }) => [
           entries,
           more ? Option.some(entries.at(-1)!.key) : Option.none()

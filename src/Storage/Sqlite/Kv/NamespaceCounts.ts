@@ -1,30 +1,31 @@
 import type Database from "better-sqlite3"
 import { tenantOf } from "../../../Kv/Entry.ts"
 
-/** `tenantOf` of a column or an expression. */
+/** The SQL equivalent of `tenantOf` for a column or an expression. */
 export const tenantOfColumn = (namespace: string): string =>
   `CASE WHEN ${namespace} GLOB 'tenant:*' THEN substr(${namespace}, 8, instr(substr(${namespace}, 8) || '/', '/') - 1)
    ELSE '' END`
 
-/** Counts the namespaces of each tenant, where the table has none. */
+/** Counts the namespaces of each tenant into an empty table. */
 export const countTenants = `INSERT INTO tenants (tenant, namespaces, entries)
   SELECT ${tenantOfColumn("namespace")}, count(*), sum(entries) FROM namespaces GROUP BY 1`
 
-/** Counts all entries, where rows were inserted otherwise than by the writer. */
+/** Counts all entries again, after rows were inserted without the writer. */
 export const recount = `DELETE FROM namespaces;
   INSERT INTO namespaces (namespace, entries) SELECT namespace, count(*) FROM entries GROUP BY namespace;
   DELETE FROM tenants;
   ${countTenants}`
 
-/** What a tenant gains, or loses. */
+/** The difference of a tenant's counts. */
 interface Gain {
   namespaces: number
   entries: number
 }
 
 /**
- * Keeps how many entries each namespace has, and how many namespaces and entries each tenant. All is written by
- * `flush`. Rows are updated first and inserted where there is none: in one statement both take twice as long.
+ * Maintains the number of entries of each namespace, and the numbers of namespaces and entries of each tenant. `flush`
+ * writes all of them. Rows are updated first, and inserted if they are missing: one statement for both takes twice as
+ * long.
  */
 export class NamespaceCounts {
   private readonly statements: ReturnType<typeof prepare>
@@ -53,12 +54,12 @@ export class NamespaceCounts {
     this.clear()
   }
 
-  /** Drops what was not written yet. */
+  /** Drops differences that were not written yet. */
   clear(): void {
     if (this.changed.size > 0) this.changed = new Map()
   }
 
-  /** Returns 1 for a namespace that was not there before, -1 for one that is gone, and 0 for any other. */
+  /** Returns 1 for a new namespace, -1 for a removed one, and 0 for any other. */
   private addToNamespace(namespace: string, entries: number): number {
     const { addEntries, dropNamespace, insertNamespace } = this.statements
     if (addEntries.run(entries, namespace).changes === 0) {

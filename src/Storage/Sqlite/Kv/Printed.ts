@@ -1,5 +1,5 @@
 /**
- * Rows that SQLite prints, as their readers need JSON text.
+ * Rows that SQLite prints as the JSON text that their readers need.
  */
 import type Database from "better-sqlite3"
 import { isUnreadable } from "../Database/DatabaseError.ts"
@@ -7,29 +7,31 @@ import { isUnreadable } from "../Database/DatabaseError.ts"
 /** Greater than every text: SQLite orders blobs after texts. */
 export const afterAllTexts = Buffer.alloc(0)
 
-/** A condition on the time. */
+/** The condition on the expiry. */
 export const visible = "(expires_at IS NULL OR expires_at > ?)"
 
-/** What `toJson` of an entry prints. Names hold no U+0000, at which SQLite's texts would end. */
+/** Equals `toJson` of an entry. Names never contain U+0000, which would end a text in SQLite. */
+/** Prepares a statement whose rows are JSON texts. */
 export const printedEntry = `format(
   '{"namespace":%s,"key":%s,"value":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
   json_quote(namespace), json_quote(key), value, version, json_quote(updated_by), updated_at,
   coalesce(expires_at, 'null')
 )`
 
-/** What `encodeWithoutValue` of an entry prints. */
+/** Equals `encodeWithoutValue` of an entry. */
 export const printedKey = `format(
   '{"namespace":%s,"key":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
   json_quote(namespace), json_quote(key), version, json_quote(updated_by), updated_at, coalesce(expires_at, 'null')
 )`
 
-/** What `encode` of a change prints. */
+/** Equals `encode` of a change. */
 export const printedChange = `format(
   '{"seq":%d,"op":"%s","namespace":%s,"key":%s,"value":%s,"version":%d,"actor":%s,"timestamp":%d,"tenantId":%s}',
   seq, op, json_quote(namespace), json_quote(key), coalesce(value, 'null'), version, json_quote(actor), timestamp,
   json_quote(tenant)
 )`
 
+/** The parameters of a statement that lists entries. Times are epoch milliseconds. */
 export type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
 
 /** A statement whose rows are JSON texts, and the sum of the sizes of their values. */
@@ -49,7 +51,7 @@ export const printed = <Parameters extends Array<unknown>>(
   print: db.prepare<Parameters, string>(`SELECT ${text} ${rows}`).pluck()
 })
 
-/** The statements of a list whose entries are printed so. */
+/** The statements of a list whose entries are printed this way. */
 export const prepareList = (db: Database.Database, text: string) => {
   const rows = (comparison: ">" | ">=", order: "ASC" | "DESC") =>
     printed<ListParameters>(
@@ -61,8 +63,8 @@ export const prepareList = (db: Database.Database, text: string) => {
 }
 
 /**
- * The rows of a statement, up to the one with which their values come to so many bytes. They end before what cannot
- * be read, which is then the first row of the next read.
+ * The rows of a statement, up to the one with which their values reach `size` bytes. They end before an unreadable row,
+ * which is then the first row of the next read.
  */
 export const take = <Parameters extends Array<unknown>>(
   { print, size }: Printed<Parameters>,

@@ -22,10 +22,11 @@ import { ChangeQueries, type TrimmedBefore } from "./ChangeQueries.ts"
 import { tenantOfColumn } from "./NamespaceCounts.ts"
 import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
 
-/** The lesser of an end and a key, where there is a key. */
+/** The lower one of an end and a key, if there is a key. */
 const before = (end: string | Buffer, key: string): string | Buffer =>
   key === "" || (typeof end === "string" && KeyOrder.compare(key, end) > 0) ? end : key
 
+/** A page of entries. */
 export interface EntryPage {
   readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean
@@ -39,14 +40,14 @@ export interface NameCount {
 }
 
 /**
- * The reads of the key-value store. Each is made from one snapshot, its own or one that the connection holds. Statements
+ * The reads of the key-value store. Each is made from one snapshot: its own, or the one of the connection. Statements
  * throw `SqliteError`; nothing is caught here.
  */
 export class Queries {
   private readonly statements: ReturnType<typeof prepare>
   private readonly log: ChangeQueries
 
-  /** `onPassed` is told of an unreadable page that a read did without. */
+  /** `onPassed` is called with an unreadable page that a read skipped. */
   constructor(
     private readonly connection: ReadConnection,
     onPassed: (error: unknown) => void = () => {}
@@ -60,7 +61,7 @@ export class Queries {
     return row === undefined ? undefined : toEntry(namespace, key, row)
   }
 
-  /** The entries of some addresses, or nothing where their values have more bytes. */
+  /** The entries of some addresses; `undefined` if their values have more than `maxBytes`. */
   getMany(addresses: ReadonlyArray<Address>, maxBytes: number, now: number): EntriesRead["entries"] | undefined {
     let bytes = 0
     const entries: Array<Entry.EncodedEntry | undefined> = []
@@ -114,8 +115,8 @@ export class Queries {
   }
 
   /**
-   * How many names a selection has, of at most `limit` from `from` on, those of entries that have expired with them; of a
-   * whole namespace all at once.
+   * The number of names of a selection, including those of expired entries, of at most `limit` from `from` on. A whole
+   * namespace is counted at once.
    */
   countNames(selection: Selection, limit: number, from = ""): NameCount {
     const range = KeyOrder.rangeOf(selection)
@@ -128,7 +129,7 @@ export class Queries {
     return countOf(this.statements.countNames.get(namespace, from === "" ? low : from, high, limit)!, limit)
   }
 
-  /** How many of at most `limit` names from `from` on are those of entries that are visible at `now`. Reads the rows. */
+  /** The number of visible entries at `now` among at most `limit` names from `from` on. Reads the rows. */
   countVisible(selection: Selection, limit: number, now: number, from = ""): NameCount {
     const range = KeyOrder.rangeOf(selection)
     if (range === undefined) return { count: 0, next: undefined }
@@ -140,8 +141,8 @@ export class Queries {
   }
 
   /**
-   * How many entries of a selection have expired at `now` and are still stored, or nothing where more than `most` of all
-   * entries have. No more of them are looked at.
+   * The number of entries of a selection that have expired at `now` and are still stored; `undefined` if more than
+   * `most` of all entries have. At most this many are examined.
    */
   countDue(selection: Selection, most: number, now: number): number | undefined {
     const range = KeyOrder.rangeOf(selection)
@@ -181,13 +182,13 @@ export class Queries {
   }
 }
 
-/** Names hold no U+0000, so that the next part starts with the least text after the last key. */
+/** Names never contain U+0000, so that the next part starts with the lowest text after the last key. */
 const countOf = ([count, read, last]: [number, number, string | null], limit: number): NameCount => ({
   count,
   next: read < limit ? undefined : `${last}\u0000`
 })
 
-/** A time that cannot be read has come: the work itself then tells what is wrong. */
+/** An unreadable time counts as passed: the work itself then reports the failure. */
 const timeOf = (statement: Database.Statement<[], number | null>): number | null => {
   try {
     return statement.get() ?? null
@@ -210,7 +211,7 @@ type TenantParameters = [now: number, maxDue: number, low: string, high: string 
 
 type RangeParameters = [namespace: string, start: string, end: string | Buffer]
 
-/** How many entries of each namespace have expired and are still stored. */
+/** The number of entries of each namespace that have expired and are still stored. */
 const due = `due AS MATERIALIZED (
        SELECT namespace, count(*) AS entries FROM (SELECT namespace FROM entries WHERE expires_at <= ? LIMIT ?)
        GROUP BY namespace
@@ -225,7 +226,7 @@ const prepare = (db: Database.Database) => ({
       "SELECT timestamp FROM changes WHERE seq < (SELECT max(seq) FROM changes) ORDER BY seq LIMIT 1"
     )
     .pluck(),
-  // Only what the caller does not know, as an array: to build an object for each row takes a sixth of the time.
+  // Only the unknown columns, as an array: creating an object for each row takes a sixth of the time.
   get: db
     .prepare<[string, string, number], EntryRow>(
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`

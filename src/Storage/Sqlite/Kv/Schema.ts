@@ -16,7 +16,7 @@ interface Configured {
   readonly deployment: string | null
 }
 
-/** Records that are copied in one transaction; each may have a mebibyte. */
+/** The number of records that are copied in one transaction. Each may have a mebibyte. */
 const portion = 32
 
 /** Whether a row is a record of a session of schema 1. A text that SQLite does not accept as JSON is not. */
@@ -31,7 +31,7 @@ const tenantOfNamespace = "substr(namespace, 8, length(namespace) - 16)"
 const environment = "nullif(value -> '$.environment', '{}')"
 const deployment = "value -> '$.deployment'"
 
-/** A record without the parts that are moved, and with their names. */
+/** A record without the parts that are moved, but with their names. */
 const stripped = `json_set(json_remove(value, '$.environment', '$.deployment'), '$.configured', json(
     CASE
       WHEN ${environment} IS NULL AND ${deployment} IS NULL THEN '[]'
@@ -49,13 +49,13 @@ const configuredRecords = `
     AND (${environment} IS NOT NULL OR ${deployment} IS NOT NULL)
   ORDER BY rowid LIMIT ${portion}`
 
-/** Without its context: another SQL client would find the transaction of this migration there and join it. */
+/** Without the Effect context: another SQL client would find the transaction of this migration there and join it. */
 const openApart = (directory: string) =>
   Effect.mapInputContext(open(directory, format), (context: Context.Context<Scope.Scope>) =>
     Context.make(Scope.Scope, Context.get(context, Scope.Scope))
   )
 
-/** Copies the parts into the session database. What that has already is newer. */
+/** Copies the parts into the session database. Parts that exist there are newer. */
 const copyTo = (directory: string, next: (after: number) => Effect.Effect<ReadonlyArray<Configured>, unknown>) =>
   Effect.gen(function* () {
     let rows = yield* next(0)
@@ -83,12 +83,14 @@ const copyTo = (directory: string, next: (after: number) => Effect.Effect<Readon
 
 const MiB = 1024 * 1024
 
-/** A larger database is not rebuilt: that takes about a second for each 100 MiB, and as much room on the disk again. */
+/**
+ * A larger database is not rebuilt: that takes about a second for each 100 MiB, and the same space on the disk again.
+ */
 const maxRebuilt = 512 * MiB
 
 /**
- * Rebuilds a file that has had sessions. Schema 2 has removed environments from its rows; copies of them are still in
- * free space, also of pages that SQLite has reordered, which `secure_delete` does not overwrite.
+ * Rebuilds a file that had sessions. Schema 2 has removed environments from its rows. Copies of them remain in free
+ * space, also of pages that SQLite has reordered, which `secure_delete` does not overwrite.
  */
 const rebuild = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -111,11 +113,11 @@ const rebuild = Effect.gen(function* () {
 )
 
 /**
- * Schema 2 of the key-value store: environments and deployments of sessions move to the session database beside it, as
- * they must not be readable by all who may read the store.
+ * Schema 2 of the key-value store: environments and deployments of sessions move to the session database, because
+ * readers of the store must not read them.
  *
  * It copies first and removes then, so that an interrupted run can be repeated. Entries and their change records keep
- * their versions and sequence numbers; only the members are removed, and overwritten on the disk.
+ * their versions and sequence numbers. Only the members are removed, and overwritten on the disk.
  */
 const launchConfigurations: Migration = {
   name: "launch_configurations",
@@ -137,7 +139,7 @@ const launchConfigurations: Migration = {
 
 /**
  * The tables of the key-value store. Columns that may be large come last, so that the others can be read without them.
- * Tombstones have a table of their own, so that lists never scan deleted keys.
+ * Tombstones have a separate table, so that lists never scan deleted keys.
  */
 export const migrations: ReadonlyArray<Migration> = [
   fromStatements(
@@ -184,7 +186,7 @@ export const migrations: ReadonlyArray<Migration> = [
   },
   fromStatements(
     "namespaces",
-    // How many rows of `entries` each namespace has. The writer keeps it.
+    // The number of rows of `entries` in each namespace. The writer maintains it.
     "CREATE TABLE namespaces (namespace TEXT NOT NULL PRIMARY KEY, entries INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "INSERT INTO namespaces (namespace, entries) SELECT namespace, count(*) FROM entries GROUP BY namespace"
   ),
@@ -202,7 +204,7 @@ export const migrations: ReadonlyArray<Migration> = [
     "remembered_tenants",
     "ALTER TABLE remembered_writes ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
     "CREATE INDEX remembered_writes_by_tenant ON remembered_writes (tenant, up_to)",
-    // The bytes of each tenant, and the place of its last write. The writer keeps it.
+    // The bytes of each tenant, and the position of its last record. The writer maintains it.
     `CREATE TABLE remembered_tenants (
       tenant TEXT NOT NULL PRIMARY KEY,
       bytes INTEGER NOT NULL,
@@ -213,7 +215,7 @@ export const migrations: ReadonlyArray<Migration> = [
   ),
   fromStatements(
     "tenants",
-    // How many namespaces and entries each tenant has, and those of no tenant. The writer keeps it.
+    // The numbers of namespaces and entries of each tenant, and of those without a tenant. The writer maintains it.
     `CREATE TABLE tenants (
       tenant TEXT NOT NULL PRIMARY KEY,
       namespaces INTEGER NOT NULL,

@@ -1,11 +1,11 @@
 /**
- * The writer of the key-value store: what it does with the tables.
+ * The writer of the key-value store: its operations on the tables.
  */
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../../Kv/Entry.ts"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
-import type { Found } from "../../../Kv/IdempotencyShares.ts"
+import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import {
   type IdempotencyKey,
   type KeyState,
@@ -59,7 +59,7 @@ interface Tombstone extends KeyState {
   readonly present: false
 }
 
-/** What is stored of a key. */
+/** The stored state of a key. */
 type RowState = EntryState | Tombstone
 
 /** An entry that has expired. */
@@ -82,7 +82,7 @@ class Tables {
     this.idempotencyRecords = new IdempotencyRecords(db, idempotencyBytes)
   }
 
-  /** Decides on each write by itself: one that is refused leaves the others as they are. */
+  /** Decides each write separately: a refused write does not affect the others. */
   apply(writes: ReadonlyArray<Write>, now: number): ReadonlyArray<Outcome> {
     const tail = this.begin()
     const timestamp = Math.max(now, tail.timestamp)
@@ -101,11 +101,11 @@ class Tables {
       return { _tag: "Committed", committed }
     })
     this.flush()
-    const found = this.idempotencyRecords.flush(now)
-    return found === undefined ? outcomes : withFound(writes, outcomes, found)
+    const comparison = this.idempotencyRecords.flush(now)
+    return comparison === undefined ? outcomes : withComparison(writes, outcomes, comparison)
   }
 
-  /** What became of a write before; `undefined` where it is not remembered. */
+  /** The outcome of an earlier write with the same key; `undefined` if none is stored. */
   private recalled(write: Write, { digest, id }: IdempotencyKey, now: number): Outcome | undefined {
     const found = this.idempotencyRecords.find(id, now)
     if (found === undefined) return undefined
@@ -115,7 +115,7 @@ class Tables {
   }
 
   readonly tasks: { readonly expire: TaskSteps<DueEntry>; readonly trim: TaskSteps<number> } = {
-    /** Entries that have expired are deleted, those first that expired first. */
+    /** Deletes expired entries, in the order of their expiry. */
     expire: {
       due: (now, limit) => this.statements.due.all(now, limit),
       run: (due, now) => {
@@ -130,8 +130,8 @@ class Tables {
       }
     },
     /**
-     * The oldest records of the log are removed, but never the newest, with the tombstones that they made. As `seq` is
-     * dense, the first that is left tells how many were removed.
+     * Removes the oldest records of the log, but never the newest, with the tombstones that they created. `seq` is
+     * dense, so that the first remaining one shows how many were removed.
      */
     trim: {
       due: (before, limit) => {
@@ -153,7 +153,7 @@ class Tables {
     return this.statements.tail.get() ?? { seq: 0, timestamp: 0 }
   }
 
-  /** Begins to add records to the log, without those of a transaction that was rolled back. */
+  /** Starts a transaction, without the records of one that was rolled back. */
   private begin(): Tail {
     this.changes.clear()
     this.counts.clear()
@@ -174,7 +174,7 @@ class Tables {
     return version === undefined ? undefined : { version, present: false, expiresAt: null }
   }
 
-  /** What a removal comes to, after the writes before it. */
+  /** The write of a removal, after the writes before it. */
   private removing(removal: Removal, actor: string, now: number) {
     const { high, low } = KeyOrder.rangeOf(removal) ?? { low: "", high: "" }
     const parameters = [removal.namespace, low, high ?? afterAllTexts, now, removal.limit + 1] as const
@@ -216,16 +216,16 @@ class Tables {
   }
 }
 
-/** Tells what was found of tenants with the outcome of a write that was added to what is remembered. */
-const withFound = (
+/** Adds the result of the comparison of tenants to the outcome of a write that added a record. */
+const withComparison = (
   writes: ReadonlyArray<Write>,
   outcomes: ReadonlyArray<Outcome>,
-  found: Found
+  comparison: Comparison
 ): ReadonlyArray<Outcome> => {
   const at = outcomes.findIndex(
     (outcome, index) => writes[index]!.idempotencyKey !== undefined && outcome._tag === "Committed"
   )
-  return outcomes.map((outcome, index) => (index === at ? { ...outcome, found } : outcome))
+  return outcomes.map((outcome, index) => (index === at ? { ...outcome, comparison } : outcome))
 }
 
 const prepare = (db: Database.Database) => ({
@@ -238,7 +238,7 @@ const prepare = (db: Database.Database) => ({
   tombstone: db
     .prepare<[string, string], number>("SELECT version FROM tombstones WHERE namespace = ? AND key = ?")
     .pluck(),
-  // An entry that does not expire and did not is not in the index of expiries.
+  // An entry that did not expire, and still does not, is not in the index of expiries.
   update: db.prepare("UPDATE entries SET value = ?, version = ?, updated_by = ?, updated_at = ? WHERE rowid = ?"),
   updateExpiring: db.prepare(
     "UPDATE entries SET value = ?, version = ?, updated_by = ?, updated_at = ?, expires_at = ? WHERE rowid = ?"
@@ -265,7 +265,7 @@ const prepare = (db: Database.Database) => ({
   dropTombstones: db.prepare("DELETE FROM tombstones WHERE seq <= ?")
 })
 
-/** The writer of the key-value store. What it remembers of writes with idempotency keys has at most so many bytes. */
+/** The writer of the key-value store. Its idempotency records have at most `idempotencyBytes`. */
 export const writer = (idempotencyBytes: number): WriterPlugin<Write, Outcome> => ({
   format,
   tables: db => new Tables(db, idempotencyBytes),

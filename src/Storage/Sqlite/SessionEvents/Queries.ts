@@ -33,7 +33,7 @@ export class Queries {
     return this.connection.inSnapshot(() => {
       const row = this.statements.find.get(session)
       if (row === undefined) return undefined
-      // Events up to there count as removed, even if an unreadable page has kept them.
+      // Events up to `trimmedSeq` count as removed, even if an unreadable page has kept them.
       const from = Math.max(after, row.trimmedSeq)
       return { events: pageOf(this.statements.page.iterate(row.id, from, limit)), history: historyOf(row) }
     })
@@ -55,12 +55,12 @@ export class Queries {
     return this.statements.unfinished.all()
   }
 
-  /** When the oldest event was made, in epoch milliseconds; `undefined` where there is none. */
+  /** When the oldest event was created, in epoch milliseconds; `undefined` if there is none. */
   oldest(): number | undefined {
     return this.statements.oldest.get()
   }
 
-  /** `null` where a row is damaged, so that the other sessions are listed. */
+  /** `null` if a row is damaged, so that the other sessions are listed. */
   private summary(session: string): Summary | null {
     const { find, parts } = this.statements
     try {

@@ -1,6 +1,6 @@
 import { fromStatements, type Migration } from "../Database/Migrations.ts"
 
-/** The tables of the session database: histories, their events, what instances are made from, and receipts. */
+/** The tables of the session database: histories, their events, the configurations of instances, and receipts. */
 export const migrations: ReadonlyArray<Migration> = [
   fromStatements(
     "initial",
@@ -24,7 +24,7 @@ export const migrations: ReadonlyArray<Migration> = [
       UNIQUE (history, seq)
     ) STRICT`
   ),
-  // Which parts there are comes before the parts: that can be read without the large texts.
+  // The names of the parts come before the parts: they can be read without the large texts.
   fromStatements(
     "launch_configurations",
     `CREATE TABLE launch_configurations (

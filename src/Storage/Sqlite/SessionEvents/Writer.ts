@@ -1,5 +1,5 @@
 /**
- * The writer of the session database: what it does with the tables, and how writes and outcomes are packed.
+ * The writer of the session database: its operations on the tables, and how writes and outcomes are packed.
  */
 import type Database from "better-sqlite3"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
@@ -12,10 +12,10 @@ import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 /**
  * The database of the events of sessions.
  *
- * It is a file of its own beside the key-value store's. Events are many and short-lived: in the store's file they would
- * enlarge its log and its backups and share its flushes, and a store elsewhere, such as in PostgreSQL, has no such file.
- * No transaction needs both. The record of a session tells what it is, its history what happened; a session whose
- * history is lost begins a new one under another epoch.
+ * It is separate from the key-value store's file. Events are many and short-lived: in the store's file they would
+ * enlarge its log and its backups and share its flushes. A store in PostgreSQL has no such file at all. No transaction
+ * needs both. The record of a session is in the store, its history here. A session whose history is lost begins a new
+ * one with another epoch.
  *
  * Its application id is `CWSE`.
  */
@@ -27,7 +27,7 @@ export const format: Format = {
   load: () => import("./Schema.ts")
 }
 
-/** What became of one write of a group. Only `open` and `restart` return the history. */
+/** The outcome of one write of a group. Only `open` and `restart` return the history. */
 export type EventOutcome =
   | { readonly _tag: "Stored"; readonly history: History | undefined }
   | { readonly _tag: "OutOfStep"; readonly headSeq: number | null }
@@ -55,7 +55,7 @@ class Tables {
     private readonly retention: Retention
   ) {
     this.statements = prepare(db)
-    // What is deleted is overwritten where its page is written anyway.
+    // Deleted data is overwritten if its page is written anyway.
     db.pragma("secure_delete = FAST")
   }
 
@@ -84,7 +84,7 @@ class Tables {
     }
   }
 
-  /** Each history has sequence numbers of its own. */
+  /** Each history has separate sequence numbers. */
   lastSeq(): number {
     return 0
   }
@@ -122,7 +122,7 @@ class Tables {
     })
   }
 
-  /** Runs a statement that overwrites all that it deletes, as environments may have passwords. */
+  /** Runs a statement that overwrites everything that it deletes, because environments may have passwords. */
   private overwriting(statement: () => unknown): void {
     this.db.pragma("secure_delete = ON")
     try {
@@ -170,7 +170,7 @@ class Tables {
     return stored
   }
 
-  /** The oldest events of a history that are more than may be kept. */
+  /** The oldest events of a history that exceed its limits. */
   private excess(id: number, trimmedSeq: number, headSeq: number, bytes: number): ReadonlyArray<OldEvent> {
     const { events: most, bytes: maxBytes } = this.retention
     if (headSeq - trimmedSeq <= most && bytes <= maxBytes) return []
@@ -221,14 +221,14 @@ const prepare = (db: Database.Database) => ({
   drop: db.prepare("DELETE FROM events WHERE history = ? AND seq > ? AND seq <= ?"),
   oldest: db.prepare<[number], OldEvent>("SELECT id, history, seq, timestamp, size FROM events ORDER BY id LIMIT ?"),
   dropOne: db.prepare("DELETE FROM events WHERE id = ?"),
-  // Events that could not be removed with later ones, as a page was unreadable, are removed after them.
+  // An unreadable page may prevent the removal of events. They are removed after later ones.
   forget: db.prepare("UPDATE histories SET trimmed = max(trimmed, ?), bytes = bytes - ? WHERE id = ?")
 })
 
-/** Stands for a recovery state that is `null`. */
+/** Represents a recovery state that is `null`. */
 const absent = -1
 
-/** Appends are packed, unless they have a receipt: those and other writes are few. */
+/** Appends without a receipt are packed. Appends with one and other writes are few. */
 const codec: Codec<EventWrite, EventOutcome> = {
   packWrite: (packer, write) => {
     if (write.op !== "append" || write.receipt !== undefined || write.revoked !== undefined) return false

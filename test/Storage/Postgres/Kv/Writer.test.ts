@@ -46,7 +46,7 @@ const makePool = () => {
   return { state, pool }
 }
 
-const options = { onLastSeq: () => {}, onLockWait: () => {}, idempotencyBytes: 1_000_000, onFound: () => {} }
+const options = { onLastSeq: () => {}, onLockWait: () => {}, idempotencyBytes: 1_000_000, onComparison: () => {} }
 
 describe("a group of unknown outcome is fenced off before one", () => {
   for (const [first, lost] of kinds) {

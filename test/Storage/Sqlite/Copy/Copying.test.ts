@@ -1,12 +1,13 @@
-/** Copies of databases that are written meanwhile. */
+/** Copies of databases that are written at the same time. */
 import { existsSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
-import { copy, Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
+import { copy } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
+import { Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Snapshot.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const kind = { applicationId: 7, schemaVersion: 1, lastSeq: undefined }
@@ -22,8 +23,8 @@ const makeDatabase = (file: string, bytes = 2_000_000): Database.Database => {
 }
 
 /**
- * What writes n into the first database and then into the second one, for ever, with pauses of 15 ms; it tells when it
- * has begun.
+ * Writes n into the first database and then into the second one until it is terminated, with pauses of 15 ms. It sends a
+ * message when it has started.
  */
 const writer = (first: string, second: string) =>
   new Worker(
@@ -32,11 +33,11 @@ const writer = (first: string, second: string) =>
      const [a, b] = workerData.map(file => new Database(file))
      for (const db of [a, b]) db.pragma("synchronous = OFF")
      const statements = [a, b].map(db => db.prepare("UPDATE t SET n = ?"))
-     const nobody = new Int32Array(new SharedArrayBuffer(4))
+     const never = new Int32Array(new SharedArrayBuffer(4))
      for (let n = 1; ; n++) {
        for (const s of statements) s.run(n)
        if (n === 10) parentPort.postMessage("begun")
-       if (n % 200 === 0) Atomics.wait(nobody, 0, 0, 15)
+       if (n % 200 === 0) Atomics.wait(never, 0, 0, 15)
      }`,
     { eval: true, workerData: [first, second] }
   )
@@ -80,7 +81,7 @@ describe("a copy of databases", () => {
     })
   )
 
-  it.scopedLive("is given up when the write-ahead log grows too much meanwhile, or the disk has no room", () =>
+  it.scopedLive("fails when the write-ahead log grows too much, or the disk has no room", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const [file, target] = [join(directory, "a.db"), join(directory, "copy")]

@@ -15,7 +15,7 @@ describe("a backup of an open store", () => {
     it.scopedLive(`is one at a time, and is removed with its scope (${writer})`, () =>
       Effect.gen(function* () {
         const directory = yield* store(3)
-        // One that a process has left, and a file of somebody else.
+        // A copy of a killed process, and a file of another program.
         for (const name of ["kv.backup-0123456789abcdef.tmp-journal", "kv.backup-mine.tmp"]) {
           writeFileSync(join(directory, name), "")
         }

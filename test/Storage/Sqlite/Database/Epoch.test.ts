@@ -45,7 +45,7 @@ const epochIn = (directory: string) => using(directory, epoch)
 
 const write = (...keys: ReadonlyArray<string>) => Effect.forEach(keys, key => put("n", key, key), { discard: true })
 
-/** Copies the database as SQLite's own backup does, beside the one that may be open. */
+/** Copies the database as SQLite's own backup does, also if it is open. */
 const backUp = (directory: string, to: string) =>
   Effect.promise(async () => {
     const db = new Database(join(directory, "kv.db"), { readonly: true })
@@ -341,7 +341,7 @@ describe("a store whose log needs a new epoch", () => {
 })
 
 describe("a follower of a log that is replaced", () => {
-  it.scopedLive("is told while it waits, if it knows the old one", () =>
+  it.scopedLive("is notified while it waits, if it knows the old one", () =>
     Effect.gen(function* () {
       const { backup, directory, file, first } = yield* setup
       const feed = ChangeFeed.layer.pipe(
@@ -385,7 +385,7 @@ describe("positions of one epoch", () => {
   const soak = Number(process.env.SOAK ?? 1)
 
   it.effect(
-    "name the same changes for ever, whatever is backed up and restored",
+    "always identify the same changes, whatever is backed up and restored",
     () =>
       Effect.promise(() =>
         fc.assert(

@@ -43,7 +43,7 @@ interface Subject<R> {
   readonly begin: Attempt<unknown, R>
   readonly write: (text: string) => Attempt<unknown, R>
   readonly texts: Attempt<ReadonlyArray<string>, R>
-  /** What else fails while the file is away. */
+  /** What else fails while the file is missing. */
   readonly others: ReadonlyArray<Attempt<unknown, R>>
   readonly expectReady: (isReady: boolean) => Effect.Effect<void, never, R>
 }
@@ -286,7 +286,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
       }
     )
 
-    test("nobody writes who has lost the lock, until the other one has gone", (_, directory) =>
+    test("a process that has lost the lock does not write until the other one has ended", (_, directory) =>
       Effect.gen(function* () {
         yield* write("1")
         unlinkSync(join(directory, `${name}.lock`))
@@ -314,7 +314,7 @@ describe("the files of kv.db", () => {
   const using = <A, E>(directory: string, body: Effect.Effect<A, E, Store | ChangeLog | Scope.Scope>) =>
     quiet(Effect.provide(body, Sqlite.layer({ directory, writer: "inline" })))
 
-  it.scopedLive("whoever waits for the log to grow is woken by another log in its place", () =>
+  it.scopedLive("a wait for the log to grow ends when another log replaces it", () =>
     Effect.gen(function* () {
       const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const file = join(directory, "kv.db")
@@ -351,7 +351,7 @@ describe("the files of kv.db", () => {
           yield* kv.expectReady(false)
           expect(yield* other.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
           yield* other.end
-          // The place is free again, and what lies there is a store.
+          // The path is free again, and the copied files are a store.
           yield* eventually(put("n", "c", 1))
           expect(yield* lastSeq).toBe(2)
         })

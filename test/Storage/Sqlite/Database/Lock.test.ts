@@ -59,14 +59,14 @@ for (const writer of ["inline", "thread"] as const) {
 }
 
 describe("a lock that can only be read", () => {
-  it.scoped("is refused: it would keep nobody out", () =>
+  it.scoped("is refused: it would exclude no process", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       chmodSync(directory, 0o777)
       writeFileSync(join(directory, "kv.lock"), "", { mode: 0o444 })
       const opened = Effect.zipRight(OtherUser.become, Opening.open(directory, format))
       const refused = yield* Effect.flip(Effect.scoped(opened))
-      expect(refused.message).toMatch(/kv\.lock can only be read by this user, and so locks nobody out/)
+      expect(refused.message).toMatch(/kv\.lock can only be read by this user, and so locks no other process out/)
       chmodSync(join(directory, "kv.lock"), 0o666)
       yield* Effect.scoped(opened)
     })

@@ -19,7 +19,7 @@ const broken = fromStatements("broken", "INSERT INTO notes (text) VALUES ('lost'
 
 const id = 0x54455354
 
-/** Reads from a file on a connection of its own. */
+/** Reads from a file on a separate connection. */
 const look = <A>(file: string, body: (db: Database.Database) => A): A => {
   const db = new Database(file)
   try {
@@ -95,7 +95,7 @@ describe("migrations of a database file", () => {
       yield* migrate(file, id, [first])
       look(file, db => db.pragma("journal_mode = WAL"))
       yield* migrate(file, id, [first, second])
-      // What stands in the header has left the log.
+      // The version in the header was checkpointed from the log.
       expect(readFileSync(file).readUInt32BE(60)).toBe(2)
       expect(stateOf(file)).toEqual(newest)
     })

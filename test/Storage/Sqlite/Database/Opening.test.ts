@@ -75,7 +75,7 @@ const poke = (file: string, offset: number, value: number) => {
 }
 
 describe("opening", () => {
-  it.scoped("a missing directory is created, and writes are there the next time", () =>
+  it.scoped("a missing directory is created, and writes survive a restart", () =>
     Effect.gen(function* () {
       const directory = join(yield* temporaryDirectory, "deep", "down")
       yield* using(directory, Effect.zipRight(put("n", "a", { x: 1 }), put("n", "b", 2)))
@@ -256,9 +256,9 @@ describe("refusing", () => {
       const file = join(yield* temporaryDirectory, "gone", "kv.db")
       for (const open of [() => openForWriting(file, format), () => openForReading(file), () => openExclusive(file)]) {
         const error = yield* Effect.flip(Effect.try({ try: open, catch: error => error }))
-        expect({ isDefect: isDefect(error), told: describeError(error) }).toEqual({
+        expect({ isDefect: isDefect(error), reason: describeError(error) }).toEqual({
           isDefect: false,
-          told: "Cannot open database because the directory does not exist"
+          reason: "Cannot open database because the directory does not exist"
         })
       }
     })

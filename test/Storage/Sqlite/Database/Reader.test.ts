@@ -72,7 +72,7 @@ describe("a snapshot for a turn", () => {
         yield* Effect.promise(() => nextTurn())
         const first = value()
         const second = value()
-        // Nobody but the writer may do this; it shows which snapshot a read comes from.
+        // Only the writer may do this. It shows which snapshot a read comes from.
         other.exec("UPDATE entries SET value = 'changed'")
         expect([first, second, value()]).toEqual(["1", "1", "1"])
         yield* Effect.promise(() => nextTurn())
@@ -111,7 +111,7 @@ const isLinearizable = (steps: ReadonlyArray<Step>, store: typeof Store.Service,
         const write = { operations: [set(namespace, String(step.key), 1)], actor: "tester" }
         const acknowledged = Effect.map(store.commit(write), ({ results: [result] }) => {
           if (result?.op !== "set") throw new Error("a set came to something else")
-          // From here on whoever reads must see it; an earlier one may come to be known later.
+          // From now on every reader must see it. An earlier write may become visible later.
           known[step.key] = Math.max(known[step.key]!, result.entry.version)
         })
         commits.push(yield* Effect.fork(acknowledged))
@@ -148,7 +148,7 @@ describe.each(["inline", "thread"] as const)("reads among commits that are made 
 })
 
 describe("a reader", () => {
-  it.scoped("fails with StoreUnavailable where the system cannot tell which file it opens", () =>
+  it.scoped("fails with StoreUnavailable if the system cannot identify the file that it opens", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "kv.db")
       symlinkSync(file, file)

@@ -136,7 +136,7 @@ const isEither = (directory: string, isTaken: boolean) =>
 /** Whether a restore has taken place, by the directory alone: who was killed says nothing. */
 const isTakenIn = (directory: string): boolean => !existsSync(draftIn(directory))
 
-/** More steps than a restore has; one that never comes to its end fails its test instead of going on. */
+/** More steps than a restore has. A restore that never ends fails its test. */
 const maxSteps = 200
 
 /**
@@ -190,7 +190,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
   it.scoped("that fails is finished by the next start where it is killed while it is taken back", () =>
     Effect.gen(function* () {
       const outcomes = yield* walk(
-        // The logs have gone aside by then.
+        // The logs were moved aside by then.
         (step, directory) => faulty((_, path) => path === join(directory, "kv.db"), step),
         (directory, error) => {
           assert.instanceOf(error, Error)
@@ -205,7 +205,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
     Effect.gen(function* () {
       const { old, prepare } = yield* Stores
       const log = readFileSync(join(old, "kv.db-wal"))
-      // Killed when the old log has gone aside, and before kv.db has.
+      // Killed after the old log was moved aside, and before kv.db was.
       const moving = yield* prepare
       attempt(
         moving,
@@ -217,7 +217,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
       isRestored(moving)
       assert.strictEqual(readFileSync(join(moving, "aside", "kv.db-wal.2"), "utf8"), "of another program")
 
-      // Killed when all old files have gone aside.
+      // Killed after all old files were moved aside.
       for (const [name, content] of [
         ["kv.db-wal", log],
         ["sessions.db-wal", log],
@@ -231,7 +231,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
         )
         writeFileSync(join(directory, name), content)
         const { message } = yield* Effect.flip(open(directory))
-        assert.include(message, `${join(directory, name)} has appeared while it was restored: move it away`)
+        assert.include(message, `${join(directory, name)} was created during the restore: move it away`)
         assert.deepStrictEqual(readFileSync(join(directory, name)), content)
         rmSync(join(directory, name))
         yield* open(directory)
@@ -276,7 +276,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
       })
       const opening = Effect.scoped(Opening.open(directory, storePart.format))
       const refused = yield* Effect.flip(Effect.provide(opening, Logger.replace(Logger.defaultLogger, restoring)))
-      assert.match(refused.message, /was restored meanwhile, and that is not finished: start again$/)
+      assert.match(refused.message, /was restored in the meantime, and that is not finished: start again$/)
       yield* open(directory)
       assert.isFalse(Restored.isUnfinished(directory))
       assert.include(names(join(directory, "aside-2")), "kv.db")

@@ -20,7 +20,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
       const disk = yield* Disk.make(directory)
       const owner = yield* Owner.start(directory, { env: disk.env })
       expect(owner.opened).toEqual({ ok: "open" })
-      // A lock that could not be given up stays with SQLite's own table of them, wherever in a write that happens.
+      // A lock that could not be released stays in SQLite's own table, at whatever point of a write that happens.
       for (const skip of soak > 1 ? [0, 1, 2, 3, 4, 5, 6, 7, 8] : [2, 3]) {
         yield* owner.ask({ do: "set", key: "before", value: String(skip) })
         yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
@@ -41,7 +41,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
 
   it.scopedLive("do not prevent writes once the system works again", recovers("set"))
 
-  // Whatever else the writer answers meanwhile must not open a connection again before all of them have been closed.
+  // Other answers of the writer in the meantime must not reopen a connection before all of them have been closed.
   it.scopedLive("do not prevent writes while the writer has other work", recovers("setDirectly"))
 
   it.scopedLive(
@@ -90,7 +90,7 @@ describe("locks that other programs hold in passing", () => {
     now += 500
     expect(locks.onLocked()).toBe(true)
   })
-  it("are not told from a stuck one in a store that is seldom used, if three attempts in a row fail", () => {
+  it("are not distinguished from a stuck one in a store that is rarely used, if three attempts in a row fail", () => {
     let now = 0
     const locks = new StuckLocks(() => now)
     const locked = () => {

@@ -45,7 +45,7 @@ const tenants = (db: Database.Database) =>
 const keyOf = (tenant: string, id: string): IdempotencyKey => ({ tenant, id, digest: "digest" })
 
 describe("writes with idempotency keys", () => {
-  it.scopedLive("of an earlier schema are known, and are nobody's", () =>
+  it.scopedLive("of an earlier schema are known, and belong to no tenant", () =>
     Effect.gen(function* () {
       const { db, directory } = yield* databaseOf(5)
       const now = Date.now()

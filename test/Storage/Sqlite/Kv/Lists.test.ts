@@ -40,7 +40,7 @@ it.scoped("more entries than one iteration counts are counted from one snapshot,
 )
 
 it.scoped(
-  "many entries that have expired are counted with other work in between, and a snapshot that is missing is told",
+  "many entries that have expired are counted with other work in between, and a missing snapshot is reported",
   () =>
     Effect.gen(function* () {
       const store = yield* Store

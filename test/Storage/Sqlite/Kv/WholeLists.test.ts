@@ -54,7 +54,7 @@ describe("whole lists", () => {
         )
         const seen = yield* Stream.runCollect(Stream.map(portions, () => turns))
         yield* Fiber.interrupt(counting)
-        // Each portion is read in an iteration of its own.
+        // Each portion is read in a separate iteration.
         expect(new Set(seen).size).toBeGreaterThanOrEqual(20)
       })
     )
@@ -119,7 +119,7 @@ describe("whole lists", () => {
         yield* Effect.gen(function* () {
           yield* write(Array.from({ length: 2001 }, (_, index) => set("n", `k${index}`, 1)))
           const logBytes = () => statSync(join(directory, "kv.db-wal")).size
-          // The next list begins before the last is let go, so that there is never a moment without one.
+          // The next list begins before the last one is released, so that there is always one.
           const begin = Effect.flatMap(Scope.make(), scope =>
             Effect.map(Effect.either(Scope.extend(list, scope)), list => ({ scope, list }))
           )

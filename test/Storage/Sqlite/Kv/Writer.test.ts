@@ -13,7 +13,7 @@ import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const start = 1_000_000
 
-/** Few keys, so that a write comes back to them, and expiries before, at and after the times of the writes. */
+/** Few keys, so that writes repeat them, and expiries before, at and after the times of the writes. */
 const operation: fc.Arbitrary<Operation> = fc
   .record({
     key: fc.constantFrom("a", "b", "c"),
@@ -41,7 +41,7 @@ const groups = fc.array(
   { minLength: 1, maxLength: 4 }
 )
 
-it.scopedLive("groups of writes leave the entries and records that the model has, however they come back to keys", () =>
+it.scopedLive("groups of writes leave the entries and records that the model has, however they repeat keys", () =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     yield* open(directory, format)
@@ -82,7 +82,7 @@ it.scopedLive("groups of writes leave the entries and records that the model has
         }
         expect(records.all()).toEqual(model.log)
         const present = ["a", "b", "c"].flatMap(key => model.get("n", key) ?? [])
-        // Those that have run out lie there until they are expired.
+        // Expired entries stay until they are deleted.
         const isVisible = (entry: { readonly expiresAt?: number | null }) =>
           (entry.expiresAt ?? null) === null || entry.expiresAt! > model.now
         expect(entries.all().filter(isVisible)).toEqual(present)

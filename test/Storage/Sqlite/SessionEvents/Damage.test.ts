@@ -18,7 +18,7 @@ const append = (session: string, after: number, ...texts: ReadonlyArray<string>)
 
 const marker = "PAGE-OF-THE-BROKEN-ONE."
 
-/** Has the pages of the marked text lead to one that is not there; answers what they led to before. */
+/** Makes the pages that have the marked text refer to a missing page. Returns what they referred to before. */
 const breakMarked = (file: string): ReadonlyArray<{ readonly page: number; readonly next: number }> => {
   const bytes = readFileSync(file)
   const pageSize = bytes.readUInt16BE(16)
@@ -35,7 +35,7 @@ const breakMarked = (file: string): ReadonlyArray<{ readonly page: number; reado
   return broken
 }
 
-/** A database with the histories `t/broken` and `t/well`; what the first holds leads to a page that is not there. */
+/** A database with the histories `t/broken` and `t/well`. The content of the first refers to a missing page. */
 const damaged = Effect.gen(function* () {
   const directory = yield* temporaryDirectory
   const file = join(directory, "sessions.db")
@@ -190,8 +190,8 @@ describe("A damaged session database", () => {
   )
 })
 
-/** Runs as somebody whom modes of files concern. */
-const asNobody = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+/** Runs as a user that modes of files apply to. */
+const asUnprivileged = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   process.getuid?.() === 0
     ? Effect.acquireUseRelease(
         Effect.sync(() => process.seteuid?.(65534)),
@@ -210,13 +210,13 @@ describe("A session database that cannot be written", () => {
       if (process.getuid?.() === 0) {
         for (const name of ["", ...readdirSync(directory)]) chownSync(join(directory, name), 65534, 65534)
       }
-      yield* asNobody(start)
+      yield* asUnprivileged(start)
       chmodSync(file, 0o444)
-      const refused = yield* Effect.flip(asNobody(start))
+      const refused = yield* Effect.flip(asUnprivileged(start))
       expect(refused.message).toMatch(/sessions\.db cannot be (written|opened for writing) \(/)
-      // SQLite gives the files beside it the same mode.
+      // SQLite gives its other files the same mode.
       for (const name of readdirSync(directory)) chmodSync(join(directory, name), 0o600)
-      yield* asNobody(start)
+      yield* asUnprivileged(start)
     })
   )
 })

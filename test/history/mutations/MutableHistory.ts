@@ -1,9 +1,9 @@
 /** What mutations of histories are made of. */
 import * as H from "../History.ts"
 import { Log, type State } from "../Log.ts"
+import { joined, noEpoch } from "../Observations.ts"
 import { isEffective, isWrite, type Op, operations, type Write } from "../Operations.ts"
 import { type Epoch, epochOf, epochs } from "../rules/Epochs.ts"
-import { joined, noEpoch } from "../Sightings.ts"
 import type { Rule } from "../Violation.ts"
 
 /** An invalid history. */
@@ -17,7 +17,7 @@ export interface Mutated {
 export type Which = "first" | "last"
 
 /** A history to mutate, and what the checker knows of one of its epochs. */
-export class Subject {
+export class MutableHistory {
   readonly ops: ReadonlyArray<Op>
   readonly log: Log
   readonly epochs: ReadonlyArray<Epoch>
@@ -51,8 +51,8 @@ export class Subject {
     return start >= this.history.events[this.since]!.time
   }
 
-  /** Whether an operation was told this epoch. */
-  isTold(op: Op): boolean {
+  /** Whether the answer to an operation has this epoch. */
+  hasEpoch(op: Op): boolean {
     return epochOf(op) === this.epoch
   }
 
@@ -117,7 +117,7 @@ export class Subject {
     return this.lasting.filter(state => this.next(state) === undefined)
   }
 
-  /** States that are no more since an acknowledged write. */
+  /** States that an acknowledged write has replaced. */
   get past(): ReadonlyArray<State> {
     return this.lasting.filter(state => {
       const write = this.next(state)?.commit.write
@@ -135,7 +135,7 @@ export const wallEnd = ({ events }: H.History): number => events.at(-1)!.wall
 
 /** An operation that is invoked and answered at once, before an event or at the end. */
 export const withOperation = (
-  { history }: Subject,
+  { history }: MutableHistory,
   action: H.Action,
   outcome: { readonly result: H.Result } | Pick<H.Fail, "refused" | "gone">,
   { before = history.events.length - 1, wall = wallEnd(history) } = {}
@@ -162,7 +162,7 @@ const isOf = (one: { readonly epoch?: string }, epoch: string): boolean => (one.
 
 /** Changes what all followers of the epoch saw. */
 export const withChanges = (
-  { epoch, history }: Subject,
+  { epoch, history }: MutableHistory,
   change: (changes: ReadonlyArray<H.Change>) => ReadonlyArray<H.Change>
 ): H.History => ({
   ...history,
@@ -173,12 +173,12 @@ export const withChanges = (
   })
 })
 
-export const withRecord = (subject: Subject, seq: number, fields: Partial<H.Change>): H.History =>
+export const withRecord = (subject: MutableHistory, seq: number, fields: Partial<H.Change>): H.History =>
   withChanges(subject, changes => changes.map(change => (change.seq === seq ? { ...change, ...fields } : change)))
 
 /** Changes the invocation or the outcome of an operation. */
 export const withEvent = (
-  { history }: Subject,
+  { history }: MutableHistory,
   id: number,
   change: (event: H.Invoke | H.Ok) => H.Event
 ): H.History => ({
@@ -190,7 +190,7 @@ export const withEvent = (
 
 /** Changes a write, in all its tries. */
 export const withWrite = (
-  { history, ops }: Subject,
+  { history, ops }: MutableHistory,
   id: number,
   change: (action: H.WriteAction) => H.WriteAction
 ): H.History => {
@@ -210,19 +210,23 @@ export const withWrite = (
   }
 }
 
-export const withAction = (subject: Subject, id: number, action: H.Action): H.History =>
+export const withAction = (subject: MutableHistory, id: number, action: H.Action): H.History =>
   withEvent(subject, id, event => (event.type === "invoke" ? { ...event, action } : event))
 
-export const withResult = <R extends H.Result>(subject: Subject, id: number, result: R): H.History =>
+export const withResult = <R extends H.Result>(subject: MutableHistory, id: number, result: R): H.History =>
   withEvent(subject, id, event => (event.type === "ok" ? { ...event, result } : event))
 
-export const withSeen = ({ history }: Subject, seen: H.Seen, replacement: ReadonlyArray<Partial<H.Seen>>): H.History =>
+export const withSeen = (
+  { history }: MutableHistory,
+  seen: H.Seen,
+  replacement: ReadonlyArray<Partial<H.Seen>>
+): H.History =>
   retimed(
     history,
     history.events.flatMap(event => (event === seen ? replacement.map(fields => ({ ...seen, ...fields })) : event))
   )
 
-export const fold = ({ log }: Subject, namespace: string, seq: number): ReadonlyArray<State> =>
+export const fold = ({ log }: MutableHistory, namespace: string, seq: number): ReadonlyArray<State> =>
   [...log.keysOf(namespace)].sort().flatMap(key => {
     const state = log.stateAt(H.addressOf({ namespace, key }), log.positionOf(seq))
     return state?.change.op === "set" ? [state] : []
@@ -236,14 +240,14 @@ export interface Mutation {
   readonly isForm: boolean
   /** Whether it needs a history of two epochs. */
   readonly isOfEpochs: boolean
-  readonly apply: (subject: Subject) => Mutated | undefined
+  readonly apply: (subject: MutableHistory) => Mutated | undefined
 }
 
 export const mutation = <A>(
   rule: Rule,
   name: string,
-  among: (subject: Subject) => ReadonlyArray<A>,
-  change: (subject: Subject, chosen: A) => Mutated | undefined,
+  among: (subject: MutableHistory) => ReadonlyArray<A>,
+  change: (subject: MutableHistory, chosen: A) => Mutated | undefined,
   { isForm = false, isOfEpochs = false } = {}
 ): Mutation => ({
   name,
@@ -256,11 +260,12 @@ export const mutation = <A>(
   }
 })
 
-export const records = ({ log }: Subject) => log.records
+export const records = ({ log }: MutableHistory) => log.records
 export const seenWith =
   (least: number) =>
-  ({ epoch, history }: Subject): ReadonlyArray<H.Seen> =>
+  ({ epoch, history }: MutableHistory): ReadonlyArray<H.Seen> =>
     history.events
       .filter(event => event.type === "seen")
       .filter(event => isOf(event, epoch) && event.changes.length >= least)
-export const idOf = ({ log }: Subject, seq: number): number => log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1
+export const idOf = ({ log }: MutableHistory, seq: number): number =>
+  log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1

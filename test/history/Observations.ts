@@ -3,8 +3,8 @@ import type * as H from "./History.ts"
 import { isPoll, name, type Op } from "./Operations.ts"
 import { text, type Violation } from "./Violation.ts"
 
-/** Records that somebody received at a time. */
-interface Sighting {
+/** Records that a client received at a time. */
+interface Observation {
   readonly time: number
   readonly epoch: string
   readonly changes: ReadonlyArray<H.Change>
@@ -15,13 +15,13 @@ interface Sighting {
 /** The epoch of a service that has none. */
 export const noEpoch = ""
 
-const sightings = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArray<Sighting> => [
-  ...ops.filter(isPoll).flatMap((op): ReadonlyArray<Sighting> => {
+const observations = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArray<Observation> => [
+  ...ops.filter(isPoll).flatMap((op): ReadonlyArray<Observation> => {
     if (op.outcome.type !== "ok") return []
     const { changes, epoch = noEpoch } = op.outcome.result
     return [{ time: op.end, epoch, changes, by: name(op), operation: op.id }]
   }),
-  ...history.events.flatMap((event): ReadonlyArray<Sighting> => {
+  ...history.events.flatMap((event): ReadonlyArray<Observation> => {
     if (event.type !== "seen") return []
     const { changes, epoch = noEpoch, follower, time } = event
     return [{ time, epoch, changes, by: `follower ${follower}`, operation: undefined }]
@@ -31,15 +31,15 @@ const sightings = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArray<Si
 /** The records of an epoch, dense from 1 on, and where those who saw them disagree. */
 export interface Joined {
   readonly records: ReadonlyArray<H.Change>
-  /** Somebody saw a record that comes after one that nobody saw. */
+  /** A client received a record that comes after one that no client received. */
   readonly hole: Violation | undefined
   readonly violations: ReadonlyArray<Violation>
 }
 
-const join = (seen: ReadonlyArray<Sighting>): Joined => {
-  const first = new Map<number, { readonly change: H.Change; readonly by: Sighting }>()
+const join = (seen: ReadonlyArray<Observation>): Joined => {
+  const first = new Map<number, { readonly change: H.Change; readonly by: Observation }>()
   const violations: Array<Violation> = []
-  const violation = (message: string, ...by: ReadonlyArray<Sighting>): Violation => ({
+  const violation = (message: string, ...by: ReadonlyArray<Observation>): Violation => ({
     rule: "log",
     message,
     operations: by.flatMap(({ operation }) => (operation === undefined ? [] : [operation]))
@@ -59,11 +59,13 @@ const join = (seen: ReadonlyArray<Sighting>): Joined => {
   const beyond = sorted[end]
   const hole =
     beyond &&
-    violation(`nobody saw a record with seq ${end + 1}, and ${beyond.by.by} saw seq ${beyond.change.seq}`, beyond.by)
+    violation(`no client saw a record with seq ${end + 1}, and ${beyond.by.by} saw seq ${beyond.change.seq}`, beyond.by)
   const records = sorted.slice(0, beyond === undefined ? undefined : end).map(({ change }) => change)
   return { records, hole, violations }
 }
 
 /** By epoch, what was seen of its log. */
 export const joined = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyMap<string, Joined> =>
-  new Map([...Map.groupBy(sightings(history, ops), ({ epoch }) => epoch)].map(([epoch, seen]) => [epoch, join(seen)]))
+  new Map(
+    [...Map.groupBy(observations(history, ops), ({ epoch }) => epoch)].map(([epoch, seen]) => [epoch, join(seen)])
+  )
