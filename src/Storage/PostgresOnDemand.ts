@@ -3,8 +3,8 @@ import type * as SessionEvents from "./Postgres/SessionEvents.ts"
 import type { PostgresLocation } from "./StoreUrl.ts"
 
 /**
- * A PostgreSQL database, which several nodes may share, with the histories of sessions beside the entries. Its client,
- * the package `pg`, is loaded when the layer is built.
+ * A PostgreSQL database, which several nodes may share, with entries and histories of sessions. Its client, the package
+ * `pg`, is loaded when the layer is built.
  */
 export const postgres = (location: PostgresLocation, options: SessionEvents.Options) =>
   Layer.unwrapEffect(

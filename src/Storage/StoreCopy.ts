@@ -2,9 +2,9 @@
  * Copies a store from SQLite into PostgreSQL, or back: entries with versions and times, tombstones, the change log, and
  * the histories, receipts and launch configurations of sessions.
  *
- * Readers of the change log have to list again: it gets an epoch of its own. Its numbers go on, but the source could be
- * served again, and then two logs would give the same numbers to different changes. For the same reason the histories of
- * sessions get other epochs.
+ * The change log gets a new epoch, so that its readers list again. Its numbers continue. But if the source were served
+ * again, two logs would give the same numbers to different changes. For the same reason the histories of sessions get new
+ * epochs.
  */
 import { createHash } from "node:crypto"
 import { Effect, Option, Stream } from "effect"
@@ -17,7 +17,7 @@ import type { StoreLocation } from "./StoreUrl.ts"
 
 export { StoreCopyFailed, StoreCopyRefused } from "./StoreCopy/Port.ts"
 
-/** How far a copy has come. */
+/** The progress of a copy. */
 export interface Progress {
   /** The source is read and the target written, or the target is read again. */
   readonly phase: "copy" | "verify"
@@ -56,14 +56,14 @@ export interface Options {
   readonly report?: (progress: Progress) => Effect.Effect<void>
 }
 
-/** Where a store is. */
+/** The location of a store. */
 export type Location = Pick<StoreLocation, "directory" | "postgres">
 
 const noReport = () => Effect.void
 
 const historyEpoch = tables.find(({ name }) => name === "histories")!.columns.findIndex(([name]) => name === "epoch")
 
-/** A row as the target has it. */
+/** Returns a function that turns a row of the source into that of the target. */
 const renewed = ({ name }: Table, id: string) =>
   name === "histories"
     ? (row: Row): Row => {
@@ -72,7 +72,7 @@ const renewed = ({ name }: Table, id: string) =>
       }
     : (row: Row): Row => row
 
-/** Counts the rows of a phase, and tells of them. */
+/** Counts the rows of a phase and reports them. */
 const meter = (phase: Progress["phase"], totalRows: number, report: NonNullable<Options["report"]>) => {
   let rows = 0
   let bytes = 0
@@ -84,7 +84,7 @@ const meter = (phase: Progress["phase"], totalRows: number, report: NonNullable<
     })
 }
 
-/** Pages that are read ahead of the one that is written. */
+/** The number of pages that are read while another is written. */
 const pagesAhead = 1
 
 const copyAll = (source: Source, target: Target, report: NonNullable<Options["report"]>) =>
@@ -121,12 +121,12 @@ const copyAll = (source: Source, target: Target, report: NonNullable<Options["re
           for (const row of page) digest.add(row)
           return verified(table, page)
         })
-        const wanted = expected[index]!
-        if (digest.rows !== wanted.rows || String(digest) !== String(wanted)) {
+        const read = expected[index]!
+        if (digest.rows !== read.rows || String(digest) !== String(read)) {
           return yield* new StoreCopyFailed({
             message:
               `The target differs from the source in ${table.name}: ` +
-              `${wanted.rows} rows with the digest ${wanted} were read, and ${digest.rows} with ${digest} are stored.`
+              `${read.rows} rows with the digest ${read} were read, and ${digest.rows} with ${digest} are stored.`
           })
         }
         return { table: table.name, rows: digest.rows, digest: String(digest) }
@@ -134,7 +134,7 @@ const copyAll = (source: Source, target: Target, report: NonNullable<Options["re
     )
   })
 
-/** The address of the database itself, behind any pooler. */
+/** The address of the database itself, not of a pooler. */
 const addressOf = ({ postgres }: Location) =>
   Option.map(postgres, ({ directUrl, url }) => Option.getOrElse(directUrl, () => url))
 
@@ -151,18 +151,19 @@ const openTarget = (to: Location, sourceId: string) =>
   })
 
 const sameKind = (kind: string, instead: string) =>
-  new StoreCopyRefused({ message: `Both stores are in ${kind}. ${instead} copies such a one.` })
+  new StoreCopyRefused({ message: `Both stores are in ${kind}. Copy such a store by ${instead}.` })
 
 const refuseSameKind = (from: Location, to: Location) => {
   if (Option.isSome(from.postgres) !== Option.isSome(to.postgres)) return Effect.void
-  return Option.isSome(from.postgres) ? sameKind("PostgreSQL", "pg_dump") : sameKind("SQLite", "A backup of its files")
+  return Option.isSome(from.postgres) ? sameKind("PostgreSQL", "pg_dump") : sameKind("SQLite", "a backup of its files")
 }
 
 /**
- * Copies a store into an empty one of the other kind, and verifies what is stored there. Neither is served meanwhile.
+ * Copies a store into an empty one of the other kind, and verifies the copy. No node serves either store during the copy.
  *
- * If it fails or is interrupted, or the process ends, the target is not served until a later copy of the same source,
- * which begins anew, is finished. The source is left as it is, but for its schema, which is brought up to date.
+ * If the copy fails or is interrupted, or the process ends, no node serves the target until a later copy of the same
+ * source is finished; that copy starts from the beginning. The source stays unchanged, except that its schema is brought
+ * up to date.
  */
 export const copy = ({
   from,

@@ -18,19 +18,6 @@ export const unswept: ReadonlyArray<string> = [
   "test/EffectClient",
   "test/OpenApi",
 
-  // PostgreSQL
-  "docs/performance-postgresql.md",
-  "docs/postgresql.md",
-  "src/Storage/Postgres",
-  "src/Storage/Postgres.ts",
-  "src/Storage/PostgresOnDemand.ts",
-  "src/Storage/StoreCopy",
-  "src/Storage/StoreCopy.ts",
-  "test/Storage/Postgres",
-  "test/Storage/StoreCopy",
-  "test/Storage/StoreCopy.test.ts",
-  "test/postgres",
-
   // Gateway and upstream
   "docs/gateway.md",
   "docs/protocol.md",

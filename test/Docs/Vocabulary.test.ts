@@ -38,8 +38,9 @@ const replacements: ReadonlyArray<readonly [words: string, instead: string]> = [
 /** Text in which such a word is right: a name, or a sentence of another program. */
 const exceptions: ReadonlyArray<string> = ['"nobody"', '"nobody\'s"', "isOver"]
 
-/** Lock files, documents that are generated from the code, and these two files. */
-const excluded = /^test\/(?:golden\/|Docs\/(?:Vocabulary\.test|Unswept)\.ts$)|package-lock\.json$/
+/** Lock files, generated documents, SQL of released migrations, which never changes, and these two files. */
+const excluded =
+  /^test\/(?:golden\/|Docs\/(?:Vocabulary\.test|Unswept)\.ts$)|package-lock\.json$|^src\/Storage\/Postgres\/(?:Migrations\/|.*\.sql\.ts$)/
 
 const isText = (file: string): boolean =>
   /\.(?:tsx?|[cm]?js|c|css|html|json|md|ya?ml|cfg|service)$|\/(?:Dockerfile|run|smoke)$/.test(file)

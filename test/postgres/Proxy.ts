@@ -2,11 +2,11 @@
 import { connect, createServer, type Server, type Socket } from "node:net"
 import { Effect, type Scope } from "effect"
 
-/** What becomes of the bytes of a connection. */
+/** What happens to the bytes of a connection. */
 export type Mode =
   /** They pass. */
   | "open"
-  /** Nothing passes, and nobody is told. */
+  /** Nothing passes, without a sign to either end. */
   | "black hole"
   /** Requests pass; with the first byte of an answer the connection is reset. */
   | "answers lost"
@@ -14,6 +14,8 @@ export type Mode =
   | "requests lost"
   /** All passes, answers by at most 64 KiB every 40 ms. */
   | "slow"
+  /** All passes, each request after 30 ms. */
+  | "late requests"
 
 export interface Proxy {
   /** The address of the database through the proxy. */
@@ -71,13 +73,14 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
         }
         client.on("data", chunk => {
           if (own === "open" && (wanted === "" || chunk.includes(wanted))) own = mode
-          if (own !== "black hole" && own !== "requests lost") database.write(chunk)
+          if (own === "late requests") setTimeout(() => database.write(chunk), 30)
+          else if (own !== "black hole" && own !== "requests lost") database.write(chunk)
           else onAffected()
           if (own === "requests lost") client.resetAndDestroy()
         })
         database.on("data", chunk => {
           if (own === "open" && wanted === "") own = mode
-          if (own === "open" || own === "slow") {
+          if (own === "open" || own === "slow" || own === "late requests") {
             client.write(chunk)
             if (own === "slow") {
               database.pause()

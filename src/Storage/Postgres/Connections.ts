@@ -1,18 +1,18 @@
 import { Context } from "effect"
 import type { Pool } from "./Database/Pool.ts"
 import type { Readiness } from "./Readiness.ts"
-import type { SessionSignals } from "./SessionEvents/SessionSignals.ts"
+import type { SessionNotifications } from "./SessionEvents/SessionNotifications.ts"
 
-/** The connections of a node to the database, which is there or will be, with its schema up to date. */
+/** The connections of a node to the database. Statements fail until the database is open and its schema is up to date. */
 export class Database extends Context.Tag("causeway/PostgresDatabase")<
   Database,
   {
     readonly reads: Pool
     readonly writes: Pool
     readonly atNow: Readiness["atNow"]
-    /** The time of the database when it last told it, in epoch milliseconds. */
-    readonly lastTold: () => number
-    /** How nodes learn of changes of sessions. */
-    readonly sessions: SessionSignals
+    /** Returns the server's time in its latest answer, in epoch milliseconds. */
+    readonly lastServerTime: () => number
+    /** The notifications by which nodes learn of changes of sessions. */
+    readonly sessions: SessionNotifications
   }
 >() {}

@@ -1,56 +1,50 @@
 /**
- * Opening the database: whether it is one that the store can use, and its schema.
+ * Opens the database: checks whether the store can use it, and brings its schema up to date.
  */
 import { Duration, Effect, type Redacted, Schema } from "effect"
-import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf } from "../MigrationNames.ts"
-import { clientConfig, connectClient, heldTimeout, type Query, queryOn } from "./Database/Client.ts"
-import { unavailable } from "./Database/DatabaseError.ts"
+import * as Client from "./Database/Client.ts"
 import * as TableLocks from "./Database/TableLocks.ts"
 import { lockable, type Migration, migrations } from "./Schema.ts"
 
-/** The store cannot be used as it is; the message says why, for the operator. */
+/** The store cannot be used in its present state. The message gives the operator the reason. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {
-  /** The sentence is for the user of the program that it ends, to whom the place in this code says nothing. */
+  /** The message is for users of the program that it ends. Positions in this code would not help them. */
   override readonly stack = `${this.name}: ${this.message}`
 }
 
-/** The oldest release that has what the schema uses. */
+/** The oldest version with all features that the schema uses. */
 const oldestVersion = 14
 
-/** Nodes that start together migrate one after the other, by an advisory lock of this key: `CWKV`. */
+/** The key of the advisory lock (`CWKV`) by which nodes that start together migrate one after the other. */
 const lockKey = 0x43574b56
 
 /**
- * The version of a row in the table of migrations which says that another store is being copied into this one. No schema
- * comes so far, so that every release refuses it. Its name is the id of the source.
+ * The version of the row in the table of migrations that marks an unfinished copy of another store into this one. No schema
+ * has such a high version, so that every release refuses it. Its name is the id of the source.
  */
 export const unfinishedCopy = 2_000_000_000
 
-/** Milliseconds that a step of the schema may take, and the wait for another node that brings it up to date. */
-const migrationTimeout = 600_000
+/** The timeout of a step of the schema, and of the wait for another node that migrates, in milliseconds. */
+const migrationTimeoutMillis = 600_000
 
-/** Milliseconds that tables are waited for: less than the nodes that serve meanwhile wait for them, or a lease lasts. */
-const lockPatience = 500
+/** How long a migration waits for locks of tables, in milliseconds: less than other nodes wait, and than a lease. */
+const lockTimeoutMillis = 500
 
-/** Seconds between two attempts to lock tables at most. */
-const longestPause = 10
+/** The maximum pause between two attempts to lock tables, in seconds. */
+const maxPauseSeconds = 10
 
-/** Runs on a connection of its own, whose loss undoes a migration. */
-const withClient = <A, E>(url: Redacted.Redacted, body: (query: Query) => Effect.Effect<A, E>) =>
-  Effect.acquireUseRelease(
-    Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
-    client =>
-      Effect.tryPromise({ try: () => connectClient(client, heldTimeout), catch: unavailable }).pipe(
-        Effect.zipRight(body((text, values, limit) => queryOn(client, text, values, limit)))
-      ),
-    // Without its socket a client may wait for ever.
-    client => Effect.sync(() => void client.end().catch(() => undefined))
+/** Runs `body` on its own connection, whose loss rolls a migration back. */
+const withClient = <A, E>(url: Redacted.Redacted, body: (query: Client.Query) => Effect.Effect<A, E>) =>
+  Effect.scoped(
+    Effect.flatMap(Client.scoped(url, { statementTimeout: Client.heldTimeout }), client =>
+      body((text, values, limit) => Client.queryOn(client, text, values, limit))
+    )
   )
 
-/** Refuses a server or a database that cannot have a store. */
-export const check = (query: Query): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
+/** Fails with `StoreRefused` for a server or a database that cannot have a store. */
+export const check = (query: Client.Query): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
   Effect.gen(function* () {
     const [row] = yield* query(
       `SELECT current_setting('server_version_num')::int / 10000, current_setting('server_encoding'),
@@ -70,7 +64,7 @@ export const check = (query: Query): Effect.Effect<void, StoreRefused | StoreUna
     }
   })
 
-/** The strongest lock of each table that steps lock. */
+/** Returns the strongest lock of each table that the steps lock. */
 const locksOf = (steps: ReadonlyArray<Migration>) =>
   lockable.flatMap(table => {
     const modes = steps.flatMap(({ locks }) => locks?.[table] ?? [])
@@ -79,15 +73,15 @@ const locksOf = (steps: ReadonlyArray<Migration>) =>
   })
 
 /**
- * Brings the schema up to date, within a transaction. Returns the id of the store of which there is an unfinished copy;
- * unless that is asked for, such a database is refused. All tables that are to be changed are locked first, at once.
+ * Brings the schema up to date, within a transaction. It first locks all tables that steps change. A database with an
+ * unfinished copy is refused, unless `mayBeUnfinished` is true; then the id of the copied store is returned.
  */
 export const migrate = (
-  query: Query,
+  query: Client.Query,
   mayBeUnfinished = false
 ): Effect.Effect<string | undefined, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
   Effect.gen(function* () {
-    // A node that is stopped half-way must not keep the others from starting.
+    // A node that stops in the middle must not prevent others from starting.
     yield* query(
       `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '60s', true),
          set_config('idle_in_transaction_session_timeout', '5s', true)`
@@ -96,8 +90,8 @@ export const migrate = (
       "SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
     )
     yield* query("SET LOCAL standard_conforming_strings = on")
-    yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey], migrationTimeout)
-    // Only where something is missing, as these take rights that the role of the service need not have.
+    yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey], migrationTimeoutMillis)
+    // Only if something is missing, as these require rights that the role of the service may not have.
     const [[schema, table]] = (yield* query(
       "SELECT to_regnamespace('causeway') IS NOT NULL, to_regclass('causeway.migrations') IS NOT NULL"
     )) as [[boolean, boolean]]
@@ -136,25 +130,25 @@ export const migrate = (
       })
     }
     if (applied < migrations.length) {
-      const there = yield* query("SELECT tablename FROM pg_tables WHERE schemaname = 'causeway'")
-      const locks = locksOf(migrations.slice(applied)).filter(([table]) => there.some(([name]) => name === table))
-      yield* TableLocks.lock(query, locks, lockPatience)
+      const existing = yield* query("SELECT tablename FROM pg_tables WHERE schemaname = 'causeway'")
+      const locks = locksOf(migrations.slice(applied)).filter(([table]) => existing.some(([name]) => name === table))
+      yield* TableLocks.lock(query, locks, lockTimeoutMillis)
     }
     for (let version = applied + 1; version <= migrations.length; version++) {
       const { name, statements } = migrations[version - 1]!
-      for (const statement of statements) yield* query(statement, [], migrationTimeout)
+      for (const statement of statements) yield* query(statement, [], migrationTimeoutMillis)
       yield* query("INSERT INTO causeway.migrations (version, name) VALUES ($1, $2)", [version, name])
     }
     return copied
   })
 
-/** What is done once, and may be done again where tables are in use. Returns whether the cluster can be known. */
-const bringUpToDate = (query: Query) =>
+/** One attempt to bring the database up to date. Returns whether the role may read the cluster and its timeline. */
+const bringUpToDate = (query: Client.Query) =>
   Effect.gen(function* () {
     yield* query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     yield* migrate(query)
-    // A copy of the store that is being made keeps writers off.
-    yield* TableLocks.lock(query, [["log", "ROW EXCLUSIVE"]], lockPatience)
+    // Fails while a copy of the store is being made, which excludes writers.
+    yield* TableLocks.lock(query, [["log", "ROW EXCLUSIVE"]], lockTimeoutMillis)
     const [[isIdentified]] = (yield* query("SELECT causeway.identify()")) as [[boolean]]
     yield* query("COMMIT")
     return isIdentified
@@ -162,15 +156,15 @@ const bringUpToDate = (query: Query) =>
 
 export interface Options {
   /** Runs on the same connection after the transaction. */
-  readonly andThen?: (query: Query) => Effect.Effect<unknown, StoreUnavailable>
-  /** Told where others use tables that are to be locked. Without it the attempt is the only one. */
+  readonly andThen?: (query: Client.Query) => Effect.Effect<unknown, StoreUnavailable>
+  /** Called if other sessions use tables that must be locked. Without it, only one attempt is made. */
   readonly onInUse?: (error: TableLocks.TablesInUse) => Effect.Effect<unknown>
 }
 
 /**
  * Checks the database and brings its schema up to date, in one transaction. It fails with `StoreUnavailable` or
- * `TablesInUse` where a later attempt may succeed. Where tables are in use and `onInUse` is told of that, it tries again
- * when the transactions that use them have ended, so that nobody waits behind it for as long.
+ * `TablesInUse` if a later attempt may succeed. If tables are in use and `onInUse` is given, it tries again after the
+ * transactions that use them have ended. So no other session waits behind it for that long.
  */
 export const open = (
   url: Redacted.Redacted,
@@ -184,7 +178,7 @@ export const open = (
           Effect.zipRight(onInUse(error)),
           Effect.zipRight(Effect.sleep(Duration.seconds(pause))),
           Effect.zipRight(TableLocks.awaitEnd(query, error.transactions)),
-          Effect.zipRight(Effect.suspend(() => attempt(Math.min(pause + 1, longestPause))))
+          Effect.zipRight(Effect.suspend(() => attempt(Math.min(pause + 1, maxPauseSeconds))))
         )
       })
     return Effect.gen(function* () {
@@ -192,7 +186,7 @@ export const open = (
       const isIdentified = yield* attempt(1)
       if (!isIdentified) {
         yield* Effect.logWarning(
-          "The database does not tell its system identifier or its timeline: a restore or a fail-over that loses changes " +
+          "The role may not read the system identifier or the timeline of the database: a restore or a fail-over that loses changes " +
             "does not change the epoch. Grant EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_insert_lsn."
         )
       }

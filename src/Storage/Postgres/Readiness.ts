@@ -1,28 +1,28 @@
 /**
  * Whether the database may be used: only after it was checked, its schema was brought up to date and its clock was
- * read. A node that starts while the database is away goes on without it, and must not serve one that it would have
- * refused.
+ * read. A node that starts while the database is unavailable continues without it, and must not serve a database that it
+ * would have refused.
  */
 import { Cause, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import type { DatabaseClock } from "./Database/DatabaseClock.ts"
+import type { AtNow, DatabaseClock } from "./Database/DatabaseClock.ts"
 import { describe } from "./Database/DatabaseError.ts"
 import type { TablesInUse } from "./Database/TableLocks.ts"
 import * as Queries from "./Kv/Queries.ts"
 import * as Opening from "./Opening.ts"
 
-/** How long the start waits for the database; then it goes on without. */
+/** How long the start waits for the database. Then it continues without it. */
 const startTimeout = "5 seconds"
 
-/** Between two attempts to open the database: one that was away, and one that was refused. */
+/** The pause before another attempt to open the database, if it was unavailable or refused. */
 const pauses = { unavailable: "500 millis", refused: "2 seconds" } as const
 
 export interface Readiness {
-  /** Why nothing may be sent to the database now. */
+  /** Returns the reason why nothing may be sent to the database now, if there is one. */
   readonly refusal: () => StoreUnavailable | undefined
-  /** Continues with the time of the database. Before that is known, the wall clock of this node must not reach others. */
-  readonly atNow: <A, E>(use: (now: number) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
+  /** Runs `use` with the time of the database. Until that is known it fails: other nodes must not see the clock of this one. */
+  readonly atNow: AtNow
 }
 
 type Failure = Cause.Cause<Opening.StoreRefused | StoreUnavailable | TablesInUse>
@@ -35,7 +35,7 @@ const reasonOf = (cause: Failure): string => {
   return Option.isSome(failure) ? failure.value.message : describe(Cause.squash(cause))
 }
 
-/** Opens the database, now or as soon as it is there. It fails only where the first attempt finds a store to refuse. */
+/** Opens the database, now or as soon as it is available. It fails only if the first attempt finds a store to refuse. */
 export const make = (
   url: Redacted.Redacted,
   clock: DatabaseClock
@@ -56,13 +56,14 @@ export const make = (
           return outage.failed(Cause.map(cause, ({ message }) => ({ reason: message })))
         if (reason === logged) return Effect.void
         logged = reason
-        // The service has started, so that only the log can say it.
+        // The service has started, so that only the log can report it.
         return Effect.logError(reason)
       })
     const attempt = (options: Pick<Opening.Options, "onInUse">) =>
       Opening.open(url, {
         ...options,
-        andThen: query => clock.measure(Effect.map(query(Queries.pulse.statement.text), Queries.pulse.decode))
+        andThen: query =>
+          clock.measure(Effect.map(query(Queries.clockAndLogEnd.statement.text), Queries.clockAndLogEnd.decode))
       }).pipe(
         Effect.zipRight(
           Effect.sync(() => {

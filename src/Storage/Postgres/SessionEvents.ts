@@ -1,5 +1,5 @@
 /**
- * The histories of sessions in a PostgreSQL database that several nodes share, in tables of their own. A session belongs
+ * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session belongs
  * to one node at a time.
  */
 import { Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
@@ -29,30 +29,30 @@ import * as Queries from "./SessionEvents/Queries.ts"
 import * as Writes from "./SessionEvents/Writes.ts"
 
 export interface Options {
-  /** How much of each history is kept. */
+  /** The limits of each history. */
   readonly retention?: Bounds
-  /** How long a node that does not answer keeps its sessions. */
+  /** How long a node keeps its sessions without renewing its lease. */
   readonly lease?: Duration.Duration
-  /** Where the node keeps its id, so that its next run can take its sessions over at once. */
+  /** The directory in which the node stores its id, so that its next run can take its sessions over at once. */
   readonly directory?: string
 }
 
-/** A node that is gone is noticed after this time, and twice at most. */
+/** A node that is gone is noticed after this time, or at most after twice this time. */
 export const defaultLease = Duration.seconds(10)
 
-/** Milliseconds that a portion of a trim may take. */
-const trimTimeout = 6000
+/** The timeout of a portion of a trim, in milliseconds. */
+const trimTimeoutMillis = 6000
 
 const trimStatement = calling("trim_sessions", 2)
 
 type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
 
-/** The histories in a database. They are there before the database is, and unavailable until then. */
+/** The histories in a database. Calls fail with `StoreUnavailable` until the database is open. */
 export const make = (
   options: Options = {}
 ): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
-    const { atNow, lastTold, reads, sessions, writes } = yield* Database
+    const { atNow, lastServerTime, reads, sessions, writes } = yield* Database
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
@@ -79,7 +79,7 @@ export const make = (
     )
 
     const holder: Writes.LeaseHolder = { node, lease: millis, tokenOf: owned.tokenOf }
-    const callGroup = GroupCall.make(writes, lastTold)
+    const callGroup = GroupCall.make(writes, lastServerTime)
     const run = Queries.on(reads)
 
     const commitAll = (group: ReadonlyArray<Writes.EventWrite>, isGivenUp: () => boolean) =>
@@ -137,7 +137,7 @@ export const make = (
           if (token === undefined) return Effect.void
           owned.remove(session)
           return Effect.asVoid(group.submit({ op: "release", session, token }))
-          // Nobody else's session is released, and nothing is appended.
+          // The function that releases a session returns neither outcome.
         }).pipe(Effect.catchTags({ SessionElsewhere: Effect.die, OutOfStep: Effect.die })),
       find: session => Effect.map(run(Queries.find(session)), Option.fromNullable),
       read: (session, after, limit) => Effect.map(run(Queries.page(session, after, limit)), Option.fromNullable),
@@ -148,12 +148,12 @@ export const make = (
       isShared: true,
       abandoned: run(Queries.abandoned(node, millis)),
       taken: Effect.sync(() => owned.takeLost()),
-      // A node whose own clock is ahead must not remove what the others have just written.
+      // By the time of the database: a node whose clock is ahead must not remove recent events of others.
       trim: age =>
         atNow(now => {
           const before = Math.trunc(now - Duration.toMillis(age))
           return portions(size =>
-            writes.read(trimStatement, [before, size], rows => rows[0]![0] as number, trimTimeout)
+            writes.read(trimStatement, [before, size], rows => rows[0]![0] as number, trimTimeoutMillis)
           )
         })
     })
@@ -164,7 +164,7 @@ export const make = (
       advertise: next =>
         Effect.suspend(() => {
           address = next
-          // It is repeated with each renewal.
+          // Each renewal repeats it.
           return Effect.ignore(bySystemClock(NodeLease.publishAddress(writes, node, next)))
         }),
       peers: run(Queries.peers(node)),
@@ -176,7 +176,7 @@ export const make = (
           const taking = Effect.tap(adopt(Queries.adopt(session, { node, token }, from)), isAdopted => {
             if (isAdopted) owned.add(session, token)
           })
-          // An interruption would not stop the statement, by which the node would own a session without knowing it.
+          // An interruption would not stop the statement. The node would then own a session without knowing it.
           return yield* Effect.uninterruptible(taking)
         }),
       elsewhere: sessions => Effect.map(run(Queries.elsewhere(sessions, node)), found => new Set(found)),
@@ -186,6 +186,6 @@ export const make = (
     return Context.make(SessionEvents, events).pipe(Context.add(SessionNodes, nodes))
   })
 
-/** The histories in the database of the store, and what the node knows of the others there. */
+/** The histories in the database of the store, and the other nodes that share it. */
 export const layer = (options: Options = {}): Layer.Layer<SessionEvents | SessionNodes, never, Database> =>
   Layer.scopedContext(make(options))

@@ -1,57 +1,50 @@
 /**
  * The store in PostgreSQL as the source and as the target of a copy.
  *
- * A copy into it is one transaction, so that nothing of it is seen before all of it is. A mark that is committed before
- * keeps nodes from serving the database meanwhile, and after a copy that was not finished. The lease of a node tells that
- * it runs. Locks keep those from writing that have no lease.
+ * A copy into it is one transaction, so that all of it becomes visible at once. A mark, which is committed before, prevents
+ * nodes from serving the database during the copy and after an unfinished one. The lease of a node shows that it runs.
+ * Locks prevent writes of nodes without a lease.
  */
-import { Effect, Option, Redacted, type Scope, Stream } from "effect"
-import pg from "pg"
-import { clientConfig, connectClient, type Query, queryOn } from "../Postgres/Database/Client.ts"
-import { describe } from "../Postgres/Database/DatabaseError.ts"
-import * as Encoding from "../Postgres/Database/Encoding.ts"
-import type { Row as DatabaseRow, Parameter } from "../Postgres/Database/Statement.ts"
+import { Effect, Redacted, type Scope } from "effect"
+import * as Client from "../Postgres/Database/Client.ts"
+import type { Parameter } from "../Postgres/Database/Statement.ts"
 import * as TableLocks from "../Postgres/Database/TableLocks.ts"
 import * as Opening from "../Postgres/Opening.ts"
-import { maxNameBytes, migrations } from "../Postgres/Schema.ts"
-import { notEmpty, otherCopy, type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./Port.ts"
-import { type Cell, pageBytes, pageRows, type Row, type Table, tables } from "./Tables.ts"
+import { migrations } from "../Postgres/Schema.ts"
+import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Target } from "./Port.ts"
+import { failed, pages, write } from "./PostgresPages.ts"
+import { type Table, tables } from "./Tables.ts"
 
-/** Milliseconds that a statement may take. */
-const statementTimeout = 600_000
+type Query = Client.Query
 
-/** Milliseconds that writers have to end once a copy asks for its locks. */
-const lockPatience = 10_000
+/** How long a statement may take, in milliseconds. */
+const statementTimeoutMillis = 600_000
 
-/** How the database and those who wait for a copy know it. */
+/** How long a copy waits for its locks, so that writers can end, in milliseconds. */
+const lockTimeoutMillis = 10_000
+
+/** The name of the connection in `pg_stat_activity`, and in messages about its locks. */
 const programName = "causeway migrate-store"
 
-/** The address without user, password and parameters. */
+/** Returns the address without user, password and parameters. */
 export const nameOf = (url: Redacted.Redacted): string => {
   const { host, pathname } = new URL(Redacted.value(url))
   return `postgres://${host}${pathname}`
 }
 
-const failed = (error: unknown) => new StoreCopyFailed({ message: describe(error) })
-
-/** Statements on a connection of its own, until the scope closes. */
+/** Runs statements on one connection, until the scope closes. Its transactions are idle while the other store works. */
 const connect = (url: Redacted.Redacted): Effect.Effect<Query, StoreCopyRefused, Scope.Scope> =>
-  Effect.gen(function* () {
-    const client = yield* Effect.acquireRelease(
-      Effect.sync(() =>
-        new pg.Client({ ...clientConfig(url), fallback_application_name: programName }).on("error", () => undefined)
-      ),
-      // Without its socket a client may wait for ever.
-      client => Effect.sync(() => void client.end().catch(() => undefined))
-    )
-    yield* Effect.tryPromise({
-      try: () => connectClient(client, 0),
-      catch: error => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${describe(error)}` })
+  Client.scoped(url, { statementTimeout: 0, idleTimeout: 0, applicationName: programName }).pipe(
+    Effect.mapBoth({
+      onFailure: ({ reason }) => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${reason}` }),
+      onSuccess:
+        (client): Query =>
+        (text, values) =>
+          Client.queryOn(client, text, values, statementTimeoutMillis)
     })
-    return (text, values) => queryOn(client, text, values, statementTimeout)
-  })
+  )
 
-/** What was wrong before anything was copied. */
+/** Turns failures before the first row is copied into `StoreCopyRefused`. */
 const refusing =
   (url: Redacted.Redacted) =>
   <A, R>(
@@ -67,17 +60,17 @@ const refusing =
       return new StoreCopyRefused({ message: `${nameOf(url)}: ${reason}` })
     })
 
-/** `SET` takes no snapshot, so that what is committed before the locks is seen. */
+/** `SET` takes no snapshot, so that the later one sees all that is committed before the locks. */
 const settings = [
   "SET LOCAL client_encoding = 'UTF8'",
   "SET LOCAL statement_timeout = 0",
-  `SET LOCAL lock_timeout = ${lockPatience}`,
+  `SET LOCAL lock_timeout = ${lockTimeoutMillis}`,
   "SET LOCAL idle_in_transaction_session_timeout = 0",
-  // Pages are read by an index; a new table has no statistics to tell that it is large.
+  // Pages are read by an index. A new table has no statistics, so that the planner does not know that it is large.
   "SET LOCAL enable_seqscan = off"
 ]
 
-/** Settings that not every server has, or that are kept where they are stricter. These statements take a snapshot. */
+/** Settings that not every server has, or whose stricter values stay. These statements take a snapshot. */
 const laterSettings = [
   "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
   "SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
@@ -86,13 +79,13 @@ const laterSettings = [
 const inTurn = (query: Query, statements: ReadonlyArray<string>) =>
   Effect.forEach(statements, text => query(text), { discard: true })
 
-/** Begins a transaction. */
+/** Begins a transaction. The session has the same time limits, which apply between these statements. */
 const begin = (query: Query, isolation: "READ COMMITTED" | "REPEATABLE READ") =>
   inTurn(query, [`BEGIN ISOLATION LEVEL ${isolation} READ WRITE`, ...settings])
 
 /**
- * Every writer of entries locks a row of `log`, every writer of sessions writes to `histories` or
- * `launch_configurations`, and nodes renew their leases in `nodes`.
+ * The tables whose locks exclude all writers: every writer of entries locks a row of `log`, every writer of sessions writes
+ * to `histories` or `launch_configurations`, and nodes renew their leases in `nodes`.
  */
 const writtenTables = ["histories", "launch_configurations", "log", "nodes"]
 
@@ -100,10 +93,10 @@ const lockAll = (query: Query, tables: ReadonlyArray<string>, mode: TableLocks.M
   TableLocks.lock(
     query,
     tables.map(table => [table, mode] as const),
-    lockPatience
+    lockTimeoutMillis
   )
 
-/** Keeps all writers off from here to the end of the transaction, and then refuses a database that a node serves. */
+/** Excludes all writers until the end of the transaction. Then it refuses a database that a node serves. */
 const lockWriters = (query: Query, name: string, tables: ReadonlyArray<string> = []) =>
   Effect.zipRight(
     lockAll(query, [...tables, ...writtenTables], "EXCLUSIVE"),
@@ -131,92 +124,7 @@ const refuseServed = (query: Query, name: string) =>
 const row = (query: Query, text: string, values: ReadonlyArray<Parameter> = []) =>
   Effect.map(query(text, values), ([first]) => first ?? [])
 
-const list = (items: ReadonlyArray<readonly [name: string, ...rest: ReadonlyArray<unknown>]>): string =>
-  items.map(([name]) => name).join(", ")
-
-/**
- * A page of rows of a limited number and, but for the last of them, a limited size. The columns of the order follow.
- * The first page has no lower bound: no value of a text column is less than the empty text, which a row may have.
- */
-const pageText = ({ columns, name, postgres: { order } }: Table, isFirst: boolean): string => {
-  const size = columns.map(([column, type]) => (type === "text" ? `coalesce(octet_length(${column}), 0)` : "8"))
-  const after = order.map(([, type], index) => `$${index + 1}::${type}`)
-  const keys = list(order)
-  return `SELECT ${list(columns)}, ${keys} FROM (
-    SELECT *, sum(size_of_row) OVER (ORDER BY ${keys} ROWS UNBOUNDED PRECEDING) - size_of_row AS size_before FROM (
-      SELECT *, ${size.join(" + ")} AS size_of_row FROM causeway.${name}
-      ${isFirst ? "" : `WHERE (${keys}) > (${after.join(", ")})`} ORDER BY ${keys} LIMIT ${pageRows}
-    ) ahead
-  ) sized WHERE size_before < ${pageBytes} ORDER BY ${keys}`
-}
-
-const read = ({ columns, postgres: { encoded } }: Table, row: DatabaseRow): Row => {
-  const cells = row.slice(0, columns.length) as ReadonlyArray<Cell>
-  return encoded === undefined
-    ? cells
-    : cells.map((cell, index) => (columns[index]![0] === encoded.name ? encoded.read(cell) : cell))
-}
-
-const pages =
-  (query: Query) =>
-  (table: Table): Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed> => {
-    const first = pageText(table, true)
-    const later = pageText(table, false)
-    const beginning: ReadonlyArray<Parameter> = []
-    return Stream.unfoldEffect(beginning, after =>
-      Effect.mapBoth(query(after === beginning ? first : later, after), {
-        onFailure: failed,
-        onSuccess: rows =>
-          Option.map(Option.fromNullable(rows.at(-1)), last => {
-            const next = last.slice(table.columns.length) as ReadonlyArray<Parameter>
-            return [rows.map(row => read(table, row)), next] as const
-          })
-      })
-    )
-  }
-
-const insertText = ({ columns, name, postgres: { overriding } }: Table): string => {
-  const arrays = columns.map(([, type], index) => `$${index + 1}::${type}[]`)
-  return `INSERT INTO causeway.${name} (${list(columns)}) ${overriding ?? ""} SELECT * FROM unnest(${arrays.join(", ")})`
-}
-
-/** Names what an index cannot hold, as the database would not. */
-const refuseLongNames = ({ columns, postgres: { names } }: Table, page: ReadonlyArray<Row>) => {
-  if (names === undefined) return Effect.void
-  const indexes = names.map(name => columns.findIndex(([column]) => column === name))
-  for (const row of page) {
-    const texts = indexes.map(index => String(row[index]))
-    const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
-    if (bytes > maxNameBytes) {
-      return new StoreCopyFailed({
-        message:
-          `The names ${texts.map(text => JSON.stringify(text.slice(0, 80))).join(" and ")} have ${bytes} bytes; ` +
-          `an index of PostgreSQL can hold ${maxNameBytes} of both together.`
-      })
-    }
-  }
-  return Effect.void
-}
-
-const write =
-  (query: Query) =>
-  (table: Table, page: ReadonlyArray<Row>): Effect.Effect<void, StoreCopyFailed> =>
-    Effect.suspend(() => {
-      const { encoded } = table.postgres
-      const cell = (row: Row, index: number): Cell =>
-        table.columns[index]![0] === encoded?.name ? encoded.of(row) : row[index]!
-      const parameters = table.columns.map(([, type], index) =>
-        type === "text"
-          ? Encoding.texts(page.map(row => cell(row, index) as string | null))
-          : Encoding.bigints(page.map(row => cell(row, index) as number | null))
-      )
-      return Effect.zipRight(
-        refuseLongNames(table, page),
-        Effect.mapError(query(insertText(table), parameters), failed)
-      )
-    })
-
-/** The store in a database that nobody writes to until the scope closes. */
+/** Opens the store in a database for reading. No process can write to it until the scope closes. */
 export const openSource = (url: Redacted.Redacted): Effect.Effect<Source, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const query = yield* connect(url)
@@ -226,7 +134,7 @@ export const openSource = (url: Redacted.Redacted): Effect.Effect<Source, StoreC
     yield* Opening.open(url)
     yield* refuseServed(query, name)
     yield* begin(query, "REPEATABLE READ")
-    // The snapshot is taken once the locks are held. No newer node changes the schema after that.
+    // The snapshot is taken after the locks. From then on, no newer node can change the schema.
     yield* lockWriters(query, name, ["migrations"])
     const [version] = yield* row(query, "SELECT max(version) FROM causeway.migrations")
     if (version !== migrations.length) {
@@ -255,7 +163,7 @@ const refuseFull = (query: Query, name: string) =>
 const removeMark = (query: Query) =>
   query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
 
-/** Makes the schema and the mark, in a transaction of its own. Returns whether there was an unfinished copy. */
+/** Makes the schema and the mark, in a separate transaction. Returns whether the database had an unfinished copy. */
 const prepare = (query: Query, name: string, sourceId: string) =>
   Effect.gen(function* () {
     yield* Opening.check(query)
@@ -284,7 +192,7 @@ const prepare = (query: Query, name: string, sourceId: string) =>
     return copied !== undefined
   })
 
-/** An empty database, or one with an unfinished copy of the source, which is removed. */
+/** Opens an empty database for writing, or one with an unfinished copy of the source, which it removes. */
 export const openTarget = (
   url: Redacted.Redacted,
   sourceId: string
@@ -294,7 +202,7 @@ export const openTarget = (
     const name = nameOf(url)
     const isRestarted = yield* prepare(query, name, sourceId)
     yield* begin(query, "READ COMMITTED")
-    // Another process that copies waits here, or finds the mark removed.
+    // Another process that copies has locked the mark or removed it.
     const marks = yield* query(
       "SELECT FROM causeway.migrations WHERE version = $1 AND name = $2 FOR UPDATE SKIP LOCKED",
       [Opening.unfinishedCopy, sourceId]
@@ -302,7 +210,7 @@ export const openTarget = (
     if (marks.length === 0) {
       return yield* new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
     }
-    // A node that was open before the mark was there may have had a lease, or have written, since.
+    // A node that was open before the mark was made may have taken a lease, or have written, since then.
     const unmarked = Effect.zipRight(removeMark(query), query("COMMIT"))
     yield* lockWriters(query, name).pipe(
       Effect.tapErrorTag("StoreCopyRefused", () => (isRestarted ? Effect.void : unmarked))

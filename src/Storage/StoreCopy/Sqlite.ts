@@ -1,6 +1,7 @@
 /**
- * The store in the SQLite files of a directory as the source and as the target of a copy. The lock of the directory tells
- * that a process serves it. Until a copy is finished, the file has an application id of its own, so that none can.
+ * The store in the SQLite files of a directory as the source and as the target of a copy. A process that serves the store
+ * has the lock of the directory. Until a copy is finished, the file has a different application id, so that no process can
+ * serve it.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
@@ -36,7 +37,7 @@ const refused = (error: { readonly message: string }) => new StoreCopyRefused({ 
 
 const open = (directory: string, format: Format) => Effect.mapError(Opening.open(directory, format), refused)
 
-/** A connection, which is closed with the scope. */
+/** A connection, which closes with the scope. */
 const connection = (connect: () => Database, close: (db: Database) => void = db => db.close()) =>
   Effect.acquireRelease(Effect.mapError(attempt(connect), refused), db => Effect.sync(() => close(db)))
 
@@ -45,7 +46,7 @@ const list = (items: ReadonlyArray<string>): string => items.join(", ")
 const columnsOf = ({ columns, sqlite: { names = {} } }: Table): ReadonlyArray<string> =>
   columns.map(([name]) => names[name] ?? name)
 
-/** The next rows, of a limited number and, but for the last of them, a limited size. */
+/** The next rows, limited by their number and, except for the last row, by their size. */
 const nextPage = (rows: Iterator<unknown>): ReadonlyArray<Row> => {
   const page: Array<Row> = []
   let bytes = 0
@@ -62,7 +63,7 @@ const pages =
   (databases: Databases) =>
   (table: Table): Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed> => {
     const text = `SELECT ${list(columnsOf(table))} FROM ${table.name} ORDER BY ${table.sqlite.order}`
-    // An iterator that is not at its end keeps the connection from anything else.
+    // An iterator that is not at its end blocks the connection.
     const rows = Effect.acquireRelease(
       attempt(() => databases[table.sqlite.database].prepare(text).raw().iterate()),
       rows => Effect.sync(() => rows.return?.())
@@ -85,7 +86,7 @@ const count = (databases: Databases) => (table: Table) =>
     return databases[database].prepare<[], number>(count).pluck().get() ?? 0
   })
 
-/** The store in a directory, which belongs to this process until the scope closes. It is brought to the newest schema. */
+/** Opens the store in a directory for reading. It locks the directory until the scope closes and updates the schema. */
 export const openSource = (directory: string): Effect.Effect<Source, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const name = nameOf(directory)
@@ -99,7 +100,7 @@ export const openSource = (directory: string): Effect.Effect<Source, StoreCopyRe
     return { name, id: epoch, count: count(databases), pages: pages(databases) }
   })
 
-/** Where an unfinished copy keeps the id of its source. */
+/** The table in which an unfinished copy stores the id of its source. */
 const sourceName = "copy_of"
 
 const isEmpty = (db: Database, database: Table["sqlite"]["database"]): boolean =>
@@ -109,8 +110,8 @@ const isEmpty = (db: Database, database: Table["sqlite"]["database"]): boolean =
   )
 
 /**
- * Makes a file one of another format, with what is to change with that. It leaves WAL mode before, so that the header of
- * the file itself, which is read first, tells the format.
+ * Changes the application id of a file, together with other changes. It leaves WAL mode before, so that the header of the
+ * file itself, which is read first, has the id.
  */
 const become = (db: Database, { applicationId }: Format, change: () => void): void => {
   if (db.pragma("journal_mode = DELETE", { simple: true }) !== "delete") throw new Error(`${db.name} is in use`)
@@ -120,7 +121,7 @@ const become = (db: Database, { applicationId }: Format, change: () => void): vo
   }).immediate()
 }
 
-/** What a directory has before a copy. */
+/** The content of a directory before a copy. */
 type Before = "nothing" | "a store" | "an unfinished copy"
 
 const look = (directory: string) =>
@@ -138,14 +139,14 @@ const look = (directory: string) =>
 const refuseUnless = (isAllowed: boolean, message: string) =>
   isAllowed ? Effect.void : new StoreCopyRefused({ message })
 
-/** A store in a directory that is empty, or made, or has an unfinished copy of the source, which is removed. */
+/** Opens a store for writing in a new or empty directory, or in one with an unfinished copy of the source, which it removes. */
 export const openTarget = (directory: string, sourceId: string): Effect.Effect<Target, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const name = nameOf(directory)
     const unfinished = unfinishedCopyOf(kv)
     const before = yield* look(directory)
     const isRestarted = before === "an unfinished copy"
-    // Events that are there without a store are refused before there is one.
+    // Events without a store are refused before the store is made.
     const openEvents = Effect.gen(function* () {
       const opened = yield* open(directory, sessions)
       const db = yield* connection(() => openForWriting(opened.file, sessions), closeLast)
@@ -170,7 +171,7 @@ export const openTarget = (directory: string, sourceId: string): Effect.Effect<T
           metadata("INSERT INTO metadata (name, value) VALUES (?, ?)").run(sourceName, sourceId)
         })
         db.pragma("journal_mode = WAL")
-        // Environments may have passwords.
+        // Environments may contain passwords.
         databases.sessions.pragma("secure_delete = ON")
         for (const { name, sqlite } of tables) databases[sqlite.database].exec(`DELETE FROM ${name}`)
       }),

@@ -1,6 +1,6 @@
 /**
- * What a store consists of, and how that lies in each database. What is not named here is not copied; a test compares
- * this with the schemas.
+ * The tables of a store, and how each database stores them. Other tables are not copied; a test compares these with the
+ * schemas.
  */
 import { hash } from "node:crypto"
 import { tenantOf } from "../../Kv/Entry.ts"
@@ -11,7 +11,7 @@ export type Cell = string | number | null
 /** The cells of the columns of a table, in their order. */
 export type Row = ReadonlyArray<Cell>
 
-/** A column that a database derives from the others, or stores in another way. */
+/** A column that a database derives from the others, or stores in another form. */
 interface Stored {
   readonly name: string
   readonly of: (row: Row) => Cell
@@ -22,22 +22,22 @@ export interface Table {
   readonly columns: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
   readonly sqlite: {
     readonly database: "kv" | "sessions"
-    /** Columns that have another name. */
+    /** Columns with another name. */
     readonly names?: Readonly<Record<string, string>>
     readonly derived?: ReadonlyArray<Stored>
     /** The order in which rows are read, and written in the other database. */
     readonly order: string
-    /** How many rows there are, where that need not be counted. */
+    /** A query for the number of rows that needs no count. */
     readonly count?: string
   }
   readonly postgres: {
-    /** The order in which rows are read: columns that name each row. The first of them lead an index. */
+    /** The order in which rows are read: columns that identify each row. An index starts with the first of them. */
     readonly order: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
-    /** A column that is stored in another way, and how its cell is read. */
+    /** A column that is stored in another form, and how its cell is read. */
     readonly encoded?: Stored & { readonly read: (cell: Cell) => Cell }
-    /** The part of an `INSERT` behind the columns. */
+    /** The part of an `INSERT` after the columns. */
     readonly overriding?: "OVERRIDING SYSTEM VALUE"
-    /** Columns that an index holds together. */
+    /** Columns that share an index. */
     readonly names?: ReadonlyArray<string>
   }
 }
@@ -85,7 +85,7 @@ export const tables: ReadonlyArray<Table> = [
       database: "kv",
       derived: [{ name: "tenant", of: row => tenantOf(String(row[4])) }],
       order: "seq",
-      // There are no gaps; a count would read the whole table.
+      // Numbers have no gaps. A count would read the whole table.
       count: "SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM changes"
     },
     postgres: { order: [["seq", "bigint"]] }
@@ -136,7 +136,7 @@ export const tables: ReadonlyArray<Table> = [
       ["size", "bigint"],
       ["text", "text"]
     ],
-    // The oldest first: SQLite removes events by their ids, and stops at the first that is not old enough.
+    // The oldest first: SQLite removes events by their ids, and stops at the first one that is not old enough.
     sqlite: { database: "sessions", order: "id" },
     postgres: {
       order: [
@@ -184,20 +184,20 @@ export const tables: ReadonlyArray<Table> = [
   }
 ]
 
-/** Rows of a page at most. */
+/** The maximum number of rows of a page. */
 export const pageRows = 2000
 
-/** A page ends with the row that brings it to this many bytes. */
+/** A page ends with the row that reaches this size in bytes. */
 export const pageBytes = 2 * 1024 * 1024
 
-/** About how many bytes a row has. */
+/** Returns the approximate size of a row, in bytes. */
 export const sizeOf = (row: Row): number => {
   let size = 0
   for (const cell of row) size += typeof cell === "string" ? cell.length : 8
   return size
 }
 
-/** A digest of rows in any order: the sum of the SHA-256 of each, in eight parts, and how many they are. */
+/** A digest of rows in any order: the sum of their SHA-256 digests, in eight parts, and their number. */
 export class Digest {
   private readonly sums = new Uint32Array(8)
   rows = 0

@@ -1,7 +1,6 @@
 /** Commits whose answer does not come. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import * as GroupCall from "../../../src/Storage/Postgres/Database/GroupCall.ts"
 import { createDatabase, execute, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
@@ -37,7 +36,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
     })
   )
 
-  it.scopedLive("a commit that has never arrived is not repeated once its caller was told that it failed", () =>
+  it.scopedLive("a commit that has never arrived is not repeated after its caller was answered that it failed", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)
@@ -47,7 +46,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
       expect(isUnavailable(yield* Effect.either(put(near, "k", "stale")))).toBe(true)
       yield* put(other, "k", "newer")
       proxy.set("open")
-      // Now the node learns that its connection is lost, and asks what became of the commit.
+      // Now the node learns that its connection is lost, and reads the outcome of the commit.
       yield* Effect.promise(() => proxy.cut(false))
       yield* ready(near)
       expect((yield* records(other)).map(({ version }) => version)).toEqual([1, 2])
@@ -64,7 +63,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
         const proxy = yield* Proxy.make(url)
         const started = yield* node(optionsOf(proxy.url))
         yield* put(started, "k", 1)
-        // The node was stopped before it asks: a minute has passed, and the mark was removed.
+        // The node stops before it reads the outcome. After a minute, the commit record was removed.
         yield* Effect.promise(() =>
           execute(
             url,
@@ -88,7 +87,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
       }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("a mark that keeps a commit from happening outlives those of commits that have", () =>
+  it.scopedLive("a fence, which prevents a commit, outlives the records of commits", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const setClock = yield* Effect.promise(() => withOwnClock(url))
@@ -100,7 +99,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
       const left = Effect.promise(async () => {
         const rows = await execute(
           url,
-          GroupCall.prune.text,
+          "SELECT causeway.prune_commits(10)",
           "SELECT replace(id::text, '-', '') AS id FROM causeway.commits"
         )
         return rows.map(({ id }) => id)

@@ -1,4 +1,4 @@
-/** What a node does while its database is away or slow. */
+/** What a node does while its database is unavailable or slow. */
 import { randomBytes } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Option, type Scope } from "effect"
@@ -12,7 +12,7 @@ import { set } from "../../suites/Store/Fixture.ts"
 import { isUnavailable, namespace, node, persist, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("what was acknowledged outlives a database that is stopped at once, and the node goes on", () =>
+  it.scopedLive("acknowledged writes survive a database that is stopped at once, and the node continues", () =>
     Effect.gen(function* () {
       const database = yield* server({})
       const url = yield* Effect.promise(() => createDatabase(database))
@@ -142,7 +142,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
   )
 
   it.scopedLive.skipIf(Disk.reasonToSkip !== undefined)(
-    `writes are refused while the disk is full, reads go on, and so do writes when there is room ${Disk.reasonToSkip ?? ""}`,
+    `writes are refused while the disk is full, reads continue, and so do writes when there is room ${Disk.reasonToSkip ?? ""}`,
     () =>
       Effect.gen(function* () {
         const disk = yield* Disk.make(24)

@@ -17,8 +17,8 @@ const isLate = (error: unknown): boolean =>
   error instanceof StoreUnavailable && /not open: (?:no answer within|timeout expired)/.test(error.reason)
 
 /**
- * On a busy machine the database may open later than a node waits for it at its start. One that is away is not waited
- * for.
+ * On a busy machine the database may open later than a node waits for it at its start. An unavailable one is
+ * not waited for.
  */
 export const opening = ({ log }: { readonly log: Context.Tag.Service<ChangeLog> }): Effect.Effect<void> =>
   Effect.ignore(Effect.retry(log.lastSeq, { while: error => Effect.as(pause, isLate(error)) }))
@@ -72,6 +72,13 @@ export const databaseAt = (version: number) =>
     yield* Effect.promise(() => execute(url, ...statements))
     return url
   })
+
+/** Gives the role time limits that end each transaction whose statements arrive late. */
+export const limitRole = (url: string) => {
+  const name = new URL(url).pathname.slice(1)
+  const limits = { idle_in_transaction_session_timeout: 10, lock_timeout: 1, statement_timeout: 50 }
+  return execute(url, ...Object.entries(limits).map(([limit, ms]) => `ALTER DATABASE ${name} SET ${limit} = ${ms}`))
+}
 
 /** The first thousand records of the log. */
 export const records = ({ log }: Node) =>

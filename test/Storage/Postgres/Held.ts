@@ -1,4 +1,4 @@
-/** What statements visit while somebody holds a snapshot, so that nothing that was deleted since can be removed. */
+/** The pages that statements visit while a snapshot is held, so that rows deleted since cannot be removed. */
 import { Effect } from "effect"
 import pg from "pg"
 import type { Parameter } from "../../../src/Storage/Postgres/Database/Statement.ts"
@@ -14,8 +14,8 @@ export const connect = (url: string) =>
     client => Effect.promise(() => client.end())
   )
 
-/** A connection beside another one that holds a snapshot. */
-export const beside = (url: string) =>
+/** A connection, while another one holds a snapshot. */
+export const duringSnapshot = (url: string) =>
   Effect.gen(function* () {
     const holder = yield* connect(url)
     yield* Effect.promise(async () => {

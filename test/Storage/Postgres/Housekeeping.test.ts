@@ -16,7 +16,7 @@ const node = (url: string) => Fixture.node(optionsOf(url))
 const put = ({ store }: Fixture.Node, key: string, expiresAt: number) =>
   store.commit({ operations: [set(namespace, key, 1, { expiresAt })], actor: "tester" })
 
-/** Waits by the true time, while that of the test stands still. */
+/** Waits by the system clock, while that of the test does not advance. */
 const until = (isReached: Effect.Effect<boolean, unknown>) =>
   Effect.repeat(Effect.zipRight(TestServices.provideLive(Effect.sleep("5 millis")), isReached), {
     until: reached => reached
@@ -56,7 +56,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Housekeeping of PostgreSQL ${reason
     })
   )
 
-  it.scopedLive("what is due is told by the clock of the node, however far the database is ahead", () =>
+  it.scopedLive("times that are due are those of the clock of the node, however far the database is ahead", () =>
     Effect.gen(function* () {
       const url = yield* database
       const setClock = yield* Effect.promise(() => withOwnClock(url))

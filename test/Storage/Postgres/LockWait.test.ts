@@ -57,7 +57,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
       const waited = yield* waits
       expect(waited?.count).toBe(1)
       expect(waited?.sum).toBeGreaterThanOrEqual(100)
-      // A delete of what is absent changes nothing, and waits for nobody.
+      // A delete of an absent key changes nothing, and waits for no other node.
       yield* node.store.commit({ operations: [del(namespace, "absent")], actor: "tester" })
       expect((yield* waits)?.count).toBe(1)
       yield* put(node, "k", 2)

@@ -83,7 +83,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
           const versions = feeds[0]!.filter(change => change.key === key).map(({ version }) => version)
           expect(versions).toEqual(versions.map((_, index) => index + 1))
         }
-        // A batch has consecutive records, and what a writer was told is what the log has.
+        // A batch has consecutive records, and the answer to a writer agrees with the log.
         for (const { lastSeq, results } of committed.flat()) {
           const [first, second] = results
           expect(feeds[0]!.slice(lastSeq - 2, lastSeq).map(({ version }) => version)).toEqual([
@@ -160,7 +160,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
 
   const change = `INSERT INTO causeway.changes (seq, op, namespace, key, version, actor, timestamp, value)`
 
-  it.scopedLive("a write that another node has overtaken is decided anew", () =>
+  it.scopedLive("a write that another node has overtaken is decided again", () =>
     Effect.gen(function* () {
       const { feed, outcome } = yield* overtaken(
         `UPDATE causeway.entries SET version = 2, value = '"other"' WHERE key = 'there';
@@ -192,7 +192,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
     })
   )
 
-  it.scopedLive("a key that another node has created or set again meanwhile gets the next version", () =>
+  it.scopedLive("a key that another node has created or set again gets the next version", () =>
     Effect.gen(function* () {
       const { outcome } = yield* overtaken(
         `INSERT INTO causeway.entries (namespace, key, version, updated_by, updated_at, value)
@@ -272,7 +272,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
     })
   )
 
-  it.scopedLive("what was trimmed on one node is known to be gone on the others", () =>
+  it.scopedLive("records that one node has trimmed are known to be removed on the others", () =>
     Effect.gen(function* () {
       const url = yield* database
       const [one, other] = [yield* node(url), yield* node(url)]

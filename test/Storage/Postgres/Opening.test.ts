@@ -1,4 +1,4 @@
-/** How a node starts: without its database, beside others, and with a database that is not what it should be. */
+/** How a node starts: without its database, with other nodes, and with a database that it refuses. */
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
@@ -17,7 +17,19 @@ import { createDatabase, execute, nodeLayer, optionsOf, server } from "../../pos
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { isUnavailable, logged, namespace, node, put, quiet, ready, records, withClockAhead } from "./Fixture.ts"
+import {
+  databaseAt,
+  isUnavailable,
+  limitRole,
+  logged,
+  namespace,
+  node,
+  put,
+  quiet,
+  ready,
+  records,
+  withClockAhead
+} from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("a node starts without its database, and is ready when that is there", () =>
@@ -122,11 +134,30 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
         }
       })
       const error = yield* Effect.flip(
-        Effect.tryPromise({ try: () => Client.connectClient(client, 1900), catch: error => error })
+        Effect.tryPromise({
+          try: () => Client.connectClient(client, { statementTimeout: 1900 }),
+          catch: error => error
+        })
       )
       expect(String(error)).toContain("the statement_timeout of the role or of the database is too short")
       expect(asked.length).toBeGreaterThan(1)
     })
+  )
+
+  it.scopedLive(
+    "time limits of the role for transactions and locks end no migration, however late its statements arrive",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* databaseAt(migrations.length - 1)
+        const proxy = yield* Proxy.make(url)
+        yield* Effect.promise(() => limitRole(url))
+        proxy.set("late requests")
+        yield* Opening.open(Redacted.make(proxy.url))
+        const [row] = yield* Effect.promise(() =>
+          execute(url, "SELECT max(version) AS version FROM causeway.migrations")
+        )
+        expect(row).toEqual({ version: migrations.length })
+      })
   )
 
   it.scopedLive("a password is in no error and in no log", () =>
@@ -199,7 +230,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
     ["an unfinished copy", Opening.unfinishedCopy, "a copy of another store that was not finished"]
   ]
   for (const [what, version, reason] of refused) {
-    it.scopedLive(`${what} is not served either where the database was away when the node started`, () => {
+    it.scopedLive(`${what} is not served either if the database was unavailable when the node started`, () => {
       const { layer, lines } = logged()
       return Effect.gen(function* () {
         const url = yield* Effect.promise(() => createDatabase())

@@ -1,6 +1,6 @@
 /**
  * What statements read of large tables: by an index the rows that they need, and never all of them. The statistics of the
- * server tell it, which know also what functions and triggers read.
+ * server have this, also for what functions and triggers read.
  */
 import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
@@ -106,7 +106,7 @@ const list = (name: string, query: Partial<EntryQuery>, most = 110): Case =>
 const changes = (name: string, query: Partial<ChangeQuery>, most = 110): Case =>
   reading(`changes ${name}`, Queries.changes({ after: 0, limit: 100, tenant: "", ...query }), most)
 
-/** What pages that count look at, beside their own entries. */
+/** Rows that pages with a count visit, in addition to their own entries. */
 const counting = 110 + 5001 + 2001
 
 const address = (index: number) => ({ namespace: "tenant:big/all", key: `k${String(index).padStart(6, "0")}` })
@@ -186,7 +186,7 @@ const reads: ReadonlyArray<Case> = [
   changes("of a namespace", { namespace: "tenant:big/all", after: 1000 }, 2010),
   changes("of a small namespace and a prefix", { namespace: "plain-9", prefix: "k", after: 1000 }, 2010),
 
-  reading("pulse", Queries.pulse, 5),
+  reading("the clock and the end of the log", Queries.clockAndLogEnd, 5),
   reading("end", Queries.end, 5),
   reading("due", Queries.due, 10),
   reading("history", Queries.history, 5),

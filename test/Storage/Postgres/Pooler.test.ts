@@ -87,5 +87,5 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, behind a pooler${reasonTo
     })
   )
 
-  it.scopedLive("that nobody has declared, without notifications", () => works(pooler => optionsOf(pooler)))
+  it.scopedLive("that is not declared, without notifications", () => works(pooler => optionsOf(pooler)))
 })

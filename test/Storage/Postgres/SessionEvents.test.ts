@@ -82,7 +82,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       yield* append(other, "t/s", 1, ["2"])
       yield* isElsewhere(append(one, "t/s", 2, ["late"]))
       yield* isElsewhere(one.restart("t/s", "e3"))
-      // It was given up by its own will.
+      // The node has given it up itself.
       expect(yield* one.taken).toEqual([])
       // What was released cannot be released again by the one that had it.
       yield* one.release("t/s")
@@ -113,7 +113,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       expect((yield* other.open("t/s", "e1")).epoch).toBe(opened.epoch)
       yield* other.release("t/s")
       expect((yield* one.open("t/s", "e1")).epoch).toBe(opened.epoch)
-      // What begins anew has the epoch that it was given, and keeps it.
+      // A restarted history has the epoch that it was given, and keeps it.
       yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
       expect((yield* one.restart("t/s", "e5")).epoch).toBe("e5")
       expect((yield* one.open("t/s", "e6")).epoch).toBe("e5")
@@ -150,14 +150,14 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
         expect(yield* adopt(other, "t/unfinished", one.nodes.tokenOf("t/unfinished")!)).toBe(false)
         expect(other.nodes.tokenOf("t/s")).toBeUndefined()
         expect(yield* adopt(other, "t/s", token)).toBe(true)
-        // Nobody else can take what was given to the one.
+        // No other node can take a session that was given to the one.
         expect(yield* adopt(third, "t/s", token)).toBe(false)
         expect(other.nodes.tokenOf("t/s")).toBe(prepared[2])
         yield* append(other.events, "t/s", 0, ["1"])
         yield* isElsewhere(append(one.events, "t/s", 1, ["late"]))
         yield* isElsewhere(third.events.open("t/s", "e2"))
         expect(yield* textsOf(one.events, "t/s")).toEqual(["1"])
-        // Those that take requests are told.
+        // Those that take requests are returned.
         yield* one.nodes.advertise("one:1")
         yield* other.nodes.advertise("other:1")
         expect(yield* third.nodes.peers).toEqual(
@@ -170,7 +170,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       })
   )
 
-  it.scopedLive("a node warns where another one that is alive has told the same address, and only then", () =>
+  it.scopedLive("a node warns if another live node has published the same address, and only then", () =>
     Effect.gen(function* () {
       const url = yield* database
       const { layer, lines } = logged()
@@ -327,7 +327,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
-  it.scopedLive("a node that was cut off loses its sessions, writes nothing any more, and is told", () =>
+  it.scopedLive("a node that was cut off loses its sessions, writes nothing any longer, and learns of it", () =>
     Effect.gen(function* () {
       const url = yield* database
       const proxy = yield* Proxy.make(url)
@@ -346,17 +346,17 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       yield* takeOver(other, "t/idle")
       yield* append(other, "t/busy", 1, [])
       yield* Effect.promise(() => proxy.cut(false))
-      // The history is where the node had left it, and yet it cannot go on.
+      // The history is where the node had left it, and yet it cannot continue.
       yield* isElsewhere(persist(append(stale, "t/busy", 1, ["stale"])))
-      const told = new Set<string>()
+      const lost = new Set<string>()
       yield* Effect.repeat(
         Effect.map(Effect.delay(stale.taken, "20 millis"), taken => {
-          for (const session of taken) told.add(session)
+          for (const session of taken) lost.add(session)
         }),
-        { until: () => told.size === 2 }
+        { until: () => lost.size === 2 }
       )
-      expect([...told].sort()).toEqual(["t/busy", "t/idle"])
-      // Nobody has taken this one.
+      expect([...lost].sort()).toEqual(["t/busy", "t/idle"])
+      // No node has taken this one.
       yield* append(stale, "t/kept", 1, ["2"])
       expect(yield* textsOf(other, "t/busy")).toEqual(["1"])
       expect(yield* textsOf(other, "t/kept")).toEqual(["1", "2"])
@@ -443,36 +443,38 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
-  it.scopedLive("a node tells how long its lease is, one of an earlier version too, and has as long to renew it", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
-      const [long, short] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
-      const renew = (id: string, millis: number) => run(`SELECT causeway.renew_lease('${id}', ${millis}, true)`)
-      const leases = run("SELECT lease::int, renewals::int FROM causeway.nodes ORDER BY id")
-      const step = migrations.findIndex(({ name }) => name === "lengths of leases")
-      const before = migrations.slice(0, step).flatMap(({ statements }) => statements)
-      yield* run("CREATE SCHEMA causeway", ...before)
-      yield* renew(long, 30_000)
-      yield* run(...migrations[step]!.statements)
-      // Until it has told, it has the longest that there is.
-      expect(yield* leases).toEqual([{ lease: 60_000, renewals: 1 }])
-      yield* renew(long, 30_000)
-      yield* renew(short, 1000)
-      expect(yield* leases).toEqual([
-        { lease: 30_000, renewals: 2 },
-        { lease: 1000, renewals: 1 }
-      ])
-      const isGone = (seconds: number) =>
-        Effect.gen(function* () {
-          yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() WHERE id = '${long}'`)
-          yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 hour',
+  it.scopedLive(
+    "a node publishes the length of its lease, one of an earlier version too, and has as long to renew it",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
+        const [long, short] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
+        const renew = (id: string, millis: number) => run(`SELECT causeway.renew_lease('${id}', ${millis}, true)`)
+        const leases = run("SELECT lease::int, renewals::int FROM causeway.nodes ORDER BY id")
+        const step = migrations.findIndex(({ name }) => name === "lengths of leases")
+        const before = migrations.slice(0, step).flatMap(({ statements }) => statements)
+        yield* run("CREATE SCHEMA causeway", ...before)
+        yield* renew(long, 30_000)
+        yield* run(...migrations[step]!.statements)
+        // Until it has published the length, it has the longest lease.
+        expect(yield* leases).toEqual([{ lease: 60_000, renewals: 1 }])
+        yield* renew(long, 30_000)
+        yield* renew(short, 1000)
+        expect(yield* leases).toEqual([
+          { lease: 30_000, renewals: 2 },
+          { lease: 1000, renewals: 1 }
+        ])
+        const isGone = (seconds: number) =>
+          Effect.gen(function* () {
+            yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() WHERE id = '${long}'`)
+            yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 hour',
             since = clock_timestamp() - interval '${seconds} seconds' WHERE id = '${short}'`)
-          return (yield* run(`SELECT causeway.is_gone('${long}', '${short}', 1000) AS gone`))[0]!.gone
-        })
-      expect(yield* isGone(20)).toBe(false)
-      expect(yield* isGone(31)).toBe(true)
-    })
+            return (yield* run(`SELECT causeway.is_gone('${long}', '${short}', 1000) AS gone`))[0]!.gone
+          })
+        expect(yield* isGone(20)).toBe(false)
+        expect(yield* isGone(31)).toBe(true)
+      })
   )
 
   it.scopedLive("a node in a copy of the directory of another one, which runs, does not end that one's lease", () =>
@@ -512,26 +514,26 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("the next run in the directory of a node has its sessions soon, and a node beside it does not", () =>
+  it.scopedLive("the next run in the directory of a node has its sessions soon, and another node does not", () =>
     Effect.gen(function* () {
       const url = yield* database
       const directory = yield* temporaryDirectory
-      // The lease of the run that is over is a minute long, as that of the node beside it.
+      // The lease of the run that has ended is a minute long, as that of the other node.
       const options = { directory, lease: Duration.seconds(3) }
       const scope = yield* Scope.make()
       const proxy = yield* Proxy.make(url)
       const { events: first } = yield* Scope.extend(node(proxy.url, options), scope)
       yield* first.open("t/s", "e1")
       yield* append(first, "t/s", 0, ["1"], { recoveryState: "open" })
-      const beside = yield* node(url)
-      yield* isElsewhere(beside.events.open("t/s", "e1"))
+      const other = yield* node(url)
+      yield* isElsewhere(other.events.open("t/s", "e1"))
       // It cannot say that it ends.
       yield* Effect.promise(() => proxy.cut(true))
       yield* Scope.close(scope, Exit.void)
       yield* Effect.promise(() =>
         execute(url, "UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 minute'")
       )
-      yield* isElsewhere(beside.events.open("t/s", "e1"))
+      yield* isElsewhere(other.events.open("t/s", "e1"))
       const { events: next } = yield* node(url, options)
       yield* Effect.repeat(Effect.delay(next.unfinished, "20 millis"), { until: found => found.length > 0 })
       expect(yield* next.unfinished).toEqual([{ session: "t/s", recoveryState: "open" }])
@@ -539,7 +541,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     }).pipe(Effect.provide(quiet))
   )
 
-  // The time limit of a group is by the test's clock, which stands still, as a machine may be slow.
+  // The time limit of a group is by the test's clock, which does not advance, as a machine may be slow.
   it.scoped("writes of many sessions share calls, none is in the change log, and one that is refused fails alone", () =>
     Effect.gen(function* () {
       const url = yield* database
@@ -591,7 +593,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       proxy.set("answers lost")
       expect(yield* Effect.flip(append(events, "t/s", 0, ["1"]))).toBeInstanceOf(StoreUnavailable)
       proxy.set("open")
-      // As a session does: it asks where the history is, and goes on from there.
+      // As a session does: it reads where the history ends, and continues from there.
       const { headSeq } = yield* persist(Effect.flatten(events.find("t/s")))
       const outcome = yield* Effect.either(persist(append(events, "t/s", headSeq, [])))
       const now = yield* persist(Effect.flatten(events.find("t/s")))

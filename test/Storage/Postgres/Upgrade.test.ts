@@ -1,4 +1,4 @@
-/** How a node of a new version brings the schema up to date beside nodes that serve, and others who read. */
+/** How a node of a new version brings the schema up to date while other nodes serve and other sessions read. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Redacted } from "effect"
 import pg from "pg"
@@ -16,7 +16,11 @@ const versionOf = (url: string) =>
   Effect.map(query(url, "SELECT max(version) AS version FROM causeway.migrations"), ([row]) => row?.version)
 
 /** How the server names modes. */
-const modes = { "SHARE ROW EXCLUSIVE": "ShareRowExclusiveLock", "ACCESS EXCLUSIVE": "AccessExclusiveLock" } as const
+const modes = {
+  SHARE: "ShareLock",
+  "SHARE ROW EXCLUSIVE": "ShareRowExclusiveLock",
+  "ACCESS EXCLUSIVE": "AccessExclusiveLock"
+} as const
 
 /** Statements on a connection of their own. */
 const connection = (url: string) =>
@@ -82,8 +86,8 @@ const dump = [
   END $$`
 ]
 
-/** Uses a database while somebody is in a transaction. */
-const beside = <A, E, R>(
+/** Uses a database while another session is in a transaction. */
+const during = <A, E, R>(
   url: string,
   statements: ReadonlyArray<string>,
   use: (end: Effect.Effect<void>) => Effect.Effect<A, E, R>
@@ -128,24 +132,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
     [5, "a list that is read", list],
     [11, "a dump", dump]
   ] as const) {
-    it.scopedLive(`from schema ${version}, a node waits beside ${what}, and the others go on`, () =>
+    it.scopedLive(`from schema ${version}, a node waits for ${what}, and the others continue`, () =>
       Effect.gen(function* () {
         const url = yield* databaseAt(version)
-        const told: Array<string> = []
-        const opening = yield* beside(url, statements, end =>
+        const messages: Array<string> = []
+        const opening = yield* during(url, statements, end =>
           Effect.gen(function* () {
             const opening = yield* Effect.fork(
               Opening.open(Redacted.make(url), {
-                onInUse: ({ message }) => Effect.sync(() => told.push(message))
+                onInUse: ({ message }) => Effect.sync(() => messages.push(message))
               })
             )
             yield* isQueued(url)
             yield* workOn(url, 1500)
-            yield* Effect.repeat(Effect.sleep("10 millis"), { until: () => told.length > 0 })
-            // Nobody waits behind it any more.
+            yield* Effect.repeat(Effect.sleep("10 millis"), { until: () => messages.length > 0 })
+            // No session waits behind it any longer.
             yield* workOn(url, 1)
             expect(yield* versionOf(url)).toBe(version)
-            expect(told).toEqual([expect.stringMatching(/^causeway\.\w+ is used by process \d+ \(reader\)/)])
+            expect(messages).toEqual([expect.stringMatching(/^causeway\.\w+ is used by process \d+ \(reader\)/)])
             yield* end
             return opening
           })
@@ -156,10 +160,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
     )
   }
 
-  it.scopedLive("a node that starts beside a dump is not ready, and is when that ends", () =>
+  it.scopedLive("a node that starts during a dump is not ready until that ends", () =>
     Effect.gen(function* () {
       const url = yield* databaseAt(11)
-      const started = yield* beside(url, dump, end =>
+      const started = yield* during(url, dump, end =>
         Effect.gen(function* () {
           const started = yield* node(optionsOf(url))
           expect(yield* started.store.ready).toBe(false)
@@ -184,7 +188,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
             Effect.zipRight(query("BEGIN"), TableLocks.lock(query, [["entries", mode]], 50))
           )
         )
-      yield* beside(url, dump, () =>
+      yield* during(url, dump, () =>
         Effect.gen(function* () {
           yield* lock("SHARE ROW EXCLUSIVE")
           expect(yield* Effect.flip(lock("ACCESS EXCLUSIVE"))).toMatchObject({ transactions: [expect.any(String)] })

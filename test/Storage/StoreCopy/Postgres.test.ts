@@ -1,4 +1,4 @@
-/** Copies of stores in PostgreSQL beside processes that write to them or start there. */
+/** Copies of stores in PostgreSQL while processes write to them or start there. */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
@@ -8,9 +8,10 @@ import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { put as putInStore } from "../../suites/Store/Fixture.ts"
-import { node, put, quiet } from "../Postgres/Fixture.ts"
+import { limitRole, node, put, quiet } from "../Postgres/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
 import { database, files, refusal } from "./Fixture.ts"
 
@@ -108,6 +109,22 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
     }).pipe(Effect.provide(quiet))
   )
 
+  it.scopedLive("are made both ways, whatever time limits the role has and however late their statements arrive", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      // Brings the schema up to date.
+      yield* Effect.scoped(node(optionsOf(url)))
+      yield* Effect.promise(() => limitRole(url))
+      const proxy = yield* Proxy.make(url)
+      proxy.set("late requests")
+      yield* StoreCopy.copy({ from: files(yield* filledDirectory), to: database(proxy.url) })
+      expect(yield* keysIn(url)).toEqual(["carried"])
+      const back = yield* temporaryDirectory
+      const copied = yield* StoreCopy.copy({ from: database(proxy.url), to: files(back) })
+      expect(copied.tables[0]).toMatchObject({ table: "entries", rows: 1 })
+    }).pipe(Effect.provide(quiet))
+  )
+
   /** Calls a function as soon as the mark of a copy is committed, before the copy has its locks. */
   const onMark = (url: string, call: string) =>
     query(
@@ -132,7 +149,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
         yield* Opening.open(Redacted.make(url))
         yield* onMark(url, call)
         expect(yield* refusal(StoreCopy.copy({ from: files(source), to: database(url) }))).toContain(message)
-        // Nothing of it is left, and the node may go on.
+        // Nothing of it is left, and the node may continue.
         expect(yield* keysIn(url)).toEqual(keys)
         yield* Opening.open(Redacted.make(url))
       }).pipe(Effect.provide(quiet))
@@ -146,7 +163,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
       const late = yield* node(optionsOf(url))
       const copying = StoreCopy.copy({ from: files(source), to: database(url), report: () => Effect.interrupt })
       yield* Effect.exit(copying)
-      // It was open before the mark was there.
+      // It was open before the mark was made.
       yield* put(late, "acknowledged", 1)
       const again = StoreCopy.copy({ from: files(source), to: database(url) })
       expect(yield* refusal(again)).toContain("is not empty")
@@ -155,7 +172,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("keep a node from opening either store, and tell it why", () =>
+  it.scopedLive("prevent a node from opening either store, with the reason", () =>
     Effect.gen(function* () {
       const [url, empty] = [yield* filled, yield* Effect.promise(() => createDatabase())]
       const [source, target] = [yield* filledDirectory, yield* temporaryDirectory]

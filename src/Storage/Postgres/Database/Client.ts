@@ -1,35 +1,43 @@
 /**
- * One connection to the database: how it is made and prepared, and statements on it that nothing is pooled for.
+ * One connection to the database: how it is made and prepared, and statements on a connection that no pool manages.
  */
-import { Effect, Redacted } from "effect"
-import type pg from "pg"
+import { Effect, Redacted, type Scope } from "effect"
+import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { isCanceled, unavailable } from "./DatabaseError.ts"
 import type { Parameter, Row } from "./Statement.ts"
 
-/** Where a connection leads, and what holds for its session. */
+/** The address and the session settings of a connection of a pool. */
 export interface ClientOptions {
   readonly url: Redacted.Redacted
-  /** Whether the address is that of a pooler, so that statements have no names and sessions no settings. */
+  /** Whether the address is that of a pooler. Then statements have no names, and sessions get no settings. */
   readonly isPooled: boolean
-  /** Milliseconds that the server gives a statement. */
+  /** The `statement_timeout` of the session, in milliseconds. */
   readonly statementTimeout: number
-  /** Milliseconds that the server lets a transaction wait for the next statement. */
+  /** The `idle_in_transaction_session_timeout` of the session, in milliseconds. */
   readonly idleTimeout?: number
 }
 
-/** Milliseconds to wait for a connection. */
+/** The time limits of a session. A `statementTimeout` or an `idleTimeout` of 0 means none. */
+type Timeouts = Pick<ClientOptions, "statementTimeout" | "idleTimeout">
+
+/** How long an open transaction may wait for its next statement by default, in milliseconds. */
+const defaultIdleTimeout = 5000
+
+/** How long a client waits for a connection, in milliseconds. */
 const connectTimeout = 1500
 
-/** Milliseconds that a statement waits for a lock on the server. */
+/** The `lock_timeout` of sessions, in milliseconds. */
 const lockTimeout = 1500
 
-/** Milliseconds for which an unused connection is kept. */
+/** How long an unused connection stays open, in milliseconds. */
 export const unusedTimeout = 60_000
 
 const int8 = 20
 
-/** Whole numbers are numbers: none is beyond 2^53. All else is text. */
+const noop = (): void => {}
+
+/** `integer` and `bigint` become numbers, as no value exceeds 2^53. `boolean` becomes a boolean. All other types are text. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: (oid: number) => (oid === int8 || oid === 23 ? Number : oid === 16 ? isTrue : asText)
 } as pg.CustomTypesConfig
@@ -38,7 +46,7 @@ const isTrue = (text: string): boolean => text === "t"
 
 const asText = (text: string): string => text
 
-/** The options of a client of its own, such as one that listens. */
+/** The options of every client of the service. */
 export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
   connectionString: Redacted.value(url),
   connectionTimeoutMillis: connectTimeout,
@@ -47,34 +55,39 @@ export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
   types
 })
 
-/** Limits of a role for a session as a whole, of which the newer one is not known to every server. */
+/** Turns off the limits of a role for whole sessions and transactions. Servers before version 17 do not know the second. */
 const unlimitedSession =
   "SET idle_session_timeout = 0; " +
   "SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
 
-/** The settings that a session must have, whatever those of its role are. The first one holds for those after it. */
-const settings = ({ idleTimeout = 5000, statementTimeout }: ClientOptions): string =>
+/** The settings that replace the time limits of the role. The first applies to the statements after it. */
+const timeouts = ({ idleTimeout = defaultIdleTimeout, statementTimeout }: Timeouts): ReadonlyArray<string> => [
+  `SET statement_timeout = ${statementTimeout}`,
+  `SET lock_timeout = ${lockTimeout}`,
+  `SET idle_in_transaction_session_timeout = ${idleTimeout}`,
+  unlimitedSession
+]
+
+/** The settings that a session of a pool must have, whatever those of its role are. */
+const settings = (options: ClientOptions): string =>
   [
-    `SET statement_timeout = ${statementTimeout}`,
+    ...timeouts(options),
     "SET client_encoding = 'UTF8'",
     "SET standard_conforming_strings = on",
     "SET default_transaction_isolation = 'read committed'",
     "SET default_transaction_read_only = off",
-    `SET lock_timeout = ${lockTimeout}`,
-    `SET idle_in_transaction_session_timeout = ${idleTimeout}`,
-    unlimitedSession,
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
   ].join("; ")
 
-/** How often the time limit of a role is tried to be replaced. */
+/** The maximum number of attempts to replace the time limit of a role. */
 const maxAttempts = 10
 
 const tooShort = (reason: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `the statement_timeout of the role or of the database is too short: ${reason}` })
 
 /**
- * Sends settings, of which the first is the time limit of statements. The limit of the role applies to that one alone,
- * but it may be as short as a millisecond, in which a busy server executes nothing.
+ * Sends settings, of which the first is the time limit of statements. The limit of the role applies only to that one, but
+ * it may be as short as a millisecond, in which a busy server executes nothing.
  */
 const set = async (client: pg.ClientBase, text: string): Promise<void> => {
   for (let attempt = 1; ; attempt++) {
@@ -88,50 +101,88 @@ const set = async (client: pg.ClientBase, text: string): Promise<void> => {
   }
 }
 
-/** Connects a client of its own. The server gives its statements so many milliseconds, and 0 for any time. */
-export const connectClient = async (client: pg.ClientBase, statementTimeout: number): Promise<void> => {
+/** Connects a client and replaces the time limits of its role. Rejects with the error of `pg` or `StoreUnavailable`. */
+export const connectClient = async (client: pg.ClientBase, limits: Timeouts): Promise<void> => {
   await client.connect()
-  await set(client, `SET statement_timeout = ${statementTimeout}; ${unlimitedSession}`)
+  await set(client, timeouts(limits).join("; "))
 }
 
-/** Makes a new epoch where the database has become part of another cluster: only new connections can lead there. */
+/** How long the end of a connection may take, in milliseconds. */
+const endTimeout = 500
+
+/** Ends a connection. Without an answer of the server the socket is destroyed, as `end` would wait for it without limit. */
+const close = (client: pg.Client): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const end = (): void => {
+      clearTimeout(timer)
+      client.connection.stream.destroy()
+      resume(Effect.void)
+    }
+    const timer = setTimeout(end, endTimeout)
+    client.end().then(end, end)
+  })
+
+/** A connection that no pool manages. It is connected, has its own time limits, and ends with the scope. */
+export const scoped = (
+  url: Redacted.Redacted,
+  { applicationName, ...limits }: Timeouts & { readonly applicationName?: string }
+): Effect.Effect<pg.Client, StoreUnavailable, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const name = applicationName === undefined ? {} : { fallback_application_name: applicationName }
+      // The statement that fails reports what ends a connection. Without a listener, the event would end the process.
+      return new pg.Client({ ...clientConfig(url), ...name }).on("error", noop)
+    }),
+    close
+  ).pipe(Effect.tap(client => Effect.tryPromise({ try: () => connectClient(client, limits), catch: unavailable })))
+
+/** Stores a new epoch if the database is in another cluster than before. Only new connections can lead to one. */
 const identify = `DO $$ BEGIN
   IF NOT pg_is_in_recovery() AND to_regproc('causeway.identify') IS NOT NULL THEN PERFORM causeway.identify(); END IF;
 END $$`
 
-/** Prepares a new connection, and refuses one to a standby: what that holds may be old. */
+/** Whether the last row of several statements says that the server is a standby. `pg` declares one result for them. */
+const isStandby = (results: unknown): boolean => {
+  const last: unknown = Array.isArray(results) ? results.at(-1) : results
+  return (
+    typeof last === "object" &&
+    last !== null &&
+    "rows" in last &&
+    Array.isArray(last.rows) &&
+    last.rows[0]?.standby === true
+  )
+}
+
+/** Prepares a new connection of a pool. Rejects for a standby, whose data may be old. */
 export const prepare = async (client: pg.ClientBase, options: ClientOptions): Promise<void> => {
-  // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
-  client.on("error", () => undefined)
-  // Apart from the next statements, whose transaction must have these settings already.
+  // The statement that fails reports what ends a connection. Without a listener, the event would end the process.
+  client.on("error", noop)
+  // Separate from the next statements, whose transaction must already have these settings.
   if (!options.isPooled) await set(client, settings(options))
   const asked = { text: `${identify}; SELECT pg_is_in_recovery() AS standby`, query_timeout: connectTimeout }
   const results = await client.query(asked as pg.QueryConfig).catch(error => {
     throw options.isPooled && isCanceled(error) ? tooShort("a pooler's connections cannot replace it") : error
   })
-  const { rows } = (results as unknown as ReadonlyArray<pg.QueryResult<{ standby: boolean }>>).at(-1)!
-  if (rows[0]?.standby === true) throw new StoreUnavailable({ reason: "the database is a standby" })
+  if (isStandby(results)) throw new StoreUnavailable({ reason: "the database is a standby" })
 }
 
-/** Sets the milliseconds that the server gives a statement of this connection. A failure ends the connection. */
+/** Sets the `statement_timeout` of a connection, in milliseconds. The caller must end the connection after a failure. */
 export const limitTo = (client: pg.ClientBase, millis: number, done: (error?: Error) => void): void =>
   client.query({ text: `SET statement_timeout = ${millis}`, query_timeout: connectTimeout } as pg.QueryConfig, error =>
     done(error ?? undefined)
   )
 
-/** Runs a statement on one connection. One that may take long has a limit in milliseconds. */
+/** Runs a statement on one connection. A statement that may take long has a limit in milliseconds. */
 export type Query = (
   text: string,
   values?: ReadonlyArray<Parameter>,
   limit?: number
 ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
 
-const noop = (): void => {}
-
-/** Milliseconds that a statement on a connection that is held may take. */
+/** How long a statement on a connection that is held may take, in milliseconds. */
 export const heldTimeout = 10_000
 
-/** Runs a statement on a client. A failure leaves open whether the client can be used again. */
+/** Runs a statement on a client. After a failure it is unknown whether the client can be used again. */
 export const queryOn = (
   client: pg.ClientBase,
   text: string,

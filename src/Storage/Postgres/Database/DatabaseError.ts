@@ -1,5 +1,5 @@
 /**
- * What an error of the database or of its client means. Messages are for the log and hold no parameters of statements.
+ * The meaning of errors of the database and of its client. Messages are for the log and contain no parameters.
  */
 import { Data, Effect } from "effect"
 import pg from "pg"
@@ -24,12 +24,12 @@ const codeOf = (error: unknown): string | undefined =>
     : undefined
 
 const messageOf = (error: unknown): string => {
-  // A host with several addresses gives one error for each, and a message for none.
+  // For a host with several addresses, the error has one error for each, and no message.
   if (error instanceof AggregateError && error.message === "") return error.errors.map(messageOf).join("; ")
   return error instanceof Error ? error.message : String(error)
 }
 
-/** What happened, in one line. */
+/** Describes an error in one line. */
 export const describe = (error: unknown): string => {
   if (error instanceof NotSent || error instanceof Rejected || error instanceof Unanswered) return error.reason
   const code = codeOf(error)
@@ -40,7 +40,7 @@ export const describe = (error: unknown): string => {
 export const unavailable = (error: unknown): StoreUnavailable =>
   error instanceof StoreUnavailable ? error : new StoreUnavailable({ reason: describe(error) })
 
-/** Fails where there is no answer within so many milliseconds. */
+/** Fails with `StoreUnavailable` if there is no answer within some milliseconds. */
 export const answeredWithin = (
   millis: number
 ): (<A, E, R>(answer: Effect.Effect<A, E, R>) => Effect.Effect<A, E | StoreUnavailable, R>) =>
@@ -52,7 +52,7 @@ export const answeredWithin = (
 /** The failure of a statement that was not sent, for this reason. */
 export const notSent = (error: unknown): NotSent => new NotSent({ reason: describe(error) })
 
-/** The failure of a statement that was sent, as the client has reported it. */
+/** The failure of a statement that was sent, from the error of the client. */
 export const ofAnswer = (error: unknown): Rejected | Unanswered => {
   const reason = describe(error)
   return error instanceof pg.DatabaseError && error.code !== undefined
@@ -62,29 +62,29 @@ export const ofAnswer = (error: unknown): Rejected | Unanswered => {
 
 const sqlStateOf = (error: QueryError | StoreUnavailable): string => (error._tag === "Rejected" ? error.sqlState : "")
 
-/** Whether the transaction lost a race and can be repeated: a serialization failure or a deadlock. */
+/** Whether the transaction has lost a race and can be repeated: a serialization failure or a deadlock. */
 export const isConflict = (error: QueryError): boolean => ["40001", "40P01"].includes(sqlStateOf(error))
 
 /**
- * Whether the statement may have been committed all the same: the connection was lost, or the server ended the session
+ * Whether the statement may have been committed despite the error: the connection was lost, or the server ended the session
  * (classes 08, 57 and 58, and 40003). Any other error of the database means that it was rolled back.
  */
 export const isOutcomeUnknown = (error: QueryError): boolean =>
   error._tag === "Unanswered" || /^(?:40003|08|57P|58)/.test(sqlStateOf(error))
 
-/** Whether an error is due to what was written, such as a row that is too large, so that other writes may succeed. */
+/** Whether the content of a write caused the error, such as a row that is too large. Other writes may succeed. */
 export const isOfContent = (error: QueryError | StoreUnavailable): boolean => /^(?:22|23|54)/.test(sqlStateOf(error))
 
 /**
- * Whether a connection was refused since the server, the database or the role has as many as it may have. PgBouncer
- * says so in words, under the SQLSTATE of a violation of the protocol.
+ * Whether a connection was refused because the server, the database or the role has its maximum number of connections.
+ * PgBouncer reports this only in the message, with the SQLSTATE of a violation of the protocol.
  */
 export const isOverLimit = (error: unknown): boolean =>
   codeOf(error) === "53300" ||
   (codeOf(error) === "08P01" && /no more connections allowed|client connections exceeded/.test(messageOf(error)))
 
-/** Whether the server has ended a statement, as at its time limit. */
+/** Whether the server has canceled a statement, as at its time limit. */
 export const isCanceled = (error: unknown): boolean => codeOf(error) === "57014"
 
-/** Whether a named statement is unknown to the server, or known already: a pooler shares its connections out. */
+/** Whether a named statement is unknown to the server, or already known: a pooler shares its connections. */
 export const isStatementLost = (error: QueryError): boolean => ["26000", "42P05"].includes(sqlStateOf(error))

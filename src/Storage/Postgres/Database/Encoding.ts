@@ -1,12 +1,12 @@
 /**
- * Arrays as PostgreSQL receives them in binary form, which is quicker on both sides than their text and needs no escapes.
+ * Arrays in the binary format of PostgreSQL, which client and server process faster than text, and which needs no escapes.
  */
 
 const int4 = 23
 const int8 = 20
 const text = 25
 
-/** One dimension, its bounds from 1, and whether an element may be null. */
+/** Writes the header: one dimension from 1, and elements that may be null. Returns the offset of the first element. */
 const header = (buffer: Buffer, length: number, type: number): number => {
   buffer.writeInt32BE(length === 0 ? 0 : 1, 0)
   buffer.writeInt32BE(1, 4)
@@ -19,7 +19,7 @@ const header = (buffer: Buffer, length: number, type: number): number => {
 
 const headerSize = (length: number): number => (length === 0 ? 12 : 20)
 
-/** `integer[]` */
+/** Encodes an `integer[]`. */
 export const integers = (numbers: ReadonlyArray<number>): Buffer => {
   const buffer = Buffer.allocUnsafe(headerSize(numbers.length) + 8 * numbers.length)
   let at = header(buffer, numbers.length, int4)
@@ -30,14 +30,14 @@ export const integers = (numbers: ReadonlyArray<number>): Buffer => {
   return buffer
 }
 
-/** `bigint[]` of whole numbers and nulls. */
+/** Encodes a `bigint[]` of whole numbers and nulls. */
 export const bigints = (numbers: ReadonlyArray<number | null>): Buffer => {
   const buffer = Buffer.allocUnsafe(headerSize(numbers.length) + 12 * numbers.length)
   let at = header(buffer, numbers.length, int8)
   for (const number of numbers) {
     at = buffer.writeInt32BE(number === null ? -1 : 8, at)
     if (number === null) continue
-    // The two halves, of which the upper one has the sign.
+    // The upper half has the sign.
     const high = Math.floor(number / 2 ** 32)
     at = buffer.writeInt32BE(high, at)
     at = buffer.writeUInt32BE(number - high * 2 ** 32, at)
@@ -45,7 +45,7 @@ export const bigints = (numbers: ReadonlyArray<number | null>): Buffer => {
   return buffer.subarray(0, at)
 }
 
-/** `text[]` of texts and nulls. */
+/** Encodes a `text[]` of texts and nulls. */
 export const texts = (all: ReadonlyArray<string | null>): Buffer => {
   let size = headerSize(all.length)
   for (const item of all) size += 4 + (item === null ? 0 : Buffer.byteLength(item))

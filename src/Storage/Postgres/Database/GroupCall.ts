@@ -1,6 +1,6 @@
 /**
- * Calls of functions that commit a group of writes: repeats what lost a race, and finds out what became of a call whose
- * answer was lost.
+ * Calls of functions that commit a group of writes. It repeats calls that lost a race, and finds out the outcome of a call
+ * whose answer was lost.
  */
 import { Effect, Schedule } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -8,12 +8,12 @@ import { randomHex } from "../../../RandomHex.ts"
 import { maxGroup } from "../../GroupCommit.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost, type QueryError } from "./DatabaseError.ts"
 import type { Pool } from "./Pool.ts"
-import type { Parameter, Row, Statement } from "./Statement.ts"
+import type { Parameter, Query, Row, Statement } from "./Statement.ts"
 
-/** The time of the database, in epoch milliseconds. */
+/** SQL for the time of the database, in epoch milliseconds. */
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
-/** A mark in place of the group's own: from then on the group can no longer be committed. */
+/** Adds a fence: a commit record under the id of the group. From then on the group cannot be committed. */
 const fence: Statement = {
   name: "fence_commit",
   text: `INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING ${now}`
@@ -24,54 +24,54 @@ const lookUp: Statement = {
   text: `SELECT ${now}, result FROM causeway.commits WHERE id = $1`
 }
 
-/**
- * Removes marks that nobody asks for any more. Those in place of a group's own stay until the last packet that could
- * bring the group has been given up by every network.
- */
-export const prune: Statement = {
-  name: "prune_commits",
-  text: `DELETE FROM causeway.commits
-    WHERE at < clock_timestamp() - CASE WHEN result IS NULL THEN interval '1 hour' ELSE interval '1 minute' END`
+/** The maximum number of records that one call of `prune_commits` removes. */
+const pruned = 10_000
+
+/** Removes commit records that no node asks for any longer. Returns whether there may be more. */
+export const prune: Query<boolean> = {
+  statement: { name: "prune_commits", text: "SELECT causeway.prune_commits($1)" },
+  values: [pruned],
+  decode: ([row]) => row![0] === pruned
 }
 
 /**
- * Milliseconds after which a group is not repeated: its mark may have been removed, so that it cannot be known whether it
- * was committed. It is by the clock of the database, as a node that was paused may not have counted.
+ * The time after which a group is not repeated, in milliseconds. Its commit record may have been removed, so that its
+ * outcome cannot be known. The clock of the database measures it, as the clock of a paused node may have stood still.
  */
-const repeatable = 30_000
+const maxRepeatMillis = 30_000
 
 /**
- * Milliseconds that a group may take, unless it is a large write, after which its outcome is asked for. It is more than
- * the server allows.
+ * How long a group may take before the node asks for its outcome, in milliseconds; a large write may take longer. It is
+ * more than the server allows.
  */
 export const commitTimeout = 6000
 
-/** Milliseconds that the server gives a statement of a writer. */
+/** The `statement_timeout` of a writer, in milliseconds. */
 export const statementTimeout = 5000
 
-/** How many times as long as the largest group a call may take: a single write may be larger. */
+/** The factor by which a call may take longer than the largest group: a single write may be larger. */
 const scaleOf = (parameters: ReadonlyArray<Parameter>): number => {
   let bytes = 0
   for (const parameter of parameters) if (Buffer.isBuffer(parameter)) bytes += parameter.length
   return Math.max(1, bytes / maxGroup.bytes)
 }
 
-/** How often a group is tried, in all. */
+/** The maximum number of attempts for a group. */
 const attempts = 4
 
-/** How the outcome of a group is asked for again. */
+/** The schedule of further queries for the outcome of a group. */
 const questions = Schedule.addDelay(Schedule.recurs(4), () => "200 millis")
 
 const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
 
 /**
- * Makes a call of a function with an id for the group, under which the function adds a mark with its result to
- * `causeway.commits`. The id is another one each time that the group is tried; `isRepeated` is true after it has lost a
- * race. The effect returns the result of a call that was committed. It fails with what the database has reported.
+ * Calls a function with an id for the group, under which the function adds a commit record with its result to
+ * `causeway.commits`. Each attempt has another id; `isRepeated` is true after an attempt has lost a race. The effect
+ * returns the result of a call that was committed. It fails with the error of the database.
  *
- * Calls are made one at a time. None is made as long as the outcome of an earlier one is unknown, of whatever function,
- * so that they are committed in order. Nothing is sent once the group is given up: whoever wrote was told that it failed,
- * and may have written anew on another node, which a later attempt would overwrite.
+ * Callers must not overlap calls. No call is sent while the outcome of an earlier one, of any function, is unknown, so that
+ * calls are committed in order. Nothing is sent after `isGivenUp` returns true: the clients were answered that the write
+ * has failed, and may have repeated it on another node. A later attempt would overwrite that.
  */
 export type GroupCall = (
   call: Statement,
@@ -79,22 +79,23 @@ export type GroupCall = (
   isGivenUp: () => boolean
 ) => Effect.Effect<string, QueryError | StoreUnavailable>
 
-/** What is known of a call, at this time of the database in epoch milliseconds. */
+/** The known outcome of a call, at a time of the database in epoch milliseconds. */
 type Outcome =
   | { readonly _tag: "Committed"; readonly result: string }
-  /** It is not there: it never will be, but it may have been. */
+  /** It has no commit record and never will have one, but may have had one. */
   | { readonly _tag: "Absent"; readonly now: number }
 
 const committed = (result: unknown): Outcome | undefined =>
   typeof result === "string" ? { _tag: "Committed", result } : undefined
 
-/** Calls by one writer. `lastTold` is the time of the database when it last told it, in epoch milliseconds. */
-export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): GroupCall => {
-  /** The id of a call whose outcome could not be asked for. */
+/** Calls by one writer. `lastServerTime` returns the server's time in its latest answer, in epoch milliseconds. */
+export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => number): GroupCall => {
+  /** The id of a call whose outcome could not be read. */
   let unknown: string | undefined
 
   /**
-   * What became of a call. The mark waits for a transaction that has made its own, and makes one fail that has not yet.
+   * Returns the outcome of a call. The fence waits for a transaction that has added its record, and makes a transaction
+   * fail that has not yet done so.
    */
   const askOnce = (id: string): Effect.Effect<Outcome, StoreUnavailable> =>
     Effect.flatMap(
@@ -105,7 +106,7 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): 
           : pool.read(
               lookUp,
               [id],
-              // An earlier question may have made the mark and lost its answer. One that is gone again was old.
+              // An earlier query may have made the fence and lost its answer. A record that is absent now was old.
               ([row]) =>
                 committed(row?.[1]) ?? { _tag: "Absent", now: row === undefined ? Infinity : (row[0] as number) }
             )
@@ -115,13 +116,13 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): 
 
   return (call, parametersOf, isGivenUp) => {
     const attempt = (
-      /** The group was not begun before. */
+      /** A time of the database before the group was first sent. */
       earliest: number,
       number: number,
       isRepeated: boolean
     ): Effect.Effect<string, QueryError | StoreUnavailable> =>
       Effect.flatMap(randomHex(4), id => {
-        if (isGivenUp()) return new StoreUnavailable({ reason: "the group was given up" })
+        if (isGivenUp()) return new StoreUnavailable({ reason: "no caller waits for the group" })
         const parameters = parametersOf(id, isRepeated)
         const scale = scaleOf(parameters)
         const answer = pool.run(call, parameters, scale * commitTimeout, textOf, {
@@ -146,14 +147,14 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): 
             },
             onSuccess: outcome => {
               if (outcome._tag === "Committed") return Effect.succeed(outcome.result)
-              return outcome.now - earliest < repeatable ? again(isRepeated) : outcomeUnknown
+              return outcome.now - earliest < maxRepeatMillis ? again(isRepeated) : outcomeUnknown
             }
           })
         })
       })
 
     return Effect.suspend(() => {
-      const first = Effect.suspend(() => attempt(lastTold(), 1, false))
+      const first = Effect.suspend(() => attempt(lastServerTime(), 1, false))
       if (unknown === undefined) return first
       return Effect.flatMap(askOnce(unknown), () => {
         unknown = undefined

@@ -1,5 +1,5 @@
 /**
- * Metrics of a node's connections to the database, and of the sessions that it owns there.
+ * Metrics of a node's connections to the database, and of the sessions that it owns.
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
 import * as MetricTags from "../../../MetricTags.ts"
@@ -30,7 +30,7 @@ const seriesOf = (pool: PoolName) => {
 const byPool = { reads: seriesOf("reads"), writes: seriesOf("writes"), lists: seriesOf("lists") }
 
 const listener = Metric.gauge("postgres_listener_connected", {
-  description: "1 while notifications of other nodes arrive, 0 while their changes are asked for."
+  description: "1 while notifications of other nodes arrive, 0 while the node polls for their changes."
 })
 
 const clockOffset = Metric.gauge("postgres_clock_offset_ms", {
@@ -43,9 +43,10 @@ const lockWaits = Metric.histogram(
   "Milliseconds that a group of writes has waited in PostgreSQL for the lock of the log, which other nodes held."
 )
 
+/** Records a wait for the lock of the log, in milliseconds. */
 export const lockWaited = (millis: number, tags: MetricTags.MetricTags): void => lockWaits.unsafeUpdate(millis, tags)
 
-/** What is looked at each second. */
+/** The values of the gauges, which are sampled each second. */
 export interface Sample {
   readonly pools: Readonly<Record<PoolName, PoolUse>>
   readonly isListening: boolean
@@ -53,6 +54,7 @@ export interface Sample {
   readonly clockOffset: number
 }
 
+/** Updates the gauges. */
 export const sample = (found: Sample, tags: MetricTags.MetricTags): void => {
   for (const name of pools) {
     const { idle, inUse, waiting } = found.pools[name]
@@ -71,7 +73,7 @@ export const register = (tags: MetricTags.MetricTags): void =>
 const owned = Metric.gauge("sessions_owned", { description: "Sessions that belong to this node." })
 
 const nodes = Metric.gauge("session_nodes", {
-  description: "Nodes that share the session database, this one included, as the lease of each tells."
+  description: "Nodes that share the session database, this one included, by their leases."
 })
 
 const info = Metric.gauge("session_node_info", { description: "1, with the id of this run of the node." })

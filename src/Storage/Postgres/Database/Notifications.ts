@@ -1,6 +1,6 @@
 /**
- * Notifications of the database, by which a node makes others look at once. Nothing is lost with one, as they look
- * anyway, so that its commit need not be flushed: it holds a lock of the whole server until then.
+ * Notifications of the database, by which a node makes others poll at once. As they poll anyway, a lost notification loses
+ * nothing. So its commit is not flushed: it would hold a lock of the whole server until then.
  */
 import type { Effect } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"

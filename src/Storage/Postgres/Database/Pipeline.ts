@@ -1,6 +1,6 @@
 /**
  * Connections on which short statements follow each other without waiting for answers. A read of one entry costs about
- * half of what it costs on a connection that is taken from a pool for each.
+ * half as much as on a connection that is taken from a pool for each read.
  */
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
@@ -11,25 +11,25 @@ import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.
 import type { PoolOptions } from "./Pool.ts"
 import type { Parameter, Row, Statement } from "./Statement.ts"
 
-/** Connections of a node. One server process already executes more reads than one node can send. */
+/** The number of connections of a node. A single server process executes more reads than one node can send. */
 export const lanes = 2
 
-/** Statements that may be without an answer on one connection. */
+/** The maximum number of statements without an answer on one connection. */
 const maxPending = 5000
 
-/** Milliseconds between two checks of the connections. */
-const checkInterval = 100
+/** The time between two checks of the connections, in milliseconds. */
+const checkIntervalMillis = 100
 
-/** Checks in a row after which a connection ends that has received nothing though answers are due. */
+/** The number of checks in a row without a received byte, while answers are due, after which a connection ends. */
 const maxSilent = 17
 
-/** Checks after which a connection ends that is still receiving the same answer. */
+/** The number of checks during the same answer after which a connection ends. */
 const maxUnanswered = 100
 
-/** Checks after which an unused connection ends. */
-const maxUnused = unusedTimeout / checkInterval
+/** The number of checks after which an unused connection ends. */
+const maxUnused = unusedTimeout / checkIntervalMillis
 
-/** Where the connections lead. Their number is fixed, and none of them is a pooler's. */
+/** The address and settings of the connections, none of which is behind a pooler. */
 type Options = Omit<ClientOptions, "isPooled"> & Pick<PoolOptions, "refusal">
 
 type Callback = (error: QueryError | undefined, rows: ReadonlyArray<Row>) => void
@@ -40,28 +40,28 @@ interface Waiting {
   readonly callback: Callback
 }
 
-/** One connection, made on demand. Statements wait while it is being made, and fail when it is lost. */
+/** One connection, made on demand. Statements wait until it is open, and fail when it is lost. */
 class Lane {
   private client: pg.Client | undefined
   private isOpen = false
-  /** What came before the connection is open. */
+  /** Statements that wait until the connection is open. */
   private waiting: Array<Waiting> = []
-  /** Statements without an answer. */
+  /** The number of statements without an answer. */
   pending = 0
-  /** Checks since the last answer, or since the first statement after a pause. */
+  /** The number of checks since the last answer, or since the first statement after a pause. */
   private checks = 0
-  /** Checks since the last bytes of an answer, and the bytes that the connection had received by then. */
+  /** The number of checks since the last bytes of an answer, and how many bytes the connection had received then. */
   private silentChecks = 0
   private received = 0
 
   constructor(private readonly options: Options) {}
 
-  /** Whether there is a connection, or will be. */
+  /** Whether a connection is open or being made. */
   get isMade(): boolean {
     return this.client !== undefined
   }
 
-  /** Whether an answer has been due for longer than those of short reads take. */
+  /** Whether an answer has been due for longer than short reads take. */
   get isSlow(): boolean {
     return this.pending > 0 && this.checks > 1
   }
@@ -83,23 +83,23 @@ class Lane {
     }
   }
 
-  /** Ends a connection that has not answered for too long, which fails what waits for it, or that is not used. */
-  look(): void {
+  /** Ends a connection that has not answered for too long, so that its statements fail, or that is unused. */
+  check(): void {
     if (this.client === undefined) return
     this.checks++
     if (this.pending === 0) {
       if (this.checks >= maxUnused) this.fail(notSent("the connection was not used"))
       return
     }
-    // A long answer on its way is no silence.
+    // Part of a long answer may have arrived.
     const { bytesRead } = this.client.connection.stream as Socket
     if (bytesRead === this.received) this.silentChecks++
     else this.silentChecks = 0
     this.received = bytesRead
     if (this.silentChecks > maxSilent)
-      this.fail(new Unanswered({ reason: `no answer within ${maxSilent * checkInterval} ms` }))
+      this.fail(new Unanswered({ reason: `no answer within ${maxSilent * checkIntervalMillis} ms` }))
     else if (this.checks > maxUnanswered)
-      this.fail(new Unanswered({ reason: `no whole answer within ${maxUnanswered * checkInterval} ms` }))
+      this.fail(new Unanswered({ reason: `no complete answer within ${maxUnanswered * checkIntervalMillis} ms` }))
   }
 
   /** Ends the connection. */
@@ -141,13 +141,13 @@ class Lane {
 }
 
 /**
- * Statements on a few connections, that with the fewest unanswered ones first. One that receives a long answer is
- * avoided, as what is sent there is answered after it.
+ * Sends each statement on the connection with the fewest unanswered ones. It avoids a connection that receives a long
+ * answer, as later statements are answered after it.
  */
 export interface Pipeline {
   /**
-   * Runs one statement and decodes its rows. It fails where nothing was received for about two seconds, or the answer
-   * is not whole after ten. The effect is direct.
+   * Runs one statement and decodes its rows. It fails if nothing is received for about two seconds, or if the answer is
+   * not complete after ten. The effect is direct.
    */
   readonly run: <A>(
     statement: Statement,
@@ -158,20 +158,20 @@ export interface Pipeline {
 
 const noop = (): void => {}
 
-/** The connections of a node, which end with the scope. */
+/** Makes the connections of a node, which end with the scope. */
 export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() => {
         const all = Array.from({ length: lanes }, () => new Lane(options))
-        const looking = setInterval(() => {
-          for (const lane of all) lane.look()
-        }, checkInterval)
-        return { all, looking }
+        const checking = setInterval(() => {
+          for (const lane of all) lane.check()
+        }, checkIntervalMillis)
+        return { all, checking }
       }),
-      ({ all, looking }) =>
+      ({ all, checking }) =>
         Effect.sync(() => {
-          clearInterval(looking)
+          clearInterval(checking)
           for (const lane of all) lane.fail(notSent("the store is closed"))
         })
     ),
@@ -185,7 +185,7 @@ export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Sco
           const answer: Callback = (error, rows) =>
             resume(error === undefined ? Direct.attempt(() => decode(rows)) : Exit.fail(error))
           best.query(statement, values, (error, rows) => {
-            // The server may have no more connections, so that those that there are have to do.
+            // The server may allow no more connections. The other one may be open.
             const other = error?._tag === "NotSent" ? all.find(lane => lane !== best && lane.isMade) : undefined
             if (other === undefined) answer(error, rows)
             else other.query(statement, values, answer)

@@ -21,76 +21,76 @@ import {
 import type { Parameter, Row, Statement } from "./Statement.ts"
 
 export interface PoolOptions extends ClientOptions {
-  /** Connections at a time. */
+  /** The maximum number of connections. */
   readonly max: number
-  /** Why nothing may be sent now, if so. */
+  /** Returns the reason why nothing may be sent now, if there is one. */
   readonly refusal?: () => StoreUnavailable | undefined
 }
 
-/** Milliseconds that a read may take until its answer begins to arrive, waiting for a connection included. */
+/** The timeout of a read until its answer starts to arrive, with the wait for a connection, in milliseconds. */
 export const readTimeout = 1900
 
-/** Milliseconds that the server gives a read. */
+/** The `statement_timeout` of a read, in milliseconds. */
 export const readStatementTimeout = 10_000
 
-/** Milliseconds for which a pool makes no more connections after the server has refused one for their number. */
-const refusedPause = 1000
+/** How long a pool makes no more connections after the server has refused one for their number, in milliseconds. */
+const refusedPauseMillis = 1000
 
-/** How often a statement may take its limit while its answer arrives. */
+/** The maximum number of timeouts in a row during which a statement continues because its answer is arriving. */
 const maxWaits = 6
 
-/** Callers that may wait for a connection. */
+/** The maximum number of callers that wait for a connection. */
 const maxWaiting = 10_000
 
-/** A connection that is held for several statements. Whoever takes it releases it. */
+/** A connection that is held for several statements. Its caller must release or discard it. */
 export interface Connection {
   readonly query: (
     text: string,
     values?: ReadonlyArray<Parameter>
   ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
-  /** Whether each statement had an answer: neither a failure, nor none yet, as when its caller was interrupted. */
+  /** Whether each statement was answered without a failure. The caller of one without an answer may have been interrupted. */
   readonly isUsable: () => boolean
-  /** Ends the connection rather than give it back. */
+  /** Ends the connection instead of returning it to the pool. */
   readonly discard: () => void
   readonly release: () => void
 }
 
 const noop = (): void => {}
 
-/** What the connections of a pool do. */
+/** The use of the connections of a pool. */
 export interface PoolUse {
   readonly inUse: number
   readonly idle: number
-  /** Statements that wait for one. */
+  /** Statements that wait for a connection. */
   readonly waiting: number
 }
 
 export interface RunOptions {
-  /** Milliseconds that the server gives the statement, if that is more than those of the pool; not behind a pooler. */
+  /** The `statement_timeout`, in milliseconds, if it is more than that of the pool. Ignored behind a pooler. */
   readonly serverLimit?: number
-  /** Whether the statement must not be sent any more when there is a connection for it. */
+  /** Returns whether the statement must no longer be sent when a connection is available. */
   readonly isGivenUp?: () => boolean
 }
 
 const isNeverGivenUp = (): boolean => false
 
-/** Runs `other` where the name of a statement was lost. Any other failure becomes that of the store. */
+/** Runs `other` if the name of a statement was lost. Any other failure becomes `StoreUnavailable`. */
 export const orElseWhenLost = <A>(
   attempt: Effect.Effect<A, QueryError>,
   other: () => Effect.Effect<A, StoreUnavailable>
 ): Effect.Effect<A, StoreUnavailable> =>
   Direct.catchAll(attempt, error => (isStatementLost(error) ? other() : Exit.fail(unavailable(error))))
 
-/** Gives a connection back to its pool, or has it ended. */
+/** Returns a connection to its pool, or ends it. */
 type Done = (destroys?: Error | boolean) => void
 
-/** Up to a number of connections, which are made when they are needed. */
+/** Connections that are made when they are needed, up to a maximum number. */
 export class Pool {
   private readonly pool: pg.Pool
   private isNamed: boolean
-  /** Connections that were made and have not ended. */
+  /** The number of connections that were made and have not ended. */
   private open = 0
-  /** Until when there are to be no more, by the monotonic clock. */
+  /** Until when no more connections are made, by the monotonic clock. */
   private fullUntil = 0
 
   constructor(private readonly options: PoolOptions) {
@@ -105,7 +105,7 @@ export class Pool {
         client.once("end", () => this.open--)
       }
     })
-    // An unused connection was lost: there will be another one.
+    // An unused connection was lost. The pool makes another one when it needs it.
     this.pool.on("error", () => undefined)
   }
 
@@ -121,16 +121,16 @@ export class Pool {
     if (performance.now() >= this.fullUntil) pool.options.max = this.options.max
     pool.connect((error, client, done) => {
       if (error === undefined || pool.totalCount === 0 || !isOverLimit(error)) return callback(error, client, done)
-      // The server has no more connections, so that those that there are have to do.
-      this.fullUntil = performance.now() + refusedPause
+      // The server allows no more connections. Statements wait for the existing ones.
+      this.fullUntil = performance.now() + refusedPauseMillis
       pool.options.max = Math.max(1, this.open)
       pool.connect(callback)
     })
   }
 
   /**
-   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, waiting for a connection included, or
-   * as long without a part of the answer, and then ends the connection. An interruption drops the answer. The effect is
+   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, including the wait for a connection, or
+   * after as long without a part of the answer; then the connection ends. An interruption drops the answer. The effect is
    * direct.
    */
   run<A>(
@@ -155,12 +155,12 @@ export class Pool {
         release?.(destroys)
         resume(exit)
       }
-      /** How many bytes the connection has received, where there is one. */
+      /** Returns how many bytes the connection has received, if there is one. */
       let received = (): number => 0
       let before = 0
       let left = maxWaits
       const look = (): void => {
-        // A long answer on its way is no silence.
+        // Part of a long answer has arrived.
         if (--left > 0 && received() > before) {
           before = received()
           timer = setTimeout(look, limit)
@@ -174,7 +174,7 @@ export class Pool {
         if (error !== undefined || client === undefined) return settle(Exit.fail(notSent(error)))
         if (isOver) return done()
         release = done
-        if (isGivenUp()) return settle(Exit.fail(notSent("nobody waits for it any more")))
+        if (isGivenUp()) return settle(Exit.fail(notSent("no caller waits for the statement any longer")))
         const stream = client.connection.stream as Socket
         before = stream.bytesRead
         received = () => stream.bytesRead
@@ -204,7 +204,7 @@ export class Pool {
     })
   }
 
-  /** The same, with any failure as that of the store. */
+  /** Like `run`, but any failure becomes `StoreUnavailable`. */
   read<A>(
     statement: Statement,
     values: ReadonlyArray<Parameter>,
@@ -212,7 +212,7 @@ export class Pool {
     limit = readTimeout
   ): Effect.Effect<A, StoreUnavailable> {
     const attempt = this.run(statement, values, limit, decode)
-    // After a lost statement the pool uses no names.
+    // After a lost statement, the pool no longer uses names.
     return orElseWhenLost(attempt, () => Direct.catchAll(attempt, error => Exit.fail(unavailable(error))))
   }
 
@@ -223,7 +223,7 @@ export class Pool {
       if (error !== undefined || client === undefined) return resume(Effect.fail(unavailable(error)))
       if (isDropped) return done()
       let isHeld = true
-      // Statements without an answer, and with a failure for one.
+      // The number of statements without an answer or with a failure.
       let unanswered = 0
       const end = (destroys: boolean) => (): void => {
         if (!isHeld) return
@@ -248,11 +248,11 @@ export class Pool {
     })
   })
 
-  /** Ends all connections, those last that are in use. */
+  /** Ends all connections. Those in use end when they are released. */
   readonly close: Effect.Effect<void> = Effect.promise(() => this.pool.end())
 }
 
-/** A pool that is closed with the scope; connections in use get a few seconds. */
+/** Makes a pool that closes with the scope. Connections in use have 2 seconds to be released. */
 export const make = (options: PoolOptions): Effect.Effect<Pool, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => new Pool(options)),

@@ -1,26 +1,26 @@
 /**
- * Work by portions, each of which is a transaction that all writers wait for.
+ * Work in portions. Each portion is a transaction that all writers wait for.
  */
 import { Effect } from "effect"
 import * as Monotonic from "../../../Monotonic.ts"
 
-/** The size of the first portion, and of the largest. */
+/** The size of the first portion, and the maximum size. */
 const first = 50
 const largest = 500
 
-/** Milliseconds that a portion should take at most, the time included that it waits for writers. */
-const wanted = 300
+/** The target time of a portion, in milliseconds. It includes the wait for writers. */
+const targetMillis = 300
 
 /**
- * Runs work by portions until one is not full, and returns how much was done in all. It is given the size of a portion
- * and returns how much there was.
+ * Runs work in portions until one is not full. Returns how much was done in all. The work receives the size of a portion
+ * and returns how much it has done.
  */
 export type Portions = <E>(work: (size: number) => Effect.Effect<number, E>) => Effect.Effect<number, E>
 
 /**
- * The size follows from how long portions take, as rows may have any size. A portion that was slow only because it waited
- * for writers is no reason for smaller ones, by which less would be removed than is written: the size falls below the
- * first one only where a portion fails.
+ * The size follows from the time that portions take, as rows may have any size. A portion may be slow only because it has
+ * waited for writers. Smaller portions would then remove less than is written, so the size falls below the first one only
+ * if a portion fails.
  */
 export const make = (): Portions => {
   let size = first
@@ -36,9 +36,9 @@ export const make = (): Portions => {
         const done = yield* Effect.tapError(work(asked), () => Effect.sync(() => halveTo(1)))
         const took = (yield* Monotonic.millis) - startedAt
         total += done
-        if (took > wanted) halveTo(first)
+        if (took > targetMillis) halveTo(first)
         if (done < asked) return total
-        if (took < wanted / 2) size = Math.min(largest, 2 * asked)
+        if (took < targetMillis / 2) size = Math.min(largest, 2 * asked)
       }
     })
 }

@@ -1,5 +1,5 @@
 /**
- * Snapshots for many reads, each on a connection of its own.
+ * Snapshots for many reads. Each has its own connection.
  */
 import { Effect, type Scope } from "effect"
 import { tenantOf } from "../../../Kv/Entry.ts"
@@ -11,16 +11,19 @@ import { answeredWithin } from "./DatabaseError.ts"
 import { type Connection, type Pool, readTimeout } from "./Pool.ts"
 import type { Query } from "./Statement.ts"
 
-/** Milliseconds that a snapshot may be without a read, after which the server ends its transaction. */
+/** How long a snapshot may be without a read until the server ends its transaction, in milliseconds. */
 export const idleTimeout = 60_000
 
-/** Milliseconds that a snapshot may last: while there is one, no server removes what was replaced since. */
-const maxAge = 600_000
+/** The maximum age of a snapshot, in milliseconds: as long as it is held, the server cannot remove rows replaced since. */
+const maxAgeMillis = 600_000
 
-/** Rows are read in the order of an index, as many as a portion has: other plans begin with all rows. */
+/** Portions are read in the order of an index. Other plans would start with all rows. */
 export const planning = ["enable_seqscan = off", "enable_bitmapscan = off", "jit = off"] as const
 
-const planningText = planning.map(setting => `SET LOCAL ${setting}`).join("; ")
+/** The settings of the transaction. Behind a pooler the session has none of its own. */
+const settingsText = [...planning, `idle_in_transaction_session_timeout = ${idleTimeout}`]
+  .map(setting => `SET LOCAL ${setting}`)
+  .join("; ")
 
 export interface Snapshot {
   readonly run: <A>(query: Query<A>) => Effect.Effect<A, StoreUnavailable>
@@ -28,16 +31,16 @@ export interface Snapshot {
   readonly end: Effect.Effect<void>
 }
 
-/** A connection, and how it is counted no more. */
+/** A connection, and the release of its share. */
 interface Held {
   readonly connection: Connection
   readonly release: () => void
 }
 
-/** Takes a snapshot of a namespace that lasts until the scope closes, or it is ended. */
+/** Takes a snapshot for a list of a namespace. It lasts until the scope closes or `end` runs. */
 export type TakeSnapshot = (namespace: string) => Effect.Effect<Snapshot, StoreUnavailable | StoreBusy, Scope.Scope>
 
-/** At most `max` snapshots at a time, on a pool with as many connections. */
+/** Takes up to `max` snapshots at a time, on a pool with as many connections. */
 export const make = (pool: Pool, max: number): TakeSnapshot => {
   const shares = new SnapshotShares(max)
 
@@ -53,7 +56,7 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
 
   const begin = Effect.fnUntraced(function* (namespace: string) {
     let isOver = false
-    /** Ends the snapshot; a connection that does not answer is dropped. */
+    /** Ends the snapshot. It discards a connection that does not answer. */
     const end = (connection: Connection, release: () => void) =>
       Effect.suspend(() => {
         if (isOver) return Effect.void
@@ -69,16 +72,16 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
       end(connection, release)
     )
     const startedAt = yield* Monotonic.millis
-    const begun = connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${planningText}`)
+    const begun = connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${settingsText}`)
     yield* answeredWithin(readTimeout)(begun)
     const endNow = end(connection, release)
     return {
       end: endNow,
       run: <A>({ decode, statement, values }: Query<A>) =>
         Effect.gen(function* () {
-          if ((yield* Monotonic.millis) - startedAt > maxAge) {
+          if ((yield* Monotonic.millis) - startedAt > maxAgeMillis) {
             yield* endNow
-            return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAge} ms` })
+            return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAgeMillis} ms` })
           }
           return decode(yield* connection.query(statement.text, values))
         }).pipe(bySystemClock)

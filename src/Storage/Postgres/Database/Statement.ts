@@ -1,5 +1,5 @@
 /**
- * Statements, what they are given, and what they return.
+ * Statements, their parameters, and their results.
  */
 
 /** A statement, and the name under which a connection prepares it once. */
@@ -8,7 +8,7 @@ export interface Statement {
   readonly text: string
 }
 
-/** A statement that calls a function of the schema, with so many parameters. */
+/** A statement that calls a function of the schema, with a number of parameters. */
 export const calling = (name: string, parameters: number): Statement => ({
   name,
   text: `SELECT causeway.${name}(${Array.from({ length: parameters }, (_, index) => `$${index + 1}`).join(", ")})`
@@ -19,7 +19,7 @@ export type Row = ReadonlyArray<unknown>
 
 export type Parameter = string | number | boolean | Buffer | null
 
-/** A statement with its parameters, and how its rows are read. */
+/** A statement with its parameters and the decoding of its rows. */
 export interface Query<A> {
   readonly statement: Statement
   readonly values: ReadonlyArray<Parameter>

@@ -1,6 +1,6 @@
 /**
- * Locks of whole tables. Whoever waits for one keeps all others waiting that ask for the table afterwards, so that the
- * wait is short where nodes may be serving.
+ * Locks of whole tables. While a session waits for one, all later sessions that need the table wait too. So the wait is
+ * short when nodes may be serving.
  */
 import { Data, Effect, Schedule } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -9,34 +9,35 @@ import type { Query } from "./Client.ts"
 import { texts } from "./Encoding.ts"
 
 /**
- * `ROW EXCLUSIVE` is that of writers. `SHARE ROW EXCLUSIVE` admits readers, `EXCLUSIVE` those who only read, and
- * `ACCESS EXCLUSIVE` nobody.
+ * Writers take `ROW EXCLUSIVE`, and `CREATE INDEX` takes `SHARE`. `SHARE` and `SHARE ROW EXCLUSIVE` admit readers and
+ * `SELECT … FOR UPDATE`, `EXCLUSIVE` only readers, and `ACCESS EXCLUSIVE` no other session.
  */
-export type Mode = "ROW EXCLUSIVE" | "SHARE ROW EXCLUSIVE" | "EXCLUSIVE" | "ACCESS EXCLUSIVE"
+export type Mode = "ROW EXCLUSIVE" | "SHARE" | "SHARE ROW EXCLUSIVE" | "EXCLUSIVE" | "ACCESS EXCLUSIVE"
 
-/** Transactions of others use tables, and have not ended in time. */
+/** Transactions of other sessions use tables, and have not ended in time. */
 export class TablesInUse extends Data.TaggedError("TablesInUse")<{
   readonly message: string
   /** The virtual ids of these transactions. */
   readonly transactions: ReadonlyArray<string>
 }> {}
 
-/** Milliseconds after which the server should have ended a statement at its time limit. */
+/** The time in which the server should have canceled a statement after its time limit, in milliseconds. */
 const answerTimeout = 10_000
 
 const sharing = ["ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"]
 const writing = ["RowExclusiveLock", "ShareUpdateExclusiveLock", ...sharing]
 const updating = ["RowShareLock", ...writing]
 
-/** The modes of others, as `pg_locks` names them, that a lock waits for. */
+/** The modes of other sessions that a lock waits for, by their names in `pg_locks`. */
 const conflicts: Readonly<Record<Mode, ReadonlyArray<string>>> = {
   "ROW EXCLUSIVE": sharing,
+  SHARE: writing.filter(mode => mode !== "ShareLock"),
   "SHARE ROW EXCLUSIVE": writing,
   EXCLUSIVE: updating,
   "ACCESS EXCLUSIVE": ["AccessShareLock", ...updating]
 }
 
-/** Those who have such locks, the oldest transaction first. When it began is not told to each role. */
+/** The sessions with such locks, the oldest transaction first. Not every role may read when a transaction began. */
 const holdersText = `SELECT l.virtualtransaction, l.relation::regclass::text || ' is used by ' || CASE
     WHEN l.pid IS NULL THEN 'a prepared transaction'
     ELSE format('process %s (%s)', l.pid, coalesce(nullif(a.application_name, ''), 'without a name'))
@@ -48,17 +49,17 @@ const holdersText = `SELECT l.virtualtransaction, l.relation::regclass::text || 
   ORDER BY a.xact_start`
 
 /**
- * Locks tables in this order until the end of the transaction, or fails after so many milliseconds in all and tells who
- * uses them; the transaction can go on. Its statements have no time limit afterwards. As long as it succeeds, no snapshot
- * is taken.
+ * Locks tables in this order until the end of the transaction. Fails after `timeoutMillis` in all, with the sessions that
+ * use the tables; the transaction can continue. Its statements have no time limit afterwards. If it succeeds, it has taken
+ * no snapshot.
  */
 export const lock = (
   query: Query,
   locks: ReadonlyArray<readonly [table: string, mode: Mode]>,
-  patience: number
+  timeoutMillis: number
 ): Effect.Effect<void, TablesInUse | StoreUnavailable> =>
   Effect.gen(function* () {
-    const endsAt = (yield* Monotonic.millis) + patience
+    const endsAt = (yield* Monotonic.millis) + timeoutMillis
     yield* query("SAVEPOINT before_locks")
     for (const [table, mode] of locks) {
       const name = `causeway.${table}`
@@ -80,10 +81,10 @@ export const lock = (
     yield* query("SET LOCAL statement_timeout = 0")
   })
 
-/** How often it is asked whether transactions have ended. */
+/** The pause between two queries for transactions that have not ended. */
 const interval = "1 second"
 
-/** Waits, without a lock, until transactions have ended. */
+/** Waits until transactions have ended, without a lock. */
 export const awaitEnd = (query: Query, transactions: ReadonlyArray<string>): Effect.Effect<void, StoreUnavailable> =>
   query("SELECT EXISTS (SELECT FROM pg_locks WHERE virtualtransaction = ANY ($1))", [texts(transactions)]).pipe(
     Effect.repeat({ until: ([row]) => row?.[0] !== true, schedule: Schedule.spaced(interval) }),

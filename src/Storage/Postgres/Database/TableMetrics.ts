@@ -1,6 +1,6 @@
 /**
- * Metrics of the tables: their size by the files that the server has for them, their live and dead rows by its
- * statistics, and for how long vacuum was kept from removing dead rows.
+ * Metrics of the tables: their sizes from the files of the server, their live and dead rows from its statistics, and the
+ * time for which vacuum could not remove dead rows.
  */
 import { Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../../MetricTags.ts"
@@ -28,11 +28,11 @@ const heldBack = Metric.gauge("postgres_vacuum_held_back_seconds", {
 /** More tables than the schema has. */
 const maxTables = 20
 
-/** Between two measurements. The server asks its file system for the size of each file of up to 1 GiB. */
+/** The pause between two measurements. For each, the server queries its file system for every file of up to 1 GiB. */
 const interval = Duration.minutes(1)
 
-/** Milliseconds that a measurement may take, also where somebody has locked a table. */
-const timeout = 1000
+/** The timeout of a query, in milliseconds. Another session may have locked a table. */
+const timeoutMillis = 1000
 
 const sizes: Statement = {
   name: "table_sizes",
@@ -46,15 +46,15 @@ const counts: Statement = {
 }
 
 /**
- * Measures the tables each minute until the scope closes. What cannot be measured leaves its gauges as they are: the size
- * of a table that somebody has locked is not told, but who holds vacuum back is.
+ * Measures the tables each minute until the scope closes. If a query fails, its gauges stay unchanged: the size of a locked
+ * table cannot be read, while the holders of vacuum can.
  */
 export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags => {
     const tables = new LabelValues(maxTables)
     const held = new VacuumHolders.HeldBack()
 
-    /** Sets a gauge for each table, from a column; tables that share a label are added up. */
+    /** Sets a gauge for each table from a column. Tables that share a label are added up. */
     const update = (
       gauge: Metric.Metric.Gauge<number>,
       rows: ReadonlyArray<Row>,
@@ -71,7 +71,7 @@ export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope
       }
     }
 
-    const measureSizes = pool.read(sizes, [], rows => update(bytes, rows, 1), timeout)
+    const measureSizes = pool.read(sizes, [], rows => update(bytes, rows, 1), timeoutMillis)
     const measureRows = pool.read(
       counts,
       [],
@@ -79,7 +79,7 @@ export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope
         update(tableRows, rows, 1, MetricLabel.make("state", "live"))
         update(tableRows, rows, 2, MetricLabel.make("state", "dead"))
       },
-      timeout
+      timeoutMillis
     )
     const measureHolders = Effect.flatMap(Monotonic.millis, now =>
       pool.read(
@@ -90,7 +90,7 @@ export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope
             Metric.taggedWithLabels(heldBack, [MetricLabel.make("holder", holder)]).unsafeUpdate(seconds, tags)
           }
         },
-        timeout
+        timeoutMillis
       )
     )
     const measurement = Effect.forEach([measureHolders, measureRows, measureSizes], Effect.ignore, { discard: true })

@@ -1,5 +1,5 @@
 /**
- * What keeps vacuum from removing dead rows of the tables: the oldest snapshots and transactions, by who holds them.
+ * What prevents vacuum from removing dead rows of the tables: the oldest snapshots and transactions, by their holders.
  */
 import type { Row, Statement } from "./Statement.ts"
 
@@ -12,9 +12,9 @@ export const holders = ["session", "prepared", "slot", "standby"] as const
 export type Holder = (typeof holders)[number]
 
 /**
- * For each kind of holder: seconds since the start of the oldest transaction, where the server tells it to this role; the
- * oldest transaction id that is held; and how many ids were given out since that. Ids are told to every role. A
- * `VACUUM` at work holds nothing back, and a transaction in another database nothing of this one.
+ * For each kind of holder: the seconds since the start of the oldest transaction, if the role may read it; the oldest
+ * transaction id that is held; and the number of ids assigned since then. Every role may read ids. A running `VACUUM` and
+ * transactions in other databases hold nothing back.
  */
 export const statement: Statement = {
   name: "vacuum_holders",
@@ -36,14 +36,14 @@ export const statement: Statement = {
 }
 
 /**
- * For how long each kind of holder has held vacuum back. Where the server does not tell, it is the time for which the
- * oldest id was seen to be the same.
+ * The time for which each kind of holder has held vacuum back. If the role may not read it, it is the time for which the
+ * oldest id has not changed.
  */
 export class HeldBack {
   readonly #seen = new Map<string, { readonly xid: string; readonly since: number }>()
 
   /**
-   * @param rows what {@link statement} gave
+   * @param rows the result of {@link statement}
    * @param now monotonic time in milliseconds
    * @returns seconds, for every kind of holder
    */
@@ -57,7 +57,7 @@ export class HeldBack {
     return new Map(
       holders.map(holder => {
         const oldest = found.get(holder)
-        // While no id has been given out since, every new snapshot has the same one, and nothing is held back.
+        // While no id has been assigned since, every new snapshot has the same id, and nothing is held back.
         if (oldest === undefined || oldest.age <= 0) {
           this.#seen.delete(holder)
           return [holder, Math.max(0, oldest?.seconds ?? 0)]

@@ -1,20 +1,20 @@
 /**
- * A group of writes as `causeway.commit_group` takes it, and the outcomes as it returns them.
+ * A group of writes as the parameters of `causeway.commit_group`, and the decoding of its result.
  */
 import type { Applied, KeyReused, PlannedResult, Precondition, Refused, Write } from "../../../Kv/Write.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import type { Parameter } from "../Database/Statement.ts"
 
-/** What became of one write of a group. */
+/** The outcome of one write of a group. */
 export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused | KeyReused
 
-/** A condition as the function reads it. A number that is no version matches nothing. */
+/** Encodes a condition. A number that is no version matches nothing. */
 const versions = (given: Precondition["match"]): string | null => {
   if (given === undefined) return null
   return given === "any" ? "*" : `{${given.filter(Number.isSafeInteger).join(",")}}`
 }
 
-/** The parameters of the function after the first three. */
+/** Encodes the parameters of the function after the first three. */
 export const encode = (writes: ReadonlyArray<Write>): ReadonlyArray<Parameter> => {
   const numbers = new Map<string, number>()
   const namespaces: Array<string> = []
@@ -32,7 +32,7 @@ export const encode = (writes: ReadonlyArray<Write>): ReadonlyArray<Parameter> =
     actors.push(actor)
     for (const operation of operations) {
       const { key, namespace, precondition } = operation
-      // Names hold no U+0000, so that it tells the two apart.
+      // Names contain no U+0000, so that it separates the two.
       const id = `${namespace}\u0000${key}`
       let number = numbers.get(id)
       if (number === undefined) {
@@ -61,15 +61,15 @@ export const encode = (writes: ReadonlyArray<Write>): ReadonlyArray<Parameter> =
   ]
 }
 
-/** The outcomes of a group, and the last `seq` that the log has with it. */
+/** The outcomes of a group, and the last `seq` of the log after it. */
 export interface Outcomes {
   readonly outcomes: ReadonlyArray<Outcome>
   readonly lastSeq: number
-  /** Milliseconds that it has waited for the lock of the log, if it took that. */
+  /** How long the group has waited for the lock of the log, in milliseconds, if it took the lock. */
   readonly lockWait: number | undefined
 }
 
-/** Reads what the function has returned for these writes. */
+/** Decodes the result of the function for these writes. */
 export const decode = (writes: ReadonlyArray<Write>, result: string): Outcomes => {
   const numbers = result.split(",")
   let at = 0

@@ -1,5 +1,5 @@
 /**
- * Lists of entries, and how many entries they have.
+ * Queries for lists of entries and for their counts.
  */
 import * as Entry from "../../../Kv/Entry.ts"
 import { pageBytes, type Selection } from "../../../Kv/Store.ts"
@@ -7,21 +7,21 @@ import type { EntryQuery } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { Query, Statement } from "../Database/Statement.ts"
 import { isDue } from "./Expiry.ts"
-import { ceiling, floor, lastSeq, page, printedEntry, printedKey, textsOf } from "./Page.ts"
+import { ceiling, floor, lastSeq, page, printedEntry, printedKey, textsOf } from "./PrintedRows.ts"
 
-/** Entries that a page counts, and rows that have expired which it looks at; there may be more of both. */
+/** The maximum numbers of entries that a page counts, and of expired rows that it visits. More of both may exist. */
 const countedWithPage = 5000
 const dueWithPage = 2000
 
-/** Names that one statement counts, and rows, which are read for it. */
+/** The maximum numbers of names, and of rows, that one statement counts. */
 const namesAtOnce = 20_000
 const rowsAtOnce = 5000
 
-/** How the entries of a list are to be counted. */
+/** How the entries of a list are counted. */
 export interface Counting {
-  /** Whether rows are read, as so many have expired that they cannot be counted by themselves. */
+  /** Whether rows are read, because too many have expired to count those separately. */
   readonly readsRows: boolean
-  /** How many of the names are those of entries that have expired, where rows are not read. */
+  /** The number of names whose entries have expired, if rows are not read. */
   readonly due: number
 }
 
@@ -31,11 +31,11 @@ export interface EntryPage {
   readonly lastSeq: number
   readonly epoch: string
   readonly count?: number
-  /** In place of the count where there is too much to count at once. */
+  /** Instead of the count, if one statement cannot count all. */
   readonly counting?: Counting
 }
 
-/** Which of the statements of lists a query takes. */
+/** The properties of a query that determine its statement. */
 interface ListForm {
   /** Whether the page starts after a key, rather than with it. */
   readonly isAfter: boolean
@@ -44,15 +44,15 @@ interface ListForm {
   readonly isDescending: boolean
   readonly keysOnly: boolean
   readonly isCounted: boolean
-  /** Whether what is counted ends before a key. */
+  /** Whether the counted range ends before a key. */
   readonly isCountBounded: boolean
-  /** Whether what is counted is the namespace. */
+  /** Whether the whole namespace is counted. */
   readonly isAllCounted: boolean
 }
 
 /**
- * How many entries a range has, and how many of them have expired. Those are counted by themselves, so that the others
- * can be by the index of names alone. Neither look goes beyond its bound: then there is one more.
+ * SQL for the number of entries of a range, and for the number of those that have expired. The expired ones are counted
+ * separately, so that the index of names is sufficient for the rest. A count above its bound is the bound plus one.
  */
 const counted = (isAll: boolean, range: string) => ({
   columns: `${
@@ -86,7 +86,7 @@ const listStatement = (form: ListForm, number: number): Statement => {
 
 const listStatements: Array<Statement | undefined> = []
 
-/** The statement of a form, made when it is first needed. */
+/** Returns the statement of a form, which is made when it is first needed. */
 const listOf = (form: ListForm): Statement => {
   const number =
     Number(form.isAfter) +
@@ -100,7 +100,7 @@ const listOf = (form: ListForm): Statement => {
   return listStatements[number]
 }
 
-/** The lesser of an end and a key, where there is a key. */
+/** Returns the lesser of an end and a key; the end if the key is empty. */
 const before = (end: string | undefined, key: string): string | undefined =>
   key === "" || (end !== undefined && KeyOrder.compare(key, end) > 0) ? end : key
 
@@ -114,7 +114,7 @@ export const entries = (query: EntryQuery): Query<EntryPage> => {
   const isAfter = !isDescending && floored !== "" && KeyOrder.compare(low, floored) <= 0
   const isBounded = end !== undefined
   const size = keysOnly ? Number.MAX_SAFE_INTEGER : (query.size ?? pageBytes)
-  // A list that can have no entries has no range to count.
+  // A list that cannot have entries has no range to count.
   const hasCount = isCounted && range !== undefined
   const isCountBounded = hasCount && high !== undefined
   const isAllCounted = hasCount && !isCountBounded && low === ""
@@ -163,8 +163,8 @@ export interface Part {
 }
 
 /**
- * How many names a selection has, or how many entries that are visible at `now` (epoch milliseconds), in the part that
- * follows after a key; `""` for the first part.
+ * The number of names of a selection, or of entries that are visible at `now` (epoch milliseconds), in the part after a
+ * key; `""` for the first part.
  */
 export const part = (selection: Selection, after: string, readsRows: boolean, now: number): Query<Part> => {
   const range = KeyOrder.rangeOf(selection)

@@ -1,5 +1,5 @@
 /**
- * Lists: pages, and whole ones from a snapshot.
+ * Lists of entries: pages, and whole lists from a snapshot.
  */
 import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../Direct.ts"
@@ -11,13 +11,13 @@ import { type Pool, readTimeout } from "../Database/Pool.ts"
 import type { Snapshot, TakeSnapshot } from "../Database/Snapshots.ts"
 import * as ListQueries from "./ListQueries.ts"
 
-/** A portion of a whole list: small, so that a client with a slow connection reads one in time. */
+/** The size of a portion of a whole list: small, so that a client with a slow connection reads one in time. */
 const portionSize = { limit: 1000, size: 256 * 1024 }
 
-/** Milliseconds that the entries of a list may take to be counted. */
-const countTimeout = 60_000
+/** The timeout of counting the entries of a list, in milliseconds. */
+const countTimeoutMillis = 60_000
 
-/** How many entries a selection has, in a snapshot. */
+/** Counts the entries of a selection in a snapshot. */
 const countAll = (
   snapshot: Snapshot,
   selection: Selection,
@@ -27,7 +27,7 @@ const countAll = (
   Effect.gen(function* () {
     let total = readsRows ? 0 : -due
     for (let after: string | undefined = ""; after !== undefined; ) {
-      // A database that is gone is told as soon as by any other read.
+      // Each part has the timeout of a read, so that an unavailable database is noticed as soon as by other reads.
       const { count, last }: ListQueries.Part = yield* answeredWithin(readTimeout)(
         snapshot.run(ListQueries.part(selection, after, readsRows, now))
       )
@@ -35,7 +35,7 @@ const countAll = (
       after = last
     }
     return total
-  }).pipe(answeredWithin(countTimeout), bySystemClock)
+  }).pipe(answeredWithin(countTimeoutMillis), bySystemClock)
 
 export interface Options {
   readonly reads: Pool
@@ -45,7 +45,7 @@ export interface Options {
 }
 
 export const make = ({ now, reads, snapshot }: Options): Pick<Context.Tag.Service<Store>, "list" | "listAll"> => {
-  /** The first page of a query in a snapshot, with the number of entries where it asks for it. */
+  /** The first page of a query in a snapshot, with the number of entries if the query requests it. */
   const firstPage = (snapshot: Snapshot, query: EntryQuery) =>
     Effect.gen(function* () {
       const { counting, ...page } = yield* snapshot
@@ -74,7 +74,7 @@ export const make = ({ now, reads, snapshot }: Options): Pick<Context.Tag.Servic
         const at = now()
         const held = yield* snapshot(query.namespace)
         const portionOf = { ...query, ...portionSize, now: at }
-        /** A list that has been read to its end needs no snapshot, however long the scope lasts. */
+        /** A list that was read to its end needs no snapshot any longer, even if the scope stays open. */
         const endAfterLast = <A extends { readonly more: boolean }, E>(portion: Effect.Effect<A, E>) =>
           Effect.tap(portion, ({ more }) => (more ? Effect.void : held.end))
         const first = yield* endAfterLast(firstPage(held, { ...portionOf, after: "" }))

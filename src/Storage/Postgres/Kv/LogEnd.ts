@@ -1,18 +1,18 @@
 import type { Effect } from "effect"
 import { LastSeq } from "../../LastSeq.ts"
 
-/** The last `seq` that this node knows of, which reads and notifications of several nodes report in any order. */
+/** The last `seq` that this node knows. Reads and notifications of several nodes report it in any order. */
 export class LogEnd {
   private readonly end = new LastSeq()
   private known = 0
   private epoch: string | undefined
 
-  /** The last `seq` that is known. */
+  /** The last known `seq`. */
   get last(): number {
     return this.known
   }
 
-  /** The log has grown to here, at least. */
+  /** The log has grown to `lastSeq` or beyond. */
   advance(lastSeq: number): void {
     if (lastSeq <= this.known) return
     this.known = lastSeq
@@ -20,8 +20,8 @@ export class LogEnd {
   }
 
   /**
-   * A read has found this end. Where it is of another epoch, or before what was known when the read began, which a log
-   * that only grows has no more, everybody is woken.
+   * A read has found this end. All waiting callers are woken if it has another epoch, or is before the end that was known
+   * when the read started: a log only grows, so that this is another log.
    */
   found({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }, knownBefore: number): void {
     const isOther = (this.epoch !== undefined && epoch !== this.epoch) || lastSeq < knownBefore

@@ -1,6 +1,5 @@
 /**
- * Namespaces and tenants with the numbers of their entries: the reads, and the part of the schema that keeps the numbers
- * of tenants.
+ * Reads of namespaces and tenants with the numbers of their entries.
  */
 import {
   maxDue,
@@ -14,24 +13,24 @@ import * as Encoding from "../Database/Encoding.ts"
 import type { Query, Statement } from "../Database/Statement.ts"
 import { baseEntries, comeOrGone } from "./Counts.ts"
 import { isDue } from "./Expiry.ts"
-import { floor, lastSeq } from "./Page.ts"
+import { floor, lastSeq } from "./PrintedRows.ts"
 import { tenantOf } from "./TenantOf.ts"
 
-/** The end of a range; it is `''` where there is none. No index holds a name as long as the text that stands for it. */
+/** SQL for the end of a range. `''` means no end; a text longer than any name in an index replaces it. */
 const endOf = (high: string): string => `coalesce(nullif(${high}, ''), repeat(chr(1114111), 700))`
 
-/** How many entries of each namespace have expired at `$1` and are still stored. */
+/** The number of entries of each namespace that have expired at `$1` and are still stored. */
 const due = `due AS MATERIALIZED (
   SELECT e.namespace, count(*) AS entries FROM (
     SELECT namespace FROM causeway.entries WHERE ${isDue("$1")} ORDER BY expires_at LIMIT ${maxDue}
   ) e GROUP BY e.namespace
 )`
 
-/** What a map of names has for a name. A join with its rows would be planned as one with the whole table. */
+/** SQL for the value of a name in a map. The planner would plan a join with its rows as a join with the whole table. */
 const mapped = (map: string, name: string): string =>
   `coalesce(((SELECT ${map}.map FROM ${map}) ->> ${name})::bigint, 0)`
 
-/** By namespace how many entries it has more than its base number: those that wait to be added, without those above. */
+/** By namespace, the difference to its base number: the pending changes, minus the entries above. */
 const changed = `changed AS MATERIALIZED (
   SELECT c.namespace, sum(c.entries)::bigint AS entries FROM (
     SELECT due.namespace, - due.entries AS entries FROM due
@@ -134,105 +133,3 @@ export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
     }
   }
 }
-
-/** How the function that keeps the numbers counts entries that were deleted, in the version of a step of the schema. */
-interface Variant {
-  readonly declarations: string
-  readonly deleted: string
-}
-
-/** A namespace is new where it has what was added to it, and gone where it has none left. */
-const countFunctionOf = ({
-  declarations,
-  deleted
-}: Variant): string => `CREATE OR REPLACE FUNCTION causeway.count_entries() RETURNS trigger
-  LANGUAGE plpgsql
-  AS $function$${declarations}
-  BEGIN
-    IF TG_OP = 'INSERT' THEN
-      WITH added AS MATERIALIZED (
-        SELECT c.namespace, count(*) AS entries FROM changed c GROUP BY c.namespace
-      ), counted AS (
-        INSERT INTO causeway.namespaces AS n (namespace, entries)
-        SELECT a.namespace, a.entries FROM added a ORDER BY a.namespace
-        ON CONFLICT (namespace) DO UPDATE SET entries = n.entries + excluded.entries
-        RETURNING n.namespace, n.entries
-      )
-      INSERT INTO causeway.tenants AS t (tenant, namespaces, entries)
-      SELECT ${tenantOf("a.namespace")}, count(*) FILTER (WHERE n.entries = a.entries), sum(a.entries)
-      FROM added a JOIN counted n ON n.namespace = a.namespace GROUP BY 1 ORDER BY 1
-      ON CONFLICT (tenant) DO UPDATE
-        SET namespaces = t.namespaces + excluded.namespaces, entries = t.entries + excluded.entries;
-    ELSIF TG_OP = 'DELETE' THEN
-      WITH deleted AS MATERIALIZED (
-        SELECT c.namespace, count(*) AS entries FROM changed c GROUP BY c.namespace
-      ), counted AS (
-        UPDATE causeway.namespaces n SET entries = n.entries - d.entries FROM deleted d
-        WHERE n.namespace = d.namespace
-        RETURNING n.namespace, n.entries, d.entries AS deleted
-      )${deleted}
-    ELSE
-      DELETE FROM causeway.namespaces;
-      DELETE FROM causeway.tenants;
-    END IF;
-    RETURN NULL;
-  END
-  $function$`
-
-/** By namespaces that were counted, the change of their tenants. */
-const countedTenants = `
-      UPDATE causeway.tenants t SET namespaces = t.namespaces - g.namespaces, entries = t.entries - g.entries
-      FROM (
-        SELECT ${tenantOf("n.namespace")} AS tenant, count(*) FILTER (WHERE n.entries <= 0) AS namespaces,
-          sum(n.deleted) AS entries
-        FROM counted n GROUP BY 1
-      ) g
-      WHERE t.tenant = g.tenant`
-
-/**
- * How many namespaces and entries each tenant has, and those of no tenant. The function that keeps the numbers of
- * namespaces keeps these, too.
- */
-export const statements: ReadonlyArray<string> = [
-  // What is written meanwhile would not be counted.
-  "LOCK TABLE causeway.entries IN SHARE ROW EXCLUSIVE MODE",
-  `CREATE TABLE causeway.tenants (
-    tenant text COLLATE "C" NOT NULL PRIMARY KEY, namespaces bigint NOT NULL, entries bigint NOT NULL
-  ) WITH (fillfactor = 50)`,
-  countFunctionOf({
-    declarations: "",
-    deleted: `${countedTenants};
-      DELETE FROM causeway.namespaces n
-      USING (SELECT DISTINCT c.namespace FROM changed c) d
-      WHERE n.namespace = d.namespace AND n.entries <= 0;
-      DELETE FROM causeway.tenants t
-      USING (SELECT DISTINCT ${tenantOf("c.namespace")} AS tenant FROM changed c) d
-      WHERE t.tenant = d.tenant AND t.namespaces <= 0;`
-  }),
-  `INSERT INTO causeway.tenants (tenant, namespaces, entries)
-    SELECT ${tenantOf("n.namespace")}, count(*), sum(n.entries) FROM causeway.namespaces n GROUP BY 1`
-]
-
-/**
- * The function of now. It looks namespaces and tenants up by their names: of those that it joined with what was deleted
- * it read all, since the server expects none to be empty. Plans are made once for a connection, under the settings of
- * whichever function deletes first.
- */
-export const lookUpStatements: ReadonlyArray<string> = [
-  countFunctionOf({
-    declarations: `
-  DECLARE
-    emptied text[];`,
-    deleted: `, lessened AS (${countedTenants}
-      )
-      SELECT array_agg(n.namespace) FILTER (WHERE n.entries <= 0) INTO emptied FROM counted n;
-      IF emptied IS NOT NULL THEN
-        DELETE FROM causeway.namespaces n WHERE n.namespace = ANY (emptied);
-        DELETE FROM causeway.tenants t
-        WHERE t.tenant = ANY (ARRAY(SELECT ${tenantOf("e.namespace")} FROM unnest(emptied) e(namespace)))
-          AND t.namespaces <= 0;
-      END IF;`
-  }),
-  "ALTER FUNCTION causeway.expire(bigint, integer) SET enable_hashjoin = off",
-  "ALTER FUNCTION causeway.expire(bigint, integer) SET enable_mergejoin = off"
-]

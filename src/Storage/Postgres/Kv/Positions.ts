@@ -1,36 +1,16 @@
 /**
- * Where scans begin. A row that was deleted stays in its index as long as somebody holds a snapshot from before, and a scan
- * that begins at the least value visits all of those. So a position says up to where there is nothing left.
+ * Positions from which scans start. A deleted row stays in its index as long as a snapshot from before is held, and a scan
+ * that starts at the least value visits all such rows. A position is the value up to which no live row exists.
  *
- * A position is moved by a new row with the next id. An update would leave versions of one row, all of which are visited
- * by whoever reads it; of rows the newest is found without those before it. Who moves a position has a lock for it.
+ * A new row with the next id moves a position. An update would leave versions of one row, all of which each reader visits;
+ * the row with the greatest id is found without visiting those before it. A lock protects each move.
  */
 
-export type Name = "expiry" | "counts"
+/**
+ * `expiry` is in epoch milliseconds, `counts` an id of `count_changes`, `commits` in epoch microseconds, and `idempotency`
+ * an `up_to` of `remembered_writes`. Only functions of the database read the last two.
+ */
+export type Name = "expiry" | "counts" | "commits" | "idempotency"
 
-/** A position, read once for a statement and in its snapshot. */
+/** SQL for a position. A statement reads it once, in its snapshot. */
 export const of = (name: Name): string => `(SELECT causeway.position('${name}'))`
-
-/** The newest row of a position; a function may read it into a record. */
-export const newest = (name: Name, into = ""): string =>
-  `SELECT p.id, p.up_to ${into} FROM causeway.positions p WHERE p.name = '${name}' ORDER BY p.id DESC LIMIT 1`
-
-/** Settings of functions that read positions, or rows from one on: what was deleted must not be scanned. */
-export const settings = `
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off`
-
-export const statements: ReadonlyArray<string> = [
-  `CREATE TABLE causeway.positions (
-    name text COLLATE "C" NOT NULL, id bigint NOT NULL, up_to bigint NOT NULL, PRIMARY KEY (name, id)
-  )`,
-  `CREATE FUNCTION causeway.position(position_name text) RETURNS bigint
-  LANGUAGE plpgsql STABLE${settings}
-  AS $function$
-  BEGIN
-    RETURN (SELECT p.up_to FROM causeway.positions p WHERE p.name = position_name ORDER BY p.id DESC LIMIT 1);
-  END
-  $function$`
-]

@@ -1,7 +1,6 @@
 /**
- * The reads of the key-value store but lists. Each is one statement, and so reads one snapshot.
+ * The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot.
  */
-
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
@@ -9,8 +8,8 @@ import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
 import { type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, type Query, type Statement } from "../Database/Statement.ts"
-import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
 import * as Positions from "./Positions.ts"
+import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./PrintedRows.ts"
 
 const getStatement: Statement = {
   name: "get",
@@ -18,16 +17,14 @@ const getStatement: Statement = {
     WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`
 }
 
-/** The entry, unless it is absent or past its end at `now`. */
+/** The entry, unless it is absent or has expired at `now`, in epoch milliseconds. */
 export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
   statement: getStatement,
   values: [namespace, key, now],
-  decode: ([row]) => {
-    return row === undefined ? undefined : toEntry(namespace, key, row as unknown as EntryRow)
-  }
+  decode: ([row]) => (row === undefined ? undefined : toEntry(namespace, key, row as EntryRow))
 })
 
-/** The values are read only where all of them are taken. */
+/** The values are read only if all of them are within the limit. */
 const getManyStatement: Statement = {
   name: "get many",
   text: `WITH found AS MATERIALIZED (
@@ -35,8 +32,8 @@ const getManyStatement: Statement = {
       FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(namespace, key, position)
       JOIN causeway.entries e ON e.namespace = n.namespace AND e.key = n.key
       WHERE e.expires_at IS NULL OR e.expires_at > $3
-    ), total AS (SELECT coalesce(sum(bytes), 0) <= $4 AS is_taken FROM found)
-    SELECT is_taken, ${lastSeq}, causeway.epoch(), read.positions, read.texts
+    ), total AS (SELECT coalesce(sum(bytes), 0) <= $4 AS fits FROM found)
+    SELECT fits, ${lastSeq}, causeway.epoch(), read.positions, read.texts
     FROM total LEFT JOIN LATERAL (
       SELECT array_to_string(array_agg(position ORDER BY position), ',') AS positions,
         string_agg(json, U&'\\001e' ORDER BY position) AS texts
@@ -46,10 +43,10 @@ const getManyStatement: Statement = {
         JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
         WHERE expires_at IS NULL OR expires_at > $3
       ) printed
-    ) read ON is_taken`
+    ) read ON fits`
 }
 
-/** Without values, which are not read. */
+/** Without the values, which are not read. */
 const getManyKeysStatement: Statement = {
   name: "get many keys",
   text: `SELECT true, ${lastSeq}, causeway.epoch(), array_to_string(array_agg(position ORDER BY position), ','),
@@ -62,7 +59,7 @@ const getManyKeysStatement: Statement = {
     ) printed`
 }
 
-/** The entries of some addresses, or nothing where their values have more bytes. With `keysOnly` values count nothing. */
+/** The entries of some addresses, or undefined if their values exceed `maxBytes`. With `keysOnly` there is no limit. */
 export const getMany = (
   addresses: ReadonlyArray<Address>,
   maxBytes: number,
@@ -77,14 +74,14 @@ export const getMany = (
     ...(keysOnly ? [] : [maxBytes])
   ],
   decode: ([row]) => {
-    const [isTaken, lastSeq, epoch, positions, texts] = row as readonly [
+    const [fits, lastSeq, epoch, positions, texts] = row as readonly [
       boolean,
       number,
       string,
       string | null,
       string | null
     ]
-    if (!isTaken) return undefined
+    if (!fits) return undefined
     const entries: Array<Entry.EncodedEntry | undefined> = addresses.map(() => undefined)
     if (positions !== null && texts !== null) {
       const printed = texts.split(separator)
@@ -106,18 +103,18 @@ const changesStatement = (name: string, condition: string): Statement => ({
 
 const allChanges = changesStatement("changes", "seq > $2")
 
-// The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+// The condition excludes the empty tenant explicitly, so that the partial index can be used.
 const tenantChanges = changesStatement("changes of tenant", "tenant = $3 AND tenant <> '' AND seq > $2")
 
-/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
-const scanned = 2000
+/** The maximum number of records that a read of a namespace scans, as no index has the records of a namespace. */
+const maxScanned = 2000
 
 const partChanges = changesStatement(
   "changes of namespace",
-  `seq > $2 AND seq <= $2::bigint + ${scanned} AND namespace = $3 AND starts_with(key, $4)`
+  `seq > $2 AND seq <= $2::bigint + ${maxScanned} AND namespace = $3 AND starts_with(key, $4)`
 )
 
-/** The statement for a query, and its parameters. */
+/** Returns the statement for a query, and its parameters. */
 const changesBy = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery) => {
   if (namespace === undefined) {
     return tenant === ""
@@ -134,7 +131,7 @@ export interface TrimmedBefore {
   readonly epoch: string
 }
 
-/** A page of the log. */
+/** A page of the log. The result is `TrimmedBefore` if records after the position were removed. */
 export const changes = (query: ChangeQuery): Query<ChangePage | TrimmedBefore> => ({
   ...changesBy(query),
   decode: ([row]) => {
@@ -144,23 +141,23 @@ export const changes = (query: ChangeQuery): Query<ChangePage | TrimmedBefore> =
     const { isCut, texts } = textsOf(printed, selected)
     const changes = texts.map(Change.encoded)
     const isFull = isCut || changes.length === limit
-    const end = namespace === undefined ? last : Math.min(after + scanned, last)
+    const end = namespace === undefined ? last : Math.min(after + maxScanned, last)
     return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
   }
 })
 
-/** What a node asks for again and again. */
-export interface Pulse {
+/** The end of the log and the time, which a node polls. */
+export interface ClockAndLogEnd {
   readonly lastSeq: number
   readonly epoch: string
   /** The clock of the database, in epoch milliseconds. */
   readonly now: number
 }
 
-/** The end of the log, and the time. */
-export const pulse: Query<Pulse> = {
+/** The end of the log and the time of the database. */
+export const clockAndLogEnd: Query<ClockAndLogEnd> = {
   statement: {
-    name: "pulse",
+    name: "clock_and_log_end",
     text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`
   },
   values: [],
@@ -176,7 +173,7 @@ export const end: Query<number> = {
 
 export interface Expired {
   readonly count: number
-  /** The last `seq`, where entries were removed. */
+  /** The last `seq` if entries were removed, otherwise null. */
   readonly lastSeq: number | null
 }
 
@@ -196,7 +193,7 @@ export const trim = (before: number, limit: number): Query<number> => ({
   decode: ([row]) => row![0] as number
 })
 
-/** What there is to do next, by the clock of the database. Removed records are no more looked at. */
+/** The times at which work is due next, by the clock of the database. Removed records are not visited. */
 export const due: Query<Due> = {
   statement: {
     name: "due",
@@ -210,7 +207,7 @@ export const due: Query<Due> = {
   decode: ([row]) => ({ expiresAt: row![0] as number | null, oldestAt: row![1] as number | null })
 }
 
-/** What changes with each trim, and with the identity of the log. */
+/** A text that changes with each trim and with the identity of the log. */
 export const history: Query<string> = {
   statement: { name: "history", text: "SELECT log.history || ' ' || causeway.epoch() FROM causeway.log" },
   values: [],

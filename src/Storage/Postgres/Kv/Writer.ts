@@ -19,38 +19,38 @@ type CallError = QueryError | StoreUnavailable
 
 export interface Writer {
   /**
-   * The outcome of each write, at this time of the database in epoch milliseconds. Called one at a time. For `isGivenUp`
-   * see `GroupCall`.
+   * Returns the outcome of each write. `now` is the time of the database in epoch milliseconds. Callers must not overlap
+   * calls. For `isGivenUp` see `GroupCall`.
    */
   readonly commit: (
     writes: ReadonlyArray<Write>,
     now: number,
     isGivenUp: () => boolean
   ) => Effect.Effect<ReadonlyArray<Either.Either<Group.Outcome, StoreUnavailable>>, StoreUnavailable>
-  /** Removes the marks of groups that nobody asks for any more. */
-  readonly prune: Effect.Effect<void, StoreUnavailable>
+  /** Removes commit records that no node asks for any longer. */
+  readonly prune: Effect.Effect<unknown, StoreUnavailable>
 }
 
 export interface WriterOptions {
-  /** Told of the end of the log after each group. */
+  /** Called with the last `seq` of the log after each group. */
   readonly onLastSeq: (lastSeq: number) => void
-  /** Told how many milliseconds a group has waited for the lock of the log. */
+  /** Called with the milliseconds that a group has waited for the lock of the log. */
   readonly onLockWait: (millis: number) => void
-  /** How many bytes may be remembered of writes with idempotency keys. */
+  /** The limit of the bytes of idempotency records. */
   readonly idempotencyBytes: number
-  /** Told what was found where tenants were compared, by whose bytes they share those. */
+  /** Called with the result of each comparison of the tenants. */
   readonly onComparison: (comparison: Comparison) => void
 }
 
-/** For `lastTold` see `GroupCall`. */
+/** Makes a writer. For `lastServerTime` see `GroupCall`. */
 export const make = (
   pool: Pick<Pool, "run" | "read">,
-  lastTold: () => number,
+  lastServerTime: () => number,
   { onComparison, onLastSeq, onLockWait, idempotencyBytes }: WriterOptions
 ): Writer => {
-  // One for all functions: none may overtake a call of another whose outcome is unknown.
-  const callOne = GroupCall.make(pool, lastTold)
-  /** Whether the group that is being committed is given up. */
+  // One for all functions: no call may overtake a call of another function whose outcome is unknown.
+  const callOne = GroupCall.make(pool, lastServerTime)
+  /** Whether the callers of the current group no longer wait for it. */
   let isGivenUp = (): boolean => false
   const callGroup = (call: Statement, parametersOf: Parameters<GroupCall.GroupCall>[1]) =>
     callOne(call, parametersOf, () => isGivenUp())
@@ -93,7 +93,7 @@ export const make = (
       )
     })
 
-  /** Where some of the writes are remembered, nothing is applied, and the others are committed without them. */
+  /** If some of the writes have records, the call applies nothing. The others are then committed without them. */
   const commitWithKeys = (writes: ReadonlyArray<Write>, now: number, parameters: ReadonlyArray<Parameter>) => {
     const keys = IdempotencyRecords.encode(writes, bounds(now))
     return Effect.flatMap(
@@ -101,12 +101,12 @@ export const make = (
       (result): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> => {
         const answer = decodeKeyed(writes, result, now)
         if (answer._tag === "Applied") return Exit.succeed(applied(writes, answer.result))
-        const { outcomes: remembered } = answer
-        const others = writes.filter((_, index) => !remembered.has(index))
-        if (others.length === 0) return Exit.succeed(writes.map((_, index) => remembered.get(index)!))
+        const { outcomes: replayed } = answer
+        const others = writes.filter((_, index) => !replayed.has(index))
+        if (others.length === 0) return Exit.succeed(writes.map((_, index) => replayed.get(index)!))
         return Effect.map(commitAll(others, now), outcomes => {
           let next = 0
-          return writes.map((_, index) => remembered.get(index) ?? outcomes[next++]!)
+          return writes.map((_, index) => replayed.get(index) ?? outcomes[next++]!)
         })
       }
     )
@@ -145,7 +145,7 @@ export const make = (
       }
     })
 
-  /** Commits a group that has removals: each is a call of its own, between those of the writes around it. */
+  /** Commits a group with deletes of prefixes. Each is a separate call, between those of the writes around it. */
   const commitInTurn = (writes: ReadonlyArray<Write>, now: number) =>
     Effect.gen(function* () {
       const outcomes: Array<Either.Either<Group.Outcome, StoreUnavailable>> = []
@@ -175,6 +175,9 @@ export const make = (
           ? commitInTurn(writes, now)
           : commitOperations(writes, now)
       }),
-    prune: Effect.asVoid(pool.read(GroupCall.prune, [], () => undefined, GroupCall.commitTimeout))
+    prune: Effect.repeat(
+      pool.read(GroupCall.prune.statement, GroupCall.prune.values, GroupCall.prune.decode, GroupCall.commitTimeout),
+      { while: mayBeMore => mayBeMore }
+    )
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The id of a node, which is new for each run. The directory of the node remembers it, so that the next run knows that
- * this one is over, unless the directory is a copy: nobody else has the lock of the directory.
+ * The id of a node, which is new for each run. The directory of the node stores it. As only one process has the lock of the
+ * directory, the next run knows that this one has ended, unless the directory is a copy.
  */
 import { randomUUID } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
@@ -23,13 +23,13 @@ const readId = (file: string): Option.Option<string> =>
 const withoutDirectory = (): NodeIdentity => ({ id: randomUUID(), predecessor: Option.none() })
 
 /**
- * An id for this run. Where the directory cannot be used, as another node has it, the id is not remembered: then the
- * sessions of this run stay its own until its lease has ended.
+ * An id for this run. If the directory cannot be used, for example because another node uses it, the id is not stored. The
+ * sessions of this run then stay its own until its lease has ended.
  */
 export const make = (directory: string | undefined): Effect.Effect<NodeIdentity, never, Scope.Scope> => {
   if (directory === undefined) return Effect.sync(withoutDirectory)
   const remembered = Effect.gen(function* () {
-    // It loads SQLite, which a host that gives no directory need not have.
+    // It loads SQLite, which hosts without a directory do not need.
     const { Lock } = yield* Effect.tryPromise(() => import("../../DirectoryLock.ts"))
     yield* Effect.acquireRelease(
       Effect.try(() => {

@@ -1,6 +1,6 @@
 /**
- * The lease of a node: as long as it renews it, no other node takes the sessions that it owns. Whether it still owns one
- * is decided by the database, in the transaction of each write.
+ * The lease of a node. As long as the node renews it, no other node takes its sessions. The database decides in the
+ * transaction of each write whether the node still owns the session.
  */
 import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -12,24 +12,24 @@ import { NodeWatch, type Renewals } from "./NodeWatch.ts"
 import type { OwnedSessions } from "./OwnedSessions.ts"
 import * as Queries from "./Queries.ts"
 
-/** Renews the lease. Tells how often it had ended before that, and whether there was one. */
+/** Renews the lease. Returns how often it had ended before it was renewed, and whether it existed. */
 const renewal: Statement = {
   name: "renew_lease",
   text: "SELECT causeway.renew_lease($1, $2, true), EXISTS (SELECT FROM causeway.nodes WHERE id = $1)"
 }
 
-/** Tells the address of the node, and reads the leases of the others, and whether they have told the same address. */
+/** Stores the address of the node. Returns the leases of the others, and whether they have stored the same address. */
 const publication: Statement = {
   name: "publish_address",
-  text: `WITH told AS (
+  text: `WITH stored AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
     SELECT id, renewals, lease, coalesce(address = $2, false) FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
 }
 
 /**
- * Ends the lease of a node that has not renewed it since. It takes nothing from that node: if it is alive after all, it
- * keeps the sessions that nobody has taken, and is refused those that somebody has, as after any lease that has ended.
+ * Ends the lease of a node that has not renewed it since. It takes no session: if the node is alive, it keeps the sessions
+ * that no other node has taken, and cannot write to the others, as after every end of a lease.
  */
 const expiry: Statement = {
   name: "expire_lease",
@@ -50,40 +50,40 @@ const removal: Statement = {
 
 const endOfLease: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
 
-/** Rows of nodes that were gone for long. */
+/** Removes rows of nodes that have been gone for a day. */
 const cleaning: Statement = {
   name: "remove_nodes",
   text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'"
 }
 
-/** A lease is renewed so often before it ends. */
+/** The number of renewals within the length of a lease. */
 const renewals = 3
 
 /**
- * Intervals between renewals after which the last run in the directory counts as over. It may run still, where the
- * directory is a copy, as from a snapshot of a volume.
+ * The number of intervals without a renewal after which the last run in the directory has ended. If the directory is a
+ * copy, as from a snapshot of a volume, that run may still be alive.
  */
 const silentIntervals = 1.5
 
-/** How long the end of the lease may take. */
-const endLimit = Duration.seconds(1)
+/** The timeout of ending the lease. */
+const endTimeout = Duration.seconds(1)
 
-/** Sessions that are asked for at once. */
+/** The maximum number of sessions in one query. */
 const portion = 1000
 
 export interface Options {
   readonly pool: Pool
   readonly node: string
-  /** The last run in the directory of this node, which has ended unless the directory is a copy. */
+  /** The id of the last run in the directory of this node. It has ended, unless the directory is a copy. */
   readonly predecessor: Option.Option<string>
   readonly lease: Duration.Duration
   /** The sessions that the node owns. */
   readonly owned: OwnedSessions
-  /** Where other nodes reach this one, if they do. */
+  /** Returns the address at which other nodes reach this one, if there is one. */
   readonly address: () => string | null
-  /** Called with the number of other nodes, with each renewal. */
+  /** Called at each renewal with the number of other nodes. */
   readonly onOthers: (count: number) => void
-  /** Called where the lease had ended before it was renewed. */
+  /** Called if the lease had ended before it was renewed. */
   readonly onLapse: () => void
 }
 
@@ -91,7 +91,7 @@ interface Other extends Renewals {
   readonly hasSameAddress: boolean
 }
 
-/** Tells where other nodes reach this one. Returns the others. */
+/** Publishes the address at which other nodes reach this one. Returns the others. */
 export const publishAddress = (pool: Pool, node: string, address: string | null) =>
   pool.read(publication, [node, address], rows =>
     rows.map(
@@ -104,9 +104,9 @@ export const publishAddress = (pool: Pool, node: string, address: string | null)
     )
   )
 
-/** Warns of each other node that is alive and tells the address of this one: one of the two cannot be reached. */
+/** Warns of each other live node with the address of this one: one of the two cannot be reached. */
 const addressWatch = () => {
-  /** How often a node had renewed its lease when it was first seen; one that has not since may be an earlier run. */
+  /** The renewals of each node when it was first seen. A node that has not renewed its lease since may be an earlier run. */
   let first = new Map<string, number>()
   return (others: ReadonlyArray<Other>, address: string | null) => {
     const sharing = others.filter(({ hasSameAddress }) => hasSameAddress)
@@ -117,7 +117,7 @@ const addressWatch = () => {
       found,
       ({ node }) =>
         Effect.annotateLogs(
-          Effect.logWarning("Another node has told the same address: requests for its sessions do not reach it"),
+          Effect.logWarning("Another node has published the same address: requests for its sessions do not reach it"),
           { node, address }
         ),
       { discard: true }
@@ -125,7 +125,7 @@ const addressWatch = () => {
   }
 }
 
-/** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */
+/** Renews the lease until the scope closes, which ends the lease. Others may then open its sessions at once. */
 export const keep = ({
   address,
   lease,
@@ -142,7 +142,7 @@ export const keep = ({
     const watchAddress = addressWatch()
     let lapses = 0
     let hasRenewed = false
-    /** How many renewals are still followed by a check of what others have taken, which they may not have committed. */
+    /** How many more renewals check for sessions that others have taken: their transactions may not have committed yet. */
     let checks = 0
 
     const check = Effect.suspend(() => {
@@ -165,14 +165,14 @@ export const keep = ({
     })
 
     const renew: Effect.Effect<void, StoreUnavailable> = Effect.gen(function* () {
-      // An interruption would not stop the statement, which could then begin the lease again after the node has ended it.
+      // An interruption would not stop the statement, which could then recreate the lease after the node has ended it.
       const [now, hadLease] = yield* Effect.uninterruptible(
         pool.read(renewal, [node, millis], ([row]) => [Number(row?.[0]), row?.[1] === true] as const)
       )
       const others = yield* publishAddress(pool, node, address())
       onOthers(others.length)
       yield* watchAddress(others, address())
-      for (const stalled of watch.look(yield* Monotonic.millis, others)) {
+      for (const stalled of watch.update(yield* Monotonic.millis, others)) {
         yield* pool.read(expiry, [stalled.node, stalled.renewals], () => undefined)
       }
       const isLapsed = now > lapses || (hasRenewed && !hadLease)
@@ -198,7 +198,7 @@ export const keep = ({
       }).pipe(Effect.retry(Schedule.spaced(Duration.times(lease, 1 / renewals))), Effect.ignore)
 
     yield* Effect.addFinalizer(() =>
-      Supervision.within(endLimit, Effect.ignore(pool.read(endOfLease, [node], () => undefined)))
+      Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease, [node], () => undefined)))
     )
     yield* Effect.ignore(renew)
     if (Option.isSome(predecessor)) yield* Effect.forkScoped(Effect.interruptible(endPredecessor(predecessor.value)))

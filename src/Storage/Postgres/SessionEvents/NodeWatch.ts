@@ -1,38 +1,38 @@
 /**
- * Which nodes do not renew their leases, as another one sees it by its own monotonic clock. By the clock of the database
- * alone, a node that is gone would keep its sessions for as long as that clock was set back.
+ * Finds nodes that do not renew their leases, by the monotonic clock of this node. If only the clock of the database
+ * counted, a node that is gone would keep its sessions for as long as that clock was set back.
  */
 
-/** A node, and how often it has renewed its lease. */
+/** A node, and the number of renewals of its lease. */
 export interface Renewals {
   readonly node: string
   readonly renewals: number
-  /** How long its lease is, in milliseconds. */
+  /** The length of its lease, in milliseconds. */
   readonly lease: number
 }
 
 interface Seen {
   readonly renewals: number
-  /** When this count was first seen. */
+  /** When this number was first seen. */
   readonly at: number
 }
 
-/** What one node has seen of the others. Times are monotonic milliseconds of that node. */
+/** The observations of one node. Times are its monotonic milliseconds. */
 export class NodeWatch {
   private seen = new Map<string, Seen>()
   private lookedAt = Number.NEGATIVE_INFINITY
 
   constructor(
-    /** Milliseconds. */
+    /** The length of the lease of this node, in milliseconds. */
     private readonly lease: number
   ) {}
 
   /**
-   * Notes what was read at a time. Returns those that have not renewed their leases for a whole lease, theirs and this
-   * node's, during which it has read them again and again: while it cannot reach the database, the others perhaps
-   * cannot either.
+   * Records the leases read at a time. Returns the nodes that have not renewed theirs for the longer of their lease and
+   * that of this node. This node must have read them throughout: while it cannot reach the database, the others may not
+   * reach it either.
    */
-  look(now: number, others: ReadonlyArray<Renewals>): ReadonlyArray<Renewals> {
+  update(now: number, others: ReadonlyArray<Renewals>): ReadonlyArray<Renewals> {
     const known = now - this.lookedAt <= this.lease / 2 ? this.seen : new Map<string, Seen>()
     this.lookedAt = now
     this.seen = new Map(

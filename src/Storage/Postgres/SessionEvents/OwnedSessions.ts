@@ -1,4 +1,4 @@
-/** The sessions that a node owns, as far as it knows, each with its fencing token. */
+/** The sessions that the node owns to its knowledge, each with its fencing token. */
 export class OwnedSessions {
   private readonly tokens = new Map<string, number>()
   private readonly lost = new Set<string>()
@@ -21,13 +21,13 @@ export class OwnedSessions {
     this.tokens.set(session, token)
   }
 
-  /** The node owns it no more, by its own will. */
+  /** The node has given the session up itself. */
   remove(session: string): void {
     this.lost.delete(session)
     this.tokens.delete(session)
   }
 
-  /** Another node has taken it. */
+  /** Another node has taken the session. */
   lose(session: string, token = this.tokens.get(session)): void {
     if (token === undefined || this.tokens.get(session) !== token) return
     this.tokens.delete(session)
@@ -35,7 +35,7 @@ export class OwnedSessions {
     this.onLost()
   }
 
-  /** The sessions that others have taken, each once. */
+  /** Returns the sessions that others have taken since the last call. */
   takeLost(): ReadonlyArray<string> {
     const all = [...this.lost]
     this.lost.clear()

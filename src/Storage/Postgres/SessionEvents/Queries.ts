@@ -1,5 +1,5 @@
 /**
- * The reads of the session event log. Each is one statement, and so reads one snapshot.
+ * The queries of the session event log. Each is one statement, and so reads one snapshot.
  */
 import {
   type EventPage,
@@ -17,7 +17,7 @@ import { texts } from "../Database/Encoding.ts"
 import type { Pool } from "../Database/Pool.ts"
 import type { Query, Row, Statement } from "../Database/Statement.ts"
 
-/** Runs a query. */
+/** Runs queries on a pool. */
 export const on =
   (pool: Pool) =>
   <A>({ decode, statement, values }: Query<A>) =>
@@ -37,13 +37,14 @@ const findStatement: Statement = {
   text: "SELECT epoch, head, trimmed, recovery_state FROM causeway.histories WHERE session = $1"
 }
 
+/** The history of a session. */
 export const find = (session: string): Query<History | undefined> => ({
   statement: findStatement,
   values: [session],
   decode: ([row]) => (row === undefined ? undefined : historyOf(row as HistoryRow))
 })
 
-// An event has no more characters than bytes, so that a page of so many bytes has at least those that it may have.
+// An event has at most as many characters as bytes, so that a page with the bytes below has all characters it may have.
 const pageStatement: Statement = {
   name: "page_of_events",
   text: `SELECT h.epoch, h.head, h.trimmed, h.recovery_state, e.seq, e.text FROM causeway.histories h
@@ -58,16 +59,17 @@ const pageStatement: Statement = {
     WHERE h.session = $1 ORDER BY e.seq`
 }
 
-/** The most bytes of a character in UTF-8 for each UTF-16 code unit. */
+/** The maximum number of bytes in UTF-8 for each UTF-16 code unit. */
 const bytesOfCharacter = 3
 
+/** Up to `limit` events of a session after a number, with its history. */
 export const page = (session: string, after: number, limit: number): Query<EventPage | undefined> => ({
   statement: pageStatement,
   values: [session, after, limit, pageCharacters * bytesOfCharacter],
   decode: rows => {
     const [first] = rows
     if (first === undefined) return undefined
-    // A history without such events has one row, without an event.
+    // For a history without such events, the result is one row without an event.
     const found = (rows as ReadonlyArray<readonly [...HistoryRow, number | null, string]>).flatMap(
       ([, , , , seq, text]): ReadonlyArray<StoredEvent> => (seq === null ? [] : [{ seq, text }])
     )
@@ -81,9 +83,10 @@ const receiptStatement: Statement = {
     WHERE h.session = $1 AND r.id = $2`
 }
 
-/** The id of a receipt as it is stored: as a JSON text, since the database takes no U+0000 and no half of a pair. */
+/** The id of a receipt as it is stored: a JSON text, as the database accepts neither U+0000 nor a lone surrogate. */
 export const storedId = (id: string): string => JSON.stringify(id)
 
+/** The receipt of a message of a session. */
 export const receipt = (session: string, id: string): Query<Receipt | undefined> => ({
   statement: receiptStatement,
   values: [session, storedId(id)],
@@ -99,6 +102,7 @@ const configurationStatement: Statement = {
   text: "SELECT environment, deployment FROM causeway.launch_configurations WHERE session = $1"
 }
 
+/** The launch configuration of a session. */
 export const configuration = (session: string): Query<LaunchConfiguration> => ({
   statement: configurationStatement,
   values: [session],
@@ -117,6 +121,7 @@ const summariesStatement: Statement = {
     ORDER BY s.position`
 }
 
+/** The summaries of sessions, in their order. */
 export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
   statement: summariesStatement,
   values: [texts(sessions)],
@@ -126,7 +131,7 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
     )
 })
 
-/** Sessions with something to recover that a node may open. There are many of them, and few owners. */
+/** Sessions with a recovery state that a node may open. There may be many sessions, but few owners. */
 const unfinishedOf = (name: string, condition: string, order: string): Statement => ({
   name,
   text: `WITH owners AS MATERIALIZED (
@@ -140,7 +145,7 @@ const unfinishedOf = (name: string, condition: string, order: string): Statement
 })
 
 const unfinishedStatement = unfinishedOf("unfinished", "owner = $1 OR", "h.id")
-// Each node has an order of its own, so that all who take sessions over do not begin with the same ones.
+// Each node has a different order, so that nodes that take sessions over do not start with the same ones.
 const abandonedStatement = unfinishedOf(
   "abandoned",
   "owner <> $1 AND",
@@ -150,17 +155,19 @@ const abandonedStatement = unfinishedOf(
 const decodeUnfinished = (rows: ReadonlyArray<Row>): ReadonlyArray<Unfinished> =>
   (rows as ReadonlyArray<readonly [string, string]>).map(([session, recoveryState]) => ({ session, recoveryState }))
 
-/** Sessions that are taken over at a time: others are found when these have been. */
+/** The maximum number of sessions that are taken over at a time. The next query finds the others. */
 const maxAbandoned = 1000
 
 const maxUnfinished = 1_000_000
 
+/** Sessions with a recovery state that this node owned, or may take over. `lease` is in milliseconds. */
 export const unfinished = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
   statement: unfinishedStatement,
   values: [node, lease, maxUnfinished],
   decode: decodeUnfinished
 })
 
+/** Sessions with a recovery state whose nodes are gone. `lease` is in milliseconds. */
 export const abandoned = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
   statement: abandonedStatement,
   values: [node, lease, maxAbandoned],
@@ -173,7 +180,7 @@ const ownedStatement: Statement = {
     WHERE h.owner = $2`
 }
 
-/** Those of some sessions that belong to a node. */
+/** Returns those of `sessions` that belong to a node. */
 export const owned = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
   statement: ownedStatement,
   values: [texts(sessions), node],
@@ -186,7 +193,7 @@ const ownerStatement: Statement = {
     WHERE h.session = $1 AND n.id <> $2 AND n.expires_at > clock_timestamp()`
 }
 
-/** The other node that a session belongs to, if that is not gone. */
+/** The other node that owns a session, if its lease is valid. */
 export const owner = (session: string, node: string): Query<Peer | undefined> => ({
   statement: ownerStatement,
   values: [session, node],
@@ -203,7 +210,7 @@ const peersStatement: Statement = {
     WHERE id <> $1 AND address IS NOT NULL AND expires_at > clock_timestamp() ORDER BY id`
 }
 
-/** The other nodes that take requests. */
+/** The other nodes that accept requests. */
 export const peers = (node: string): Query<ReadonlyArray<ReachablePeer>> => ({
   statement: peersStatement,
   values: [node],
@@ -212,7 +219,7 @@ export const peers = (node: string): Query<ReadonlyArray<ReachablePeer>> => ({
 
 const tokenStatement: Statement = { name: "next_token", text: "SELECT nextval('causeway.session_tokens')" }
 
-/** A token that no owner of a session has had. */
+/** A new fencing token, which no owner of a session has had. */
 export const nextToken: Query<number> = {
   statement: tokenStatement,
   values: [],
@@ -225,7 +232,7 @@ const adoptionStatement: Statement = {
     WHERE session = $1 AND owner = $4 AND token = $5 AND recovery_state IS NULL RETURNING 1`
 }
 
-/** Gives a session with nothing to recover to a node, if it is still that of another one. Tells whether it was. */
+/** Moves a session without a recovery state from its owner to another node. Returns false if the owner has changed. */
 export const adopt = (session: string, to: SessionOwner, from: SessionOwner): Query<boolean> => ({
   statement: adoptionStatement,
   values: [session, to.node, to.token, from.node, from.token],
@@ -238,7 +245,7 @@ const elsewhereStatement: Statement = {
     JOIN causeway.nodes n ON n.id = h.owner WHERE n.id <> $2 AND n.expires_at > clock_timestamp()`
 }
 
-/** Those of some sessions that belong to other nodes that are not gone. */
+/** Returns those of `sessions` that belong to other nodes with valid leases. */
 export const elsewhere = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
   statement: elsewhereStatement,
   values: [texts(sessions), node],

@@ -1,5 +1,5 @@
 /**
- * A group of writes as `causeway.write_sessions` takes it, and the outcomes as it returns them.
+ * A group of writes as the parameters of `causeway.write_sessions`, and the decoding of its result.
  */
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
@@ -8,14 +8,14 @@ import type * as SessionCommit from "../../SessionCommit.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"
 import { storedId } from "./Queries.ts"
-import { Op, Result } from "./WriteFunction.ts"
+import { Op, Result } from "./WriteCodes.ts"
 
-/** One change of one session. The token of a release is that with which the node owned the session. */
+/** One change of one session. The token of a release is the one with which the node owned the session. */
 export type EventWrite =
   | SessionCommit.EventWrite
   | { readonly op: "release"; readonly session: string; readonly token: number }
 
-/** What became of one write. */
+/** The outcome of one write. */
 export type Outcome =
   | { readonly _tag: "Stored" }
   | { readonly _tag: "Opened"; readonly token: number; readonly history: History }
@@ -25,24 +25,24 @@ export type Outcome =
 /** The statement that calls the function. */
 export const call = calling("write_sessions", 22)
 
-/** A group, and the order in which the function does its writes. */
+/** An encoded group, and the order in which the function does its writes. */
 export interface Encoded {
   /** After the id of the group. */
   readonly parameters: ReadonlyArray<Parameter>
-  /** The place in the group of each write, in the order of the function. */
+  /** The index in the group of each write, in the order of the function. */
   readonly order: ReadonlyArray<number>
 }
 
 /** The node that writes. */
 export interface LeaseHolder {
   readonly node: string
-  /** Milliseconds. */
+  /** The length of its lease, in milliseconds. */
   readonly lease: number
-  /** The token with which the node owns a session. */
+  /** Returns the token with which the node owns a session, if it does. */
   readonly tokenOf: (session: string) => number | undefined
 }
 
-/** The parameters of a group. Those of one session keep their order. */
+/** Encodes a group. The writes of one session keep their order. */
 export const encode = (
   writes: ReadonlyArray<EventWrite>,
   { lease, node, tokenOf }: LeaseHolder,
@@ -75,7 +75,7 @@ export const encode = (
     Encoding.texts(column(({ session }) => session)),
     Encoding.bigints(
       column(write => {
-        // What is opened may have belonged to the node before, or not.
+        // The node may or may not have owned the session that it opens.
         if (write.op === "open") return null
         return write.op === "release" ? write.token : (tokenOf(write.session) ?? null)
       })
@@ -129,7 +129,7 @@ const outcomeOf = (returned: Returned): Outcome => {
   }
 }
 
-/** The outcomes, in the order of the group. */
+/** Decodes the outcomes, in the order of the group. */
 export const decode = ({ order }: Encoded, result: string): ReadonlyArray<Outcome> => {
   const outcomes: Array<Outcome> = []
   for (const [position, returned] of (JSON.parse(result) as ReadonlyArray<Returned>).entries()) {

@@ -1,4 +1,4 @@
-/** Calls whose outcome stays unknown, by a pool that answers as it is told. */
+/** Calls whose outcome stays unknown, with a pool whose answers the test sets. */
 import { expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
@@ -51,7 +51,7 @@ it.effect("after a call of unknown outcome none is made before its id is fenced 
   })
 )
 
-it.effect("a call without an answer is not repeated once its group is given up, nor one begun", () =>
+it.effect("a call without an answer is not repeated after no caller waits for its group, and none is started", () =>
   Effect.gen(function* () {
     const sent: Array<string> = []
     let isGivenUp = false
@@ -78,7 +78,7 @@ it.effect("a call without an answer is not repeated once its group is given up, 
           () => isGivenUp
         )
       )
-      expect(String(failure)).toContain("given up")
+      expect(String(failure)).toContain("no caller waits for the group")
       expect(sent).toEqual(["call", "fence_commit"])
     }
   })

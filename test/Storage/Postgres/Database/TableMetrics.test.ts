@@ -1,4 +1,4 @@
-/** What a node tells of the size of its tables. */
+/** Metrics of the sizes of tables. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Metric } from "effect"
 import * as VacuumHolders from "../../../../src/Storage/Postgres/Database/VacuumHolders.ts"
@@ -6,7 +6,7 @@ import { createDatabase, execute, optionsOf, withClient } from "../../../postgre
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { isUnavailable, namespace, node, put, quiet } from "../Fixture.ts"
 
-/** The figures of a metric that a test's instance tells, by the value of a label. */
+/** The values of a metric of a test's instance, by the value of a label. */
 const figuresOf = (
   instance: string,
   name: string,
@@ -24,7 +24,7 @@ const figuresOf = (
   return figures
 }
 
-/** The tables of which a test's instance tells, with their bytes. */
+/** The tables in the metrics of a test's instance, with their bytes. */
 const tablesOf = (instance: string) => figuresOf(instance, "postgres_table_bytes", "table")
 
 /** For how long vacuum is held back, by holder. */
@@ -65,7 +65,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("a table that somebody has locked delays nothing else", () =>
+  it.scopedLive("a table that another session has locked delays nothing else", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const first = yield* node(optionsOf(url))
@@ -78,7 +78,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
           expect(isUnavailable(yield* Effect.either(second.store.get(namespace, "k")))).toBe(false)
           expect(isUnavailable(yield* Effect.either(put(second, "k", 2)))).toBe(false)
           expect(tablesOf("locked").size).toBe(0)
-          // The lock of the table does not keep the node from telling whose it is.
+          // The lock of the table does not prevent the metric of its holder.
           yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heldOf("locked").size > 0 })
           yield* other("ROLLBACK")
         })
@@ -86,7 +86,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("tell live and dead rows, and for how long a transaction has held vacuum back", () =>
+  it.scopedLive("have live and dead rows, and for how long a transaction has held vacuum back", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       yield* node(optionsOf(url))
@@ -155,7 +155,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
     })
   )
 
-  it.scopedLive("failures to remove the marks of commits are counted", () =>
+  it.scopedLive("failures to remove commit records are counted", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const failures = (instance: string) =>

@@ -1,18 +1,18 @@
-/** For how long vacuum was held back, as a node concludes it from what the server tells. */
+/** How long vacuum was held back, by the answers of the server. */
 import { describe, expect, it } from "vitest"
 import { HeldBack } from "../../../../src/Storage/Postgres/Database/VacuumHolders.ts"
 
 const minute = 60_000
 
 describe("HeldBack", () => {
-  it("is the age of the oldest transaction where the server tells it", () => {
+  it("is the age of the oldest transaction if the server returns it", () => {
     const held = new HeldBack()
     const found = held.update([["session", 90, "700", 12]], 5000)
     expect(Object.fromEntries(found)).toEqual({ session: 90, prepared: 0, slot: 0, standby: 0 })
     expect(held.update([["session", 20, "750", 3]], 5000 + minute).get("session")).toBe(20)
   })
 
-  it("counts from when the same id was seen first where the server does not tell", () => {
+  it("counts from when the same id was first seen if the server does not return the age", () => {
     const held = new HeldBack()
     const slot = (xid: string, minutes: number) => held.update([["slot", null, xid, 5]], minutes * minute).get("slot")
     expect([slot("700", 10), slot("700", 11), slot("700", 12), slot("720", 13), slot("720", 14)]).toEqual([
@@ -22,7 +22,7 @@ describe("HeldBack", () => {
     expect(slot("720", 16)).toBe(0)
   })
 
-  it("tells the kinds of holders apart", () => {
+  it("distinguishes the kinds of holders", () => {
     const held = new HeldBack()
     held.update([["slot", null, "700", 5]], 0)
     const found = held.update(

@@ -48,7 +48,7 @@ const one = "tenant:t/one"
 const page = { prefix: "", after: "", limit: 10, tenant: "" }
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("each snapshot has the numbers of its entries, however commits and folds run beside each other", () =>
+  it.scopedLive("each snapshot has the numbers of its entries, however commits and folds run at the same time", () =>
     Effect.gen(function* () {
       const url = yield* database
       const writers = yield* Effect.forEach([0, 1, 2], () => Held.connect(url))
@@ -98,9 +98,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reaso
     })
   )
 
-  it.scopedLive("a commit visits as much after many of them as after few, beside a held snapshot", () =>
+  it.scopedLive("a commit visits as much after many of them as after few, while a snapshot is held", () =>
     Effect.gen(function* () {
-      const { client } = yield* Held.beside(yield* database)
+      const { client } = yield* Held.duringSnapshot(yield* database)
       yield* Effect.promise(async () => {
         const statement = {
           text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"

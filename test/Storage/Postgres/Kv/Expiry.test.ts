@@ -57,9 +57,9 @@ const counted = (now: number, of = namespace) =>
 const start = 1_700_000_000_000
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("what was expired beside a held snapshot is not visited again", () =>
+  it.scopedLive("what was expired while a snapshot is held is not visited again", () =>
     Effect.gen(function* () {
-      const { client } = yield* Held.beside(yield* database)
+      const { client } = yield* Held.duringSnapshot(yield* database)
       yield* Effect.promise(async () => {
         const pagesAfter = async (rounds: number, from: number): Promise<ReadonlyArray<number>> => {
           for (let round = from; round < from + rounds; round++) {
@@ -87,7 +87,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
 
   it.scopedLive("entries that are written again before they expire are not visited where they would have", () =>
     Effect.gen(function* () {
-      const { client } = yield* Held.beside(yield* database)
+      const { client } = yield* Held.duringSnapshot(yield* database)
       yield* Effect.promise(async () => {
         for (let round = 0; round < 30; round++) {
           const now = start + 20_000 * round
@@ -104,7 +104,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
 
   it.scopedLive("an entry that has expired when it is written is counted as such, and is expired", () =>
     Effect.gen(function* () {
-      const { client } = yield* Held.beside(yield* database)
+      const { client } = yield* Held.duringSnapshot(yield* database)
       yield* Effect.promise(async () => {
         await write(client, "first", 10, start, start + 5)
         expect(await expire(client, start + 1000)).toBe(10)
@@ -120,7 +120,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
         expect((await answerOf(client, Queries.due)).expiresAt).toBe(start + 500)
         expect(await expire(client, start + 1001)).toBe(25)
         expect(await stored(client)).toBe(3)
-        // Also one that somebody has put there by hand.
+        // Also one that an operator has inserted.
         await client.query(
           `INSERT INTO causeway.entries (namespace, key, version, updated_at, expires_at, updated_by, value)
            VALUES ('n', 'k', 1, 1, 100, 'tester', '1')`
@@ -131,7 +131,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
   )
 
   it.scopedLive(
-    "nothing that is due is before the position, however writes, expiry and its position run beside each other",
+    "nothing that is due is before the position, however writes, expiry and its position run at the same time",
     () =>
       Effect.gen(function* () {
         const url = yield* database
@@ -168,6 +168,21 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
           expect(await stored(reader)).toBe(0)
         })
       })
+  )
+
+  it.scopedLive("an entry that is written after the position was moved by a clock that is ahead expires", () =>
+    Effect.gen(function* () {
+      const client = yield* Held.connect(yield* database)
+      yield* Effect.promise(async () => {
+        // Times to come, so that the trigger for entries that have expired does not move the position back.
+        const written = Date.now() + 3_600_000
+        await write(client, "lasting", 1, written, written + 86_400_000)
+        await advance(client, written + 60_000)
+        await write(client, "short", 1, written + 1000, written + 30_000)
+        expect(await expire(client, written + 40_000)).toBe(1)
+        expect(await stored(client)).toBe(1)
+      })
+    })
   )
 
   it.scopedLive("a store that is emptied has no position left of before", () =>

@@ -42,9 +42,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
           { concurrency: "unbounded" }
         )
         for (const at of [0, 1, 2]) {
-          const told = outcomes.map(each => each[at]!)
-          expect(told.filter(({ isReplay }) => isReplay !== true)).toHaveLength(1)
-          expect(new Set(told.map(({ lastSeq, timestamp }) => `${lastSeq} ${timestamp}`)).size).toBe(1)
+          const answers = outcomes.map(each => each[at]!)
+          expect(answers.filter(({ isReplay }) => isReplay !== true)).toHaveLength(1)
+          expect(new Set(answers.map(({ lastSeq, timestamp }) => `${lastSeq} ${timestamp}`)).size).toBe(1)
         }
         expect(outcomes.map(([a]) => a!.results[0])).toMatchObject(nodes.map(() => ({ version: round + 1 })))
       }
@@ -77,7 +77,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
     })
   )
 
-  it.scopedLive("a node of an earlier version goes on, and finds the keys of one of now", () =>
+  it.scopedLive("a node of an earlier version continues, and finds the keys of a current one", () =>
     Effect.gen(function* () {
       const url = yield* database
       const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
@@ -188,7 +188,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
     }).pipe(Effect.provide(quiet))
 
   for (const mode of ["answers lost", "requests lost"] as const) {
-    it.scopedLive(`the node finds out what became of its call: ${mode}`, () =>
+    it.scopedLive(`the node finds out the outcome of its call: ${mode}`, () =>
       Effect.gen(function* () {
         const one = yield* lost(mode, "commit_keyed", on => writeAs(on, "a", set(namespace, "k", 2)))
         expect(one).toMatchObject({ outcome: { results: [{ version: 2 }] }, log: ["k 1", "k 2"] })

@@ -45,7 +45,7 @@ const maxRows = (plan: Plan): number => {
   return Math.max(isScan ? own : 0, ...(plan.Plans ?? []).map(maxRows))
 }
 
-/** Runs a read as in a snapshot, and tells how many rows it touches. */
+/** Runs a read as in a snapshot, and returns how many rows it touches. */
 const touched = <A>(url: string, { statement, values }: Query<A>) =>
   Effect.map(
     run(

@@ -1,4 +1,4 @@
-/** Groups of all kinds by one writer, over a pool that answers as it is told. */
+/** Groups of all kinds by one writer, over a pool whose answers the test sets. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { JsonText } from "../../../../src/Json/JsonText.ts"

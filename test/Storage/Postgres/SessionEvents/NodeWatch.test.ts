@@ -12,33 +12,33 @@ describe("NodeWatch", () => {
       [300, 2],
       [600, 3]
     ] as const) {
-      assert.deepStrictEqual(watch.look(time, [one(renewals), other]), [])
+      assert.deepStrictEqual(watch.update(time, [one(renewals), other]), [])
     }
-    assert.deepStrictEqual(watch.look(900, [one(4), other]), [other])
-    assert.deepStrictEqual(watch.look(1200, [one(4), { ...other, renewals: 8 }]), [])
+    assert.deepStrictEqual(watch.update(900, [one(4), other]), [other])
+    assert.deepStrictEqual(watch.update(1200, [one(4), { ...other, renewals: 8 }]), [])
   })
 
   it("counts no time in which it has not read the others", () => {
     const watch = new NodeWatch(900)
-    assert.deepStrictEqual(watch.look(0, [other]), [])
-    assert.deepStrictEqual(watch.look(10_000, [other]), [])
-    assert.deepStrictEqual(watch.look(10_400, [other]), [])
-    assert.deepStrictEqual(watch.look(10_800, [other]), [])
-    assert.deepStrictEqual(watch.look(11_200, [other]), [other])
+    assert.deepStrictEqual(watch.update(0, [other]), [])
+    assert.deepStrictEqual(watch.update(10_000, [other]), [])
+    assert.deepStrictEqual(watch.update(10_400, [other]), [])
+    assert.deepStrictEqual(watch.update(10_800, [other]), [])
+    assert.deepStrictEqual(watch.update(11_200, [other]), [other])
   })
 
   it("waits for as long as the lease of the other one, if that is longer than its own", () => {
     const watch = new NodeWatch(300)
     const long = { ...other, lease: 900 }
-    for (let time = 0; time < 900; time += 100) assert.deepStrictEqual(watch.look(time, [long]), [])
-    assert.deepStrictEqual(watch.look(900, [long]), [long])
+    for (let time = 0; time < 900; time += 100) assert.deepStrictEqual(watch.update(time, [long]), [])
+    assert.deepStrictEqual(watch.update(900, [long]), [long])
   })
 
   it("forgets a node that is gone", () => {
     const watch = new NodeWatch(900)
-    watch.look(0, [other])
-    watch.look(400, [])
-    assert.deepStrictEqual(watch.look(800, [other]), [])
-    assert.deepStrictEqual(watch.look(1200, [other]), [])
+    watch.update(0, [other])
+    watch.update(400, [])
+    assert.deepStrictEqual(watch.update(800, [other]), [])
+    assert.deepStrictEqual(watch.update(1200, [other]), [])
   })
 })

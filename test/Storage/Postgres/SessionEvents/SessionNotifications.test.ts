@@ -5,21 +5,21 @@ import pg from "pg"
 import { Changes } from "../../../../src/Simulator/Changes.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { LogEnd } from "../../../../src/Storage/Postgres/Kv/LogEnd.ts"
+import * as LogNotifications from "../../../../src/Storage/Postgres/LogNotifications.ts"
 import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
 import {
   channel,
   hashOf,
   payloadsOf,
-  SessionSignals
-} from "../../../../src/Storage/Postgres/SessionEvents/SessionSignals.ts"
-import * as WakeUps from "../../../../src/Storage/Postgres/WakeUps.ts"
+  SessionNotifications
+} from "../../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
 import { createDatabase, execute } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
 /** Counts the calls for a session. */
-const watching = (signals: SessionSignals, session: string) => {
+const watching = (signals: SessionNotifications, session: string) => {
   const changes = new Changes()
   let calls = 0
   const stop = signals.watch(session, () => {
@@ -50,8 +50,8 @@ describe("notifications of sessions", () => {
     assert.deepStrictEqual(payloadsOf(many), ["*"])
   })
 
-  it("wake those who watch one of them, until they stop, and whoever watches anything where there are too many", () => {
-    const signals = new SessionSignals()
+  it("wake watchers of one of them, until they stop, and all watchers if there are too many", () => {
+    const signals = new SessionNotifications()
     const [one, other, same] = ["acme/1", "acme/2", "acme/1"].map(session => watching(signals, session))
     const calls = () => [one!.calls(), other!.calls(), same!.calls()]
     signals.changed("acme/1")
@@ -77,10 +77,10 @@ describe("notifications of sessions", () => {
         const url = yield* Effect.promise(() => createDatabase())
         yield* Opening.open(Redacted.make(url))
         const node = Effect.gen(function* () {
-          const sessions = new SessionSignals()
+          const sessions = new SessionNotifications()
           const options = { url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 }
           const pool = yield* Pool.make(options)
-          yield* WakeUps.make({ pool, url: options.url, end: new LogEnd(), ask: Effect.never, sessions })
+          yield* LogNotifications.make({ pool, url: options.url, end: new LogEnd(), ask: Effect.never, sessions })
           return sessions
         })
         const [one, other] = [yield* node, yield* node]
@@ -88,14 +88,14 @@ describe("notifications of sessions", () => {
         // It listens by now, and has asked once.
         yield* there.called
         yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => other.isListening })
-        const told = yield* Effect.fork(there.called)
+        const notified = yield* Effect.fork(there.called)
         yield* Effect.yieldNow()
-        // Nothing is stored, so that only the notification can tell.
+        // Nothing is stored, so that only the notification can wake it.
         one.changed("acme/1")
-        yield* told
+        yield* notified
         const found = yield* Effect.fork(there.called)
         yield* Effect.yieldNow()
-        // Whoever did this has told nobody.
+        // No notification was sent for this change.
         yield* Effect.promise(() =>
           execute(url, "INSERT INTO causeway.histories (session, epoch, head) VALUES ('acme/1', 'e', 1)")
         )
@@ -125,7 +125,7 @@ describe("notifications of sessions", () => {
           changes.notify()
         }).pipe(Effect.zipRight(Effect.never))
       const changes = new Changes()
-      const signals = new SessionSignals()
+      const signals = new SessionNotifications()
       yield* signals.run({ read })
       signals.changed("acme/1")
       yield* changes.until(() => (settings.length > 0 ? Option.some(settings) : Option.none()))

@@ -1,36 +1,63 @@
-/**
- * The function by which a node commits a group of writes in one call. It decides what each write does, as `Kv/Write.plan`
- * says, and is tested against the same model.
- *
- * Everything is decided from one snapshot before the row of `causeway.log` is locked. Every writer of entries, tombstones
- * and records locks that row, keeps it until its commit is visible, and locks nothing else before it: so commits are
- * visible in the order of `seq`, and writers cannot deadlock. Under the lock each key is compared with what was read.
- * Where one has changed, the function fails with 40001, and the node calls it again with `lock_first`, which cannot
- * fail so.
- */
+import { epoch, renewEpoch, trim } from "../Kv/log.sql.ts"
 
-/** How the function as it was first differs from the one of now. */
-interface Variant {
-  readonly create: string
-  readonly declarations: string
-  /** Locks the log. */
-  readonly lock: string
-  /** Adds to the results how long the lock was waited for. */
-  readonly wait: string
-}
-
-/**
- * Names are given once each, operations refer to them by number from 1. The value of a delete is null. A condition is
- * null,
- * `*` for any version, or an array of versions.
- *
- * Returns numbers separated by commas: the timestamp, the last `seq` before the group, then for each write either
- * 0, how many records the group has up to its end, and for each operation the version of a set, 0 for a delete, -1 for a
- * delete of what is absent; or 1, the index of the operation that is refused, the version that is there or -1, and
- * whether an earlier operation of the write has changed the key (0 or 1).
- */
-const functionOf = ({ create, declarations, lock, wait }: Variant): string => `
-${create} causeway.commit_group(
+export const statements: ReadonlyArray<string> = [
+  // One row. A writer that adds records locks it until the end of the transaction. Only trims and changes of the epoch update
+  // it, so that few versions of the row exist while a snapshot prevents their removal.
+  `CREATE TABLE causeway.log (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    epoch text NOT NULL,
+    system_identifier text,
+    history bigint NOT NULL DEFAULT 0,
+    trimmed_seq bigint NOT NULL DEFAULT 0
+  ) WITH (fillfactor = 10)`,
+  "INSERT INTO causeway.log (epoch) VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16))",
+  `CREATE TABLE causeway.entries (
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    expires_at bigint,
+    updated_by text NOT NULL,
+    value text NOT NULL,
+    PRIMARY KEY (namespace, key)
+  )`,
+  "CREATE INDEX entries_expiring ON causeway.entries (expires_at) WHERE expires_at IS NOT NULL",
+  // Separate from the entries, so that lists never scan deleted keys.
+  `CREATE TABLE causeway.tombstones (
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    seq bigint NOT NULL,
+    PRIMARY KEY (namespace, key)
+  )`,
+  "CREATE INDEX tombstones_by_seq ON causeway.tombstones (seq)",
+  `CREATE TABLE causeway.changes (
+    seq bigint PRIMARY KEY,
+    version bigint NOT NULL,
+    timestamp bigint NOT NULL,
+    op text NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    actor text NOT NULL,
+    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (
+      CASE WHEN starts_with(namespace, 'tenant:') THEN split_part(substr(namespace, 8), '/', 1) ELSE '' END
+    ) STORED,
+    value text
+  )`,
+  "CREATE INDEX changes_by_tenant ON causeway.changes (tenant, seq) WHERE tenant <> ''",
+  // The results of committed writes, for a node that has lost the connection before it had the answer.
+  `CREATE TABLE causeway.commits (
+    id uuid PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    result text
+  )`,
+  // LZ4 takes a fraction of the time of the default; not every server is built with it.
+  `DO $$ BEGIN
+    ALTER TABLE causeway.entries ALTER COLUMN value SET COMPRESSION lz4;
+    ALTER TABLE causeway.changes ALTER COLUMN value SET COMPRESSION lz4;
+  EXCEPTION WHEN feature_not_supported THEN NULL; END $$`,
+  `
+CREATE FUNCTION causeway.commit_group(
   group_id uuid,
   now bigint,
   lock_first boolean,
@@ -100,12 +127,12 @@ DECLARE
   unwritten integer := 0;
   found_rows integer;
   last_seq bigint := 0;
-  stamp bigint;${declarations}
+  stamp bigint;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.commit_group needs the isolation level read committed' USING ERRCODE = '0A000';
   END IF;
-  IF lock_first THEN ${lock} END IF;
+  IF lock_first THEN PERFORM FROM causeway.log FOR UPDATE; END IF;
 
   SELECT array_agg(coalesce(e.version, t.version) ORDER BY n.position),
     array_agg(e.version IS NOT NULL ORDER BY n.position),
@@ -228,12 +255,12 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF steps > 0 AND NOT lock_first THEN ${lock} END IF;
+  IF steps > 0 AND NOT lock_first THEN PERFORM FROM causeway.log FOR UPDATE; END IF;
   SELECT c.seq, c.timestamp INTO last_seq, stamp FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
   last_seq := coalesce(last_seq, 0);
   stamp := greatest(now, stamp);
   results[1] := stamp;
-  results[2] := last_seq;${wait}
+  results[2] := last_seq;
   IF steps = 0 THEN RETURN array_to_string(results, ','); END IF;
 
   kinds := array_fill(0, ARRAY[key_count]);
@@ -301,30 +328,59 @@ BEGIN
   INSERT INTO causeway.commits (id, result) VALUES (group_id, array_to_string(results, ','));
   RETURN array_to_string(results, ',');
 END
-$function$`
-
-/** The function as it was first. */
-export const commitFunction = functionOf({
-  create: "CREATE FUNCTION",
-  declarations: "",
-  lock: "PERFORM FROM causeway.log FOR UPDATE;",
-  wait: ""
-})
-
-/**
- * The function of now. It returns one number more, which a node of an earlier version does not read: how many
- * microseconds it has waited for the lock, or -1 where it took none.
- */
-export const timedCommitFunction = functionOf({
-  create: "CREATE OR REPLACE FUNCTION",
-  declarations: `
-  lock_asked timestamptz;
-  lock_wait bigint := -1;`,
-  lock: `
-    lock_asked := clock_timestamp();
-    PERFORM FROM causeway.log FOR UPDATE;
-    lock_wait := (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint;
-  `,
-  wait: `
-  results[result_count + 1] := lock_wait;`
-})
+$function$`,
+  `
+CREATE FUNCTION causeway.expire(now bigint, portion integer, OUT expired bigint, OUT last_seq bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $function$
+DECLARE
+  base bigint;
+  stamp bigint;
+BEGIN
+  expired := 0;
+  PERFORM FROM causeway.entries e WHERE e.expires_at <= now LIMIT 1;
+  IF NOT FOUND THEN RETURN; END IF;
+  PERFORM FROM causeway.log FOR UPDATE;
+  SELECT c.seq, greatest(now, c.timestamp) INTO base, stamp FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
+  WITH due AS MATERIALIZED (
+    SELECT d.*, row_number() OVER (ORDER BY d.expires_at, d.namespace, d.key) AS position
+    FROM (
+      SELECT e.namespace, e.key, e.version, e.expires_at FROM causeway.entries e
+      WHERE e.expires_at <= now ORDER BY e.expires_at LIMIT portion
+    ) d
+  ), deleted AS (
+    DELETE FROM causeway.entries e USING due d WHERE e.namespace = d.namespace AND e.key = d.key
+  ), marked AS (
+    INSERT INTO causeway.tombstones (namespace, key, version, seq)
+    SELECT d.namespace, d.key, d.version + 1, base + d.position FROM due d
+  )
+  INSERT INTO causeway.changes (seq, op, namespace, key, version, actor, timestamp)
+  SELECT base + d.position, 'delete', d.namespace, d.key, d.version + 1, 'expiry', stamp FROM due d;
+  GET DIAGNOSTICS expired = ROW_COUNT;
+  last_seq := base + expired;
+END
+$function$`,
+  trim,
+  epoch,
+  `
+CREATE FUNCTION causeway.identify() RETURNS boolean
+LANGUAGE plpgsql
+AS $function$
+DECLARE
+  identifier text;
+  is_known boolean;
+BEGIN
+  SELECT s.system_identifier::text INTO identifier FROM pg_control_system() s;
+  UPDATE causeway.log l
+  SET epoch = CASE WHEN l.system_identifier IS NULL THEN l.epoch ELSE left(replace(gen_random_uuid()::text, '-', ''), 16) END,
+    system_identifier = identifier, history = l.history + 1
+  WHERE l.system_identifier IS DISTINCT FROM identifier;
+  SELECT causeway.epoch() <> l.epoch INTO is_known FROM causeway.log l;
+  RETURN is_known;
+EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+  RETURN false;
+END
+$function$`,
+  renewEpoch
+]

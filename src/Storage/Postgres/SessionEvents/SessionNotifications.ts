@@ -1,8 +1,8 @@
 /**
- * How a node learns that the history of a session has changed, on whichever node: by notifications that name sessions by
- * a hash, and by asking for the ends of those that are watched, which alone is relied on.
+ * How a node learns that another node has changed the history of a session: by notifications with hashes of sessions, and
+ * by polling the ends of watched histories. Polling alone is sufficient.
  */
-import { Array as Arr, Effect, type Scope } from "effect"
+import { Array as Arr, Duration, Effect, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Supervision from "../../../Supervision.ts"
 import { texts } from "../Database/Encoding.ts"
@@ -10,22 +10,22 @@ import * as Notifications from "../Database/Notifications.ts"
 import type { Pool } from "../Database/Pool.ts"
 import type { Statement } from "../Database/Statement.ts"
 
-/** The payload of a notification is hashes of sessions, or says that any may have changed. */
+/** The payload of a notification is hashes of sessions, or `*` if any session may have changed. */
 export const channel = "causeway_sessions"
 
 const any = "*"
 
-/** Between two notifications of a node, as each takes a lock of the whole server at its commit. */
-const notifyInterval = "10 millis"
+/** The pause between two notifications of a node. Each takes a lock of the whole server at its commit. */
+const notifyInterval = Duration.millis(10)
 
-/** A payload has fewer than 8,000 bytes. */
+/** The maximum numbers of hashes in a payload, which has fewer than 8,000 bytes, and of payloads. */
 const maxInPayload = 900
 const maxPayloads = 10
 
-/** Between two questions for the ends of watched histories, with notifications and without. */
-const askInterval = { listening: "1 second", polling: "150 millis" } as const
+/** The pause between two queries for the ends of watched histories, with notifications and without. */
+const askInterval = { listening: Duration.seconds(1), polling: Duration.millis(150) }
 
-/** Sessions that are asked for at once. */
+/** The maximum number of sessions in one query. */
 const portion = 1000
 
 const headsStatement: Statement = {
@@ -34,7 +34,7 @@ const headsStatement: Statement = {
     LEFT JOIN causeway.histories h ON h.session = s.session`
 }
 
-/** FNV-1a of the UTF-16 code units, as 8 hexadecimal digits. It is the same on all nodes. */
+/** Returns the FNV-1a hash of the UTF-16 code units, as 8 hexadecimal digits. All nodes use it. */
 export const hashOf = (session: string): string => {
   let hash = 0x811c9dc5
   for (let index = 0; index < session.length; index++) {
@@ -43,7 +43,7 @@ export const hashOf = (session: string): string => {
   return (hash >>> 0).toString(16).padStart(8, "0")
 }
 
-/** Hashes as payloads of notifications. */
+/** Returns the payloads of notifications for hashes. */
 export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> => {
   const all = [...hashes]
   if (all.length > maxPayloads * maxInPayload) return [any]
@@ -53,18 +53,18 @@ export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> =
 type OnChange = () => void
 
 /** The sessions that a node watches. */
-export class SessionSignals {
+export class SessionNotifications {
   private readonly watched = new Map<string, Set<OnChange>>()
   private readonly byHash = new Map<string, Set<string>>()
   private readonly occupancy = new Supervision.Occupancy()
   private pending = new Set<string>()
   private onPending: () => void = () => {}
-  /** Whether there may be other nodes to be told. */
+  /** Whether other nodes may exist. */
   hasOthers = true
   /** Whether notifications arrive. */
   isListening = false
 
-  /** Calls back soon after the history of a session may have changed. Returns how to stop that. */
+  /** Calls back soon after the history of a session may have changed. Returns a function that stops this. */
   watch(session: string, onChange: OnChange): () => void {
     const known = this.watched.get(session)
     if (known !== undefined) known.add(onChange)
@@ -102,7 +102,7 @@ export class SessionSignals {
     this.onPending()
   }
 
-  /** A notification has come. */
+  /** A notification has arrived. */
   received(payload: string): void {
     if (payload === any) {
       for (const session of [...this.watched.keys()]) this.wake(session)
@@ -113,7 +113,7 @@ export class SessionSignals {
     }
   }
 
-  /** Announces changes and asks for those of others until the scope closes. */
+  /** Sends notifications and polls until the scope closes. */
   run(pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> {
     const work = Effect.async<void>(resume => {
       const check = (): void => {
@@ -128,7 +128,7 @@ export class SessionSignals {
       return Notifications.send(pool, channel, payloads)
     })
     const announcing = Effect.forever(
-      // The others ask too: a notification that is lost makes them late by as much.
+      // The others poll too, so a lost notification delays them only until their next query.
       Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
     )
     const outage = Supervision.outage("asking for changes of sessions")
@@ -146,7 +146,7 @@ export class SessionSignals {
     )
   }
 
-  /** What was found of each watched session the last time. */
+  /** The epoch and the end of each watched history at the last query. */
   private known = new Map<string, string>()
 
   private ask(pool: Pick<Pool, "read">): Effect.Effect<void, StoreUnavailable> {

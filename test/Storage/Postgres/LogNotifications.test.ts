@@ -6,8 +6,8 @@ import { Store } from "../../../src/Kv/Store.ts"
 import * as DatabaseClock from "../../../src/Storage/Postgres/Database/DatabaseClock.ts"
 import * as Pool from "../../../src/Storage/Postgres/Database/Pool.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
-import { SessionSignals } from "../../../src/Storage/Postgres/SessionEvents/SessionSignals.ts"
-import * as WakeUps from "../../../src/Storage/Postgres/WakeUps.ts"
+import * as LogNotifications from "../../../src/Storage/Postgres/LogNotifications.ts"
+import { SessionNotifications } from "../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -23,13 +23,19 @@ const poolOf = (url: string) => Pool.make({ url: Redacted.make(url), isPooled: f
 const listener = (url: string, ask: Effect.Effect<void> = Effect.never) =>
   Effect.gen(function* () {
     const end = new LogEnd()
-    const sessions = new SessionSignals()
-    const wakeUps = yield* WakeUps.make({ pool: yield* poolOf(url), url: Redacted.make(url), end, ask, sessions })
-    return { end, wakeUps, sessions }
+    const sessions = new SessionNotifications()
+    const notifications = yield* LogNotifications.make({
+      pool: yield* poolOf(url),
+      url: Redacted.make(url),
+      end,
+      ask,
+      sessions
+    })
+    return { end, notifications, sessions }
   })
 
-/** Announces a growing `seq` until somebody has heard of it: who has just begun to listen has missed what was before. */
-const announceUntilHeard = (wakeUps: WakeUps.WakeUps, { end }: { readonly end: LogEnd }) =>
+/** Notifies of a growing `seq` until a node has received it: a node that has just started to listen has missed earlier ones. */
+const announceUntilHeard = (notifications: LogNotifications.LogNotifications, { end }: { readonly end: LogEnd }) =>
   Effect.gen(function* () {
     const heard = yield* Effect.fork(end.awaitPast(end.last))
     let seq = end.last + 1000
@@ -37,7 +43,7 @@ const announceUntilHeard = (wakeUps: WakeUps.WakeUps, { end }: { readonly end: L
       Fiber.join(heard),
       Effect.forever(
         Effect.zipRight(
-          Effect.sync(() => wakeUps.announce(++seq)),
+          Effect.sync(() => notifications.committed(++seq)),
           Effect.sleep("20 millis")
         )
       )
@@ -46,7 +52,7 @@ const announceUntilHeard = (wakeUps: WakeUps.WakeUps, { end }: { readonly end: L
   })
 
 describe("the time of the database", () => {
-  it("is taken from the shortest round trip, and is the node's own where that cannot tell it from it", () => {
+  it("is taken from the shortest round trip, and is the node's own if the measurement cannot distinguish the two", () => {
     expect(offsetOf([], 7)).toBe(7)
     expect(offsetOf([{ offset: 10, roundTrip: 6 }], 7)).toBe(7)
     expect(
@@ -62,7 +68,7 @@ describe("the time of the database", () => {
     expect(offsetOf([{ offset: -5000, roundTrip: 1 }], 7)).toBe(-5000)
   })
 
-  it("is measured anew when it has been set: what contradicts the newest measurement counts no more", () => {
+  it("is measured again after it was set: measurements that contradict the newest one no longer count", () => {
     const before = Array.from({ length: 20 }, (_, n) => ({ offset: n % 2, roundTrip: 1 })).reduce<
       ReadonlyArray<DatabaseClock.Sample>
     >(withSample, [])
@@ -72,7 +78,7 @@ describe("the time of the database", () => {
     expect(withSample(before, { offset: 200, roundTrip: 400 })).toHaveLength(8)
   })
 
-  it.scoped("goes on when the wall clock of a node is set, and is that of a test's clock", () =>
+  it.scoped("continues when the wall clock of a node is set, and is that of a test's clock", () =>
     Effect.gen(function* () {
       const original = Date.now
       yield* Effect.addFinalizer(() =>
@@ -82,15 +88,15 @@ describe("the time of the database", () => {
       )
       const ofSystem = yield* bySystemClock(DatabaseClock.make)
       const ofTest = yield* DatabaseClock.make
-      expect(ofSystem.lastTold()).toBe(Number.NEGATIVE_INFINITY)
-      const told = Effect.sync(() => ({ now: original() - 3_600_000 }))
-      for (const clock of [ofSystem, ofTest]) yield* clock.measure(told)
+      expect(ofSystem.lastServerTime()).toBe(Number.NEGATIVE_INFINITY)
+      const answered = Effect.sync(() => ({ now: original() - 3_600_000 }))
+      for (const clock of [ofSystem, ofTest]) yield* clock.measure(answered)
       const anHourAgo = ofSystem.now()
       expect(Math.abs(anHourAgo - (original() - 3_600_000))).toBeLessThan(1_800_000)
       Date.now = () => original() + 86_400_000
       expect(ofSystem.now() - anHourAgo).toBeLessThan(1_800_000)
       expect(ofTest.now()).toBe(0)
-      expect(ofTest.lastTold()).toBeGreaterThan(0)
+      expect(ofTest.lastServerTime()).toBeGreaterThan(0)
     })
   )
 })
@@ -100,14 +106,14 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const [one, other] = [yield* listener(url), yield* listener(url)]
-      yield* announceUntilHeard(one.wakeUps, other)
+      yield* announceUntilHeard(one.notifications, other)
     })
   )
 
   it.scopedLive("a log that ends earlier than before, as after a fail-over, is announced too", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      const { wakeUps } = yield* listener(url)
+      const { notifications } = yield* listener(url)
       const client = yield* Effect.acquireRelease(
         Effect.promise(async () => {
           const client = new pg.Client({ connectionString: url })
@@ -120,25 +126,25 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
       for (const lastSeq of [1000, 5]) {
         const payload = Effect.async<string | undefined>(resume => {
           client.once("notification", ({ payload }) => resume(Effect.succeed(payload)))
-          wakeUps.announce(lastSeq)
+          notifications.committed(lastSeq)
         })
         expect(yield* payload).toBe(String(lastSeq))
       }
     })
   )
 
-  it.scopedLive("a listening connection that ends is made anew", () =>
+  it.scopedLive("a listening connection that ends is replaced", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)
       const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.wakeUps, other)
+      yield* announceUntilHeard(one.notifications, other)
       yield* Effect.promise(() => proxy.cut(false))
-      yield* announceUntilHeard(one.wakeUps, other)
+      yield* announceUntilHeard(one.notifications, other)
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("the log tells that nothing is heard any more, and when it is again", () => {
+  it.scopedLive("the log has a message when notifications stop, and when they resume", () => {
     const { layer, lines } = logged()
     const until = (text: string) =>
       Effect.repeat(Effect.sleep("10 millis"), { until: () => lines.some(line => line.includes(text)) })
@@ -146,24 +152,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)
       const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.wakeUps, other)
+      yield* announceUntilHeard(one.notifications, other)
       yield* Effect.promise(() => proxy.cut(false))
       yield* until("listening for writes of other nodes fails")
       yield* until("listening for writes of other nodes works again")
     }).pipe(Effect.provide(layer))
   })
 
-  it.scopedLive("a listening connection into a black hole is found out by its probe and made anew", () =>
+  it.scopedLive("a listening connection into a black hole is detected by its probe and replaced", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)
       const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.wakeUps, other)
+      yield* announceUntilHeard(one.notifications, other)
       proxy.set("black hole")
       // The probe is the first to notice.
       yield* Effect.promise(() => proxy.affected)
       proxy.set("open")
-      yield* announceUntilHeard(one.wakeUps, other)
+      yield* announceUntilHeard(one.notifications, other)
     }).pipe(Effect.provide(quiet))
   )
 

@@ -1,36 +1,20 @@
 /**
- * The function by which a node writes to the histories of many sessions in one call. It does what
- * `Storage/Sqlite/SessionEvents/Writer` does, and checks that the session belongs to the node.
+ * Writes to the histories of many sessions in one call. It does what `Storage/Sqlite/SessionEvents/Writer` does, and checks
+ * that each session belongs to the node. The writes are ordered by session, and each locks the row of its session first, so
+ * that groups of several nodes cannot deadlock.
  *
- * The writes of a group are ordered by session, and each locks the row of its session first, so that groups of several
- * nodes cannot deadlock.
- */
-import { newEpoch } from "../Database/Epoch.ts"
-
-/** The writes, as the function is given them. */
-export const Op = { append: 0, open: 1, restart: 2, configure: 3, remove: 4, release: 5 } as const
-
-/** The outcomes, as the function returns them: the first number of an array, or the number alone. */
-export const Result = { stored: 0, outOfStep: 1, elsewhere: 2, history: 3 } as const
-
-/** In what the versions of the function differ. */
-interface Parts {
-  readonly create: string
-  readonly declarations: string
-  /** What is done first to a history that is opened or begins anew. */
-  readonly begin: string
-}
-
-/**
- * Each array has an element for each write, but `texts`, which has the events of all appends one after the other. `node`
- * owns its sessions while its lease of `lease` milliseconds is renewed. A token is that with which the node owns the
- * session, null where it does not own it.
+ * Each array has one element for each write, except `texts`, which contains the events of all appends one after the other.
+ * `node` owns its sessions while its lease of `lease` milliseconds is renewed. A token is the one with which the node owns
+ * the session, or null. `WriteCodes` has the numbers of operations and outcomes.
  *
- * Returns a JSON array of what became of each write: 0 where it was stored, `[1, head]` where it is out of step, `[2]`
- * where the session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
+ * A history that is opened in another epoch of the database than before gets a new epoch: events at its end that clients
+ * have seen may be lost, and their numbers are used again.
+ *
+ * Returns a JSON array with the outcome of each write: 0 if it was stored, `[1, head]` if it is out of step, `[2]` if the
+ * session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
  */
-const functionOf = ({ begin, create, declarations }: Parts): string => `
-${create} causeway.write_sessions(
+export const writeSessions = `
+CREATE OR REPLACE FUNCTION causeway.write_sessions(
   group_id uuid,
   node uuid,
   lease bigint,
@@ -67,13 +51,14 @@ DECLARE
   oldest record;
   kept_from bigint;
   bytes_left bigint;
-  is_allowed boolean;${declarations}
+  is_allowed boolean;
+  current_epoch text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.write_sessions needs the isolation level read committed' USING ERRCODE = '0A000';
   END IF;
   FOR i IN 1 .. cardinality(ops) LOOP
-    IF ops[i] = ${Op.append} THEN
+    IF ops[i] = 0 THEN
       UPDATE causeway.histories u
       SET head = u.head + counts[i], bytes = u.bytes + sizes[i],
         -- The value that is there is not written again.
@@ -84,9 +69,9 @@ BEGIN
       IF NOT FOUND THEN
         SELECT * INTO h FROM causeway.histories f WHERE f.session = sessions[i];
         results[i] := CASE
-          WHEN NOT FOUND THEN '[${Result.outOfStep},null]'
-          WHEN h.owner = node AND h.token = tokens[i] THEN concat('[${Result.outOfStep},', h.head, ']')
-          ELSE '[${Result.elsewhere}]'
+          WHEN NOT FOUND THEN '[1,null]'
+          WHEN h.owner = node AND h.token = tokens[i] THEN concat('[1,', h.head, ']')
+          ELSE '[2]'
         END;
         base := base + counts[i];
         CONTINUE;
@@ -126,12 +111,12 @@ BEGIN
           ORDER BY o.seq DESC, o.place DESC OFFSET most_receipts
         );
       END IF;
-      results[i] := '${Result.stored}';
+      results[i] := '0';
       CONTINUE;
     END IF;
 
     SELECT * INTO h FROM causeway.histories f WHERE f.session = sessions[i] FOR UPDATE;
-    IF NOT FOUND AND ops[i] IN (${Op.open}, ${Op.restart}) THEN
+    IF NOT FOUND AND ops[i] IN (1, 2) THEN
       INSERT INTO causeway.histories (session, epoch) VALUES (sessions[i], epochs[i]) ON CONFLICT (session) DO NOTHING;
       SELECT * INTO h FROM causeway.histories f WHERE f.session = sessions[i] FOR UPDATE;
     END IF;
@@ -140,17 +125,23 @@ BEGIN
       WHEN tokens[i] IS NOT NULL THEN coalesce(h.owner = node AND h.token = tokens[i], false)
       ELSE h.owner IS NULL OR h.owner = node OR causeway.is_gone(h.owner, node, lease)
     END;
-    IF ops[i] = ${Op.release} THEN
+    IF ops[i] = 5 THEN
       UPDATE causeway.histories u SET owner = NULL WHERE u.id = h.id AND u.owner = node AND u.token = tokens[i];
-      results[i] := '${Result.stored}';
+      results[i] := '0';
       CONTINUE;
     END IF;
     IF NOT is_allowed THEN
-      results[i] := '[${Result.elsewhere}]';
+      results[i] := '[2]';
       CONTINUE;
     END IF;
-    IF ops[i] IN (${Op.open}, ${Op.restart}) THEN${begin}
-      IF ops[i] = ${Op.restart} THEN
+    IF ops[i] IN (1, 2) THEN
+      current_epoch := coalesce(current_epoch, causeway.epoch());
+      IF h.database_epoch IS DISTINCT FROM current_epoch THEN
+        UPDATE causeway.histories u
+        SET epoch = CASE WHEN u.database_epoch IS NULL THEN u.epoch ELSE left(replace(gen_random_uuid()::text, '-', ''), 16) END, database_epoch = current_epoch
+        WHERE u.id = h.id RETURNING u.* INTO h;
+      END IF;
+      IF ops[i] = 2 THEN
         DELETE FROM causeway.events d WHERE d.history = h.id;
         DELETE FROM causeway.receipts d WHERE d.history = h.id;
         UPDATE causeway.histories u
@@ -162,8 +153,8 @@ BEGIN
         UPDATE causeway.histories u SET owner = node, token = nextval('causeway.session_tokens')
         WHERE u.id = h.id RETURNING u.* INTO h;
       END IF;
-      results[i] := json_build_array(${Result.history}, h.token, h.epoch, h.head, h.trimmed, h.recovery_state)::text;
-    ELSIF ops[i] = ${Op.configure} THEN
+      results[i] := json_build_array(3, h.token, h.epoch, h.head, h.trimmed, h.recovery_state)::text;
+    ELSIF ops[i] = 3 THEN
       IF environments[i] IS NULL AND deployments[i] IS NULL THEN
         DELETE FROM causeway.launch_configurations d WHERE d.session = sessions[i];
       ELSE
@@ -171,36 +162,16 @@ BEGIN
         VALUES (sessions[i], environments[i], deployments[i])
         ON CONFLICT (session) DO UPDATE SET environment = excluded.environment, deployment = excluded.deployment;
       END IF;
-      results[i] := '${Result.stored}';
+      results[i] := '0';
     ELSE
       DELETE FROM causeway.events d WHERE d.history = h.id;
       DELETE FROM causeway.receipts d WHERE d.history = h.id;
       DELETE FROM causeway.histories d WHERE d.id = h.id;
       DELETE FROM causeway.launch_configurations d WHERE d.session = sessions[i];
-      results[i] := '${Result.stored}';
+      results[i] := '0';
     END IF;
   END LOOP;
   INSERT INTO causeway.commits (id, result) VALUES (group_id, concat('[', array_to_string(results, ','), ']'));
   RETURN concat('[', array_to_string(results, ','), ']');
 END
 $function$`
-
-/** The function as it was first. */
-export const writeFunction = functionOf({ create: "CREATE FUNCTION", declarations: "", begin: "" })
-
-/**
- * The function of now. A history that is opened in another epoch of the database than before goes on in an epoch of its
- * own: events at its end may be lost, which clients have seen, and their numbers are given again.
- */
-export const datedWriteFunction = functionOf({
-  create: "CREATE OR REPLACE FUNCTION",
-  declarations: `
-  current_epoch text;`,
-  begin: `
-      current_epoch := coalesce(current_epoch, causeway.epoch());
-      IF h.database_epoch IS DISTINCT FROM current_epoch THEN
-        UPDATE causeway.histories u
-        SET epoch = CASE WHEN u.database_epoch IS NULL THEN u.epoch ELSE ${newEpoch} END, database_epoch = current_epoch
-        WHERE u.id = h.id RETURNING u.* INTO h;
-      END IF;`
-})

@@ -1,0 +1,84 @@
+/**
+ * The port `ChangeLog` over the connections of a node.
+ */
+import { Duration, Effect, Exit } from "effect"
+import * as Direct from "../../../Direct.ts"
+import { ChangeLog, HistoryTrimmed } from "../../../Kv/ChangeLog.ts"
+import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import { DirectFlight } from "../../../SingleFlight.ts"
+import type { AtNow, DatabaseClock } from "../Database/DatabaseClock.ts"
+import type { Pool } from "../Database/Pool.ts"
+import * as Portions from "../Database/Portions.ts"
+import type { Query } from "../Database/Statement.ts"
+import type { LogEnd } from "./LogEnd.ts"
+import * as Queries from "./Queries.ts"
+
+/** How long a portion of expiry or of retention may take, in milliseconds. */
+export const portionTimeoutMillis = 6000
+
+export interface Options {
+  readonly reads: Pool
+  readonly writes: Pool
+  readonly clock: DatabaseClock
+  readonly atNow: AtNow
+  readonly end: LogEnd
+  /** Called with the last `seq` after entries have expired. */
+  readonly onLastSeq: (lastSeq: number) => void
+}
+
+/** Returns a function that counts how often its argument differs from the one before. */
+const countChanges = (): ((now: string) => number) => {
+  let known: string | undefined
+  let count = 0
+  return now => {
+    if (now !== known) count++
+    known = now
+    return count
+  }
+}
+
+export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =>
+  Effect.gen(function* () {
+    const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
+      reads.read(statement, values, decode)
+    const runPortion = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
+      writes.read(statement, values, decode, portionTimeoutMillis)
+    const expiry = Portions.make()
+    const retention = Portions.make()
+    const histories = new DirectFlight<string, number, StoreUnavailable>(
+      yield* Effect.runtime<never>(),
+      "A reader of the log's history failed"
+    )
+
+    const expirePortion = (size: number, now: number) =>
+      Direct.map(runPortion(Queries.expire(now, size)), ({ count, lastSeq }) => {
+        if (lastSeq !== null) onLastSeq(lastSeq)
+        return count
+      })
+
+    return ChangeLog.of({
+      read: query =>
+        Direct.flatMap(
+          Direct.suspend(() => run(Queries.changes(query))),
+          page =>
+            "_tag" in page
+              ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: page.epoch }))
+              : Exit.succeed(page)
+        ),
+      history: histories.next("", Direct.map(run(Queries.history), countChanges())),
+      lastSeq: Direct.suspend(() => run(Queries.end)),
+      awaitPast: seq => end.awaitPast(seq),
+      trim: age => atNow(now => retention(size => runPortion(Queries.trim(now - Duration.toMillis(age), size)))),
+      expire: expiry(size => atNow(now => expirePortion(size, now))),
+      due: Direct.map(
+        Direct.suspend(() => run(Queries.due)),
+        ({ expiresAt, oldestAt }) => {
+          const ahead = clock.ahead()
+          return {
+            expiresAt: expiresAt === null ? null : expiresAt - ahead,
+            oldestAt: oldestAt === null ? null : oldestAt - ahead
+          }
+        }
+      )
+    })
+  })

@@ -1,0 +1,114 @@
+/**
+ * Returns the sum of the pending changes of each namespace. A function, so that its scan starts at the position under all
+ * settings.
+ */
+export const waitingCounts = `CREATE FUNCTION causeway.waiting_counts() RETURNS TABLE (namespace text, entries bigint)
+  LANGUAGE plpgsql STABLE ROWS 200
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+  AS $function$
+  BEGIN
+    RETURN QUERY SELECT c.namespace, sum(c.entries)::bigint FROM causeway.count_changes c
+    WHERE c.id > (SELECT causeway.position('counts')) GROUP BY c.namespace;
+  END
+  $function$`
+
+/** The number of entries of each namespace. Nodes of earlier versions read this view as the table that it was. */
+export const namespacesView = `CREATE VIEW causeway.namespaces AS
+  SELECT n.namespace, sum(n.entries)::bigint AS entries
+  FROM (
+    SELECT b.namespace, b.entries FROM causeway.base_namespaces b
+    UNION ALL
+    SELECT w.namespace COLLATE "C", w.entries FROM causeway.waiting_counts() w
+  ) n
+  GROUP BY n.namespace HAVING sum(n.entries) > 0`
+
+/**
+ * The numbers of namespaces and entries of each tenant. Nodes of earlier versions read this view as the table that it was.
+ */
+export const tenantsView = `CREATE VIEW causeway.tenants AS
+  SELECT t.tenant, sum(t.namespaces)::bigint AS namespaces, sum(t.entries)::bigint AS entries
+  FROM (
+    SELECT b.tenant, b.namespaces, b.entries FROM causeway.base_tenants b
+    UNION ALL
+    SELECT (CASE WHEN starts_with(w.namespace, 'tenant:') THEN split_part(substr(w.namespace, 8), '/', 1) ELSE '' END) COLLATE "C", CASE WHEN w.before + w.entries > 0 THEN 1 ELSE 0 END - CASE WHEN w.before > 0 THEN 1 ELSE 0 END, w.entries
+    FROM (
+      SELECT c.namespace, c.entries, coalesce((SELECT b.entries FROM causeway.base_namespaces b WHERE b.namespace = c.namespace COLLATE "C"), 0) AS before FROM causeway.waiting_counts() c
+    ) w
+  ) t
+  GROUP BY t.tenant HAVING sum(t.namespaces) > 0`
+
+/** The trigger that appends a change of the number of entries for each namespace of a statement. */
+export const countEntries = `CREATE OR REPLACE FUNCTION causeway.count_entries() RETURNS trigger
+  LANGUAGE plpgsql
+  AS $function$
+  BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+      -- Who folds must not add what it has read before.
+      PERFORM pg_advisory_xact_lock(1129794371);
+      DELETE FROM causeway.count_changes;
+      DELETE FROM causeway.base_namespaces;
+      DELETE FROM causeway.base_tenants;
+      RETURN NULL;
+    END IF;
+    -- Whoever writes by hand need not have it.
+    PERFORM FROM causeway.log FOR UPDATE;
+    INSERT INTO causeway.count_changes (namespace, entries)
+    SELECT c.namespace, CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE - count(*) END FROM changed c GROUP BY c.namespace;
+    RETURN NULL;
+  END
+  $function$`
+
+/**
+ * Adds up to `portion` pending changes to the base numbers. Returns how many; 0 if fewer than `fewest` are pending, or
+ * if another node is folding.
+ */
+export const foldCounts = `CREATE FUNCTION causeway.fold_counts(fewest integer, portion integer) RETURNS integer
+  LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+  AS $function$
+  DECLARE
+    begun record;
+    amount integer;
+    last bigint;
+    emptied text[];
+  BEGIN
+    IF NOT pg_try_advisory_xact_lock(1129794371) THEN RETURN 0; END IF;
+    SELECT p.id, p.up_to INTO begun FROM causeway.positions p WHERE p.name = 'counts' ORDER BY p.id DESC LIMIT 1;
+    SELECT count(*), max(w.id) INTO amount, last
+    FROM (SELECT c.id FROM causeway.count_changes c WHERE c.id > begun.up_to ORDER BY c.id LIMIT portion) w;
+    IF amount = 0 OR amount < fewest THEN RETURN 0; END IF;
+    WITH folded AS (
+      DELETE FROM causeway.count_changes c WHERE c.id > begun.up_to AND c.id <= last RETURNING c.namespace, c.entries
+    ), summed AS MATERIALIZED (
+      SELECT f.namespace, sum(f.entries)::bigint AS entries FROM folded f GROUP BY f.namespace
+    ), changed AS MATERIALIZED (
+      SELECT s.namespace, s.entries, coalesce((SELECT b.entries FROM causeway.base_namespaces b WHERE b.namespace = s.namespace), 0) AS before FROM summed s
+    ), counted AS (
+      INSERT INTO causeway.base_namespaces AS n (namespace, entries)
+      SELECT c.namespace, c.entries FROM changed c WHERE c.entries <> 0 ORDER BY c.namespace
+      ON CONFLICT (namespace) DO UPDATE SET entries = n.entries + excluded.entries
+    ), counted_tenants AS (
+      INSERT INTO causeway.base_tenants AS t (tenant, namespaces, entries)
+      SELECT CASE WHEN starts_with(c.namespace, 'tenant:') THEN split_part(substr(c.namespace, 8), '/', 1) ELSE '' END, sum(CASE WHEN c.before + c.entries > 0 THEN 1 ELSE 0 END - CASE WHEN c.before > 0 THEN 1 ELSE 0 END), sum(c.entries)
+      FROM changed c WHERE c.entries <> 0 GROUP BY 1 ORDER BY 1
+      ON CONFLICT (tenant) DO UPDATE
+        SET namespaces = t.namespaces + excluded.namespaces, entries = t.entries + excluded.entries
+    )
+    SELECT array_agg(c.namespace) INTO emptied FROM changed c WHERE c.before + c.entries <= 0;
+    IF emptied IS NOT NULL THEN
+      DELETE FROM causeway.base_namespaces n WHERE n.namespace = ANY (emptied) AND n.entries <= 0;
+      DELETE FROM causeway.base_tenants t
+      WHERE t.tenant = ANY (ARRAY(SELECT CASE WHEN starts_with(e.namespace, 'tenant:') THEN split_part(substr(e.namespace, 8), '/', 1) ELSE '' END FROM unnest(emptied) e(namespace)))
+        AND t.namespaces <= 0;
+    END IF;
+    INSERT INTO causeway.positions (name, id, up_to) VALUES ('counts', begun.id + 1, last);
+    DELETE FROM causeway.positions p WHERE p.name = 'counts' AND p.id <= begun.id;
+    RETURN amount;
+  END
+  $function$`

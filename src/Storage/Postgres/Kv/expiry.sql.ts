@@ -1,0 +1,119 @@
+/**
+ * Deletes entries by their row addresses. Other scans are turned off: if all entries have expired, the planner expects an
+ * empty table and would choose a scan of all dead rows for each entry to delete.
+ */
+export const deleteEntries = `CREATE FUNCTION causeway.delete_entries(places tid[]) RETURNS void
+  LANGUAGE plpgsql
+  SET enable_seqscan = off
+  SET enable_indexscan = off
+  SET enable_bitmapscan = off
+  SET jit = off
+  AS $function$
+  BEGIN
+    DELETE FROM causeway.entries e WHERE e.ctid = ANY (places);
+  END
+  $function$`
+
+/** Deletes entries that have expired, in the order of their expiry. Returns how many, and the last `seq`. */
+export const expire = `CREATE OR REPLACE FUNCTION causeway.expire(now bigint, portion integer, OUT expired bigint, OUT last_seq bigint)
+  LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+  AS $function$
+  DECLARE
+    base bigint;
+    stamp bigint;
+    begun record;
+    places tid[];
+  BEGIN
+    expired := 0;
+    PERFORM FROM causeway.entries e WHERE expires_at > (SELECT causeway.position('expiry')) AND expires_at <= now ORDER BY e.expires_at LIMIT 1;
+    IF NOT FOUND THEN RETURN; END IF;
+    PERFORM FROM causeway.log FOR UPDATE;
+    SELECT p.id, p.up_to INTO begun FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1;
+    SELECT c.seq, greatest(now, c.timestamp) INTO base, stamp FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
+    WITH due AS MATERIALIZED (
+      SELECT d.*, row_number() OVER (ORDER BY d.expires_at, d.namespace, d.key) AS position
+      FROM (
+        SELECT e.namespace, e.key, e.version, e.expires_at, e.ctid AS place FROM causeway.entries e
+        WHERE e.expires_at > begun.up_to AND e.expires_at <= now ORDER BY e.expires_at LIMIT portion
+      ) d
+    ), marked AS (
+      INSERT INTO causeway.tombstones (namespace, key, version, seq)
+      SELECT d.namespace, d.key, d.version + 1, base + d.position FROM due d
+    ), moved AS (
+      -- Beside the last one of a full portion there may be others that expire with it.
+      INSERT INTO causeway.positions (name, id, up_to)
+      SELECT 'expiry', begun.id + 1, CASE WHEN count(*) < portion THEN now ELSE max(d.expires_at) - 1 END
+      FROM due d HAVING count(*) > 0
+    ), recorded AS (
+      INSERT INTO causeway.changes (seq, op, namespace, key, version, actor, timestamp)
+      SELECT base + d.position, 'delete', d.namespace, d.key, d.version + 1, 'expiry', stamp FROM due d
+    )
+    SELECT count(*), array_agg(d.place) INTO expired, places FROM due d;
+    IF expired > 0 THEN
+      PERFORM causeway.delete_entries(places);
+      DELETE FROM causeway.positions p WHERE p.name = 'expiry' AND p.id <= begun.id;
+    END IF;
+    last_seq := base + expired;
+  END
+  $function$`
+
+/**
+ * Moves the position if no entry has expired for a while; `expire` moves it otherwise. It never passes the time of the
+ * newest record: a later write may be recorded with any time from that on, and the trigger does not see an entry that
+ * expires between the two. The first look is without the lock of the log, and is repeated under it.
+ */
+export const advanceExpiry = `CREATE FUNCTION causeway.advance_expiry(now bigint) RETURNS void
+  LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+  AS $function$
+  DECLARE
+    begun record;
+    target bigint;
+  BEGIN
+    SELECT p.id, p.up_to INTO begun FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1;
+    SELECT least(now, c.timestamp) INTO target FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
+    IF target IS NULL OR target <= begun.up_to + 10000 THEN RETURN; END IF;
+    PERFORM FROM causeway.entries e WHERE e.expires_at > begun.up_to ORDER BY e.expires_at LIMIT 1;
+    IF NOT FOUND THEN RETURN; END IF;
+    PERFORM FROM causeway.entries e WHERE e.expires_at > begun.up_to AND e.expires_at <= target
+    ORDER BY e.expires_at LIMIT 1;
+    IF FOUND THEN RETURN; END IF;
+    PERFORM FROM causeway.log FOR UPDATE;
+    -- What was written since the time of the first look has the same time or a later one.
+    SELECT p.id, p.up_to INTO begun FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1;
+    IF target <= begun.up_to THEN RETURN; END IF;
+    PERFORM FROM causeway.entries e WHERE e.expires_at > begun.up_to AND e.expires_at <= target
+    ORDER BY e.expires_at LIMIT 1;
+    IF FOUND THEN RETURN; END IF;
+    INSERT INTO causeway.positions (name, id, up_to) VALUES ('expiry', begun.id + 1, target);
+    DELETE FROM causeway.positions p WHERE p.name = 'expiry' AND p.id <= begun.id;
+  END
+  $function$`
+
+/**
+ * The trigger that moves the position back for an entry that has expired when it is written. It has no settings: they would
+ * take longer than the rest of the call.
+ */
+export const lowerExpiry = `CREATE FUNCTION causeway.lower_expiry() RETURNS trigger
+  LANGUAGE plpgsql
+  AS $function$
+  BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+      -- What is put there next was written elsewhere, where other times were recorded.
+      INSERT INTO causeway.positions (name, id, up_to) SELECT 'expiry', n.id + 1, 0 FROM (SELECT p.id, p.up_to  FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1) n;
+      RETURN NULL;
+    END IF;
+    -- Whoever writes by hand need not have it.
+    PERFORM FROM causeway.log FOR UPDATE;
+    INSERT INTO causeway.positions (name, id, up_to)
+    SELECT 'expiry', n.id + 1, NEW.expires_at - 1 FROM (SELECT p.id, p.up_to  FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1) n WHERE n.up_to >= NEW.expires_at;
+    RETURN NULL;
+  END
+  $function$`

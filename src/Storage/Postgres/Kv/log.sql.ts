@@ -1,0 +1,88 @@
+/**
+ * The functions of the change log as a whole: its epoch and its retention.
+ */
+
+/**
+ * Removes the oldest records, but never the newest, with the tombstones that they made. Returns how many of up to `portion`
+ * records were removed. A later migration turns its `jit` off.
+ */
+export const trim = `
+CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $function$
+DECLARE
+  first bigint;
+  up_to bigint;
+BEGIN
+  SELECT l.trimmed_seq INTO first FROM causeway.log l FOR UPDATE;
+  SELECT max(c.seq) INTO up_to
+  FROM (SELECT o.seq, o.timestamp FROM causeway.changes o WHERE o.seq > first ORDER BY o.seq LIMIT portion) c
+  WHERE c.timestamp < before;
+  IF up_to IS NULL THEN RETURN 0; END IF;
+  SELECT least(up_to, max(c.seq) - 1) INTO up_to FROM causeway.changes c;
+  IF up_to <= first THEN RETURN 0; END IF;
+  DELETE FROM causeway.tombstones t WHERE t.seq <= up_to;
+  DELETE FROM causeway.changes c WHERE c.seq > first AND c.seq <= up_to;
+  UPDATE causeway.log SET trimmed_seq = up_to, history = history + 1;
+  RETURN up_to - first;
+END
+$function$`
+
+/**
+ * Returns the epoch of the log: the stored text and the timeline of the server, which changes with each fail-over and each
+ * point-in-time recovery. If the role may not read the timeline, it returns the stored text alone.
+ */
+export const epoch = `
+CREATE FUNCTION causeway.epoch() RETURNS text
+LANGUAGE plpgsql STABLE
+AS $function$
+DECLARE
+  stored text;
+BEGIN
+  SELECT l.epoch INTO stored FROM causeway.log l;
+  BEGIN
+    RETURN stored || '.' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
+  EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+    RETURN stored;
+  END;
+END
+$function$`
+
+/** Stores a new epoch. For operators who replace the content of the database by a dump of the same cluster. */
+export const renewEpoch = `
+CREATE FUNCTION causeway.renew_epoch() RETURNS text
+LANGUAGE sql
+AS $function$
+  UPDATE causeway.log SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16), history = history + 1;
+  SELECT causeway.epoch();
+$function$`
+
+/**
+ * Stores a new epoch if the database is in another cluster than before, as after a restore of a dump, or on another
+ * timeline: two standbys without a common archive are promoted to timelines of the same number. Returns whether the role
+ * may read cluster and timeline.
+ */
+export const identify = `CREATE OR REPLACE FUNCTION causeway.identify() RETURNS boolean
+  LANGUAGE plpgsql
+  AS $function$
+  DECLARE
+    identifier text;
+    current_timeline text;
+  BEGIN
+    SELECT s.system_identifier::text INTO identifier FROM pg_control_system() s;
+    BEGIN
+      current_timeline := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+      NULL;
+    END;
+    UPDATE causeway.log l
+    SET epoch = CASE WHEN l.system_identifier <> identifier OR l.timeline <> current_timeline THEN left(replace(gen_random_uuid()::text, '-', ''), 16) ELSE l.epoch END,
+      system_identifier = identifier, timeline = coalesce(current_timeline, l.timeline), history = l.history + 1
+    WHERE l.system_identifier IS DISTINCT FROM identifier
+      OR current_timeline IS NOT NULL AND l.timeline IS DISTINCT FROM current_timeline;
+    RETURN current_timeline IS NOT NULL;
+  EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+    RETURN false;
+  END
+  $function$`

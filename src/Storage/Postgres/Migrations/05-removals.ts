@@ -1,0 +1,3 @@
+import { removeEntries } from "../Kv/remove_entries.sql.ts"
+
+export const statements: ReadonlyArray<string> = [removeEntries]

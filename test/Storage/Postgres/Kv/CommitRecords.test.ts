@@ -1,0 +1,89 @@
+/** The removal of commit records, by which nodes learn the outcome of a lost call. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import type pg from "pg"
+import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
+import { createDatabase } from "../../../postgres/Databases.ts"
+import { reasonToSkip } from "../../../postgres/Server.ts"
+import * as Held from "../Held.ts"
+
+const database = Effect.promise(async () => {
+  const url = await createDatabase()
+  await Effect.runPromise(Opening.open(Redacted.make(url)))
+  return url
+})
+
+/** Adds records, or fences, of a past time. */
+const add = (client: pg.Client, count: number, age: string, result: string | null) =>
+  client.query(
+    `INSERT INTO causeway.commits (id, at, result)
+     SELECT gen_random_uuid(), clock_timestamp() - $1::interval, $2 FROM generate_series(1, $3::int)`,
+    [age, result, count]
+  )
+
+const prune = async (client: pg.Client, portion: number): Promise<number> =>
+  (await client.query("SELECT causeway.prune_commits($1) AS removed", [portion])).rows[0].removed
+
+const left = async (client: pg.Client) =>
+  (await client.query("SELECT count(result)::int AS records, count(*)::int AS all FROM causeway.commits")).rows[0]
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, commit records ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("records are removed after a minute by portions, and fences after an hour", () =>
+    Effect.gen(function* () {
+      const client = yield* Held.connect(yield* database)
+      yield* Effect.promise(async () => {
+        await add(client, 5, "2 minutes", "1,0")
+        await add(client, 1, "0 minutes", "1,0")
+        await add(client, 1, "2 minutes", null)
+        await add(client, 2, "2 hours", null)
+        expect(await prune(client, 3)).toBe(3)
+        expect(await left(client)).toEqual({ records: 3, all: 4 })
+        expect(await prune(client, 3)).toBe(2)
+        expect(await prune(client, 3)).toBe(0)
+        expect(await left(client)).toEqual({ records: 1, all: 2 })
+      })
+    })
+  )
+
+  it.scopedLive("one node removes them at a time, also after the clock of the database was set back", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
+      yield* Effect.promise(async () => {
+        await client.query(
+          `UPDATE causeway.positions SET up_to = (extract(epoch FROM now() + interval '1 hour') * 1000000)::bigint
+           WHERE name = 'commits'`
+        )
+        await add(client, 2, "2 minutes", "1,0")
+        await client.query("BEGIN")
+        expect(await prune(client, 1)).toBe(1)
+        expect(await prune(other, 1)).toBe(0)
+        await client.query("COMMIT")
+        expect(await prune(other, 10)).toBe(1)
+      })
+    })
+  )
+
+  it.scopedLive("removed records are not visited again while a snapshot is held", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Held.duringSnapshot(yield* database)
+      yield* Effect.promise(async () => {
+        const pagesAfter = async (rounds: number): Promise<number> => {
+          for (let round = 0; round < rounds; round++) {
+            await add(client, 500, "2 minutes", "1,0")
+            expect(await prune(client, 1000)).toBe(500)
+          }
+          await add(client, 1, "2 minutes", "1,0")
+          const pages = await Held.pagesOf(client, {
+            statement: { text: "SELECT causeway.prune_commits($1)" },
+            values: [1000]
+          })
+          expect(await prune(client, 1000)).toBe(1)
+          return pages
+        }
+        const few = await pagesAfter(2)
+        expect(await pagesAfter(30)).toBeLessThan(few + 40)
+      })
+    })
+  )
+})
