@@ -1,12 +1,12 @@
 /**
- * The command `causeway`: which of its parts each command loads, and its exit codes.
+ * The command `causeway`: which of its parts is loaded for which arguments, and how it ends.
  */
 import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
-import { CommandFailed, exitCodes, failed, textOf, wrong } from "./CommandLine/CommandFailed.ts"
-import * as OutputFailure from "./CommandLine/OutputFailure.ts"
+import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
+import * as OutputFailure from "./CommandLine/Terminal/OutputFailure.ts"
 import type { Parts } from "./CommandLine/Root.ts"
-import { clean } from "./CommandLine/Text.ts"
+import { clean, failureText } from "./CommandLine/Terminal/Text.ts"
 import * as Threads from "./Process/Threads.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import { version } from "./Version.ts"
@@ -16,14 +16,14 @@ const ignoreClosedPipes = Effect.sync(() => {
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
 
-/** Fails if the output of a command could not be written, by Node's console or by `chat`. */
+/** Fails where a part of a command has written what could not be written, by the console of Node or as `chat`. */
 const withOutput = <A>(command: Effect.Effect<A, CommandFailed>): Effect.Effect<A, CommandFailed> =>
   Effect.suspend(() => {
     let failure: CommandFailed | undefined
     process.stdout.on("error", error => {
       failure ??= OutputFailure.of(error)
     })
-    // A stream reports an error in a later turn of the event loop.
+    // A stream tells of an error in a later turn of the event loop.
     const turn = Effect.async<void>(resume => void setImmediate(() => resume(Effect.void)))
     return Effect.tap(command, () => Effect.flatMap(turn, () => failure ?? Effect.void))
   })
@@ -38,13 +38,13 @@ const develop = Effect.flatMap(service, ({ develop }) => develop)
 const isServing = (args: ReadonlyArray<string>): boolean =>
   args.length === 0 || (args.length === 1 && (args[0] === "serve" || args[0] === "dev"))
 
-/** Loads the service if the arguments start it. */
+/** Loads what serves, where that is wanted. */
 export const load = (args: ReadonlyArray<string>): Promise<unknown> =>
   isServing(args) ? import("./Serve.ts") : Promise.resolve()
 
 const isHelp = (argument: string): boolean => argument === "--help" || argument === "-h"
 
-/** Runs a command other than the service, which must not load the library of the commands. */
+/** Everything but the service itself, which must not load the library of the commands. */
 const runCommand = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
   Effect.zipRight(
     ignoreClosedPipes,
@@ -60,7 +60,7 @@ const runCommand = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
 /** It needs the native module of SQLite. */
 const migrateStore: Parts["migrateStore"] = given =>
   Effect.flatMap(
-    Effect.promise(() => import("./CommandLine/MigrateStore.ts")),
+    Effect.promise(() => import("./CommandLine/Store/MigrateStore.ts")),
     ({ run }) =>
       Effect.catchTags(run(given), {
         WrongStores: ({ message }) => wrong(message),
@@ -87,18 +87,18 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
   if (isServing(args)) return Effect.zipRight(ignoreClosedPipes, option === "dev" ? develop : serve)
   if (args.length === 1 && option === "--version")
     return Effect.zipRight(ignoreClosedPipes, withOutput(Console.log(version)))
-  // Only the service knows its variables.
+  // The variables are those of the service, of which the commands know nothing.
   return (option === "serve" || option === "dev") && args.some(isHelp)
     ? Effect.zipRight(ignoreClosedPipes, withOutput(Effect.flatMap(service, ({ help }) => Console.log(help()))))
     : runCommand(args)
 }
 
-/** Runs the commandand prints on standard error why it failed, and how to fix that. */
+/** Runs the command and prints on standard error why it failed, and what to do about it. */
 export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
   Effect.tapErrorCause(run(args), cause =>
     Option.match(Cause.failureOption(cause), {
-      onSome: failure => (failure.message === "" ? Effect.void : Console.error(textOf(failure))),
-      // A defect: print the whole cause.
+      onSome: failure => (failure.message === "" ? Effect.void : Console.error(failureText(failure))),
+      // A defect: everything known of it helps to find it.
       onNone: () => (Cause.isInterruptedOnly(cause) ? Effect.void : Console.error(clean(Cause.pretty(cause))))
     })
   )
@@ -110,8 +110,8 @@ const endBySignal = (signal: NodeJS.Signals): void => {
 }
 
 /**
- * Exit codes: those of `CommandFailed`; 1 for a defect. A signal ends the service with 0, and any other command with
- * 128 and the signal's number. After the shutdown deadline or a second signal the service ends by SIGKILL.
+ * Exit codes: those of `CommandFailed`; 1 for a defect. A signal ends the service with 0, and any other command with 128
+ * and the signal's number. After the shutdown deadline or a second signal the service ends by SIGKILL.
  */
 export const teardown = (args: ReadonlyArray<string>): Teardown => {
   let interrupted: number = isServing(args) ? 0 : exitCodes.interrupted

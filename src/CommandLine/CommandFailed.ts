@@ -1,5 +1,4 @@
 import { Schema } from "effect"
-import { clean } from "./Text.ts"
 
 /** The exit codes of all commands; docs/cli.md lists them. */
 export const exitCodes = {
@@ -13,7 +12,7 @@ export const exitCodes = {
   terminated: 143
 } as const
 
-/** The command failed; the message is for the user. It may quote names, values and messages as they are. */
+/** The command failed. The message is for the user and may quote untrusted text: it is sanitized when it is printed. */
 export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandFailed", {
   message: Schema.String,
   exitCode: Schema.Int,
@@ -21,14 +20,10 @@ export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandF
   hint: Schema.optionalWith(Schema.String, { exact: true })
 }) {}
 
-/** What the user is shown of a failure. Here, and not where messages are made, it becomes harmless for a terminal. */
-export const textOf = ({ hint, message }: CommandFailed): string =>
-  clean(hint === undefined ? message : `${message}\n${hint}`)
-
 /** Invalid arguments, variables or profiles. */
 export const wrong = (message: string, hint?: string): CommandFailed =>
   new CommandFailed({ message, exitCode: exitCodes.wrongArguments, ...(hint !== undefined && { hint }) })
 
-/** A failure without an exit code of its own. */
+/** Any other failure. */
 export const failed = (message: string, hint?: string): CommandFailed =>
   new CommandFailed({ message, exitCode: exitCodes.failed, ...(hint !== undefined && { hint }) })

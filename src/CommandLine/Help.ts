@@ -3,7 +3,7 @@ import { stripVTControlCharacters } from "node:util"
 import { HashSet } from "effect"
 import type * as Arguments from "./Arguments.ts"
 import { CliConfig, Command, HelpDoc, Usage } from "./Library.ts"
-import { list } from "./Table.ts"
+import { list } from "./Terminal/Table.ts"
 
 /** A command as it is listed, and those below it. */
 export interface Node extends Arguments.Node {

@@ -10,7 +10,7 @@ import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import * as Completions from "./Completions.ts"
 import * as Help from "./Help.ts"
 import { CliConfig, Command } from "./Library.ts"
-import * as Output from "./Output.ts"
+import * as Output from "./Terminal/Output.ts"
 import * as Root from "./Root.ts"
 import * as Suggestion from "./Suggestion.ts"
 

@@ -1,21 +1,21 @@
 /** The commands of `causeway`. */
 import { Effect, type Option } from "effect"
-import { command as backup } from "./Backup.ts"
+import { command as backup } from "./Store/Backup.ts"
 import type { CommandFailed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
-import { remove } from "./Delete.ts"
+import { remove } from "./Entries/Delete.ts"
 import { leaf, node } from "./Help.ts"
-import * as Kv from "./Kv.ts"
+import * as Kv from "./Entries/Kv.ts"
 import { Command, Options } from "./Library.ts"
-import { list, namespaces } from "./List.ts"
-import { isJson } from "./Output.ts"
-import { command as restore } from "./Restore.ts"
+import { list, namespaces } from "./Entries/List.ts"
+import { isJson } from "./Terminal/Output.ts"
+import { command as restore } from "./Store/Restore.ts"
 import * as Sessions from "./Sessions.ts"
 import * as Status from "./Status.ts"
 import { command as batch } from "./Transfer/Batch.ts"
 import { command as exporting } from "./Transfer/Export.ts"
 import { command as importing } from "./Transfer/Import.ts"
-import { watch } from "./Watch.ts"
+import { watch } from "./Entries/Watch.ts"
 
 /** What `causeway migrate-store` is given. */
 export interface MigrateStore {

@@ -7,12 +7,12 @@ import * as Screen from "./Chat/Screen.ts"
 import * as Terminal from "./Chat/Terminal.ts"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
-import * as EntryText from "./EntryText.ts"
+import * as EntryText from "./Entries/EntryText.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { isJson, Output, record, write } from "./Output.ts"
-import { type Column, list as details, table } from "./Table.ts"
-import { count } from "./Text.ts"
+import { isJson, Output, record, write } from "./Terminal/Output.ts"
+import { type Column, list as details, table } from "./Terminal/Table.ts"
+import { count } from "./Terminal/Text.ts"
 
 const id = Args.text({ name: "session" }).pipe(Args.withDescription("Its id, as the list shows it"))
 

@@ -5,9 +5,9 @@ import { json } from "../Client/Requests.ts"
 import { CommandFailed, exitCodes, failed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import { Command, Options } from "./Library.ts"
-import { isJson, Output, record, write, writeJson } from "./Output.ts"
+import { isJson, Output, record, write, writeJson } from "./Terminal/Output.ts"
 import { ask } from "./Service.ts"
-import { list, table } from "./Table.ts"
+import { list, table } from "./Terminal/Table.ts"
 
 interface Dependency {
   readonly name: string

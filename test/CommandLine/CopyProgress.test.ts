@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Console, Effect, TestClock } from "effect"
-import * as CopyProgress from "../../src/CommandLine/CopyProgress.ts"
+import * as CopyProgress from "../../src/CommandLine/Store/CopyProgress.ts"
 
 const progress = {
   phase: "copy",

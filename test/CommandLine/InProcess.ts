@@ -1,9 +1,8 @@
 /** A command within the process of the tests, where nothing shows that needs one of its own. */
 import { ConfigProvider, Effect } from "effect"
-import { textOf } from "../../src/CommandLine/CommandFailed.ts"
 import * as Main from "../../src/CommandLine/Main.ts"
-import * as Output from "../../src/CommandLine/Output.ts"
-import { plain } from "../../src/CommandLine/Text.ts"
+import * as Output from "../../src/CommandLine/Terminal/Output.ts"
+import { failureText, plain } from "../../src/CommandLine/Terminal/Text.ts"
 import type { Ended } from "./Program.ts"
 
 const nothing = Effect.dieMessage("The service is not started here")
@@ -24,7 +23,7 @@ export const call = (
     const code = yield* Main.runWith(args, parts).pipe(
       Effect.as(0),
       Effect.catchAll(error => {
-        output.stderr += `${textOf(error)}\n`
+        output.stderr += `${failureText(error)}\n`
         return Effect.succeed(error.exitCode)
       }),
       Effect.provideService(Output.Output, {

@@ -5,12 +5,12 @@ import * as Arguments from "../../src/CommandLine/Arguments.ts"
 import * as ExactJson from "../../src/CommandLine/ExactJson.ts"
 import { stringWidth } from "../../src/CommandLine/Library.ts"
 import * as Profile from "../../src/CommandLine/Profile.ts"
-import * as Progress from "../../src/CommandLine/Progress.ts"
+import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import * as Suggestion from "../../src/CommandLine/Suggestion.ts"
-import * as Table from "../../src/CommandLine/Table.ts"
+import * as Table from "../../src/CommandLine/Terminal/Table.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
 import * as Lines from "../../src/CommandLine/Transfer/Lines.ts"
-import { start } from "../../src/CommandLine/Watch.ts"
+import { start } from "../../src/CommandLine/Entries/Watch.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 

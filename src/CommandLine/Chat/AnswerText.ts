@@ -7,7 +7,7 @@ import type {
   SessionPage,
   SessionsError
 } from "../../EffectClient/Client.ts"
-import { clean, count } from "../Text.ts"
+import { clean, count } from "../Terminal/Text.ts"
 
 const time = (millis: number): string => new Date(millis).toISOString()
 

@@ -1,6 +1,6 @@
 /** Events as lines of text. */
 import type { EventBody, EventBodyOf } from "../../Gateway/Protocol.ts"
-import { clean, count, indent, type Paint, show } from "../Text.ts"
+import { clean, count, indent, type Paint, show } from "../Terminal/Text.ts"
 
 /** An optional part of a sentence. */
 const given = (value: unknown, say: (text: string) => string): string => (value === undefined ? "" : say(show(value)))

@@ -3,7 +3,7 @@
  * gets its own lines.
  */
 import type { EventBody } from "../../Gateway/Protocol.ts"
-import { clean, type Paint } from "../Text.ts"
+import { clean, type Paint } from "../Terminal/Text.ts"
 import { lineOf } from "./EventText.ts"
 
 /** The state of the screen. */

@@ -4,11 +4,11 @@ import type { Operation } from "../../Client/Model.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as ExactJson from "../ExactJson.ts"
-import { contentOf } from "../Kv.ts"
+import { contentOf } from "../Entries/Kv.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { isJson, Output, record, write } from "../Output.ts"
-import { table } from "../Table.ts"
-import * as Write from "../Write.ts"
+import { isJson, Output, record, write } from "../Terminal/Output.ts"
+import { table } from "../Terminal/Table.ts"
+import * as Write from "../Entries/Write.ts"
 
 /** The operations of a text, and who carries them out. */
 export interface Batch {

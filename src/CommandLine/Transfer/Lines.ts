@@ -2,7 +2,7 @@
 import { Either } from "effect"
 import type { RawJson } from "../../Json/JsonText.ts"
 import * as ExactJson from "../ExactJson.ts"
-import * as Utf8 from "../Utf8.ts"
+import * as Utf8 from "../Terminal/Utf8.ts"
 
 /** An entry of a line. */
 export interface Line {

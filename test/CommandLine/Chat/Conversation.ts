@@ -1,8 +1,8 @@
 import { Effect, Exit, Layer, Option, Random, Redacted } from "effect"
 import * as Chat from "../../../src/CommandLine/Chat/Chat.ts"
 import { type Input, Terminal } from "../../../src/CommandLine/Chat/Terminal.ts"
-import * as Output from "../../../src/CommandLine/Output.ts"
-import { plain } from "../../../src/CommandLine/Text.ts"
+import * as Output from "../../../src/CommandLine/Terminal/Output.ts"
+import { plain } from "../../../src/CommandLine/Terminal/Text.ts"
 import { Changes } from "../../../src/Simulator/Changes.ts"
 
 /** The outcome of a conversation. */

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as Screen from "../../../src/CommandLine/Chat/Screen.ts"
-import { clean, clip, coloured, plain } from "../../../src/CommandLine/Text.ts"
+import { clean, clip, coloured, plain } from "../../../src/CommandLine/Terminal/Text.ts"
 import { type EventBody, eventTypes } from "../../../src/Gateway/Protocol.ts"
 
 const soak = Number(process.env.SOAK ?? 1)

@@ -1,14 +1,14 @@
 /** `causeway backup`: a copy of the store, and of the histories of sessions, of a data directory or of a service. */
 import { Config, Effect, Option } from "effect"
-import { MiB } from "../Bytes.ts"
-import type { Made } from "../Storage/Backup.ts"
+import { MiB } from "../../Bytes.ts"
+import type { Made } from "../../Storage/Backup.ts"
 import * as BackupProgress from "./BackupProgress.ts"
-import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
-import * as Connection from "./Connection.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
 import * as DataDirectory from "./DataDirectory.ts"
-import { Args, Command, Options } from "./Library.ts"
-import { isJson, Output, record, write } from "./Output.ts"
-import { list } from "./Table.ts"
+import { Args, Command, Options } from "../Library.ts"
+import { isJson, Output, record, write } from "../Terminal/Output.ts"
+import { list } from "../Terminal/Table.ts"
 
 /** What was backed up: a data directory, or the address of a service. */
 interface Sourced extends Made {
@@ -36,7 +36,7 @@ const ofDirectory = (
 ) =>
   Effect.gen(function* () {
     // It needs the native module of SQLite.
-    const Backup = yield* Effect.promise(() => import("../Storage/Backup.ts"))
+    const Backup = yield* Effect.promise(() => import("../../Storage/Backup.ts"))
     const { walLimit, ...rest } = options
     const made = yield* BackupProgress.showing(json, report =>
       Backup.make({ ...rest, directory, maxLogBytes: walLimit * MiB, report }).pipe(Effect.mapError(failure))

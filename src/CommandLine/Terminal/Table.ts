@@ -1,5 +1,5 @@
 /** Tables for a terminal. */
-import { stringWidth } from "./Library.ts"
+import { stringWidth } from "../Library.ts"
 import { clean } from "./Text.ts"
 
 /** A column. */

@@ -1,13 +1,13 @@
 /** `causeway restore`: puts a backup into a data directory that no service uses. */
 import { Effect } from "effect"
-import type { RestoredStore } from "../Storage/Backup/Restore.ts"
+import type { RestoredStore } from "../../Storage/Backup/Restore.ts"
 import * as BackupProgress from "./BackupProgress.ts"
-import { failed } from "./CommandFailed.ts"
-import * as Connection from "./Connection.ts"
+import { failed } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
 import * as DataDirectory from "./DataDirectory.ts"
-import { Args, Command, Options } from "./Library.ts"
-import { isJson, record, write } from "./Output.ts"
-import { list } from "./Table.ts"
+import { Args, Command, Options } from "../Library.ts"
+import { isJson, record, write } from "../Terminal/Output.ts"
+import { list } from "../Terminal/Table.ts"
 
 const summary = (restored: RestoredStore): string => {
   const { aside, backup, directory, entries, epoch, epochBefore, lastSeq, sessions } = restored
@@ -35,7 +35,7 @@ export const command = Command.make(
     Effect.gen(function* () {
       const directory = yield* DataDirectory.resolve(dataDir)
       // It needs the native module of SQLite.
-      const { restore } = yield* Effect.promise(() => import("../Storage/Backup/Restore.ts"))
+      const { restore } = yield* Effect.promise(() => import("../../Storage/Backup/Restore.ts"))
       const restored = yield* BackupProgress.showing(json, report =>
         Effect.mapError(restore({ backup, directory, force, report }), ({ hint, isRestored = false, message }) =>
           failed(

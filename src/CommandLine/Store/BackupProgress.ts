@@ -1,8 +1,8 @@
 /** How far a backup or a restore has come: a line on a terminal, or with `--json` a record a second. */
 import { Effect, Queue, Stream } from "effect"
-import type { Progress, Report } from "../Storage/Backup.ts"
-import { Output, record, type WriteError } from "./Output.ts"
-import * as ProgressLine from "./ProgressLine.ts"
+import type { Progress, Report } from "../../Storage/Backup.ts"
+import { Output, record, type WriteError } from "../Terminal/Output.ts"
+import * as ProgressLine from "../Terminal/ProgressLine.ts"
 
 /** Milliseconds between two records. */
 const pause = 1000

@@ -2,8 +2,8 @@
  * `causeway migrate-store`: copies the store from SQLite into PostgreSQL, or back.
  */
 import { Effect, Option, Schema } from "effect"
-import * as StoreCopy from "../Storage/StoreCopy.ts"
-import * as StoreUrl from "../Storage/StoreUrl.ts"
+import * as StoreCopy from "../../Storage/StoreCopy.ts"
+import * as StoreUrl from "../../Storage/StoreUrl.ts"
 import * as CopyProgress from "./CopyProgress.ts"
 
 /** What the command is given. What is left out is the store of the environment, `STORE_URL`. */

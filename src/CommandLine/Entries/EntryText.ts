@@ -1,8 +1,8 @@
 /** Entries and changes as a person reads them. */
-import type { Change, Entry, EntryKey } from "../Client/Model.ts"
-import { textOf } from "./ExactJson.ts"
-import { type Column, list, truncate } from "./Table.ts"
-import { clean, cleanJson, type Paint } from "./Text.ts"
+import type { Change, Entry, EntryKey } from "../../Client/Model.ts"
+import { textOf } from "../ExactJson.ts"
+import { type Column, list, truncate } from "../Terminal/Table.ts"
+import { clean, cleanJson, type Paint } from "../Terminal/Text.ts"
 
 /** A time in UTC, to the second. */
 export const time = (millis: number): string =>

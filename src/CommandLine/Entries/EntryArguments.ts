@@ -1,6 +1,6 @@
 /** Arguments that several commands for entries take. */
 import { Option } from "effect"
-import { Args, Options } from "./Library.ts"
+import { Args, Options } from "../Library.ts"
 
 export const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
 export const key = Args.text({ name: "key" })

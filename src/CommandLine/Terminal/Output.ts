@@ -2,8 +2,8 @@
 import { writeFileSync } from "node:fs"
 import { Socket } from "node:net"
 import { Context, Data, Effect, Layer } from "effect"
-import type { CommandFailed } from "./CommandFailed.ts"
-import { stringify } from "./ExactJson.ts"
+import type { CommandFailed } from "../CommandFailed.ts"
+import { stringify } from "../ExactJson.ts"
 import * as OutputFailure from "./OutputFailure.ts"
 import { clean, cleanJson, coloured, type Paint, plain } from "./Text.ts"
 

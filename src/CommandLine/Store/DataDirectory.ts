@@ -1,8 +1,8 @@
 /** Which data directory a command works on. */
 import { Effect, Option } from "effect"
-import * as StoreUrl from "../Storage/StoreUrl.ts"
-import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
-import { Options } from "./Library.ts"
+import * as StoreUrl from "../../Storage/StoreUrl.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { Options } from "../Library.ts"
 
 export const option = Options.text("data-dir").pipe(
   Options.withPseudoName("directory"),

@@ -2,7 +2,7 @@
  * Shows how far a copy of a store has come: as a bar on a terminal, as lines in a pipe, or as JSON lines.
  */
 import { Clock, Console, Effect } from "effect"
-import type { Copied, Progress as CopyProgress } from "../Storage/StoreCopy.ts"
+import type { Copied, Progress as CopyProgress } from "../../Storage/StoreCopy.ts"
 
 /** How progress is shown: bars and lines on standard error, records of JSON on standard output. */
 export type Form = "bar" | "lines" | "json"

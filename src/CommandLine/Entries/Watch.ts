@@ -1,17 +1,17 @@
 /** `causeway kv watch`: what changes, as it happens. */
 import { Effect, Option, Runtime, Stream } from "effect"
-import type { FollowEvent, FollowStatus } from "../Client/Model.ts"
-import type { ClientError, FollowOptions, Service } from "../EffectClient/Client.ts"
-import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
-import * as Connection from "./Connection.ts"
+import type { FollowEvent, FollowStatus } from "../../Client/Model.ts"
+import type { ClientError, FollowOptions, Service } from "../../EffectClient/Client.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
 import * as EntryText from "./EntryText.ts"
-import * as ExactJson from "./ExactJson.ts"
-import * as Failure from "./Failure.ts"
-import { Args, Command, Options } from "./Library.ts"
-import { isJson, Output, record, write } from "./Output.ts"
-import { endOfLog } from "./Service.ts"
-import { truncate } from "./Table.ts"
-import { clean, cleanJson, type Paint } from "./Text.ts"
+import * as ExactJson from "../ExactJson.ts"
+import * as Failure from "../Failure.ts"
+import { Args, Command, Options } from "../Library.ts"
+import { isJson, Output, record, write } from "../Terminal/Output.ts"
+import { endOfLog } from "../Service.ts"
+import { truncate } from "../Terminal/Table.ts"
+import { clean, cleanJson, type Paint } from "../Terminal/Text.ts"
 
 /** What was asked for. */
 export interface Wanted {

@@ -1,17 +1,17 @@
 /** `causeway kv list` and `causeway kv namespaces`. */
 import { Effect, Option, Stream } from "effect"
-import type { NamespaceCount } from "../Client/Model.ts"
-import type { Service } from "../EffectClient/Client.ts"
-import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
-import * as Connection from "./Connection.ts"
+import type { NamespaceCount } from "../../Client/Model.ts"
+import type { Service } from "../../EffectClient/Client.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
 import { given, namespace, prefix } from "./EntryArguments.ts"
 import * as EntryText from "./EntryText.ts"
-import * as ExactJson from "./ExactJson.ts"
-import * as Failure from "./Failure.ts"
-import { Command, Options } from "./Library.ts"
-import { isJson, Output, record, write, writeJson } from "./Output.ts"
-import { type Column, table } from "./Table.ts"
-import { clean } from "./Text.ts"
+import * as ExactJson from "../ExactJson.ts"
+import * as Failure from "../Failure.ts"
+import { Command, Options } from "../Library.ts"
+import { isJson, Output, record, write, writeJson } from "../Terminal/Output.ts"
+import { type Column, table } from "../Terminal/Table.ts"
+import { clean } from "../Terminal/Text.ts"
 
 const limitOption = (what: string) =>
   Options.integer("limit").pipe(

@@ -56,6 +56,10 @@ const visible = (character: string): string => {
  */
 export const clean = (text: string): string => text.replace(unsafe, visible)
 
+/** The text of a failure. It is sanitized here, and not where messages are made, so that no message can be forgotten. */
+export const failureText = ({ hint, message }: { readonly message: string; readonly hint?: string }): string =>
+  clean(hint === undefined ? message : `${message}\n${hint}`)
+
 /** Makes a JSON text without white space harmless for a terminal: the same value, with escapes for such characters. */
 export const cleanJson = (text: string): string =>
   text.replace(unsafeInJson, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)

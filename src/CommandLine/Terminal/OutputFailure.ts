@@ -1,5 +1,5 @@
 /** What it means that standard output cannot be written. */
-import { type CommandFailed, failed } from "./CommandFailed.ts"
+import { type CommandFailed, failed } from "../CommandFailed.ts"
 
 /** By these a system tells that the reader has gone, as `head` does. */
 const closed: ReadonlySet<unknown> = new Set(["EPIPE", "EOF", "ECONNRESET", "ERR_STREAM_DESTROYED"])

@@ -1,13 +1,13 @@
 /** Writes that are applied once, however often they are sent. */
 import { randomUUID } from "node:crypto"
 import { Duration, Effect, Option } from "effect"
-import type { ClientError } from "../EffectClient/Client.ts"
-import { type CommandFailed, wrong } from "./CommandFailed.ts"
-import type { Connection } from "./Connection.ts"
-import * as Failure from "./Failure.ts"
-import { Options } from "./Library.ts"
-import { Output } from "./Output.ts"
-import { retryWhileAway } from "./Retrying.ts"
+import type { ClientError } from "../../EffectClient/Client.ts"
+import { type CommandFailed, wrong } from "../CommandFailed.ts"
+import type { Connection } from "../Connection.ts"
+import * as Failure from "../Failure.ts"
+import { Options } from "../Library.ts"
+import { Output } from "../Terminal/Output.ts"
+import { retryWhileAway } from "../Retrying.ts"
 
 /** The options of every command that writes once. */
 export const options = {

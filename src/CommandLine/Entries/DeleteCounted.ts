@@ -1,12 +1,12 @@
 /** Deletes the entries of a prefix as they were when the user was asked. */
 import { Effect, Stream } from "effect"
-import type { ChangePage, EntryKey } from "../Client/Model.ts"
-import { json } from "../Client/Requests.ts"
-import type { ClientError, Service } from "../EffectClient/Client.ts"
-import { type CommandFailed, failed } from "./CommandFailed.ts"
-import type * as Connection from "./Connection.ts"
-import * as Failure from "./Failure.ts"
-import { ask } from "./Service.ts"
+import type { ChangePage, EntryKey } from "../../Client/Model.ts"
+import { json } from "../../Client/Requests.ts"
+import type { ClientError, Service } from "../../EffectClient/Client.ts"
+import { type CommandFailed, failed } from "../CommandFailed.ts"
+import type * as Connection from "../Connection.ts"
+import * as Failure from "../Failure.ts"
+import { ask } from "../Service.ts"
 
 /** What to delete: the entries that were there at a position of the log. */
 export interface Counted {

@@ -1,8 +1,8 @@
 /** A file that only its user can read. */
 import { Effect, type Scope } from "effect"
-import { messageOf } from "../ErrorMessage.ts"
-import * as OpenFile from "../Storage/OpenFile.ts"
-import { type CommandFailed, failed } from "./CommandFailed.ts"
+import { messageOf } from "../../ErrorMessage.ts"
+import * as OpenFile from "../../Storage/OpenFile.ts"
+import { type CommandFailed, failed } from "../CommandFailed.ts"
 
 /** A file that is being written. */
 export interface PrivateFile {
