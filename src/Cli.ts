@@ -1,11 +1,9 @@
-/**
- * The command `causeway`: which of its parts is loaded for which arguments, and how it ends.
- */
+/** The command `causeway`: which parts it loads for its arguments, and how it exits. */
 import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
-import * as OutputFailure from "./CommandLine/Terminal/OutputFailure.ts"
 import type { Parts } from "./CommandLine/Root.ts"
+import * as OutputFailure from "./CommandLine/Terminal/OutputFailure.ts"
 import { clean, failureText } from "./CommandLine/Terminal/Text.ts"
 import * as Threads from "./Process/Threads.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
@@ -16,19 +14,19 @@ const ignoreClosedPipes = Effect.sync(() => {
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
 
-/** Fails where a part of a command has written what could not be written, by the console of Node or as `chat`. */
+/** Fails if an output of the console of Node, or of `chat`, could not be written. */
 const withOutput = <A>(command: Effect.Effect<A, CommandFailed>): Effect.Effect<A, CommandFailed> =>
   Effect.suspend(() => {
     let failure: CommandFailed | undefined
     process.stdout.on("error", error => {
       failure ??= OutputFailure.of(error)
     })
-    // A stream tells of an error in a later turn of the event loop.
+    // A stream emits an error in a later turn of the event loop.
     const turn = Effect.async<void>(resume => void setImmediate(() => resume(Effect.void)))
     return Effect.tap(command, () => Effect.flatMap(turn, () => failure ?? Effect.void))
   })
 
-/** The service and its configuration, which no other command loads. */
+/** The service and its configuration. No other command loads them. */
 const service = Effect.promise(() => import("./Serve.ts"))
 
 const serve = Effect.flatMap(service, ({ serve }) => serve)
@@ -38,13 +36,13 @@ const develop = Effect.flatMap(service, ({ develop }) => develop)
 const isServing = (args: ReadonlyArray<string>): boolean =>
   args.length === 0 || (args.length === 1 && (args[0] === "serve" || args[0] === "dev"))
 
-/** Loads what serves, where that is wanted. */
+/** Loads the service if the arguments start it. */
 export const load = (args: ReadonlyArray<string>): Promise<unknown> =>
   isServing(args) ? import("./Serve.ts") : Promise.resolve()
 
 const isHelp = (argument: string): boolean => argument === "--help" || argument === "-h"
 
-/** Everything but the service itself, which must not load the library of the commands. */
+/** Runs a command. The service itself must not load the library of the commands. */
 const runCommand = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
   Effect.zipRight(
     ignoreClosedPipes,
@@ -87,23 +85,23 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
   if (isServing(args)) return Effect.zipRight(ignoreClosedPipes, option === "dev" ? develop : serve)
   if (args.length === 1 && option === "--version")
     return Effect.zipRight(ignoreClosedPipes, withOutput(Console.log(version)))
-  // The variables are those of the service, of which the commands know nothing.
+  // The help of the service lists its variables, which the commands do not load.
   return (option === "serve" || option === "dev") && args.some(isHelp)
     ? Effect.zipRight(ignoreClosedPipes, withOutput(Effect.flatMap(service, ({ help }) => Console.log(help()))))
     : runCommand(args)
 }
 
-/** Runs the command and prints on standard error why it failed, and what to do about it. */
+/** Runs the command. Prints a failure on standard error, with advice. */
 export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
   Effect.tapErrorCause(run(args), cause =>
     Option.match(Cause.failureOption(cause), {
       onSome: failure => (failure.message === "" ? Effect.void : Console.error(failureText(failure))),
-      // A defect: everything known of it helps to find it.
+      // A defect is printed with its stack.
       onNone: () => (Cause.isInterruptedOnly(cause) ? Effect.void : Console.error(clean(Cause.pretty(cause))))
     })
   )
 
-/** Ends the process as the signal does by default. A shell shows 128 and its number as the exit code. */
+/** Ends the process by the default action of a signal. A shell shows 128 plus its number as the exit code. */
 const endBySignal = (signal: NodeJS.Signals): void => {
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)

@@ -112,7 +112,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         env: { DATA_DIR: directory, CAUSEWAY_URL: url }
       })
       assert.strictEqual(backedUp.code, 0, backedUp.stderr)
-      assert.include(backedUp.stderr, `This backs up the data directory ${directory}. CAUSEWAY_URL does not ask`)
+      assert.include(backedUp.stderr, `This backs up the data directory ${directory}. CAUSEWAY_URL does not select`)
       const made = json(backedUp.stdout)
       assert.strictEqual(made.source, directory)
       const sent = yield* succeed(["backup", join(place, "store.db"), "--url", url], { CAUSEWAY_TOKEN: Service.key })
@@ -214,7 +214,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
       const { port } = server.address() as AddressInfo
       const cases = [
         ["short", /the backup did not arrive: The connection was lost/],
-        ["other", /the backup did not arrive: its SHA-256 is not what the service says/]
+        ["other", /the backup did not arrive: its SHA-256 is not the one that the service sent/]
       ] as const
       for (const [path, message] of cases) {
         const url = `http://127.0.0.1:${port}/${path}`

@@ -97,7 +97,7 @@ describe("Cli", () => {
       assert.strictEqual(stdout, "")
       assert.strictEqual(
         stderr,
-        'causeway does not take "sreve"\nDid you mean causeway serve? causeway --help tells what it takes.\n'
+        'causeway does not take "sreve"\nDid you mean causeway serve? causeway --help lists its arguments.\n'
       )
     })
   )

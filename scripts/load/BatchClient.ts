@@ -1,6 +1,6 @@
 /** Sends batches with the client of the service, and retries while the service is unavailable. */
 import { Duration, Effect, Option, type Redacted, Schema } from "effect"
-import { untilBack } from "../../src/CommandLine/Retrying.ts"
+import { retryFor } from "../../src/CommandLine/Retrying.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
 import type { Operation } from "./Batches.ts"
 
@@ -67,9 +67,10 @@ export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effec
  */
 export const make = (options: Options): Effect.Effect<BatchClient> => {
   const { actor, fetch, giveUpAfter = "1 minute", key, onAway = () => Effect.void, url } = options
-  const retried = untilBack<Refused | Away>(giveUpAfter, {
-    isPassing: error => error._tag === "Away",
-    pauseOf: error => (error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero),
+  const retried = retryFor<Refused | Away>(giveUpAfter, {
+    isRetryable: error => error._tag === "Away",
+    retryAfter: error =>
+      error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero,
     onRetry: error => (error._tag === "Away" ? onAway(error) : Effect.void)
   })
   return Effect.map(

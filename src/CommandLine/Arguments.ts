@@ -1,39 +1,46 @@
 /**
- * The order of arguments. @effect/cli wants options before other arguments, and takes a value such as `-5` for an option;
- * people write options anywhere.
+ * Orders and checks arguments before @effect/cli parses them. It requires options before other arguments, and takes a
+ * value such as `-5` for an option. Here options may be anywhere.
  */
 
-/** A command, and those below it. */
+/** A command of the tree. */
 export interface Node {
   readonly name: string
+  /** Its subcommands. */
   readonly below: ReadonlyArray<Node>
-  /** The options that it takes, and whether they have a value. One name means the same in all commands. */
+  /** Its options, and whether they take a value. A name takes a value in all commands or in none. */
   readonly options: ReadonlyMap<string, boolean>
 }
 
-/** Arguments in the order in which @effect/cli takes them. */
+/** Arguments in the order that @effect/cli requires. */
 export interface Arranged {
   /** The names of the command. */
   readonly path: ReadonlyArray<string>
-  /** The arguments, those of the path included. */
+  /** The arguments, starting with the path. */
   readonly args: ReadonlyArray<string>
 }
 
 /** An argument that the command does not take. */
-export interface Stray {
+export interface UnknownArgument {
   readonly path: ReadonlyArray<string>
-  readonly stray: string
-  /** What it may have been meant to be. */
+  readonly unknown: string
+  /** The names that it takes there, for suggestions. */
   readonly known: ReadonlyArray<string>
 }
 
-/** An option behind which its value is missing. */
-export interface Bare {
+/** An option without its value. */
+export interface MissingValue {
   readonly path: ReadonlyArray<string>
-  readonly bare: string
+  readonly missingValueOf: string
 }
 
-/** What every command takes, and what the first one does. */
+/** An option that is given twice, with different values. */
+export interface RepeatedOption {
+  readonly path: ReadonlyArray<string>
+  readonly repeated: string
+}
+
+/** The options of every command, and those of the root. */
 const general: ReadonlyMap<string, boolean> = new Map([
   ["--help", false],
   ["-h", false]
@@ -43,13 +50,13 @@ const ofRoot: ReadonlyMap<string, boolean> = new Map([
   ["--completions", true]
 ])
 
-/** The options that a command takes, those of all commands included, and whether they have a value. */
+/** The options of a command, including those of every command, and whether they take a value. */
 export const optionsAt = ({ options }: Node, isRoot: boolean): ReadonlyMap<string, boolean> =>
   new Map([...options, ...general, ...(isRoot ? ofRoot : [])])
 
 const isOption = (argument: string): boolean => /^-(?:-[a-z]|[a-z]$)/i.test(argument)
 
-/** All options of a command and of those below it. */
+/** All options of a command and its subcommands. */
 const optionsOf = ({ below, options }: Node): ReadonlyMap<string, boolean> =>
   new Map([...options, ...below.flatMap(node => [...optionsOf(node)])])
 
@@ -58,7 +65,7 @@ interface Option {
   readonly value: string | undefined
 }
 
-/** Tells options and other arguments apart. */
+/** Separates options from other arguments. */
 const split = (args: ReadonlyArray<string>, known: ReadonlyMap<string, boolean>) => {
   const options: Array<Option> = []
   const others: Array<string> = []
@@ -79,8 +86,21 @@ const split = (args: ReadonlyArray<string>, known: ReadonlyMap<string, boolean>)
   return { options, others }
 }
 
-/** Brings arguments into order: the command, its options, and its other arguments behind `--`. */
-export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged | Stray | Bare => {
+/** Options without repetitions, such as of an alias and the command line; or the name of one with two values. */
+const unique = (options: ReadonlyArray<Option>): ReadonlyArray<Option> | string => {
+  const values = new Map<string, string | undefined>()
+  for (const { name, value } of options) {
+    if (values.has(name) && values.get(name) !== value) return name
+    values.set(name, value)
+  }
+  return [...values].map(([name, value]) => ({ name, value }))
+}
+
+/** Orders arguments: the command, its options, and other arguments after `--`; or the first problem. */
+export const arrange = (
+  args: ReadonlyArray<string>,
+  root: Node
+): Arranged | UnknownArgument | MissingValue | RepeatedOption => {
   const { options, others } = split(args, new Map([...optionsOf(root), ...general, ...ofRoot]))
   const path: Array<string> = []
   let node = root
@@ -90,15 +110,19 @@ export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged | Str
     if (next !== undefined) path.push(others.shift() ?? "")
   }
   const taken = optionsAt(node, node === root)
-  const unknown = options.find(
+  const unknownOption = options.find(
     ({ name, value }) => !taken.has(name) || (value !== undefined && taken.get(name) === false)
   )
-  if (unknown !== undefined) return { path, stray: unknown.name, known: [...taken.keys()] }
+  if (unknownOption !== undefined) return { path, unknown: unknownOption.name, known: [...taken.keys()] }
   if (options.some(({ name }) => general.has(name))) return { path, args: [...path, "--help"] }
-  const bare = options.find(({ name, value }) => value === undefined && taken.get(name) === true)
-  if (bare !== undefined) return { path, bare: bare.name }
-  const [stray] = others
-  if (stray !== undefined && node.below.length > 0) return { path, stray, known: node.below.map(({ name }) => name) }
-  const words = options.flatMap(({ name, value }) => (value === undefined ? [name] : [name, value]))
+  const incomplete = options.find(({ name, value }) => value === undefined && taken.get(name) === true)
+  if (incomplete !== undefined) return { path, missingValueOf: incomplete.name }
+  const [unknown] = others
+  if (unknown !== undefined && node.below.length > 0) {
+    return { path, unknown, known: node.below.map(({ name }) => name) }
+  }
+  const once = unique(options)
+  if (typeof once === "string") return { path, repeated: once }
+  const words = once.flatMap(({ name, value }) => (value === undefined ? [name] : [name, value]))
   return { path, args: [...path, ...words, ...(others.length > 0 ? ["--", ...others] : [])] }
 }

@@ -1,22 +1,23 @@
-/** Which service a command asks, and who asks: by options, the environment and profiles. */
+/** Finds the address and the credential for a command, in options, the environment and profiles. */
 import { Config, Duration, Effect, Option, Redacted } from "effect"
 import * as Client from "../EffectClient/Client.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import * as ExactJson from "./ExactJson.ts"
 import { Options } from "./Library.ts"
+import { numberOption } from "./NumberOption.ts"
 import * as Profile from "./Profile.ts"
 
-/** The service of this machine in dev mode. */
+/** The default address: the service of this machine. */
 export const defaultUrl = "http://127.0.0.1:8080"
 
-/** The key of dev mode, which is no secret. */
+/** The key of dev mode. It is not secret. */
 export const developmentKey = "dev-key"
 
-/** The options of every command that asks a service. */
+/** The options of every command that calls a service. */
 export const options = {
   url: Options.text("url").pipe(
     Options.withPseudoName("address"),
-    Options.withDescription(`Address of the service, or CAUSEWAY_URL; ${defaultUrl} without it`),
+    Options.withDescription(`Address of the service, or CAUSEWAY_URL; default ${defaultUrl}`),
     Options.optional
   ),
   tokenFile: Options.text("token-file").pipe(
@@ -28,18 +29,14 @@ export const options = {
   ),
   profile: Options.text("profile").pipe(
     Options.withPseudoName("name"),
-    Options.withDescription("Profile that has address and credential, or CAUSEWAY_PROFILE"),
+    Options.withDescription("Profile with address and credential, or CAUSEWAY_PROFILE; default the profile default"),
     Options.optional
   ),
-  timeout: Options.integer("timeout").pipe(
-    Options.withPseudoName("seconds"),
-    Options.withDescription("How long an answer may take"),
-    Options.withDefault(30)
-  ),
-  json: Options.boolean("json").pipe(Options.withDescription("Print JSON, as in a pipe"))
+  timeout: numberOption("timeout", "seconds", "How long an answer may take", 30),
+  json: Options.boolean("json").pipe(Options.withDescription("Print JSON; default in a pipe or a file"))
 }
 
-/** What the options say. */
+/** The values of the options. */
 export interface Given {
   readonly url: Option.Option<string>
   readonly tokenFile: Option.Option<string>
@@ -49,16 +46,16 @@ export interface Given {
 
 /** A service, and the credential for it. */
 export interface Connection {
-  /** Without a slash at its end. */
+  /** Without a final slash. */
   readonly url: string
-  /** `""` where there is none. */
+  /** `""` if there is none. */
   readonly token: Redacted.Redacted
-  /** Where the credential is from, for messages. */
+  /** The source of the credential, for messages. */
   readonly source: string
   readonly timeout: Duration.Duration
 }
 
-/** Which credential a command needs: the key of the store, or the token of a user of sessions. */
+/** The credential that a command needs: the key of the store, or the token of a user of sessions. */
 export type Kind = "store" | "sessions"
 
 const variable = (name: string): Effect.Effect<Option.Option<string>> =>
@@ -68,7 +65,7 @@ const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i
 
 const parseUrl = (text: string, source: string): Effect.Effect<string, CommandFailed> => {
   const refuse = (problem: string) => wrong(`${source}: ${problem}`, `It looks like ${defaultUrl}`)
-  // What may have a password is not repeated.
+  // A text that may contain a password is not printed.
   const shown = /[@?#]/.test(text) ? "it" : JSON.stringify(text)
   if (!URL.canParse(text)) return refuse(`${shown} is not an address`)
   const { hash, password, protocol, search, username } = new URL(text)
@@ -92,17 +89,17 @@ const names = {
   sessions: { token: "CAUSEWAY_SESSION_TOKEN", file: "CAUSEWAY_SESSION_TOKEN_FILE" }
 } as const
 
-/** Whether a credential may be sent to `url`: one that stands beside an address belongs to that origin alone. */
-const belongsTo = (url: string, besides: string | undefined): boolean =>
-  besides === undefined || (URL.canParse(besides) && new URL(besides).origin === new URL(url).origin)
+/** Whether a credential may be sent to `url`. One that is configured with an address is sent only to that origin. */
+const belongsTo = (url: string, configuredUrl: string | undefined): boolean =>
+  configuredUrl === undefined || (URL.canParse(configuredUrl) && new URL(configuredUrl).origin === new URL(url).origin)
 
-/** The credentials that there are for `url`, the one to use first; each is read when it is used. */
+/** The credentials for `url` in order of precedence. Each file is read when it is used. */
 const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profileName: string, url: string) =>
   Effect.gen(function* () {
     const isLocal = loopback.test(new URL(url).hostname)
     const urlOfEnvironment = Option.getOrUndefined(yield* variable("CAUSEWAY_URL"))
-    const ofOrigin = <A>(besides: string | undefined, found: Option.Option<A>): Option.Option<A> =>
-      Option.filter(found, () => belongsTo(url, besides))
+    const ofOrigin = <A>(configuredUrl: string | undefined, found: Option.Option<A>): Option.Option<A> =>
+      Option.filter(found, () => belongsTo(url, configuredUrl))
     const { file, token } = names[kind]
     const read = (path: Option.Option<Source<string>>) =>
       Option.map(path, ({ source, value }) => ({ source, read: Profile.readToken(value) }))
@@ -115,7 +112,7 @@ const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profile
     const environment = [
       ofOrigin(urlOfEnvironment, take(from(yield* variable(token), token))),
       ofOrigin(urlOfEnvironment, read(from(yield* variable(file), file))),
-      // The key of the service itself is sent to nobody but the service of this machine.
+      // The key of the service itself is sent only to the service of this machine.
       take(isStore && isLocal ? from(yield* variable("KV_API_KEY"), "KV_API_KEY") : Option.none())
     ]
     const ofProfile = [
@@ -135,9 +132,7 @@ const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profile
     ]
   })
 
-/**
- * Finds the address, and the profile. A profile that is named comes before the environment, one that is not behind it.
- */
+/** Finds the address and the profile. A profile of `--profile` precedes the environment; any other follows it. */
 const locate = (given: Given) =>
   Effect.gen(function* () {
     if (!(given.timeout > 0)) return yield* wrong("--timeout must be a positive number of seconds")
@@ -155,11 +150,11 @@ const locate = (given: Given) =>
     return { url: yield* parseUrl(value, source), timeout: Duration.seconds(given.timeout), profile, profileName }
   })
 
-/** The service to ask for what takes no credential. */
+/** The service for a request that needs no credential. */
 export const withoutCredential = (given: Given): Effect.Effect<Connection, CommandFailed> =>
   Effect.map(locate(given), ({ timeout, url }) => ({ url, token: Redacted.make(""), source: "", timeout }))
 
-/** Finds out which service to ask, and with which credential. */
+/** The service and the credential for a command. */
 export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Connection, CommandFailed> =>
   Effect.gen(function* () {
     const { profile, profileName, timeout, url } = yield* locate(given)
@@ -168,6 +163,6 @@ export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Conne
     return { url, token: yield* found.value.read, source: found.value.source, timeout }
   })
 
-/** A client of the store that keeps values as they are. */
+/** A client of the store that preserves the text of values. */
 export const store = ({ timeout, token, url }: Connection): Effect.Effect<Client.Service> =>
   Client.make({ baseUrl: url, token, timeout, json: ExactJson })

@@ -1,8 +1,9 @@
 /**
- * JSON of the service with the text of each stored value as it was sent: `JSON.parse` would change the digits of large
- * numbers and the order of some members.
+ * Reads and prints JSON of the service with the original text of each stored value: `JSON.parse` would change the digits
+ * of large numbers and the order of some members.
  */
 import { Either } from "effect"
+import type { ReadMembers } from "../Client/EntryLines.ts"
 import { type JsonText, RawJson } from "../Json/JsonText.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
 
@@ -35,23 +36,23 @@ const document = ObjectReader.shape({
   value: "json"
 })
 
-/** Values may have 256 MiB and be nested 1,000 levels deep; what the service allows by default is less. */
+/** Values may have 256 MiB and be nested 1,000 levels deep; the limits of the service are lower by default. */
 const limits = { depth: 1000, elements: 1_000_000, valueBytes: 268_435_456 }
 
-/** Reads a text with {@link RawJson} in the place of each value; the error says what is wrong with it. */
+/** Reads a text with {@link RawJson} instead of each value; the error is the problem. */
 const read = (text: string): Either.Either<unknown, string> =>
   Either.mapLeft(ObjectReader.read(Buffer.from(text), text, document, limits), ({ message }) =>
     message.replace(/^the body is not JSON: /, "it is not JSON: ").replace(/^the body/, "it")
   )
 
-/** Reads what the service answers, or a line of a file: members of the kind `value` are {@link RawJson}. */
+/** Reads an answer of the service, with members of the kind `value` as {@link RawJson}. */
 export const parse = (text: string): unknown =>
-  // A newer service may send what is not known here.
+  // A newer service may send other members.
   Either.getOrElse(read(text), () => JSON.parse(text) as unknown)
 
 const wrapper = '{"value":'
 
-const isCut = (text: string): boolean => {
+const isTruncated = (text: string): boolean => {
   try {
     JSON.parse(text)
     return false
@@ -60,17 +61,17 @@ const isCut = (text: string): boolean => {
   }
 }
 
-/** What is wrong with a text that was read within an object, by the positions of the text alone. */
+/** The problem of a text that was read within an object, with positions in the text itself. */
 const unwrapped = (problem: string, text: string): string => {
   if (text.trim() === "") return "it is empty"
   const [, start, position] = /^(it is not JSON: .*) at position (\d+)$/s.exec(problem) ?? []
   if (start === undefined) return problem
   const at = Number(position) - wrapper.length
   if (at < text.length) return `${start} at position ${at}`
-  return `it is not JSON: ${isCut(text) ? "it ends too early" : "it is more than one value"}`
+  return `it is not JSON: ${isTruncated(text) ? "it ends too early" : "it is more than one value"}`
 }
 
-/** A value that a user gives, or why it is not one. */
+/** A value from the user, or the problem of its text. */
 export const value = (text: string): Either.Either<RawJson, string> =>
   Either.flatMap(
     Either.mapLeft(read(`${wrapper}${text}}`), problem => unwrapped(problem, text)),
@@ -83,7 +84,7 @@ export const value = (text: string): Either.Either<RawJson, string> =>
     }
   )
 
-/** An object that a user gives, or why it is not one. */
+/** An object from the user, or the problem of its text. */
 export const object = (text: string): Either.Either<Readonly<Record<string, unknown>>, string> =>
   Either.flatMap(read(text), found =>
     typeof found === "object" && found !== null && !Array.isArray(found)
@@ -91,7 +92,11 @@ export const object = (text: string): Either.Either<Readonly<Record<string, unkn
       : Either.left("it is not an object")
   )
 
-/** Prints a tree in which values may be {@link RawJson}. */
+/** The members of a line of an import. */
+export const readMembers: ReadMembers<RawJson> = text =>
+  Either.match(object(text), { onLeft: problem => ({ problem }), onRight: members => ({ members }) })
+
+/** The JSON text of a tree whose values may be {@link RawJson}. */
 export const stringify = (tree: unknown): string => {
   if (tree instanceof RawJson) return tree.text
   if (Array.isArray(tree)) return `[${tree.map(stringify).join(",")}]`
@@ -100,9 +105,9 @@ export const stringify = (tree: unknown): string => {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${stringify(member)}`).join(",")}}`
 }
 
-/** The text of a value of an entry or a change. */
+/** The JSON text of a value of an entry or a change. */
 export const textOf = (stored: unknown): JsonText =>
   stored instanceof RawJson ? stored.text : (stringify(stored) as JsonText)
 
-/** A text as a value. */
+/** A string as a value. */
 export const ofText = (text: string): RawJson => new RawJson(JSON.stringify(text) as JsonText)

@@ -1,4 +1,4 @@
-/** What a failure of a request means to the one who has run the command. */
+/** Explains failures of requests to the user. */
 import type { ClientError, SessionsError } from "../EffectClient/Client.ts"
 import { CommandFailed, exitCodes } from "./CommandFailed.ts"
 import type { Connection } from "./Connection.ts"
@@ -10,14 +10,14 @@ const credentialHint = (source: string, kind: string): string =>
 
 const outcomeUnknown = "A write may or may not have been applied"
 
-/** The service cannot be reached, or not at present. */
-const away = (url: string, reason: string, hint: string): CommandFailed =>
+/** The service cannot be reached or is unavailable. */
+const unavailable = (url: string, reason: string, hint: string): CommandFailed =>
   new CommandFailed({ message: `${url}: ${reason}`, hint, exitCode: exitCodes.unavailable })
 
-/** Whether the answer is that of a proxy which has none of the service, or has waited for too long. */
+/** Whether the answer comes from a proxy that got none from the service, or not in time. */
 const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 429, 502, 504].includes(status)
 
-/** A failed call as the failure of the command. `repeat` tells how a write is repeated; a command that reads has none. */
+/** A failed call as the failure of the command. `repeat` says how to repeat a write; it is absent for reads. */
 export const of =
   ({ source, url }: Pick<Connection, "url" | "source">, repeat?: string) =>
   (error: ClientError | SessionsError): CommandFailed => {
@@ -39,24 +39,24 @@ export const of =
       case "PayloadTooLarge":
         return failed(exitCodes.wrongArguments, "The limits are settings of the service: LIMIT_VALUE_BYTES and others.")
       case "UnprocessableContent":
-        return failed(exitCodes.wrongArguments, "Nothing was written. Give this write a key of its own.")
+        return failed(exitCodes.wrongArguments, "Nothing was written. Give this write its own key.")
       case "PreconditionFailed":
         return failed(exitCodes.preconditionFailed, "Read the entry, and try again with its version as --if-version.")
       case "ConnectionFailed":
         return error.isTimeout
-          ? away(url, message, `--timeout gives more time.${unknown}`)
-          : away(
+          ? unavailable(url, message, `--timeout allows more time.${unknown}`)
+          : unavailable(
               url,
               `it cannot be reached: ${message}`,
-              `Is the service running there? causeway dev starts one; --url names another one.${unknown}`
+              `Is the service running there? causeway dev starts one; --url gives another address.${unknown}`
             )
       case "ServiceUnavailable":
-        return away(url, message, `Try again later.${unknown}`)
+        return unavailable(url, message, `Try again later.${unknown}`)
       case "NotFound":
       case "MethodNotAllowed":
       case "InvalidResponse":
-        // A proxy answers so for a service that it has asked, which may have applied the write.
-        if (isOfProxy(error)) return away(url, message, `Try again later.${unknown}`)
+        // The service may have applied the write before the proxy answered.
+        if (isOfProxy(error)) return unavailable(url, message, `Try again later.${unknown}`)
         return new CommandFailed({
           message: `${url}: ${message}`,
           hint: "Is this the address of a Causeway service, and a version that has this command?",
@@ -64,16 +64,16 @@ export const of =
         })
       case "ConnectionClosed":
       case "AnswerLost":
-        return away(url, message, "Try again later.")
+        return unavailable(url, message, "Try again later.")
       case "RequestRefused":
         return failed(
           error.code === "not_found" ? exitCodes.notFound : exitCodes.failed,
-          error.retryable ? "Try again later." : `The log of the service tells more of trace ${error.traceId}.`
+          error.retryable ? "Try again later." : `The log of the service has details under trace ${error.traceId}.`
         )
       case "InternalServerError":
         return failed(
           exitCodes.failed,
-          error.requestId === undefined ? undefined : `The log of the service tells more of ${error.requestId}.`
+          error.requestId === undefined ? undefined : `The log of the service has details under ${error.requestId}.`
         )
       default:
         return failed(exitCodes.failed)

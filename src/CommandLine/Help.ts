@@ -1,46 +1,6 @@
-/** What `--help` prints. */
-import { stripVTControlCharacters } from "node:util"
-import { HashSet } from "effect"
-import type * as Arguments from "./Arguments.ts"
-import { CliConfig, Command, HelpDoc, Usage } from "./Library.ts"
+/** The output of `--help`. */
 import { list } from "./Terminal/Table.ts"
-
-/** A command as it is listed, and those below it. */
-export interface Node extends Arguments.Node {
-  readonly summary: string
-  readonly below: ReadonlyArray<Node>
-}
-
-const textOf = (doc: HelpDoc.HelpDoc): string => stripVTControlCharacters(HelpDoc.toAnsiText(doc)).trim()
-
-/** The options in a usage such as `get [--json] [--url address] <key>`, and whether they have a value. */
-const optionsIn = (usage: string): ReadonlyMap<string, boolean> =>
-  new Map([...usage.matchAll(/(--[a-z-]+)( [^\])\s]+)?/g)].map(([, name = "", value]) => [name, value !== undefined]))
-
-const firstParagraph = (doc: HelpDoc.HelpDoc): HelpDoc.HelpDoc | undefined =>
-  HelpDoc.isSequence(doc)
-    ? (firstParagraph(doc.left) ?? firstParagraph(doc.right))
-    : HelpDoc.isParagraph(doc)
-      ? doc
-      : undefined
-
-/** A command with those below it. */
-export const node = <Name extends string, R, E, A>(
-  command: Command.Command<Name, R, E, A>,
-  below: ReadonlyArray<Node>
-): Node => {
-  const paragraph = firstParagraph(Command.getHelp(command, CliConfig.defaultConfig))
-  const [name = ""] = HashSet.values(Command.getNames(command))
-  return {
-    name,
-    summary: paragraph === undefined ? "" : textOf(paragraph),
-    options: below.length > 0 ? new Map() : optionsIn(textOf(Usage.getHelp(Command.getUsage(command)))),
-    below
-  }
-}
-
-/** A command without others below it. */
-export const leaf = <Name extends string, R, E, A>(command: Command.Command<Name, R, E, A>): Node => node(command, [])
+import type { Node } from "./Tree.ts"
 
 const at = (node: Node, [name, ...rest]: ReadonlyArray<string>): Node => {
   const next = node.below.find(child => child.name === name)
@@ -53,7 +13,7 @@ const linesOf = (path: ReadonlyArray<string>, { below }: Node): ReadonlyArray<re
     return node.below.length > 0 ? linesOf(names, node) : [[`  ${names.join(" ")}`, node.summary] as const]
   })
 
-/** The help of the command at a path; `undefined` where it has no others below it. */
+/** The help of the command at a path; `undefined` if it has no subcommands. */
 export const ofGroup = (root: Node, path: ReadonlyArray<string>): string | undefined => {
   const found = at(root, path)
   if (found.below.length === 0) return undefined
@@ -64,25 +24,25 @@ export const ofGroup = (root: Node, path: ReadonlyArray<string>): string | undef
     `Usage: ${path.length === 0 ? `${command} [command]` : `${command} <command>`}`,
     "",
     list(linesOf(path, found)),
-    `${command} <command> --help tells what a command takes.`,
+    `${command} <command> --help lists the arguments of a command.`,
     ...(path.length > 0
       ? []
       : [
-          "causeway serve --help lists the variables by which the service is configured.",
+          "causeway serve --help lists the variables that configure the service.",
           "causeway --completions bash, zsh or fish prints completions for a shell."
         ])
   ].join("\n")
 }
 
-/** What the library says of every argument of a type, and of every one that may be left out. */
-const idle = /^ +(?:A user-defined piece of text|A true or false value|An integer|This setting is optional)\.$/
+/** The library's lines about the type of an argument, and about every optional one. */
+const boilerplate = /^ +(?:A user-defined piece of text|A true or false value|An integer|This setting is optional)\.$/
 
-/** The library's help of one command, without what tells nothing. */
+/** The library's help of one command without boilerplate. */
 export const compact = (text: string, path: ReadonlyArray<string>): string => {
   const usage = text.indexOf("USAGE")
   const lines = text.slice(Math.max(0, usage)).split("\n")
   return lines
-    .filter(line => !idle.test(line))
+    .filter(line => !boilerplate.test(line))
     .join("\n")
     .replace(/^\$ \S+/m, `$ causeway ${path.join(" ")}`)
     .replace(/\n{2,}( +\S)/g, "\n$1")

@@ -10,22 +10,23 @@ import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import * as Completions from "./Completions.ts"
 import * as Help from "./Help.ts"
 import { CliConfig, Command } from "./Library.ts"
-import * as Output from "./Terminal/Output.ts"
+import * as RawArguments from "./RawArguments.ts"
 import * as Root from "./Root.ts"
 import * as Suggestion from "./Suggestion.ts"
+import * as Output from "./Terminal/Output.ts"
 
-const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} tells what it takes.`
+const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} lists its arguments.`
 
-/** An argument that is not taken, and what may have been meant. */
-const strayed = ({ known, path, stray }: Arguments.Stray): CommandFailed => {
+/** The failure of an unknown argument, with a suggestion. */
+const unknownArgument = ({ known, path, unknown }: Arguments.UnknownArgument): CommandFailed => {
   const command = ["causeway", ...path].join(" ")
-  const meant = Suggestion.of(stray, [...known, "--help", ...(path.length === 0 ? ["--version"] : [])])
+  const meant = Suggestion.of(unknown, [...known, "--help", ...(path.length === 0 ? ["--version"] : [])])
   const hint =
     meant === undefined || meant === "--help" ? help(path) : `Did you mean ${command} ${meant}? ${help(path)}`
-  return wrong(`${command} does not take ${JSON.stringify(stray)}`, hint)
+  return wrong(`${command} does not take ${JSON.stringify(unknown)}`, hint)
 }
 
-/** What the library says of wrong arguments, with the name of the option that it leaves out. */
+/** The message of the library about invalid arguments, with the name of the option, which it leaves out. */
 const problemOf = (text: string, given: ReadonlyArray<string>): string =>
   text
     .split("\n")
@@ -36,33 +37,34 @@ const problemOf = (text: string, given: ReadonlyArray<string>): string =>
         return `${option === undefined ? "" : `${option}: `}'${value}' is not a whole number`
       }
       const [, cases] = /^Expected one of the following cases: (.*)$/.exec(line) ?? []
-      // No other option is one of several words.
+      // It is the only option with a choice of words.
       return cases === undefined ? line : `${given.includes("--existing") ? "--existing" : "It"} takes ${cases}`
     })
     .filter(line => line !== "")
     .join("\n")
 
-/** What the library prints, as it can be read anywhere. */
+/** The output of the library without escape sequences. */
 const printed = (text: string, path: ReadonlyArray<string>): string => {
   const plain = stripVTControlCharacters(text)
   return `${plain.includes("USAGE") ? Help.compact(plain, path) : plain}\n`
 }
 
-/** Runs a command with its output. */
+/** Runs a command. Its output is that of the context. */
 export const runWith = (
   args: ReadonlyArray<string>,
   parts: Root.Parts
 ): Effect.Effect<void, CommandFailed, Output.Output> =>
   Effect.gen(function* () {
     const outer = yield* Console.consoleWith(Effect.succeed)
-    const { command, tree } = Root.make({
+    const { command, node: tree } = Root.make({
       ...parts,
       migrateStore: given => Effect.withConsole(parts.migrateStore(given), outer)
     })
     const arranged = Arguments.arrange(args, tree)
     const { path } = arranged
-    if ("stray" in arranged) return yield* strayed(arranged)
-    if ("bare" in arranged) return yield* wrong(`${arranged.bare} takes a value`, help(path))
+    if ("unknown" in arranged) return yield* unknownArgument(arranged)
+    if ("missingValueOf" in arranged) return yield* wrong(`${arranged.missingValueOf} takes a value`, help(path))
+    if ("repeated" in arranged) return yield* wrong(`${arranged.repeated} is given twice, with different values`)
     const { args: given } = arranged
     if (path.length === 0 && given.includes("--completions")) {
       const shell = given[given.indexOf("--completions") + 1] ?? ""
@@ -78,9 +80,9 @@ export const runWith = (
     const errors: Array<string> = []
     const console: Console.Console = {
       ...outer,
-      // It is written at the end, as the failure of a console shows nowhere.
+      // Written at the end: a failure to write cannot be returned from here.
       log: (...parts) => Effect.sync(() => texts.push(printed(parts.map(String).join(" "), path))),
-      // What is wrong with the arguments is told in one message.
+      // Problems of the arguments are reported in one message.
       error: (...parts) => Effect.sync(() => errors.push(...parts.map(String)))
     }
     yield* Command.run(command, { name: "causeway", version })(["node", "causeway", ...given]).pipe(
@@ -103,6 +105,6 @@ export const runWith = (
     )
   )
 
-/** Runs a command. */
+/** Runs a command with the arguments and the output of this process. */
 export const run = (args: ReadonlyArray<string>, parts: Root.Parts): Effect.Effect<void, CommandFailed> =>
-  Effect.provide(runWith(args, parts), Output.layer)
+  Effect.zipRight(RawArguments.check(args), Effect.provide(runWith(args, parts), Output.layer))

@@ -1,4 +1,4 @@
-/** The file of profiles: services that a user works with, and where their credentials are. */
+/** The file of profiles: services with their credentials. */
 import { readFileSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, isAbsolute, join } from "node:path"
@@ -9,7 +9,7 @@ import { type CommandFailed, wrong } from "./CommandFailed.ts"
 
 const text = Schema.optionalWith(Schema.NonEmptyString, { exact: true })
 
-/** A service, as the file has it. */
+/** A profile in the file. */
 const Profile = Schema.Struct({
   url: text,
   /** The key of the store. */
@@ -20,20 +20,20 @@ const Profile = Schema.Struct({
   sessionTokenFile: text
 })
 
-/** A service that a user works with. */
+/** A service and its credentials. All members are optional. */
 export interface Profile extends Schema.Schema.Type<typeof Profile> {}
 
 const Profiles = Schema.Record({ key: Schema.String, value: Profile })
 
-/** Who may read a file, and whose it is, as `stat` tells. */
+/** The permissions and the owner of a file, from `stat`. */
 export interface Access {
   readonly mode: number
   readonly uid: number
 }
 
 /**
- * Why a file of secrets is not safe; `undefined` where it is. `uid` is the user's. Who may read a file of root is root's
- * decision: containers get their secrets in such files, which others than their owner can read, and nobody can change.
+ * Why a file with secrets is not safe; `undefined` if it is. `uid` is that of the user. A file of root may be readable by
+ * others: containers get their secrets in such files.
  */
 export const problemOfAccess = (path: string, { mode, uid: owner }: Access, uid: number): string | undefined => {
   if (owner !== uid && owner !== 0) return `${path} belongs to another user`
@@ -42,10 +42,10 @@ export const problemOfAccess = (path: string, { mode, uid: owner }: Access, uid:
   return (mode & 0o044) === 0 ? undefined : `${path} can be read by others`
 }
 
-/** The user's directory. The system may not know the user, as in a container. */
+/** The home directory. The system may not know the user, for example in a container. */
 const home = (): string => Option.getOrElse(Option.liftThrowable(homedir)(), () => "/")
 
-/** Where the file is: what `CAUSEWAY_PROFILES` says, else in the user's directory of configurations. */
+/** The path of the file: `CAUSEWAY_PROFILES`, or a file in the directory for configuration of the user. */
 export const path: Effect.Effect<string> = Effect.gen(function* () {
   const given = yield* Config.option(Config.nonEmptyString("CAUSEWAY_PROFILES"))
   const configurations = yield* Config.option(Config.nonEmptyString("XDG_CONFIG_HOME"))
@@ -68,9 +68,9 @@ export const parse = (path: string, content: string): Either.Either<Readonly<Rec
     Either.flatMap(value =>
       Either.mapLeft(Schema.decodeUnknownEither(Profiles, { onExcessProperty: "error" })(value), error => {
         const [issue] = ParseResult.ArrayFormatter.formatErrorSync(error)
-        const place = issue === undefined ? "" : issue.path.map(String).join(".")
+        const member = issue === undefined ? "" : issue.path.map(String).join(".")
         return wrong(
-          `${path}: ${place === "" ? "it" : place} is not as expected`,
+          `${path}: ${member === "" ? "it" : member} is not as expected`,
           'A profile is {"<name>": {"url", "tokenFile" or "token", "sessionTokenFile" or "sessionToken"}}, each of them text.'
         )
       })
@@ -78,8 +78,8 @@ export const parse = (path: string, content: string): Either.Either<Readonly<Rec
   )
 
 /**
- * Reads a file of secrets that nobody else can read; `undefined` where there is none. With `isOptional` there is none in a
- * directory that the user may not enter either, such as the home of another user.
+ * Reads a file with secrets; `undefined` if it does not exist. With `isOptional`, a file in a directory that the user may
+ * not enter, such as the home of another user, counts as absent too. Fails if others can read or write the file.
  */
 const readPrivate = (path: string, isOptional: boolean): Effect.Effect<string | undefined, CommandFailed> => {
   const absent = isOptional ? ["ENOENT", "ENOTDIR", "EACCES"] : ["ENOENT", "ENOTDIR"]
@@ -94,8 +94,8 @@ const readPrivate = (path: string, isOptional: boolean): Effect.Effect<string | 
     const uid = process.geteuid?.() ?? -1
     const problem = problemOfAccess(path, found, uid)
     if (problem === undefined) return Effect.try({ try: () => readFileSync(path, "utf8"), catch: unreadable })
-    const advice = found.uid === uid ? `Do this: chmod 600 '${path}'` : "Use a file of your own."
-    return Effect.fail(wrong(problem, `It may hold credentials. ${advice}`))
+    const advice = found.uid === uid ? `Do this: chmod 600 '${path}'` : "Use a file that belongs to you."
+    return Effect.fail(wrong(problem, `It may contain credentials. ${advice}`))
   })
 }
 
@@ -111,11 +111,11 @@ export const credentialOf = (source: string, text: string): Either.Either<Redact
 export const readToken = (path: string): Effect.Effect<Redacted.Redacted, CommandFailed> =>
   Effect.flatMap(readPrivate(path, false), content =>
     content === undefined
-      ? Effect.fail(wrong(`There is no file ${path}`, "It should have the credential as its only line."))
+      ? Effect.fail(wrong(`There is no file ${path}`, "Its only line must be the credential."))
       : credentialOf(path, content)
   )
 
-/** The profile of a name. Where none is named it may be missing, and is `default`. */
+/** The profile with a name. Without a name it is `default`, which may be absent. */
 export const load = (name: Option.Option<string>): Effect.Effect<Profile, CommandFailed> =>
   Effect.gen(function* () {
     const file = yield* path
@@ -131,12 +131,12 @@ export const load = (name: Option.Option<string>): Effect.Effect<Profile, Comman
         names === "" ? "There are none; docs/cli.md shows the file." : `There are ${names}.`
       )
     }
-    const near = (path: string | undefined) =>
+    const resolved = (path: string | undefined) =>
       path === undefined || isAbsolute(path) ? path : join(dirname(file), path)
     const { sessionTokenFile, tokenFile, ...rest } = found
     return {
       ...rest,
-      ...(tokenFile !== undefined && { tokenFile: near(tokenFile)! }),
-      ...(sessionTokenFile !== undefined && { sessionTokenFile: near(sessionTokenFile)! })
+      ...(tokenFile !== undefined && { tokenFile: resolved(tokenFile)! }),
+      ...(sessionTokenFile !== undefined && { sessionTokenFile: resolved(sessionTokenFile)! })
     }
   })

@@ -1,36 +1,37 @@
-/** Repeats requests while the service is away. */
+/** Retries requests while the service is unavailable. */
 import { Duration, Effect, Schedule } from "effect"
 import type { ClientError } from "../EffectClient/Errors.ts"
 import * as Monotonic from "../Monotonic.ts"
 
 /**
- * Statuses by which proxies say that the service is away, or has too much to do; and 409, by which the service says that
- * it has not finished a request that was sent before.
+ * Statuses of a service that is unavailable or overloaded, also of a proxy before it; and 409, which the service sends
+ * while an earlier request with the same idempotency key is still in progress.
  */
-const passing = new Set([409, 429, 502, 503, 504])
+const retryableStatuses = new Set([409, 429, 502, 503, 504])
 
-/** Whether a later try may do better. */
-export const isPassing = (error: ClientError): boolean =>
-  error._tag === "ConnectionFailed" || ("status" in error && passing.has(error.status))
+/** Whether a later attempt may succeed. */
+export const isRetryable = (error: ClientError): boolean =>
+  error._tag === "ConnectionFailed" || ("status" in error && retryableStatuses.has(error.status))
 
 /** How long the service asks to wait. */
-const askedPause = (error: ClientError): Duration.Duration =>
+const retryAfter = (error: ClientError): Duration.Duration =>
   Duration.millis("retryAfterMs" in error ? (error.retryAfterMs ?? 0) : 0)
 
+/** Which failures are retried, and how. */
+export interface RetryPolicy<E> {
+  readonly isRetryable: (error: E) => boolean
+  /** The minimum wait before the next attempt. */
+  readonly retryAfter: (error: E) => Duration.Duration
+  /** Runs after each failure that is retried. */
+  readonly onRetry: (error: E) => Effect.Effect<void>
+}
+
 /**
- * Repeats a request that fails with what may pass: after exponential backoff up to 5 s, or the pause that the failure
- * asks for. No try begins later than `giveUpAfter` after the first.
+ * Retries an effect with exponential backoff and jitter, of 5 s at most, or after the wait that the failure asks for. No
+ * attempt starts later than `duration` after the first.
  */
-export const untilBack =
-  <E>(
-    giveUpAfter: Duration.DurationInput,
-    failures: {
-      readonly isPassing: (error: E) => boolean
-      readonly pauseOf: (error: E) => Duration.Duration
-      /** Is told of each failure after which there is another try. */
-      readonly onRetry: (error: E) => Effect.Effect<void>
-    }
-  ) =>
+export const retryFor =
+  <E>(duration: Duration.DurationInput, policy: RetryPolicy<E>) =>
   <A, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.flatMap(Monotonic.millis, startedAt =>
       Effect.retry(request, {
@@ -38,28 +39,28 @@ export const untilBack =
           Schedule.jittered,
           Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(5))),
           Schedule.intersect(Schedule.identity<E>()),
-          Schedule.modifyDelay(([, error], delay) => Duration.max(delay, failures.pauseOf(error)))
+          Schedule.modifyDelay(([, error], delay) => Duration.max(delay, policy.retryAfter(error)))
         ),
         while: error =>
           Effect.flatMap(Monotonic.millis, now =>
-            failures.isPassing(error) && now - startedAt < Duration.toMillis(giveUpAfter)
-              ? Effect.as(failures.onRetry(error), true)
+            policy.isRetryable(error) && now - startedAt < Duration.toMillis(duration)
+              ? Effect.as(policy.onRetry(error), true)
               : Effect.succeed(false)
           )
       })
     )
 
-/** Repeats a request that is safe to repeat. The user gets one line for each outage, not for each try. */
-export const retryWhileAway =
-  (giveUpAfter: Duration.DurationInput, note: (text: string) => Effect.Effect<void>) =>
+/** Retries an idempotent request. Writes one line for each outage, not for each attempt. */
+export const retryWhileUnavailable =
+  (duration: Duration.DurationInput, note: (text: string) => Effect.Effect<void>) =>
   <A, R>(request: Effect.Effect<A, ClientError, R>): Effect.Effect<A, ClientError, R> =>
     Effect.suspend(() => {
-      let isTold = false
+      let isReported = false
       const onRetry = ({ message }: ClientError) =>
         Effect.suspend(() => {
-          if (isTold) return Effect.void
-          isTold = true
+          if (isReported) return Effect.void
+          isReported = true
           return note(`${message}. Trying again.`)
         })
-      return untilBack<ClientError>(giveUpAfter, { isPassing, pauseOf: askedPause, onRetry })(request)
+      return retryFor<ClientError>(duration, { isRetryable, retryAfter, onRetry })(request)
     })

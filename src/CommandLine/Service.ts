@@ -1,4 +1,4 @@
-/** What commands ask of the service beside entries. */
+/** Requests of commands that the client does not have. */
 import { Duration, Effect, Redacted } from "effect"
 import { isClientError } from "../Client/Errors.ts"
 import { requestsOf } from "../Client/KeyValue.ts"
@@ -8,11 +8,11 @@ import type { CommandFailed } from "./CommandFailed.ts"
 import type { Connection } from "./Connection.ts"
 import * as Failure from "./Failure.ts"
 
-/** A request beside those of the client. */
+/** A request to the service. */
 export interface ServiceRequest extends Request {
-  /** What stands before the path; `/api/v1` without it. */
+  /** The prefix of the path; default `/api/v1`. */
   readonly prefix?: string
-  /** A status that is an answer like any other, and no error. */
+  /** An error status whose body is read like that of a success. */
   readonly accepts?: number
 }
 
@@ -23,7 +23,7 @@ const accepting =
     return response.status === status ? new Response(response.body, { headers: response.headers }) : response
   }
 
-/** Asks for a path of the service. */
+/** Sends a request and reads its answer. */
 export const ask = <A>(
   connection: Connection,
   { accepts, prefix = "/api/v1", ...request }: ServiceRequest,
@@ -45,7 +45,7 @@ export const ask = <A>(
   )
 }
 
-/** Where the log ends, and which log it is. It also finds out whether the service can be reached at all. */
+/** The end of the change log and its epoch. It fails at once if the service cannot be reached. */
 export const endOfLog = (connection: Connection): Effect.Effect<{ lastSeq: number; epoch: string }, CommandFailed> => {
   const page = json<{ readonly lastSeq: number }>(({ lastSeq }) => Number.isSafeInteger(lastSeq))
   const query = { after: Number.MAX_SAFE_INTEGER, limit: 1 }

@@ -10,11 +10,12 @@ import * as Connection from "./Connection.ts"
 import * as EntryText from "./Entries/EntryText.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
+import { numberOption } from "./NumberOption.ts"
 import { isJson, Output, record, write } from "./Terminal/Output.ts"
 import { type Column, list as details, table } from "./Terminal/Table.ts"
 import { count } from "./Terminal/Text.ts"
 
-const id = Args.text({ name: "session" }).pipe(Args.withDescription("Its id, as the list shows it"))
+const id = Args.text({ name: "session" }).pipe(Args.withDescription("The id of the session, as in the list"))
 
 const columns: ReadonlyArray<Column> = [
   { title: "SESSION" },
@@ -34,14 +35,14 @@ const row = ({ agentType, headSeq, id, state, title, updatedAt }: Client.Session
   title
 ]
 
-/** A client of the gateway, which ends with the scope, and what a failure of a call means. */
+/** A client of the gateway until the scope closes, and the function that explains failures of its calls. */
 const gateway = (given: Connection.Given) =>
   Effect.gen(function* () {
     const connection = yield* Connection.resolve(given, "sessions")
     const { timeout, token, url } = connection
     const sessions = yield* Client.makeSessions({ baseUrl: url, token, timeout })
     const explain = Failure.of(connection)
-    // Later the client comes back by itself; what is wrong from the beginning is told at once.
+    // A failure at the start ends the command. Later the client reconnects by itself.
     yield* Effect.mapError(sessions.connect, explain)
     return { sessions, explain }
   })
@@ -49,11 +50,7 @@ const gateway = (given: Connection.Given) =>
 export const list = Command.make(
   "list",
   {
-    limit: Options.integer("limit").pipe(
-      Options.withPseudoName("sessions"),
-      Options.withDescription("Most sessions, the newest first"),
-      Options.withDefault(200)
-    ),
+    limit: numberOption("limit", "sessions", "Maximum number of sessions, the newest first", 200),
     ...Connection.options
   },
   ({ json, limit, ...given }) =>
@@ -103,7 +100,7 @@ export const show = Command.make("show", { id, ...Connection.options }, ({ id, j
   }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Show a session"))
 
-/** A newer gateway may send other events, which are left out where a person reads. */
+/** A newer gateway may send other events. Text for people omits them. */
 const isKnown = Schema.is(Event)
 
 export const tail = Command.make(
@@ -112,19 +109,19 @@ export const tail = Command.make(
     id,
     from: Options.integer("from").pipe(
       Options.withPseudoName("seq"),
-      Options.withDescription("Only events behind this one; takes --epoch"),
+      Options.withDescription("Only events after this one; requires --epoch"),
       Options.optional
     ),
     epoch: Options.text("epoch").pipe(
-      Options.withDescription("The history that --from belongs to, as show tells it"),
+      Options.withDescription("The epoch of the history to which --from belongs, as in show"),
       Options.optional
     ),
-    once: Options.boolean("once").pipe(Options.withDescription("End behind the events that are there")),
+    once: Options.boolean("once").pipe(Options.withDescription("End after the existing events")),
     ...Connection.options
   },
   ({ epoch, from, id, json, once, ...given }) =>
     Effect.gen(function* () {
-      if (Option.isSome(from) !== Option.isSome(epoch)) return yield* wrong("--from and --epoch go together")
+      if (Option.isSome(from) !== Option.isSome(epoch)) return yield* wrong("--from and --epoch require each other")
       const { explain, sessions } = yield* gateway(given)
       const isRecord = yield* isJson(json)
       const { paint } = yield* Output
@@ -158,18 +155,18 @@ export const tail = Command.make(
         Stream.runForEach(print)
       )
     }).pipe(Effect.scoped)
-).pipe(Command.withDescription("Print the events of a session, and follow them until it is interrupted"))
+).pipe(Command.withDescription("Print the events of a session, and follow them until interrupted"))
 
 export const chat = Command.make(
   "chat",
   {
     session: Options.text("session").pipe(
-      Options.withDescription("Session to continue; a new one without it"),
+      Options.withDescription("Session to continue; default a new one"),
       Options.optional
     ),
     agent: Options.text("agent").pipe(
       Options.withPseudoName("type"),
-      Options.withDescription("Type of the agent of a new session"),
+      Options.withDescription("Type of the agent of a new session; default assistant"),
       Options.withDefault("assistant")
     ),
     ...Connection.options

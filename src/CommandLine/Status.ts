@@ -5,8 +5,8 @@ import { json } from "../Client/Requests.ts"
 import { CommandFailed, exitCodes, failed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import { Command, Options } from "./Library.ts"
-import { isJson, Output, record, write, writeJson } from "./Terminal/Output.ts"
 import { ask } from "./Service.ts"
+import { isJson, Output, record, write, writeJson } from "./Terminal/Output.ts"
 import { list, table } from "./Terminal/Table.ts"
 
 interface Dependency {
@@ -68,7 +68,7 @@ export const health = Command.make(
   "health",
   {
     strict: Options.boolean("strict").pipe(
-      Options.withDescription("Fail also where a service that this one depends on is not well")
+      Options.withDescription("Fail also if a dependency of the service is not well")
     ),
     ...Connection.options
   },
@@ -76,7 +76,7 @@ export const health = Command.make(
     Effect.gen(function* () {
       const connection = yield* Connection.withoutCredential(options)
       const ready = (yield* ask(connection, { path: "/ready" }, readReady)).ok
-      // 503 with a report like any other says that a dependency is not well.
+      // A report with status 503 means that a dependency is not well.
       const report = yield* ask(connection, { prefix: "", path: "/health", accepts: 503 }, readReport)
       yield* (yield* isJson(options.json))
         ? record({ ready, ...report })
@@ -90,17 +90,17 @@ export const health = Command.make(
         })
       }
     })
-).pipe(Command.withDescription("Tell whether the service is well; the exit code is 0 where its store is ready"))
+).pipe(Command.withDescription("Check whether the service is well; the exit code is 0 if its store is ready"))
 
 const readText = (response: Response, limitBytes: number): Promise<string> => textOf(response, limitBytes)
 
-/** Whether a text is an object with a member that such documents have. */
+/** Whether a text is a JSON object with a member. */
 const isDocument = (text: string, member: string): boolean => {
   const found = Option.getOrUndefined(Option.liftThrowable((text: string): unknown => JSON.parse(text))(text))
   return typeof found === "object" && found !== null && member in found
 }
 
-/** The documents of this version, which need no service. */
+/** The documents of this version. They need no service. */
 export interface Documents {
   readonly openApi: Effect.Effect<string>
   readonly asyncApi: Effect.Effect<string>
@@ -112,7 +112,7 @@ export const openapi = (documents: Documents) =>
     {
       asyncapi: Options.boolean("asyncapi").pipe(Options.withDescription("The AsyncAPI document of the WebSockets")),
       fromService: Options.boolean("from-service").pipe(
-        Options.withDescription("The document of the service; without it that of this version")
+        Options.withDescription("The document of the service; default that of this version")
       ),
       ...Connection.options
     },
@@ -123,13 +123,13 @@ export const openapi = (documents: Documents) =>
           const text = yield* ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, readText)
           if (isDocument(text, asyncapi ? "asyncapi" : "openapi")) return text
           return yield* failed(
-            `${connection.url}: the answer is no ${asyncapi ? "AsyncAPI" : "OpenAPI"} document`,
+            `${connection.url}: the answer is not an ${asyncapi ? "AsyncAPI" : "OpenAPI"} document`,
             "Is this the address of a Causeway service?"
           )
         })
         const text = yield* fromService ? ofService : asyncapi ? documents.asyncApi : documents.openApi
         const { isTerminal } = yield* Output
-        // Another service may send white space that moves the cursor.
+        // A service may send white space that moves the cursor.
         yield* writeJson(isTerminal ? `${JSON.stringify(JSON.parse(text), null, options.json ? 0 : 2)}\n` : `${text}\n`)
       })
   ).pipe(Command.withDescription("Print the OpenAPI document"))

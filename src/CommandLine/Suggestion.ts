@@ -1,6 +1,6 @@
-/** What somebody who has mistyped a name may have meant. */
+/** Suggestions for mistyped names. */
 
-/** Insertions, deletions, replacements and exchanges of neighbors that make one text of another. */
+/** The Damerau-Levenshtein distance: insertions, deletions, replacements and transpositions of neighbors. */
 export const distance = (from: string, to: string): number => {
   let beforeLast: ReadonlyArray<number> = []
   let last: ReadonlyArray<number> = Array.from({ length: to.length + 1 }, (_, index) => index)
@@ -22,7 +22,7 @@ export const distance = (from: string, to: string): number => {
   return last[to.length] ?? 0
 }
 
-/** How people ask for help and the version of other programs. */
+/** Names that other programs use. */
 const customary: Readonly<Record<string, string>> = {
   help: "--help",
   "-help": "--help",
@@ -35,16 +35,16 @@ const customary: Readonly<Record<string, string>> = {
   rm: "delete"
 }
 
-/** The name that is most like a text, if one is. */
+/** The name most similar to a text, if one is similar. */
 export const of = (text: string, names: ReadonlyArray<string>): string | undefined => {
   const meant = customary[text]
   if (meant !== undefined && names.includes(meant)) return meant
-  // Longer names are not worth the time.
+  // The time grows with the square of the length.
   if (text.length > 40) return undefined
-  const most = Math.max(1, Math.floor(text.replace(/^-+/, "").length / 3))
+  const maxChanges = Math.max(1, Math.floor(text.replace(/^-+/, "").length / 3))
   const [nearest] = names
     .map(name => ({ name, changes: distance(text, name) }))
-    .filter(({ changes }) => changes <= most)
+    .filter(({ changes }) => changes <= maxChanges)
     .sort((a, b) => a.changes - b.changes)
   return nearest?.name
 }

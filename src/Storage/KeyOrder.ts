@@ -1,10 +1,6 @@
-/**
- * The order of keys: that of their bytes in UTF-8, which differs from JavaScript's.
- */
+/** Ranges of names in the order of keys. */
+import { compare } from "../Kv/KeyOrder.ts"
 import type { NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
-
-/** Compares two well-formed texts by their bytes. */
-export const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
 /** The keys from `low` on and before `high`, if it is given. */
 export interface Range {

@@ -45,7 +45,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway backup", it =>
 
       const alone = yield* backUp("both", [], { CAUSEWAY_PROFILE: "prod" })
       assert.deepInclude(alone.made, { source: directory }, alone.stderr)
-      assert.include(alone.stderr, "CAUSEWAY_PROFILE does not ask for a service; --profile does.")
+      assert.include(alone.stderr, "CAUSEWAY_PROFILE does not select a service; --profile does.")
 
       assert.strictEqual((yield* backUp("wrong.db", ["--profile", "wrong"])).code, 5)
       assert.strictEqual((yield* backUp("none.db", ["--profile", "none"], { CAUSEWAY_TOKEN: "" })).code, 5)

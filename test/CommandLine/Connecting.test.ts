@@ -1,4 +1,4 @@
-/** How commands find the service and the credential, and what they say of wrong ones. */
+/** How commands find the service and the credential, and their messages for invalid arguments. */
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
@@ -8,7 +8,7 @@ import { proxy } from "./Proxy.ts"
 import { call, Setting, layer as setting } from "./Setting.ts"
 
 layer(setting, { excludeTestServices: true })("a command", it => {
-  it.scoped("ends with a code and a sentence that tell what is wrong", () =>
+  it.scoped("ends with a code and a message for each problem", () =>
     Effect.gen(function* () {
       const { url } = yield* Setting
       const silent = yield* proxy(
@@ -36,7 +36,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
           ["kv", "get", "n", "k", "--timeout", "1"],
           { CAUSEWAY_URL: silent },
           6,
-          /no answer within 1000 ms\n--timeout gives more time\.\n$/
+          /no answer within 1000 ms\n--timeout allows more time\.\n$/
         ],
         [["kv", "get", "n", "k"], { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
         [["kv", "get", "n", "k", "--url", "https://me:sesame@host:99999"], {}, 2, /^--url: it is not an address\n/],
@@ -46,7 +46,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
           ["kv", "delete", "n", "--prefix", "k", "--yes"],
           { CAUSEWAY_URL: between },
           6,
-          /\n.*deletes what is left\.\n$/
+          /\n.*deletes the remaining entries\.\n$/
         ],
         [
           ["kv", "set", "n", "proxied", "1", "--idempotency-key", "mine"],
@@ -58,6 +58,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
         [["kv", "list", "n", "--limit", "x"], {}, 2, /^--limit: 'x' is not a whole number\n/],
         [["import", "--existing", "keep"], {}, 2, /^--existing takes replace, skip\n/],
         [["kv", "get", "n", "k", "--url"], {}, 2, /^--url takes a value\n/],
+        [["kv", "get", "n", "--url", "http://a", "k", "--url", "http://b"], {}, 2, /^--url is given twice/],
         [["kv", "lst"], {}, 2, /^causeway kv does not take "lst"\nDid you mean causeway kv list\?/],
         [["kv", "get", "n", "k", "--jsn"], {}, 2, /Did you mean causeway kv get --json\?/],
         [["-v"], {}, 2, /Did you mean causeway --version\?/],
@@ -65,7 +66,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
         [["kv", "get", "n", "."], {}, 2, /^key must not be "\."/],
         [["kv", "get", "n", "k".repeat(2000)], {}, 2, /^key /],
         [["kv", "set", "n", "k", "1", "--actor", "a".repeat(2000)], {}, 2, /^actor /],
-        [["openapi", "--from-service"], { CAUSEWAY_URL: another }, 1, /no OpenAPI document\nIs this the address/],
+        [["openapi", "--from-service"], { CAUSEWAY_URL: another }, 1, /not an OpenAPI document\nIs this the address/],
         [
           ["kv", "get", "n", "k"],
           { CAUSEWAY_URL: `${url}/elsewhere` },
@@ -88,7 +89,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
     })
   )
 
-  it.effect("takes address and credential from a profile that nobody else can read", () =>
+  it.effect("takes address and credential from a profile that only the user can read", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const profiles = join(files, "profiles.json")
@@ -112,6 +113,27 @@ layer(setting, { excludeTestServices: true })("a command", it => {
     })
   )
 
+  it.effect("takes an option that is given twice with the same value", () =>
+    Effect.map(call(["kv", "list", "n", "--json", "--limit", "1", "--json", "--limit=1"]), ({ code, stderr }) =>
+      assert.deepStrictEqual([code, stderr], [0, ""])
+    )
+  )
+
+  it.effect.each<readonly [string, string]>([
+    ["kv get", "How long an answer may take; default 30"],
+    ["kv set", "the write is applied once; default 0"],
+    ["kv list", "Maximum number of entries; default all"],
+    ["export", "while the service is unavailable; default 60"],
+    ["import", "Maximum number of entries in a batch; default 1000"],
+    ["import", "exists already; default replace"],
+    ["backup", "during the copy; default 1024"],
+    ["backup", "for the copy; default 600"],
+    ["sessions list", "the newest first; default 200"],
+    ["chat", "of a new session; default assistant"]
+  ])("names a default in the help of %s: %s", ([command, text]) =>
+    Effect.map(call([...command.split(" "), "--help"]), ({ stdout }) => assert.include(stdout, text))
+  )
+
   it.effect("needs no credential to ask for health", () =>
     Effect.map(call(["health"], { CAUSEWAY_TOKEN: "", CAUSEWAY_TOKEN_FILE: "/nowhere" }), ({ code, stdout }) => {
       assert.strictEqual(code, 0)
@@ -119,7 +141,7 @@ layer(setting, { excludeTestServices: true })("a command", it => {
     })
   )
 
-  it.effect("sends a credential that stands beside an address to that origin alone", () =>
+  it.effect("sends a credential that is configured with an address only to that origin", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const profiles = join(files, "origins.json")

@@ -17,7 +17,7 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
       const count = Effect.map(call(["kv", "list", "cli/delete", "--count"]), ({ stdout }) => jsonOf(stdout))
       const asked = yield* call(args)
       assert.strictEqual(asked.code, 2)
-      assert.match(asked.stderr, /nothing was deleted\n--yes deletes 1,001 entries of cli\/delete/)
+      assert.match(asked.stderr, /Nothing was deleted\n--yes deletes 1,001 entries of cli\/delete/)
       for (const [answer, code] of [
         ["n\n", 1],
         ["\u0003", 130]
@@ -68,7 +68,7 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
       yield* deleting.type("y\n")
       const { code, stdout } = yield* deleting.ended
       assert.strictEqual(code, 0, stdout)
-      assert.include(stdout, "Deleted: 2 entries; 3 entries stay, as they were written meanwhile")
+      assert.include(stdout, "Deleted: 2 entries; 3 entries stay: they were written in the meantime")
       const left = linesOf((yield* call(["kv", "list", "cli/agreed"])).stdout).map(({ key }) => key)
       assert.deepStrictEqual(left, ["a2", "a3", "a5", "b"])
     })

@@ -51,7 +51,7 @@ describe("deleteCounted", () => {
       const { deleted, set } = yield* counted
       yield* set(keysFrom(0, most + 1))
       const { message } = yield* Effect.flip(deleted)
-      assert.strictEqual(message, "More than 10 of the keys are written at the moment")
+      assert.strictEqual(message, "More than 10 of the keys were written in the meantime")
     })
   )
 })

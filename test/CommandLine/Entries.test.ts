@@ -90,6 +90,40 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
     })
   )
 
+  it.effect("refuses versions that no entry can have", () =>
+    Effect.gen(function* () {
+      const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [
+        [["kv", "set", "cli/versions", "k", "1", "--if-version", "-1"], "0 or more"],
+        [["kv", "delete", "cli/versions", "k", "--if-version", "-1"], "1 or more"],
+        [["kv", "delete", "cli/versions", "k", "--if-version", "0"], "1 or more"]
+      ]
+      for (const [args, range] of cases) {
+        const { code, stderr } = yield* call(args)
+        assert.strictEqual(code, 2, stderr)
+        assert.match(stderr, new RegExp(`^--if-version must be ${range}\n`))
+      }
+      assert.strictEqual((yield* call(["kv", "set", "cli/versions", "k", "1", "--if-version", "0"])).code, 0)
+      assert.strictEqual((yield* call(["kv", "delete", "cli/versions", "k", "--if-version", "1"])).code, 0)
+    })
+  )
+
+  it.effect("refuses arguments that are not UTF-8, which Node replaces", () =>
+    Effect.gen(function* () {
+      const invalid = "\\377\\376"
+      for (const args of [
+        `kv set cli/raw "$(printf '${invalid}')" 1`,
+        `kv set cli/raw k --string "$(printf 'a${invalid}')"`
+      ]) {
+        const { code, stderr, stdout } = yield* run([], { shell: args })
+        assert.deepStrictEqual([code, stdout], [2, ""])
+        assert.match(stderr, /^The argument "a?\ufffd\ufffd" is not UTF-8\n/)
+      }
+      // The replacement character itself is text.
+      const replaced = yield* run(["kv", "set", "cli/raw", "\ufffd", '"\ufffd"'])
+      assert.strictEqual(replaced.code, 0, replaced.stderr)
+    })
+  )
+
   it.effect("takes no text that is not UTF-8", () =>
     Effect.gen(function* () {
       const { files } = yield* Setting
@@ -100,12 +134,12 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
       }
       const refused = yield* set(Buffer.from("caf\xe9", "latin1"))
       assert.deepStrictEqual([refused.code, refused.stderr], [2, `${file}: it is not UTF-8\n`])
-      // An editor's byte order mark is no part of the text.
+      // The byte order mark of an editor is not part of the text.
       assert.include((yield* set(Buffer.from("\ufeffcafé"))).stdout, '"value":"café"')
     })
   )
 
-  it.scoped("repeats a write whose answer is lost, and tells how to: it is applied once", () =>
+  it.scoped("explains how to repeat a write whose answer was lost, and applies it once", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const keys: Array<string> = []
@@ -133,9 +167,9 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
         const [, key = ""] = /with --idempotency-key (\S+) it can be repeated/.exec(failed.stderr) ?? []
         const again = yield* call([...args, "--idempotency-key", key])
         assert.deepStrictEqual([again.stderr, keys], ["", [key]])
-        // The next write is another one, and goes on by itself.
+        // The next write is another one, and is retried.
         lost = 1
-        const patient = yield* call([...args, "--patience", "30"], { CAUSEWAY_URL: losing })
+        const patient = yield* call([...args, "--retry-for", "30"], { CAUSEWAY_URL: losing })
         assert.strictEqual(patient.code, 0, patient.stderr)
         assert.match(patient.stderr, /Trying again\.$/)
         assert.deepStrictEqual([keys[1] === keys[2], keys[0] === keys[1]], [true, false])
@@ -148,7 +182,7 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
       assert.match(wrong.stderr, /^idempotencyKey must be/)
       for (const more of [
         ["--idempotency-key", "k"],
-        ["--patience", "1"]
+        ["--retry-for", "1"]
       ]) {
         assert.strictEqual((yield* call(["kv", "delete", "cli/once", "--prefix", "", ...more])).code, 2)
       }
@@ -170,13 +204,13 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
     })
   )
 
-  it.effect("advises where a value is too large, and where a key was used for another write", () =>
+  it.effect("advises if a value is too large, or a key was used for another write", () =>
     Effect.gen(function* () {
       const keyed = (value: string) => call(["kv", "set", "cli/keyed", "k", value, "--idempotency-key", "advised"])
       assert.strictEqual((yield* keyed("1")).code, 0)
       const other = yield* keyed("2")
       assert.strictEqual(other.code, 2)
-      assert.match(other.stderr, /Idempotency-Key.*\n.*key of its own/)
+      assert.match(other.stderr, /Idempotency-Key.*\n.*its own key/)
       const { files } = yield* Setting
       const file = join(files, "large.json")
       writeFileSync(file, JSON.stringify("x".repeat(1_200_000)))

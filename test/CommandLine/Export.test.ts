@@ -56,7 +56,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
     })
   )
 
-  it.scoped("to a file is refused while another one is under way, and does not disturb it", () =>
+  it.scoped("to a file is refused while another one is in progress, and does not disturb it", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
       yield* client.set("cli/twice1", "a", 1)
@@ -85,7 +85,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
         const second = yield* run([...args, "cli/twice1", ...more])
         assert.deepStrictEqual(
           [second.code, second.stderr],
-          [2, `Another export to ${file} is under way\nWait for its end, or give another name.\n`]
+          [2, `Another export to ${file} is in progress\nWait until it has ended, or give another name.\n`]
         )
       }
       release()
@@ -95,7 +95,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
     })
   )
 
-  it.scoped("replaces no file unasked, also none that is made meanwhile", () =>
+  it.scoped("does not replace a file without --force, even if it was made in the meantime", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
       yield* client.set("cli/made", "a", 1)
@@ -112,7 +112,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       const refused = yield* exporting()
       assert.deepStrictEqual(
         [refused.code, refused.stderr],
-        [2, `${file} is there already\n--force replaces it. 1 entries are exported; go on with --resume.\n`]
+        [2, `${file} exists already\n--force replaces it. 1 entries are exported; continue with --resume.\n`]
       )
       assert.strictEqual(readFileSync(file, "utf8"), "of another program")
       assert.strictEqual((yield* exporting("--resume")).code, 2)
@@ -128,23 +128,23 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       assert.deepStrictEqual(keysIn(readFileSync(file, "utf8")), ["a", "b"])
       const directory = yield* call(["export", "--output", files, "--force", "cli/made"])
       assert.deepStrictEqual([directory.code, directory.stderr.includes("it is not a file")], [1, true])
-      // Nor is anything removed that only has the name.
+      // Other files in a directory of this name are kept.
       const other = join(files, "other.ndjson.export")
       mkdirSync(other)
       writeFileSync(join(other, "notes"), "mine")
       const strange = yield* call(["export", "cli/made", "--output", join(files, "other.ndjson"), "--restart"])
-      assert.deepStrictEqual([strange.code, strange.stderr.includes("is not of an export")], [2, true])
+      assert.deepStrictEqual([strange.code, strange.stderr.includes("does not belong to an export")], [2, true])
       assert.deepStrictEqual(readdirSync(other), ["notes"])
     })
   )
 
-  it.effect("tells what cannot be", () =>
+  it.effect("refuses invalid options and targets", () =>
     Effect.gen(function* () {
       const { files } = yield* Setting
       for (const [args, message] of [
-        [["--resume"], /^--resume takes --output\n/],
+        [["--resume"], /^--resume requires --output\n/],
         [["--output", join(files, "x"), "--resume", "--restart"], /^--resume and --restart exclude each other/],
-        [["--output", join(files, "x"), "--patience", "-1"], /^--patience must be 0 or more/],
+        [["--output", join(files, "x"), "--retry-for", "-1"], /^--retry-for must be 0 or more/],
         [["--output", join(files, "nowhere", "x")], /x cannot be written: ENOENT/]
       ] as const) {
         assert.match((yield* call(["export", "n", ...args])).stderr, message)
@@ -160,7 +160,8 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       writeFileSync(file, '{"namespace":"cli/few","key":"k","value":1}\n')
       const { code, stdout } = yield* run(["import", file], { isTerminal: true })
       assert.strictEqual(code, 0, stdout)
-      assert.match(stdout, /100 % {2}1 entries/)
+      // The pseudo-terminal has no size.
+      assert.match(stdout, /#{30} 100 % {2}1 entries, [^…]*\r\n/)
       assert.match(stdout, /1 entries written in \d/)
       const exported = yield* run(["export", "cli/few", "--prefix", "k", "--output", join(files, "out")], {
         isTerminal: true

@@ -60,8 +60,8 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       const { client, files, url } = yield* Setting
       const namespaces = yield* fill("cli/resumed")
       const file = join(files, "resumed.ndjson")
-      const place = `${file}.export`
-      const entries = join(place, "entries.ndjson")
+      const directory = `${file}.export`
+      const entries = join(directory, "entries.ndjson")
       const args = ["export", ...namespaces, "--output", file]
       const service = yield* failing(url, 1)
       const env = { CAUSEWAY_URL: service.url }
@@ -76,12 +76,12 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       // In the middle of a line, and of a character.
       appendFileSync(entries, Buffer.from('{"namespace":"cli/resumed/1","key":"b000","value":"é').subarray(0, -1))
 
-      const unfinished = `An export to ${file} was not finished\nGo on with --resume, or start over with --restart.\n`
+      const unfinished = `An export to ${file} was not finished\nContinue with --resume, or start over with --restart.\n`
       for (const more of [[], ["--force"]]) {
         const refused = yield* call([...args, ...more], env)
         assert.deepStrictEqual([refused.code, refused.stderr], [2, unfinished])
       }
-      const other = `${place} is of another export: `
+      const other = `${directory} belongs to another export: `
       for (const [others, from, message] of [
         [[...args.slice(0, 2), "--output", file], service.url, "the namespaces were cli/resumed/1, cli/resumed/2"],
         [["export", "--output", file], service.url, "the namespaces were cli/resumed/1, cli/resumed/2"],
@@ -99,23 +99,23 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       const stopped = yield* start([...args, "--resume"], { env })
       yield* service.met(2)
       yield* stopped.signal("SIGINT")
-      // The page began with the last entry that was there.
+      // The page starts with the last existing entry.
       assert.deepStrictEqual(yield* stopped.ended, {
         code: 130,
         stdout: "",
-        stderr: "1,999 entries are exported; go on with --resume.\n"
+        stderr: "1,999 entries are exported; continue with --resume.\n"
       })
 
       service.state.fate = "close"
       service.state.pages = 0
-      const lost = yield* call([...args, "--resume", "--patience", "0"], env)
+      const lost = yield* call([...args, "--resume", "--retry-for", "0"], env)
       assert.strictEqual(lost.code, 6)
       assert.match(
         lost.stderr,
-        /^http.* cannot be reached: .*\n.* 1,999 entries are exported; go on with --resume\.\n$/
+        /^http.* cannot be reached: .*\n.* 1,999 entries are exported; continue with --resume\.\n$/
       )
 
-      // What is behind the last entry is exported as it is now, and what is before it as it was.
+      // Entries after the last one are exported as they are now, those before it as they were.
       yield* client.set(namespaces[0], "a000", "later")
       yield* client.set(namespaces[0], "c000", "later")
       yield* client.delete(namespaces[0], "a001")
@@ -132,10 +132,10 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
         after.map(({ key, value }) => [key, value]),
         before.filter(({ key }) => key !== "c001").map(({ key, value }) => [key, key === "c000" ? "later" : value])
       )
-      assert.isFalse(existsSync(place))
+      assert.isFalse(existsSync(directory))
       // A complete file is not gone on with.
       const again = yield* call([...args, "--resume"], env)
-      assert.deepStrictEqual([again.code, again.stderr], [2, `${file} is there already\n--force replaces it.\n`])
+      assert.deepStrictEqual([again.code, again.stderr], [2, `${file} exists already\n--force replaces it.\n`])
     })
   )
 
@@ -156,7 +156,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       assert.deepStrictEqual(jsonOf(done.stdout), { entries: 2502, file, resumedAtLine: 0 })
       const whole = yield* call(args)
       assert.strictEqual(readFileSync(file, "utf8"), whole.stdout)
-      // So does one to a pipe.
+      // So does an export to a pipe.
       service.state.pages = 1
       service.state.met = 0
       const piping = yield* Effect.fork(call(args, env))
@@ -166,7 +166,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("has no entries of two logs", () =>
+  it.scoped("does not mix entries of two stores", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const [namespace] = yield* fill("cli/logs")
@@ -182,14 +182,14 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       service.state.pages = 100
       const ended = yield* exporting
       assert.strictEqual(ended.code, 1)
-      assert.match(ended.stderr, /The log is another one now, as .* meanwhile\nStart over with --restart\.\n$/)
+      assert.match(
+        ended.stderr,
+        /The store has been restored or replaced during the export\nStart over with --restart\.\n$/
+      )
       const refused = yield* call([...args, "--resume"], env)
       assert.deepStrictEqual(
         [refused.code, refused.stderr.split("\n")[0]],
-        [
-          2,
-          `${file}.export is of another export: the log was another one, as the store has been restored or replaced since`
-        ]
+        [2, `${file}.export belongs to another export: the store has been restored or replaced since then`]
       )
       yield* Effect.flatMap(make({ baseUrl: other, token: keys.write }), client => client.set(namespace, "new", 1))
       assert.strictEqual((yield* call([...args, "--restart"], env)).code, 0)
@@ -217,7 +217,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       // A run that is refused before it has exported more leaves what there is.
       service.state.fate = "close"
       service.state.pages = 1
-      assert.strictEqual((yield* call([...args, "--patience", "0"], env)).code, 6)
+      assert.strictEqual((yield* call([...args, "--retry-for", "0"], env)).code, 6)
       const record = readFileSync(join(`${file}.export`, "export.json"))
       const whole = (yield* call(args.slice(0, 3))).stdout.split(/(?<=\n)/)
       const [a1 = "", a2 = "", b = "", c = "", d = ""] = whole
@@ -244,7 +244,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       writeFileSync(entries, a1)
       writeFileSync(join(`${file}.export`, "export.json"), "{")
       const unknown = yield* call([...args, "--resume", "--force"], env)
-      assert.deepStrictEqual([unknown.code, unknown.stderr.includes("does not tell which export it is of")], [2, true])
+      assert.deepStrictEqual([unknown.code, unknown.stderr.includes("has no record of its export")], [2, true])
       assert.strictEqual(readFileSync(entries, "utf8"), a1)
       assert.strictEqual((yield* call([...args, "--restart", "--force"], env)).code, 0)
       assert.strictEqual(readFileSync(file, "utf8"), whole.join(""))
@@ -264,7 +264,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
         linkSync(file, join(`${file}.export`, "entries.ndjson"))
         yield* client.set("cli/named", `b${more.length}`, 1)
         const refused = yield* call([...args, ...more])
-        assert.deepStrictEqual([refused.code, refused.stderr.includes("is there already")], [2, true])
+        assert.deepStrictEqual([refused.code, refused.stderr.includes("exists already")], [2, true])
         const done = yield* call([...args, "--force", ...more])
         assert.deepInclude(jsonOf(done.stdout), { resumedAtLine: 0 }, done.stderr)
         assert.strictEqual(namesOf(readFileSync(file, "utf8")).length, 2 + more.length)
@@ -295,7 +295,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       assert.strictEqual(full.code, 1)
       assert.match(
         full.stderr,
-        /^\S+ cannot be written: EFBIG.*\n[12],000 entries are exported; go on with --resume\.\n$/
+        /^\S+ cannot be written: EFBIG.*\n[12],000 entries are exported; continue with --resume\.\n$/
       )
       const resumed = yield* call([...args, "--resume"])
       assert.deepStrictEqual([resumed.stderr, resumed.code], ["", 0])
@@ -303,7 +303,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("shows from where it goes on", () =>
+  it.scoped("shows the progress of the earlier run", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const [namespace] = yield* fill("cli/shown")
@@ -312,7 +312,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
       service.state.fate = "close"
       const args = ["export", namespace, "--output", file]
       const env = { CAUSEWAY_URL: service.url }
-      assert.strictEqual((yield* call([...args, "--patience", "0"], env)).code, 6)
+      assert.strictEqual((yield* call([...args, "--retry-for", "0"], env)).code, 6)
       service.state.pages = 100
       const shown = yield* run([...args, "--resume"], { env, isTerminal: true })
       assert.strictEqual(shown.code, 0, shown.stdout)

@@ -8,7 +8,7 @@ import { proxy } from "./Proxy.ts"
 import { call, jsonOf, run, Setting, layer as setting, start } from "./Setting.ts"
 
 layer(setting, { excludeTestServices: true })("causeway import", it => {
-  it.effect("imports the lines before one that is wrong, and goes on once that is corrected", () =>
+  it.effect("imports the lines before a refused one, and continues once it is corrected", () =>
     Effect.gen(function* () {
       const { client, files } = yield* Setting
       const file = join(files, "broken.ndjson")
@@ -20,26 +20,27 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
           Option.getOrThrow(page).items.map(({ key, version }) => `${key} ${version}`)
         )
       const latin1 = Buffer.from(line("c"), "latin1")
-      // What the command itself finds wrong, and what the service does.
+      // Lines that the command refuses, and lines that the service refuses with 400 and 413.
       for (const [namespace, wrong, problem] of [
         ["cli/broken1", '{"key":', /^Line 4: it is not JSON/],
         ["cli/broken2", line(""), /^Line 4: key /],
-        ["cli/broken3", latin1, /^Line 4: it is not UTF-8\n/]
+        ["cli/broken3", latin1, /^Line 4: it is not UTF-8\n/],
+        ["cli/broken6", `{"key":"c","value":"${"x".repeat(129 * 1024)}"}\n`, /^Line 4: value has 132098 bytes of JSON/]
       ] as const) {
         const start = `${line("a")}\n${line("b")}`
         writeFileSync(file, Buffer.concat([Buffer.from(start), Buffer.from(wrong)]))
         const refused = yield* importing(namespace)
         assert.strictEqual(refused.code, 1)
         assert.match(refused.stderr, problem)
-        assert.match(refused.stderr, /\nCorrect it\. Lines 1 to 3 are imported; go on with --resume\.\n/)
+        assert.match(refused.stderr, /\nCorrect it\. Lines 1 to 3 are imported; continue with --resume\.\n/)
         assert.deepStrictEqual(yield* keys(namespace), ["a 1", "b 1"])
-        // A line before it is another one.
+        // A line before it has changed.
         writeFileSync(file, `${line("A")}\n${line("b")}${line("c")}`)
         const other = yield* importing(namespace, "--resume")
         assert.strictEqual(other.code, 2)
-        assert.match(other.stderr, /the first 3 lines of the file were others\n.*--restart/)
+        assert.match(other.stderr, /the first 3 lines of the file differ\n.*--restart/)
         const elsewhere = yield* importing("cli/elsewhere", "--resume")
-        assert.match(elsewhere.stderr, /the service or the options were others/)
+        assert.match(elsewhere.stderr, /the service or the options differ/)
         writeFileSync(file, `${start}${line("c")}${line("d")}`)
         const resumed = yield* importing(namespace, "--resume")
         assert.deepStrictEqual(
@@ -51,15 +52,15 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
       writeFileSync(file, '{"key":')
       assert.match((yield* importing("cli/broken4")).stderr, /^Line 1: .*\nCorrect it\.\n$/)
       const piped = yield* run(["import", "--namespace", "cli/broken5"], { input: `${line("a")}{` })
-      assert.match(piped.stderr, /^Line 2: .*\n.*Lines 1 to 1 are imported; standard input cannot be resumed/)
-      // A file that cannot be read is no defect.
+      assert.match(piped.stderr, /^Line 2: .*\n.*Lines 1 to 1 are imported. Standard input cannot be resumed/)
+      // A file that cannot be read is not a defect.
       const unreadable = yield* call(["import", "/proc/self/mem", "--namespace", "n"])
       assert.strictEqual(unreadable.code, 2)
       assert.match(unreadable.stderr, /^\/proc\/self\/mem cannot be read: \S+/)
     })
   )
 
-  it.scoped("goes on with an import that was killed, and writes nothing again that was recorded as done", () =>
+  it.scoped("continues an import that was killed, and repeats nothing that was recorded as done", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
       const file = join(files, "many.ndjson")
@@ -101,7 +102,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
       assert.deepStrictEqual(yield* second.ended, {
         code: 130,
         stdout: "",
-        stderr: "Lines 1 to 400 are imported; go on with --resume.\n"
+        stderr: "Lines 1 to 400 are imported; continue with --resume.\n"
       })
       isHanging = false
       const refused = yield* call(["import", file], mine)
@@ -154,7 +155,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
     })
   )
 
-  it.effect("finds out which entries are there, however large they are", () =>
+  it.effect("finds existing entries, however large they are", () =>
     Effect.gen(function* () {
       const { client } = yield* Setting
       const large = "x".repeat(100 * 1024)
@@ -170,7 +171,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
     })
   )
 
-  it.scoped("tries again while the service is away, and says so only then", () =>
+  it.scoped("retries while the service is unavailable, and reports it once", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const file = join(files, "away.ndjson")
@@ -185,11 +186,11 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
           lost = 2
           return call(["import", file, ...more], { CAUSEWAY_URL: losing })
         })
-      const impatient = yield* importing("--patience", "0")
-      assert.deepStrictEqual([impatient.code, impatient.stderr.includes("Trying again")], [6, false])
-      const patient = yield* importing()
-      assert.strictEqual(patient.code, 0)
-      assert.strictEqual(patient.stderr.split("Trying again.").length, 2)
+      const once = yield* importing("--retry-for", "0")
+      assert.deepStrictEqual([once.code, once.stderr.includes("Trying again")], [6, false])
+      const retried = yield* importing()
+      assert.strictEqual(retried.code, 0)
+      assert.strictEqual(retried.stderr.split("Trying again.").length, 2)
     })
   )
 })

@@ -1,4 +1,4 @@
-/** A command within the process of the tests, where nothing shows that needs one of its own. */
+/** Commands within the process of the tests, which is faster than a process for each. */
 import { ConfigProvider, Effect } from "effect"
 import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Terminal/Output.ts"
@@ -7,7 +7,7 @@ import type { Ended } from "./Program.ts"
 
 const nothing = Effect.dieMessage("The service is not started here")
 
-/** Runs a command with an environment of its own and without standard input. */
+/** Runs a command with its own environment and without standard input. */
 export const call = (
   args: ReadonlyArray<string>,
   env: Readonly<Record<string, string>> = {},
@@ -33,7 +33,7 @@ export const call = (
         write: write("stdout"),
         note: write("stderr")
       }),
-      // Nobody's profiles leak in.
+      // No profiles of the user are read.
       Effect.withConfigProvider(
         ConfigProvider.fromMap(new Map(Object.entries({ CAUSEWAY_PROFILES: "/nowhere", ...env })))
       )

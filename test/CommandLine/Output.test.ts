@@ -1,4 +1,4 @@
-/** What becomes of output that cannot be written. */
+/** Failures to write standard output. */
 import { spawnSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -18,7 +18,7 @@ describe("output that cannot be written", () => {
     ["on a full disk", '"$1" "$2" openapi >/dev/full', /^Standard output cannot be written: ENOSPC/],
     ["on a full disk, of a line alone", '"$1" "$2" --version >/dev/full', /^Standard output cannot be written: ENOSPC/],
     ["on a full disk, of help", '"$1" "$2" kv get --help >/dev/full', /^Standard output cannot be written: ENOSPC/],
-    // The system takes the first bytes of the document.
+    // The system accepts the first bytes of the document.
     [
       "in a file with too little room",
       'ulimit -f 8; "$1" "$2" openapi >"$3"',
@@ -32,7 +32,7 @@ describe("output that cannot be written", () => {
     assert.strictEqual(ended.code, 1)
   })
 
-  it("is written to its end in a file", () => {
+  it("is written completely to a file", () => {
     const directory = mkdtempSync(join(tmpdir(), "causeway-output-"))
     const file = join(directory, "file")
     assert.deepStrictEqual(sh('"$1" "$2" openapi >>"$3"; "$1" "$2" --version >>"$3"', file), { code: 0, stderr: "" })

@@ -23,7 +23,7 @@ export interface Running {
   readonly ended: Effect.Effect<Ended>
 }
 
-/** What a command is run with. */
+/** How a command is run. */
 export interface Options {
   readonly args?: ReadonlyArray<string>
   readonly env?: Readonly<Record<string, string>>
@@ -31,8 +31,10 @@ export interface Options {
   readonly input?: string
   /** Whether input and output are a pseudo-terminal, by `script` of util-linux. */
   readonly isTerminal?: boolean
-  /** What comes from a pipe, with which input is none. */
+  /** The content of a pipe to standard input, instead of `input`. */
   readonly piped?: string
+  /** The arguments as text of a shell, instead of `args`: it can have any bytes. */
+  readonly shell?: string
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`
@@ -43,12 +45,13 @@ export const start = ({
   env = {},
   input,
   isTerminal = false,
-  piped
+  piped,
+  shell
 }: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const main = Compiled.program("main")
-      // Nobody's profiles leak in.
+      // No profiles of the user are read.
       const own = {
         PATH: process.env.PATH,
         CAUSEWAY_PROFILES: "/nowhere/profiles.json",
@@ -61,7 +64,9 @@ export const start = ({
         ? spawn("script", ["-qefc", line, "/dev/null"], {
             env: { ...own, TERM: "xterm", SHELL: "/bin/sh" }
           })
-        : spawn(process.execPath, [main, ...args], { env: own })
+        : shell === undefined
+          ? spawn(process.execPath, [main, ...args], { env: own })
+          : spawn("sh", ["-c", `exec ${[process.execPath, main].map(quote).join(" ")} ${shell}`], { env: own })
       const changes = new Changes()
       const output = { stdout: "", stderr: "" }
       let ended: Ended | undefined
@@ -75,7 +80,7 @@ export const start = ({
         ended = { code, ...output }
         changes.notify()
       })
-      // One that ends early reads no input.
+      // A command that ends early does not read its input.
       child.stdin.on("error", () => {})
       if (input !== undefined) child.stdin.end(input)
       const shows = (text: string) =>

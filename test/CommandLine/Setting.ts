@@ -16,9 +16,9 @@ export class Setting extends Context.Tag("causeway/test/CommandLine/Setting")<
   Setting,
   {
     readonly url: string
-    /** What the user's environment has. */
+    /** The user's environment. */
     readonly env: Readonly<Record<string, string>>
-    /** A directory. */
+    /** An empty directory. */
     readonly files: string
     readonly client: Client.Service
   }
@@ -44,7 +44,7 @@ export const serveWithLog: Effect.Effect<
   Effect.flatMap(store =>
     Effect.map(quickEdge.serve(Layer.succeedContext(store)), ({ url }) => ({ url, log: Context.get(store, ChangeLog) }))
   ),
-  Effect.provideService(Limits.Limits, { ...Limits.defaults, bodyBytes: 256 * 1024 }),
+  Effect.provideService(Limits.Limits, { ...Limits.defaults, bodyBytes: 256 * 1024, valueBytes: 128 * 1024 }),
   Effect.provide(Logger.remove(Logger.defaultLogger)),
   Effect.orDie
 )
@@ -52,7 +52,7 @@ export const serveWithLog: Effect.Effect<
 /** Serves an empty store in this process. */
 export const serve: Effect.Effect<string, never, Scope.Scope> = Effect.map(serveWithLog, ({ url }) => url)
 
-/** The service in this process, which a command meets at a real socket. A process of its own takes a second to start. */
+/** A service in this process with a real socket. A separate process takes a second to start. */
 export const layer: Layer.Layer<Setting> = Layer.scoped(
   Setting,
   Effect.flatMap(serve, url => of(url))

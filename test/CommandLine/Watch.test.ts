@@ -31,12 +31,12 @@ layer(setting, { excludeTestServices: true })("causeway kv watch", it => {
     })
   )
 
-  it.effect("tells a follower of a position that the log is another one", () =>
+  it.effect("ends a follower of a position after the store was replaced", () =>
     Effect.gen(function* () {
       const ended = yield* call(["kv", "watch", "--from", "0", "--epoch", "another"])
       assert.strictEqual(ended.code, 1)
       assert.strictEqual(linesOf(ended.stdout)[0]?.type, "reset")
-      assert.match(ended.stderr, /The log is another one.*\n.*--from \d+ --epoch/)
+      assert.match(ended.stderr, /The store was restored or replaced.*\n.*--from \d+ --epoch/)
     })
   )
 

@@ -268,7 +268,7 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     }
     const good = '{"namespace":"slow","key":"good","value":1,"version":7,"updatedBy":"anna","updatedAt":1}'
     await upload("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
-    await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not the one that is open').waitFor()
+    await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not "slow"').waitFor()
     assert.strictEqual((await client().get("slow", "good"))?.version, 1, "what stands before the wrong line is written")
     const over = '{"key":"over","value":1,"expiresAt":1000}'
     for (const existing of ["replace it", "leave it as it is"]) {

@@ -1,7 +1,7 @@
 /** Parses lines of input. */
 import { Either, Schema } from "effect"
 
-/** A line that begins with a colon, or a message. */
+/** A line that starts with a colon, or a message. */
 export type Command =
   | { readonly do: "nothing" | "sessions" | "stop" | "start" | "interrupt" | "help" }
   | { readonly do: "quit" }
@@ -22,7 +22,7 @@ export const commands: Readonly<Record<string, string>> = {
   ":sessions": "lists your sessions",
   ":start": "starts the agent",
   ":stop": "stops the agent",
-  ":interrupt": "ends the turn before its time",
+  ":interrupt": "interrupts the turn",
   ":quit": "ends the client; the session stays",
   ":help": "lists the commands"
 }
@@ -30,12 +30,12 @@ export const commands: Readonly<Record<string, string>> = {
 /** The text of `:help`. */
 export const help: string = [
   ...Object.entries(commands).map(([usage, meaning]) => `${usage.padEnd(26)}${meaning}`),
-  `${"anything else".padEnd(26)}is sent to the agent, or answers its question; a first colon is doubled to be sent`
+  `${"anything else".padEnd(26)}is sent to the agent, or answers its question; two colons send one`
 ].join("\n")
 
 const refuse = (message: string) => Either.left(new WrongCommand({ message: `${message} :help lists all commands.` }))
 
-/** Parses a line. Two colons at the start stand for a message that begins with one. */
+/** Parses a line. Two colons at the start stand for a message that starts with one. */
 export const parse = (line: string): Either.Either<Command, WrongCommand> => {
   if (line.trim() === "") return Either.right({ do: "nothing" })
   if (line.startsWith("::")) return Either.right({ do: "say", content: line.slice(1) })
@@ -48,7 +48,7 @@ export const parse = (line: string): Either.Either<Command, WrongCommand> => {
     case "interrupt":
     case "quit":
     case "help":
-      return argument === "" ? Either.right({ do: name }) : refuse(`:${name} takes nothing.`)
+      return argument === "" ? Either.right({ do: name }) : refuse(`:${name} takes no argument.`)
     case "files":
       return Either.right({ do: "files", path: argument === "" ? undefined : argument })
     case "read":

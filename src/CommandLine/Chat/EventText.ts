@@ -82,7 +82,7 @@ const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint
     case "step_completed":
       return dim(`· step ${show(event.status ?? "done")}: ${show(event.title ?? event.stepId)}`)
     case "subagent_started":
-      return dim(`· agent ${show(event.agentType ?? event.subagentId)} begins${given(event.task, text => `: ${text}`)}`)
+      return dim(`· agent ${show(event.agentType ?? event.subagentId)} starts${given(event.task, text => `: ${text}`)}`)
     case "subagent_completed": {
       const result = given(event.result, text => `: ${text}`)
       return dim(`· agent ${show(event.agentType ?? event.subagentId)} is done${result}`)
@@ -101,11 +101,11 @@ const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint
       return dim(`· context: ${count(event.used)} of ${count(event.limit)} tokens (${event.percent} %)`)
     case "rate_limited": {
       const wait = event.retryAfterMs === undefined ? "" : `, for ${event.retryAfterMs / 1000} s`
-      return yellow(`· the agent has to wait${wait}${because(event.message)}`)
+      return yellow(`· the agent must wait${wait}${because(event.message)}`)
     }
     case "error":
       return red(`✗ ${show(event.message)} (${show(event.code)})`)
-    // Their text is shown as deltas, or as a whole at the end.
+    // Screen shows their text.
     case "turn_completed":
     case "text_start":
     case "text_delta":

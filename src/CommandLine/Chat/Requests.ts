@@ -1,4 +1,4 @@
-/** Turns in progress and open questions of the agent, derived from events. */
+/** Turns in progress and open requests of the agent, derived from events. */
 import { Either } from "effect"
 import { type EventBody, turnEnds } from "../../Gateway/Protocol.ts"
 import { WrongCommand } from "./Command.ts"
@@ -11,7 +11,7 @@ export interface Open {
   readonly options: ReadonlyArray<unknown>
 }
 
-/** What a conversation has in progress. */
+/** The turns and open requests of a conversation. */
 export interface ConversationState {
   /** Turns in progress. */
   readonly running: ReadonlySet<string>

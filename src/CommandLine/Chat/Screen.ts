@@ -1,7 +1,5 @@
-/**
- * The state of the screen: deltas continue the text that they belong to, and everything else
- * gets its own lines.
- */
+/** The state of the screen: deltas continue their text, and everything else gets its own lines. */
+import { identity } from "effect"
 import type { EventBody } from "../../Gateway/Protocol.ts"
 import { clean, type Paint } from "../Terminal/Text.ts"
 import { lineOf } from "./EventText.ts"
@@ -53,7 +51,7 @@ const drawPiece = (screen: Screen, block: string, piece: string, style: (text: s
   return [next, `${lineEnd}${style(text)}`]
 }
 
-/** The end of a text, which is shown as a whole if no delta was. */
+/** The end of a text. The whole text is shown if no delta was. */
 const drawEnd = (screen: Screen, block: string, whole: string | undefined, style: (text: string) => string): Drawn => {
   const isKnown = screen.begun.has(block)
   const [shown, text] = isKnown ? ([screen, ""] as const) : drawPiece(screen, block, whole ?? "", style)
@@ -61,15 +59,13 @@ const drawEnd = (screen: Screen, block: string, whole: string | undefined, style
   return [{ ...next, begun: forget(next.begun, block) }, `${text}${lineEnd}`]
 }
 
-const asItIs = (text: string): string => text
-
 /** The output of an event. */
 export const draw = (screen: Screen, event: EventBody, paint: Paint): Drawn => {
   switch (event.type) {
     case "text_delta":
-      return drawPiece(screen, `text ${event.messageId ?? ""}`, event.text, asItIs)
+      return drawPiece(screen, `text ${event.messageId ?? ""}`, event.text, identity)
     case "text_end":
-      return drawEnd(screen, `text ${event.messageId}`, event.text, asItIs)
+      return drawEnd(screen, `text ${event.messageId}`, event.text, identity)
     case "thinking_delta":
       return drawPiece(screen, `thinking ${event.thinkingId}`, event.text, paint.dim)
     case "thinking_end":

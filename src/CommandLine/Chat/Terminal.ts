@@ -1,4 +1,4 @@
-/** Input and output of the client. */
+/** The terminal of a conversation. */
 import * as readline from "node:readline"
 import { Context, Effect, Exit, Layer, Mailbox, Option } from "effect"
 import { drained } from "../../EventLoop.ts"
@@ -6,7 +6,7 @@ import { drained } from "../../EventLoop.ts"
 /** Input from the keyboard or a file. */
 export type Input = { readonly is: "line"; readonly text: string } | { readonly is: "interrupt" }
 
-/** Input and output of the client. */
+/** Standard input, and standard output for people. */
 export class Terminal extends Context.Tag("causeway/chat/Terminal")<
   Terminal,
   {
@@ -16,15 +16,15 @@ export class Terminal extends Context.Tag("causeway/chat/Terminal")<
     readonly next: Effect.Effect<Option.Option<Input>>
     /** Writes text of the conversation to a terminal, and waits for it if it is slow. */
     readonly write: (text: string) => Effect.Effect<void>
-    /** Writes a line that does not belong to the conversation. */
-    readonly complain: (text: string) => Effect.Effect<void>
-    /** Shows a prompt in the current line until something is written. */
+    /** Writes a line on standard error. */
+    readonly note: (text: string) => Effect.Effect<void>
+    /** Shows a prompt in the current line until the next output. */
     readonly prompt: (text: string) => Effect.Effect<void>
   }
 >() {}
 
-/** The number of waiting lines at which reading pauses. */
-const enough = 64
+/** The number of queued lines at which reading pauses. */
+const maxQueued = 64
 
 /** Standard input and output. */
 export const layer: Layer.Layer<Terminal> = Layer.scoped(
@@ -41,10 +41,10 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
           crlfDelay: Number.POSITIVE_INFINITY,
           ...(isInteractive ? { output: stdout, terminal: true } : { terminal: false })
         })
-        const waiting = () => Option.getOrElse(mailbox.unsafeSize(), () => 0)
+        const queued = () => Option.getOrElse(mailbox.unsafeSize(), () => 0)
         lines.on("line", text => {
           mailbox.unsafeOffer({ is: "line", text })
-          if (!isInteractive && isOpen && waiting() >= enough) lines.pause()
+          if (!isInteractive && isOpen && queued() >= maxQueued) lines.pause()
         })
         lines.on("SIGINT", () => mailbox.unsafeOffer({ is: "interrupt" }))
         lines.on("close", () => {
@@ -56,7 +56,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
       lines => Effect.sync(() => lines.close())
     )
     let isPrompted = false
-    /** Removes the prompt to write text, and shows it again with the typed text. */
+    /** Removes the prompt and the typed text from the screen. The next prompt shows both again. */
     const clear = (): void => {
       if (!isPrompted) return
       readline.cursorTo(stdout, 0)
@@ -66,7 +66,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
     return {
       isInteractive,
       next: Effect.suspend(() => {
-        // Lines may be waiting after the end of input, and a closed reader cannot be resumed.
+        // Lines may be queued after the end of input, and a closed reader cannot be resumed.
         if (isOpen) lines.resume()
         return Effect.option(mailbox.take)
       }),
@@ -76,7 +76,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
           clear()
           return stdout.write(text) ? Effect.void : drained(stdout)
         }),
-      complain: text =>
+      note: text =>
         Effect.sync(() => {
           clear()
           stderr.write(`${text}\n`)

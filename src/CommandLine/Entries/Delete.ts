@@ -2,34 +2,34 @@
 import { Effect, Option } from "effect"
 import type { Service } from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
-import { confirm } from "../Terminal/Confirm.ts"
 import * as Connection from "../Connection.ts"
-import { deleteCounted, type Outcome } from "./DeleteCounted.ts"
-import { actor, given, ifVersion, namespace } from "./EntryArguments.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { countOf } from "./List.ts"
+import { confirm } from "../Terminal/Confirm.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { clean } from "../Terminal/Text.ts"
+import { deleteCounted, type Outcome } from "./DeleteCounted.ts"
+import { actor, checkVersion, given, ifVersion, namespace } from "./EntryArguments.ts"
+import { countOf } from "./List.ts"
 import * as Write from "./Write.ts"
 
 const entries = (count: number): string => `${count.toLocaleString("en")} ${count === 1 ? "entry" : "entries"}`
 
-/** The entries that a prefix selects, for the user. */
+/** Describes the entries with a prefix. */
 const selected = (namespace: string, prefix: string): string =>
   prefix === ""
     ? `of ${clean(namespace)}, which is all of them`
     : `of ${clean(namespace)} with keys that start with ${clean(prefix)}`
 
-/** Asks the user, where there is one. Returns what was counted, unless there is nothing to delete. */
-const agreed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
+/** Counts the entries and asks for confirmation. Returns `undefined` if there is nothing to delete. */
+const confirmed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
   Effect.gen(function* () {
     const { count, ...position } = yield* countOf(client, connection, namespace, { prefix })
     if (count === 0) return undefined
     const answer = yield* confirm(`Delete ${entries(count)} ${selected(namespace, prefix)}?`)
     if (Option.isNone(answer)) {
       return yield* wrong(
-        "Nobody can be asked here, and nothing was deleted",
+        "The deletion cannot be confirmed without a terminal. Nothing was deleted",
         `--yes deletes ${entries(count)} ${selected(namespace, prefix)}.`
       )
     }
@@ -37,10 +37,10 @@ const agreed = (client: Service, connection: Connection.Connection, namespace: s
     return { namespace, prefix, ...position }
   })
 
-/** How the deletion of a prefix is repeated. */
-const deletedAgain = "the same command deletes what is left"
+/** How to repeat the deletion of a prefix. */
+const howToRepeat = "the same command deletes the remaining entries"
 
-/** Deletes in batches until nothing is left, and returns how many entries that were. */
+/** Deletes in batches until no entry is left. `onDeleted` receives the number of entries of each batch. */
 const deleteAll = (
   client: Service,
   connection: Connection.Connection,
@@ -54,7 +54,7 @@ const deleteAll = (
     for (let isMore = true; isMore; ) {
       const { count, more } = yield* Effect.mapError(
         client.deletePrefix(namespace, prefix, options),
-        Failure.of(connection, deletedAgain)
+        Failure.of(connection, howToRepeat)
       )
       onDeleted(count)
       total += count
@@ -63,7 +63,7 @@ const deleteAll = (
     return { count: total, kept: 0 }
   })
 
-/** Deletes what a prefix selects: what the user has agreed to, or all. */
+/** Deletes the entries with a prefix: if `isAsked`, those that the user has confirmed, otherwise all. */
 const deletePrefix = (
   connection: Connection.Connection,
   namespace: string,
@@ -78,7 +78,7 @@ const deletePrefix = (
     const onDeleted = (count: number) => {
       total += count
     }
-    const counted = isAsked ? yield* agreed(client, connection, namespace, prefix) : undefined
+    const counted = isAsked ? yield* confirmed(client, connection, namespace, prefix) : undefined
     if (isAsked && counted === undefined) return { count: 0, kept: 0 }
     return yield* (
       counted === undefined
@@ -90,8 +90,8 @@ const deletePrefix = (
     )
   })
 
-const told = ({ count, kept }: Outcome): string => {
-  const stays = kept === 0 ? "" : `; ${entries(kept)} stay, as they were written meanwhile`
+const outcomeText = ({ count, kept }: Outcome): string => {
+  const stays = kept === 0 ? "" : `; ${entries(kept)} stay: they were written in the meantime`
   return count + kept === 0 ? "There were no such entries" : `Deleted: ${entries(count)}${stays}`
 }
 
@@ -101,21 +101,25 @@ export const remove = Command.make(
     namespace,
     key: Args.text({ name: "key" }).pipe(Args.optional),
     prefix: Options.text("prefix").pipe(
-      Options.withDescription("Delete all entries with keys that start with this, in place of one entry"),
+      Options.withDescription("Delete all entries with keys that start with this, instead of one entry"),
       Options.optional
     ),
-    yes: Options.boolean("yes").pipe(Options.withDescription("Delete those of a prefix without a question")),
-    ifVersion,
+    yes: Options.boolean("yes").pipe(Options.withDescription("Delete entries with a prefix without confirmation")),
+    ifVersion: ifVersion("Only if the entry is at this version"),
     actor,
     ...Write.options,
     ...Connection.options
   },
-  ({ actor, idempotencyKey, ifVersion, json, key, namespace, patience, prefix, yes, ...options }) =>
+  ({ actor, idempotencyKey, ifVersion, json, key, namespace, prefix, retryFor, yes, ...options }) =>
     Effect.gen(function* () {
+      yield* checkVersion(ifVersion, 1)
       if (Option.isSome(key) === Option.isSome(prefix)) return yield* wrong("Give a key, or --prefix and no key")
-      if (Option.isSome(prefix) && Option.isSome(ifVersion)) return yield* wrong("--prefix takes no --if-version")
-      if (Option.isSome(prefix) && (Option.isSome(idempotencyKey) || patience !== 0)) {
-        return yield* wrong("--prefix takes no --idempotency-key and no --patience", "It can be repeated as it is.")
+      if (Option.isSome(prefix) && Option.isSome(ifVersion)) return yield* wrong("--prefix excludes --if-version")
+      if (Option.isSome(prefix) && (Option.isSome(idempotencyKey) || retryFor !== 0)) {
+        return yield* wrong(
+          "--prefix excludes --idempotency-key and --retry-for",
+          "The command can be repeated as it is."
+        )
       }
       const connection = yield* Connection.resolve(options)
       const author = given("actor", actor)
@@ -124,11 +128,11 @@ export const remove = Command.make(
         const { count, kept } = outcome
         return yield* (yield* isJson(json))
           ? record({ deleted: count > 0, count, ...(kept > 0 && { kept }) })
-          : write(`${told(outcome)}\n`)
+          : write(`${outcomeText(outcome)}\n`)
       }
       const client = yield* Connection.store(connection)
       const name = Option.getOrElse(key, () => "")
-      const deleted = yield* Write.once(connection, { idempotencyKey, patience }, once =>
+      const deleted = yield* Write.once(connection, { idempotencyKey, retryFor }, once =>
         client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
       )
       const address = `${clean(namespace)} ${clean(name)}`
@@ -136,4 +140,4 @@ export const remove = Command.make(
         ? record({ deleted })
         : write(deleted ? `${address} is deleted\n` : `There was no ${address}\n`)
     })
-).pipe(Command.withDescription("Delete an entry, or all with a prefix; one that is not there is no failure"))
+).pipe(Command.withDescription("Delete an entry, or all with a prefix; succeeds if there is none"))

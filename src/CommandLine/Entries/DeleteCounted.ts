@@ -1,4 +1,4 @@
-/** Deletes the entries of a prefix as they were when the user was asked. */
+/** Deletes the entries with a prefix that the user has confirmed, and none that was written since then. */
 import { Effect, Stream } from "effect"
 import type { ChangePage, EntryKey } from "../../Client/Model.ts"
 import { json } from "../../Client/Requests.ts"
@@ -8,7 +8,7 @@ import type * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { ask } from "../Service.ts"
 
-/** What to delete: the entries that were there at a position of the log. */
+/** What to delete: the entries that existed at a position of the change log. */
 export interface Counted {
   readonly namespace: string
   readonly prefix: string
@@ -16,7 +16,7 @@ export interface Counted {
   readonly epoch: string
 }
 
-/** How many entries were deleted, and how many stay because they were written after they were counted. */
+/** The number of deleted entries, and of those that stay because they were written after the count. */
 export interface Outcome {
   readonly count: number
   readonly kept: number
@@ -24,14 +24,14 @@ export interface Outcome {
 
 const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
 
-/** More keys are not held in memory. */
+/** The maximum number of keys in memory. */
 const maxWritten = 1_000_000
 
-const again = "Run the command again: it counts anew, and asks."
+const again = "Run the command again: it counts the entries again, and asks."
 
 /**
- * The keys that were set after the entries were counted, as far as the log was read. Deletes, which this command's own
- * are among, are left out: a key that is only deleted is not listed, and one that is set again has a later set.
+ * The keys that were set after the count, as far as the log was read. Deletes are ignored, including those of this
+ * command: a deleted key is not listed, and one that was set again has a later set.
  */
 class WrittenKeys {
   readonly keys = new Set<string>()
@@ -40,12 +40,12 @@ class WrittenKeys {
   constructor(
     private readonly connection: Connection.Connection,
     private readonly counted: Counted,
-    private readonly most: number
+    private readonly maxKeys: number
   ) {
     this.position = counted.lastSeq
   }
 
-  /** Reads the log up to a position at least. */
+  /** Reads the log at least up to a position. */
   readonly readTo = (end: number): Effect.Effect<void, CommandFailed> =>
     Effect.gen(this, function* () {
       const { epoch, namespace, prefix } = this.counted
@@ -53,9 +53,9 @@ class WrittenKeys {
         const query = { after: this.position, limit: 1000, namespace, prefix, epoch }
         const { changes, lastSeq } = yield* ask(this.connection, { path: "/changes", query }, readChanges)
         for (const { key, op } of changes) if (op === "set") this.keys.add(key)
-        if (this.keys.size > this.most) {
+        if (this.keys.size > this.maxKeys) {
           return yield* failed(
-            `More than ${this.most.toLocaleString("en")} of the keys are written at the moment`,
+            `More than ${this.maxKeys.toLocaleString("en")} of the keys were written in the meantime`,
             again
           )
         }
@@ -66,8 +66,9 @@ class WrittenKeys {
 }
 
 /**
- * Deletes the entries that were there when they were counted and were not written since, in batches, each at its
- * version. `onDeleted` is told of each batch. It fails if more than `most` keys are set meanwhile.
+ * Deletes the counted entries that were not written since then. Each batch is atomic and requires the version of each
+ * entry. `onDeleted` receives the number of entries of each batch. Fails if more than `maxKeys` keys are set in the
+ * meantime.
  */
 export const deleteCounted = (
   client: Service,
@@ -75,10 +76,10 @@ export const deleteCounted = (
   counted: Counted,
   options: { readonly actor?: string },
   onDeleted: (count: number) => void,
-  most: number = maxWritten
+  maxKeys: number = maxWritten
 ): Effect.Effect<Outcome, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
-  const written = new WrittenKeys(connection, counted, most)
+  const written = new WrittenKeys(connection, counted, maxKeys)
   const explain = Failure.of(connection)
 
   const remove = (items: ReadonlyArray<EntryKey>): Effect.Effect<number, ClientError> => {
@@ -88,7 +89,7 @@ export const deleteCounted = (
       Effect.as(items.length),
       Effect.tap(count => Effect.sync(() => onDeleted(count))),
       Effect.catchTags({
-        // It was written after the list was read.
+        // The entry was written after the list was read.
         PreconditionFailed: error => {
           const late = error.operation === undefined ? undefined : items[error.operation]
           if (late === undefined) return error
@@ -109,7 +110,7 @@ export const deleteCounted = (
     Stream.runFoldEffect({ count: 0, kept: 0 }, (sums, page) =>
       Effect.gen(function* () {
         if (page.epoch !== epoch)
-          return yield* failed("The log is another one than when the entries were counted", again)
+          return yield* failed("The store was restored or replaced after the entries were counted", again)
         yield* written.readTo(page.lastSeq)
         const unchanged = page.items.filter(({ key }) => !written.keys.has(key))
         const count = yield* Effect.mapError(remove(unchanged), explain)

@@ -1,19 +1,28 @@
 /** Arguments that several commands for entries take. */
-import { Option } from "effect"
+import { Effect, Option } from "effect"
+import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import { Args, Options } from "../Library.ts"
 
 export const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
 export const key = Args.text({ name: "key" })
 
-export const ifVersion = Options.integer("if-version").pipe(
-  Options.withPseudoName("version"),
-  Options.withDescription("Only if the entry is at this version; 0: only if there is none"),
-  Options.optional
-)
+/** The option for a precondition on the version. */
+export const ifVersion = (description: string) =>
+  Options.integer("if-version").pipe(
+    Options.withPseudoName("version"),
+    Options.withDescription(description),
+    Options.optional
+  )
+
+/** Fails with exit code 2 for a version that no entry can have. Without this check a precondition would never hold. */
+export const checkVersion = (version: Option.Option<number>, minimum: 0 | 1): Effect.Effect<void, CommandFailed> =>
+  Option.exists(version, version => version < minimum)
+    ? wrong(`--if-version must be ${minimum} or more`, "Versions of entries start at 1.")
+    : Effect.void
 
 export const actor = Options.text("actor").pipe(
   Options.withPseudoName("name"),
-  Options.withDescription("Recorded as the author; api without it"),
+  Options.withDescription("Recorded as the author; default api"),
   Options.optional
 )
 
@@ -22,7 +31,7 @@ export const prefix = Options.text("prefix").pipe(
   Options.optional
 )
 
-/** An option of the client, where the user gives it. */
+/** An option of the client if the user gives it. */
 export const given = <A, Name extends string>(name: Name, option: Option.Option<A>): Partial<Record<Name, A>> =>
   Option.match(option, {
     onNone: () => ({}),

@@ -1,4 +1,4 @@
-/** Entries and changes as a person reads them. */
+/** Entries and changes as text for people. */
 import type { Change, Entry, EntryKey } from "../../Client/Model.ts"
 import { textOf } from "../ExactJson.ts"
 import { type Column, list, truncate } from "../Terminal/Table.ts"
@@ -27,10 +27,10 @@ export const keyColumns: ReadonlyArray<Column> = [
 /** The columns of a list. */
 export const columns: ReadonlyArray<Column> = [...keyColumns, { title: "VALUE", shrinks: true }]
 
-/** More characters of a value than these are not looked at for a table. */
+/** The maximum number of characters of a value in a table. */
 const maxInCell = 200
 
-/** A line of a list of keys. */
+/** The cells of a key in a list. */
 export const keyRow = (entry: EntryKey): ReadonlyArray<string> => [
   entry.key,
   String(entry.version),
@@ -39,13 +39,13 @@ export const keyRow = (entry: EntryKey): ReadonlyArray<string> => [
   expiry(entry.expiresAt)
 ]
 
-/** A line of a list. */
+/** The cells of an entry in a list. */
 export const row = (entry: Entry): ReadonlyArray<string> => [
   ...keyRow(entry),
   cleanJson(textOf(entry.value).slice(0, maxInCell))
 ]
 
-/** An entry alone. */
+/** One entry, with a line for each member. */
 export const entry = (stored: Entry): string =>
   list([
     ["namespace", stored.namespace],

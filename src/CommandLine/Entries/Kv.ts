@@ -5,14 +5,14 @@ import { messageOf } from "../../ErrorMessage.ts"
 import type { RawJson } from "../../Json/JsonText.ts"
 import { CommandFailed, exitCodes, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import { actor, given, ifVersion, key, namespace } from "./EntryArguments.ts"
-import * as EntryText from "./EntryText.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, record, write, writeJson } from "../Terminal/Output.ts"
 import { clean } from "../Terminal/Text.ts"
 import * as Utf8 from "../Terminal/Utf8.ts"
+import { actor, checkVersion, given, ifVersion, key, namespace } from "./EntryArguments.ts"
+import * as EntryText from "./EntryText.ts"
 import * as Write from "./Write.ts"
 
 export const get = Command.make(
@@ -20,9 +20,7 @@ export const get = Command.make(
   {
     namespace,
     key,
-    valueOnly: Options.boolean("value-only").pipe(
-      Options.withDescription("Print the JSON text of the value and nothing else")
-    ),
+    valueOnly: Options.boolean("value-only").pipe(Options.withDescription("Print only the JSON text of the value")),
     ...Connection.options
   },
   ({ key, namespace, valueOnly, ...given }) =>
@@ -33,7 +31,7 @@ export const get = Command.make(
       if (Option.isNone(found)) {
         return yield* new CommandFailed({
           message: `There is no entry ${key} in ${namespace}`,
-          hint: `causeway kv list '${namespace}' shows what there is.`,
+          hint: `causeway kv list '${namespace}' lists its entries.`,
           exitCode: exitCodes.notFound
         })
       }
@@ -43,7 +41,7 @@ export const get = Command.make(
     })
 ).pipe(Command.withDescription("Print an entry"))
 
-/** The most bytes of a value that are read from a file or from standard input; the service has a limit of its own. */
+/** The maximum number of bytes read from standard input. The service has its own limit for values. */
 const maxBytes = 256 * 1024 * 1024
 
 const bytesOf = async (path: string): Promise<Uint8Array> => {
@@ -58,7 +56,7 @@ const bytesOf = async (path: string): Promise<Uint8Array> => {
   return Buffer.concat(chunks)
 }
 
-/** All text of standard input, or of a file. */
+/** The whole text of a file, or of standard input if the path is `-`. */
 export const contentOf = (path: string): Effect.Effect<string, CommandFailed> => {
   const name = path === "-" ? "Standard input" : path
   return Effect.tryPromise({
@@ -72,8 +70,8 @@ const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, Comman
     ? Effect.succeed(ExactJson.ofText(text))
     : Effect.mapError(ExactJson.value(text), problem =>
         wrong(
-          `The value is not taken: ${problem}`,
-          "A text is JSON with quotes, such as '\"hello\"'; or give --string."
+          `The value is invalid: ${problem}`,
+          "JSON text has quotes, such as '\"hello\"'. With --string the value is plain text."
         )
       )
 
@@ -94,24 +92,22 @@ export const set = Command.make(
   {
     namespace,
     key,
-    value: Args.text({ name: "value" }).pipe(
-      Args.withDescription("JSON; - or nothing: from standard input"),
-      Args.optional
-    ),
-    file: Options.text("file").pipe(Options.withDescription("File that has the value"), Options.optional),
-    string: Options.boolean("string").pipe(Options.withDescription("The value is a text and not JSON")),
-    ifVersion,
+    value: Args.text({ name: "value" }).pipe(Args.withDescription("JSON; - or nothing: standard input"), Args.optional),
+    file: Options.text("file").pipe(Options.withDescription("File with the value"), Options.optional),
+    string: Options.boolean("string").pipe(Options.withDescription("The value is plain text, not JSON")),
+    ifVersion: ifVersion("Only if the entry is at this version; 0: only if it does not exist"),
     ttl: Options.text("ttl").pipe(
       Options.withPseudoName("duration"),
-      Options.withDescription("The entry expires after this time, such as 30 minutes"),
+      Options.withDescription("The entry expires after this time, such as 30 minutes; default never"),
       Options.optional
     ),
     actor,
     ...Write.options,
     ...Connection.options
   },
-  ({ actor, file, idempotencyKey, ifVersion, key, namespace, patience, string, ttl, value, ...options }) =>
+  ({ actor, file, idempotencyKey, ifVersion, key, namespace, retryFor, string, ttl, value, ...options }) =>
     Effect.gen(function* () {
+      yield* checkVersion(ifVersion, 0)
       if (Option.isSome(file) && Option.isSome(value)) return yield* wrong("Give the value as an argument or by --file")
       const text =
         Option.isSome(value) && value.value !== "-" ? value.value : yield* contentOf(Option.getOrElse(file, () => "-"))
@@ -119,7 +115,7 @@ export const set = Command.make(
       const ttlMs = Option.isSome(ttl) ? Option.some(yield* lifetime(ttl.value)) : Option.none()
       const connection = yield* Connection.resolve(options)
       const client = yield* Connection.store(connection)
-      const entry = yield* Write.once(connection, { idempotencyKey, patience }, once =>
+      const entry = yield* Write.once(connection, { idempotencyKey, retryFor }, once =>
         client.set(namespace, key, json, {
           ...once,
           ...given("ifVersion", ifVersion),
@@ -131,4 +127,4 @@ export const set = Command.make(
         ? record(entry)
         : write(`${clean(namespace)} ${clean(key)} is at version ${entry.version}\n`)
     })
-).pipe(Command.withDescription("Set an entry, which is replaced whole"))
+).pipe(Command.withDescription("Set an entry; an existing one is replaced"))

@@ -4,27 +4,27 @@ import type { NamespaceCount } from "../../Client/Model.ts"
 import type { Service } from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import { given, namespace, prefix } from "./EntryArguments.ts"
-import * as EntryText from "./EntryText.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Command, Options } from "../Library.ts"
 import { isJson, Output, record, write, writeJson } from "../Terminal/Output.ts"
 import { type Column, table } from "../Terminal/Table.ts"
 import { clean } from "../Terminal/Text.ts"
+import { given, namespace, prefix } from "./EntryArguments.ts"
+import * as EntryText from "./EntryText.ts"
 
 const limitOption = (what: string) =>
   Options.integer("limit").pipe(
     Options.withPseudoName(what),
-    Options.withDescription(`Most ${what}; all without it`),
+    Options.withDescription(`Maximum number of ${what}; default all`),
     Options.optional
   )
 
-/** The most that a page holds. */
-const page = 1000
+/** The maximum number of items in a page. */
+const maxPage = 1000
 
-/** Pages with at most `limit` items in all. */
-const atMost = (limit: number) => {
+/** Ends pages after a total of `limit` items. */
+const limited = (limit: number) => {
   let left = limit
   return <A, E>(pages: Stream.Stream<ReadonlyArray<A>, E>): Stream.Stream<ReadonlyArray<A>, E> =>
     pages.pipe(
@@ -37,26 +37,26 @@ const atMost = (limit: number) => {
     )
 }
 
-/** How a list is printed. */
+/** A list to print. */
 interface Listing<A> {
   readonly pages: (limit: number) => Stream.Stream<ReadonlyArray<A>, CommandFailed>
   readonly limit: Option.Option<number>
   readonly json: boolean
   readonly columns: ReadonlyArray<Column>
   readonly row: (item: A) => ReadonlyArray<string>
-  /** What a terminal shows where there is nothing. */
+  /** The text for a terminal if the list is empty. */
   readonly empty: string
 }
 
-/** Prints items page by page, as they come. */
+/** Prints items page by page, as they arrive. */
 const print = <A>({ columns, empty, json, limit, pages, row }: Listing<A>) =>
   Effect.gen(function* () {
-    const most = Option.getOrElse(limit, () => Number.POSITIVE_INFINITY)
-    if (most < 1) return yield* wrong("--limit must be at least 1")
+    const max = Option.getOrElse(limit, () => Number.POSITIVE_INFINITY)
+    if (max < 1) return yield* wrong("--limit must be at least 1")
     const asJson = yield* isJson(json)
     const { cells } = yield* Output
     let count = 0
-    yield* Stream.runForEach(pages(Math.min(most, page)).pipe(atMost(most)), items =>
+    yield* Stream.runForEach(pages(Math.min(max, maxPage)).pipe(limited(max)), items =>
       Effect.suspend(() => {
         const isFirst = count === 0
         count += items.length
@@ -69,14 +69,14 @@ const print = <A>({ columns, empty, json, limit, pages, row }: Listing<A>) =>
     if (!asJson && count === 0) yield* write(`${empty}\n`)
   })
 
-/** What a list is of. */
+/** The selected keys. */
 interface Range {
   readonly prefix?: string
   readonly start?: string
   readonly end?: string
 }
 
-/** How many entries a list has, and the position of the log at which they were counted. */
+/** The number of entries in a range of a namespace, and the position of the change log at which they were counted. */
 export const countOf = (
   client: Service,
   connection: Connection.Connection,
@@ -89,7 +89,7 @@ export const countOf = (
     Effect.flatMap(first => {
       const { count, epoch, lastSeq } = Option.getOrElse(first, () => ({ count: undefined, epoch: "", lastSeq: 0 }))
       return count === undefined
-        ? failed(`${connection.url} does not tell how many entries there are`, "Is it an older version?")
+        ? failed(`${connection.url} does not count entries`, "Is it an older version?")
         : Effect.succeed({ count, lastSeq, epoch })
     })
   )
@@ -101,7 +101,7 @@ export const list = Command.make(
     prefix,
     start: Options.text("start").pipe(
       Options.withPseudoName("key"),
-      Options.withDescription("Only this key and those after it, in the order of their UTF-8"),
+      Options.withDescription("Only this key and later ones, in the order of their UTF-8"),
       Options.optional
     ),
     end: Options.text("end").pipe(
@@ -109,19 +109,16 @@ export const list = Command.make(
       Options.withDescription("Only keys before this one"),
       Options.optional
     ),
-    reverse: Options.boolean("reverse").pipe(Options.withDescription("The last key first")),
-    keysOnly: Options.boolean("keys-only").pipe(Options.withDescription("Leave the values out")),
-    count: Options.boolean("count").pipe(Options.withDescription("Only tell how many entries there are")),
+    reverse: Options.boolean("reverse").pipe(Options.withDescription("In descending order")),
+    keysOnly: Options.boolean("keys-only").pipe(Options.withDescription("Without the values")),
+    count: Options.boolean("count").pipe(Options.withDescription("Only print the number of entries")),
     limit: limitOption("entries"),
     ...Connection.options
   },
   ({ count, end, json, keysOnly, limit, namespace, prefix, reverse, start, ...options }) =>
     Effect.gen(function* () {
       if (count && (keysOnly || reverse || Option.isSome(limit))) {
-        return yield* wrong(
-          "--count takes no --limit, --reverse or --keys-only",
-          "It tells the number of all entries of the list."
-        )
+        return yield* wrong("--count excludes --limit, --reverse and --keys-only", "It counts all entries of the list.")
       }
       const connection = yield* Connection.resolve(options)
       const client = yield* Connection.store(connection)

@@ -1,19 +1,19 @@
-/** `causeway kv watch`: what changes, as it happens. */
+/** `causeway kv watch`: follows changes. */
 import { Effect, Option, Runtime, Stream } from "effect"
 import type { FollowEvent, FollowStatus } from "../../Client/Model.ts"
 import type { ClientError, FollowOptions, Service } from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import * as EntryText from "./EntryText.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { endOfLog } from "../Service.ts"
+import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { truncate } from "../Terminal/Table.ts"
 import { clean, cleanJson, type Paint } from "../Terminal/Text.ts"
+import * as EntryText from "./EntryText.ts"
 
-/** What was asked for. */
+/** The arguments of the command. */
 export interface Wanted {
   readonly namespace: Option.Option<string>
   readonly prefix: Option.Option<string>
@@ -23,7 +23,7 @@ export interface Wanted {
   readonly updatesOnly: boolean
 }
 
-/** Where to begin; `end` is that of the log. */
+/** The start of the follower. `end` is the end of the change log. */
 export const start = (
   { epoch, from, namespace, prefix, tenant, updatesOnly }: Wanted,
   end: { readonly lastSeq: number; readonly epoch: string }
@@ -55,21 +55,21 @@ const lineOf = (event: FollowEvent, cells: number, paint: Paint): string => {
     case "synced":
       return paint.dim(`· changes after ${event.lastSeq} follow`)
     case "reset":
-      return paint.yellow("· the log is another one; what was shown is void")
+      return paint.yellow("· the store was restored or replaced; what was shown is no longer valid")
     case "trimmed":
       return paint.yellow(`· changes after ${event.after} are no longer kept`)
   }
 }
 
 const problemOf = ({ epoch, from, namespace, prefix, tenant, updatesOnly }: Wanted): CommandFailed | undefined => {
-  if (Option.isSome(prefix) && Option.isNone(namespace)) return wrong("--prefix takes a namespace")
+  if (Option.isSome(prefix) && Option.isNone(namespace)) return wrong("--prefix requires a namespace")
   if (Option.isSome(from) && updatesOnly) return wrong("--from and --updates-only exclude each other")
   if (Option.isSome(from) && !(from.value >= 0)) return wrong("--from must be a position of the log, 0 or more")
-  if (Option.isSome(epoch) && Option.isNone(from)) return wrong("--epoch takes --from")
+  if (Option.isSome(epoch) && Option.isNone(from)) return wrong("--epoch requires --from")
   return Option.isSome(tenant) && Option.isSome(namespace) ? wrong("Give a namespace or --tenant") : undefined
 }
 
-/** Follows; from position 0 it begins where the log is kept, which is later where records were removed. */
+/** Follows changes. From position 0 it starts at the first record that is kept. */
 const follow = (client: Service, options: FollowOptions): Stream.Stream<FollowEvent, ClientError> =>
   Stream.flatMap(client.follow(options), event =>
     event.type === "trimmed" && event.after === 0 && event.trimmedSeq !== undefined && "after" in options
@@ -77,18 +77,18 @@ const follow = (client: Service, options: FollowOptions): Stream.Stream<FollowEv
       : Stream.make(event)
   )
 
-/** A follower from a position ends with these; one of a namespace begins anew. */
+/** The events that end a follower from a position. A follower of a namespace starts again by itself. */
 const endOf = (event: FollowEvent): CommandFailed | undefined => {
   switch (event.type) {
     case "reset":
       return failed(
-        "The log is another one, or ends before the position",
-        `List what you follow again, then go on with --from ${event.lastSeq} --epoch ${event.epoch}.`
+        "The store was restored or replaced: the position is no longer valid",
+        `List the entries again, then continue with --from ${event.lastSeq} --epoch ${event.epoch}.`
       )
     case "trimmed":
       return failed(
         `Changes after ${event.after} are no longer kept`,
-        "List what you follow again, then go on from the position of the list."
+        "List the entries again, then continue from the position of the list."
       )
     default:
       return undefined
@@ -103,20 +103,23 @@ const noteOf = (status: FollowStatus): string | undefined =>
 export const watch = Command.make(
   "watch",
   {
-    namespace: Args.text({ name: "namespace" }).pipe(Args.withDescription("The whole log without it"), Args.optional),
+    namespace: Args.text({ name: "namespace" }).pipe(
+      Args.withDescription("Default: the whole change log"),
+      Args.optional
+    ),
     prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
     from: Options.integer("from").pipe(
       Options.withPseudoName("position"),
-      Options.withDescription("Only changes behind this position of the log; 0: all that are kept"),
+      Options.withDescription("Only changes after this position of the change log; 0: all that are kept"),
       Options.optional
     ),
     epoch: Options.text("epoch").pipe(
-      Options.withDescription("The log that the position belongs to"),
+      Options.withDescription("The epoch of the change log to which the position belongs"),
       Options.optional
     ),
     tenant: Options.text("tenant").pipe(Options.withDescription("Only changes of this tenant"), Options.optional),
     updatesOnly: Options.boolean("updates-only").pipe(
-      Options.withDescription("Not the entries that are there, only what changes from now on")
+      Options.withDescription("Only changes from now on, without the existing entries")
     ),
     ...Connection.options
   },
@@ -129,7 +132,7 @@ export const watch = Command.make(
       const client = yield* Connection.store(connection)
       const isRecord = yield* isJson(json)
       const { cells, note, paint } = yield* Output
-      // What is wrong from the beginning is told at once. Later the follower comes back by itself.
+      // A failure at the start ends the command. Later the follower reconnects by itself.
       const end = yield* endOfLog(connection)
       const run = Runtime.runFork(yield* Effect.runtime<never>())
       const onStatus = (status: FollowStatus) => {
@@ -147,4 +150,4 @@ export const watch = Command.make(
           })
       )
     })
-).pipe(Command.withDescription("Follow what changes, until it is interrupted"))
+).pipe(Command.withDescription("Follow changes until interrupted"))

@@ -1,4 +1,4 @@
-/** Writes that are applied once, however often they are sent. */
+/** Idempotent writes: however often one is sent, it is applied once. */
 import { randomUUID } from "node:crypto"
 import { Duration, Effect, Option } from "effect"
 import type { ClientError } from "../../EffectClient/Client.ts"
@@ -6,44 +6,49 @@ import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import type { Connection } from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Options } from "../Library.ts"
+import { numberOption } from "../NumberOption.ts"
+import { retryWhileUnavailable } from "../Retrying.ts"
 import { Output } from "../Terminal/Output.ts"
-import { retryWhileAway } from "../Retrying.ts"
 
-/** The options of every command that writes once. */
+/** The options of every command with one idempotent write. */
 export const options = {
   idempotencyKey: Options.text("idempotency-key").pipe(
     Options.withPseudoName("key"),
-    Options.withDescription("The Idempotency-Key of this write; a random one without it"),
+    Options.withDescription("The Idempotency-Key of this write; default a random one"),
     Options.optional
   ),
-  patience: Options.integer("patience").pipe(
-    Options.withPseudoName("seconds"),
-    Options.withDescription("How long to try again while the service is away; it is applied once"),
-    Options.withDefault(0)
+  retryFor: numberOption(
+    "retry-for",
+    "seconds",
+    "How long to retry while the service is unavailable; the write is applied once",
+    0
   )
 }
 
-/** What the options say. */
+/** The values of the options. */
 export interface Given {
   readonly idempotencyKey: Option.Option<string>
   /** Seconds. */
-  readonly patience: number
+  readonly retryFor: number
 }
 
 const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`)
 
-/** Writes, and repeats the write with its key while the service is away. The message of a failure tells the key. */
+/**
+ * Runs a write with an idempotency key and retries it while the service is unavailable. The message of a failure with
+ * unknown outcome contains the key, so that the user can repeat the write.
+ */
 export const once = <A>(
   connection: Connection,
-  { idempotencyKey, patience }: Given,
+  { idempotencyKey, retryFor }: Given,
   write: (options: { readonly idempotencyKey: string }) => Effect.Effect<A, ClientError>
 ): Effect.Effect<A, CommandFailed, Output> =>
   Effect.gen(function* () {
-    if (patience < 0) return yield* wrong("--patience must be 0 or more")
+    if (retryFor < 0) return yield* wrong("--retry-for must be 0 or more")
     const key = Option.isSome(idempotencyKey) ? idempotencyKey.value : randomUUID()
     const { note } = yield* Output
     return yield* write({ idempotencyKey: key }).pipe(
-      retryWhileAway(Duration.seconds(patience), note),
+      retryWhileUnavailable(Duration.seconds(retryFor), note),
       Effect.mapError(
         Failure.of(connection, `with --idempotency-key ${quoted(key)} it can be repeated, and is applied once`)
       )

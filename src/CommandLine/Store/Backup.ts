@@ -1,16 +1,17 @@
-/** `causeway backup`: a copy of the store, and of the histories of sessions, of a data directory or of a service. */
+/** `causeway backup`: copies a data directory, or the store of a service. */
 import { Config, Effect, Option } from "effect"
 import { MiB } from "../../Bytes.ts"
 import type { Made } from "../../Storage/Backup.ts"
-import * as BackupProgress from "./BackupProgress.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import * as DataDirectory from "./DataDirectory.ts"
 import { Args, Command, Options } from "../Library.ts"
+import { numberOption } from "../NumberOption.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { list } from "../Terminal/Table.ts"
+import * as BackupProgress from "./BackupProgress.ts"
+import * as DataDirectory from "./DataDirectory.ts"
 
-/** What was backed up: a data directory, or the address of a service. */
+/** A backup of a data directory, or of the service at an address. */
 interface Sourced extends Made {
   readonly source: string
 }
@@ -23,7 +24,7 @@ const summary = ({ backup, bytes, entries, epoch, lastSeq, sessions, source }: S
     ["entries", entries.toLocaleString("en")],
     ["last change", String(lastSeq)],
     ["epoch", epoch],
-    ["sessions", sessions === null ? "none: it is of the store alone" : sessions.toLocaleString("en")]
+    ["sessions", sessions === null ? "none: it contains only the store" : sessions.toLocaleString("en")]
   ])
 
 const failure = ({ hint, message }: { readonly message: string; readonly hint?: string }): CommandFailed =>
@@ -56,7 +57,7 @@ const ofService = (
     return { ...made, source: connection.url }
   })
 
-/** Tells that the variables of a service, which other commands ask, do not ask for a backup of it. */
+/** Notes that the variables that select a service for other commands do not select it for a backup. */
 const noteVariables = (directory: string) =>
   Effect.gen(function* () {
     const { note } = yield* Output
@@ -67,7 +68,7 @@ const noteVariables = (directory: string) =>
       const value = yield* Effect.orDie(Config.option(Config.nonEmptyString(variable)))
       if (Option.isNone(value)) continue
       return yield* note(
-        `This backs up the data directory ${directory}. ${variable} does not ask for a service; ${option} does.`
+        `This backs up the data directory ${directory}. ${variable} does not select a service; ${option} does.`
       )
     }
   })
@@ -76,34 +77,26 @@ export const command = Command.make(
   "backup",
   {
     target: Args.text({ name: "target" }).pipe(
-      Args.withDescription("A directory that is made; a file for the store alone")
+      Args.withDescription("The new directory; a file if only the store is copied")
     ),
     dataDir: DataDirectory.option,
     storeOnly: Options.boolean("store-only").pipe(
-      Options.withDescription("The store alone, as one file; always so with --url or --profile")
+      Options.withDescription("Only the store, as one file; always so with --url or --profile")
     ),
     force: Options.boolean("force").pipe(Options.withDescription("Replace an earlier backup")),
-    walLimit: Options.integer("wal-limit").pipe(
-      Options.withPseudoName("MiB"),
-      Options.withDescription("Give up when the write-ahead log has grown by more meanwhile"),
-      Options.withDefault(1024)
-    ),
+    walLimit: numberOption("wal-limit", "MiB", "Fail if the write-ahead log grows by more during the copy", 1024),
     ...Connection.options,
     url: Options.text("url").pipe(
       Options.withPseudoName("address"),
-      Options.withDescription("Copy the store of the service at this address; CAUSEWAY_URL does not ask for that"),
+      Options.withDescription("Copy the store of the service at this address; CAUSEWAY_URL does not select it"),
       Options.optional
     ),
     profile: Options.text("profile").pipe(
       Options.withPseudoName("name"),
-      Options.withDescription("Copy the store of the service of this profile; CAUSEWAY_PROFILE does not ask for that"),
+      Options.withDescription("Copy the store of the service of this profile; CAUSEWAY_PROFILE does not select it"),
       Options.optional
     ),
-    timeout: Options.integer("timeout").pipe(
-      Options.withPseudoName("seconds"),
-      Options.withDescription("How long a service may take for the copy"),
-      Options.withDefault(600)
-    )
+    timeout: numberOption("timeout", "seconds", "How long a service may take for the copy", 600)
   },
   ({ dataDir, force, json, storeOnly, target, walLimit, ...given }) =>
     Effect.gen(function* () {
@@ -121,4 +114,4 @@ export const command = Command.make(
           )
       yield* (yield* isJson(json)) ? record({ type: "done", ...made }) : write(summary(made))
     })
-).pipe(Command.withDescription("Copy the store, and histories of sessions, while the service runs"))
+).pipe(Command.withDescription("Copy the store and the histories of sessions while the service runs"))

@@ -1,4 +1,4 @@
-/** Takes a backup of the store from a service, and verifies what has arrived. It needs the native module of SQLite. */
+/** Downloads a backup of the store from a service and verifies it. It needs the native module of SQLite. */
 import { createHash } from "node:crypto"
 import { Duration, Effect, Stream } from "effect"
 import * as Client from "../../EffectClient/Client.ts"
@@ -12,23 +12,24 @@ import type { Connection } from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import * as PrivateFile from "./PrivateFile.ts"
 
+/** The target file, whether it may be replaced, and the receiver of progress. */
 export interface Options {
   readonly target: string
   readonly force: boolean
   readonly report: Report
 }
 
-/** What arrives is written in portions of this size: the chunks of a connection are small. */
+/** Chunks of the connection are small and written in portions of this size. */
 const writeBytes = 1024 * 1024
 
-const cut = (connection: Connection, message: string): CommandFailed =>
+const incomplete = (connection: Connection, message: string): CommandFailed =>
   new CommandFailed({
     message: `${connection.url}: the backup did not arrive: ${message}`,
     hint: "Try again.",
     exitCode: exitCodes.unavailable
   })
 
-/** Writes what arrives into a new file, and returns the SHA-256 of it. */
+/** Writes the backup into a new file, and checks its size and SHA-256. */
 const receive = (
   connection: Connection,
   backup: Effect.Effect.Success<ReturnType<Client.Service["backup"]>>,
@@ -41,34 +42,35 @@ const receive = (
     const hash = createHash("sha256")
     const { bytes, content } = backup
     let done = 0
-    let waiting: Array<Uint8Array> = []
-    let waitingBytes = 0
+    let pending: Array<Uint8Array> = []
+    let pendingBytes = 0
     const flush = Effect.suspend(() => {
-      const chunk = Buffer.concat(waiting)
-      waiting = []
-      waitingBytes = 0
+      const chunk = Buffer.concat(pending)
+      pending = []
+      pendingBytes = 0
       return write(chunk)
     })
     yield* content.pipe(
-      Stream.mapError(({ message }) => cut(connection, message)),
+      Stream.mapError(({ message }) => incomplete(connection, message)),
       Stream.runForEach(chunk => {
         hash.update(chunk)
         done += chunk.length
         report({ phase: "copy", done, total: bytes })
-        waiting.push(chunk)
-        waitingBytes += chunk.length
-        return waitingBytes < writeBytes ? Effect.void : flush
+        pending.push(chunk)
+        pendingBytes += chunk.length
+        return pendingBytes < writeBytes ? Effect.void : flush
       })
     )
     yield* flush
-    if (done !== bytes) return yield* cut(connection, `${done} of ${bytes} bytes have come`)
-    if (hash.digest("hex") !== backup.sha256) return yield* cut(connection, "its SHA-256 is not what the service says")
+    if (done !== bytes) return yield* incomplete(connection, `${done} of ${bytes} bytes arrived`)
+    if (hash.digest("hex") !== backup.sha256)
+      return yield* incomplete(connection, "its SHA-256 is not the one that the service sent")
     yield* sync
   }).pipe(Effect.scoped)
 
 const toFailed = ({ hint, message }: BackupFailed): CommandFailed => failed(`There is no backup. ${message}`, hint)
 
-/** Makes a file of the backup; if it fails or is interrupted, nothing is left of it. */
+/** Downloads a backup into a file. After a failure or an interruption no file is left. */
 export const download = (
   connection: Connection,
   { force, report, target: path }: Options
@@ -78,7 +80,7 @@ export const download = (
     const target = yield* Effect.mapError(Target.open({ path, kind: "file", force }), toFailed)
     const client = yield* Client.make({ baseUrl: url, token, timeout })
     const backup = yield* Effect.mapError(client.backup({ timeoutMs: Duration.toMillis(timeout) }), error =>
-      error._tag === "InsufficientStorage" ? cut(connection, error.message) : Failure.of(connection)(error)
+      error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : Failure.of(connection)(error)
     )
     yield* receive(connection, backup, target.draft, report)
     report({ phase: "verify", done: 0, total: backup.bytes })
@@ -87,7 +89,7 @@ export const download = (
     )
     const { bytes, epoch, lastSeq } = backup
     if (verified.lastSeq !== lastSeq || verified.epoch !== epoch) {
-      return yield* cut(connection, "it is not the one that the service has announced")
+      return yield* incomplete(connection, "it is not the one that the service announced")
     }
     yield* Effect.mapError(target.place, toFailed)
     return { backup: path, bytes, entries: verified.count, lastSeq, epoch, sessions: null }

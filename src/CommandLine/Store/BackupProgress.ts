@@ -1,13 +1,13 @@
-/** How far a backup or a restore has come: a line on a terminal, or with `--json` a record a second. */
+/** The progress of a backup or a restore: a line on a terminal, or with `--json` a record each second. */
 import { Effect, Queue, Stream } from "effect"
 import type { Progress, Report } from "../../Storage/Backup.ts"
 import { Output, record, type WriteError } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
 
-/** Milliseconds between two records. */
-const pause = 1000
+/** The minimum interval between two records, in milliseconds. */
+const interval = 1000
 
-/** Shows one piece of progress after the other. Where nobody looks, that is nothing. */
+/** A function that shows progress. */
 const display = (json: boolean) =>
   Effect.gen(function* () {
     if (json) {
@@ -17,7 +17,7 @@ const display = (json: boolean) =>
       let phase: Progress["phase"] | undefined
       return (progress: Progress) => {
         const now = Number(clock.unsafeCurrentTimeNanos()) / 1e6
-        if (progress.phase === phase && now - shownAt < pause) return Effect.void
+        if (progress.phase === phase && now - shownAt < interval) return Effect.void
         shownAt = now
         phase = progress.phase
         return Effect.provideService(record({ type: "progress", ...progress }), Output, output)
@@ -26,7 +26,7 @@ const display = (json: boolean) =>
     const line = yield* ProgressLine.make(undefined, 0, "bytes")
     let shown = 0
     return ({ done, phase, total }: Progress) => {
-      // To verify takes a time that is not known before.
+      // The duration of the verification is not known in advance.
       if (phase === "verify") return done === 0 && process.stderr.isTTY ? line.note("Verifying") : Effect.void
       const more = done - shown
       shown = done
@@ -34,7 +34,7 @@ const display = (json: boolean) =>
     }
   })
 
-/** Does something and shows how far it has come. */
+/** Runs work and shows its progress. */
 export const showing = <A, E>(
   json: boolean,
   work: (report: Report) => Effect.Effect<A, E>
@@ -42,7 +42,7 @@ export const showing = <A, E>(
   Effect.scoped(
     Effect.gen(function* () {
       const show = yield* display(json)
-      // Only the newest matters where the terminal is slow.
+      // For a slow terminal only the newest progress matters.
       const reports = yield* Queue.sliding<Progress>(4)
       const shower = yield* Effect.forkScoped(Stream.runForEach(Stream.fromQueue(reports), show))
       const result = yield* Effect.raceFirst(

@@ -1,22 +1,21 @@
-/**
- * Shows how far a copy of a store has come: as a bar on a terminal, as lines in a pipe, or as JSON lines.
- */
+/** Shows the progress of a copy of a store: a bar on a terminal, lines in a pipe, or JSON lines. */
 import { Clock, Console, Effect } from "effect"
 import type { Copied, Progress as CopyProgress } from "../../Storage/StoreCopy.ts"
+import { widthOf } from "../Terminal/Table.ts"
 
-/** How progress is shown: bars and lines on standard error, records of JSON on standard output. */
+/** Bars and lines are written to standard error, JSON to standard output. */
 export type Form = "bar" | "lines" | "json"
 
 type Phase = CopyProgress["phase"]
 
-/** How fast a phase is, and how long it still takes at that pace. */
+/** The rate of a phase, and its remaining time at that rate. */
 export interface Pace {
   readonly rowsPerSecond: number
   readonly bytesPerSecond: number
   readonly secondsLeft: number
 }
 
-/** The pace of a phase that has taken so many milliseconds. */
+/** The pace of a phase after so many milliseconds. */
 export const paceOf = ({ bytes, rows, totalRows }: CopyProgress, millis: number): Pace => {
   const seconds = Math.max(millis, 1) / 1000
   const rowsPerSecond = rows / seconds
@@ -52,24 +51,24 @@ export const line = (progress: CopyProgress, pace: Pace): string =>
 /** A finished copy as text. */
 export const summary = ({ epoch, from, isRestarted, tables, to }: Copied): string =>
   [
-    ...(isRestarted ? ["An unfinished copy was there and was begun anew."] : []),
+    ...(isRestarted ? ["An unfinished copy existed and was started again."] : []),
     ...tables.map(({ digest, rows, table }) => `${table.padEnd(22)}${whole(rows).padStart(15)} rows  ${digest}`),
     `Copied ${from} to ${to}, and verified it.`,
     `The change log has the new epoch ${epoch}: its readers list again.`
   ].join("\n")
 
-/** Milliseconds between two lines. */
-const pauses = { bar: 100, lines: 5000, json: 1000 } as const
+/** The minimum intervals between two lines, in milliseconds. */
+const intervals = { bar: 100, lines: 5000, json: 1000 } as const
 
 interface Output {
   readonly progress: (progress: CopyProgress, pace: Pace) => Effect.Effect<void>
-  /** Ends what is shown. */
+  /** Ends the output. */
   readonly end: Effect.Effect<void>
 }
 
 const maxBar = 30
 
-/** Progress as a bar and what there is room for in so many columns. */
+/** Progress as a bar and text of at most `columns` columns. */
 export const bar = (progress: CopyProgress, pace: Pace, columns: number): string => {
   const width = Math.min(maxBar, Math.max(columns - 50, 0))
   const full = progress.totalRows === 0 ? width : Math.floor((width * progress.rows) / progress.totalRows)
@@ -90,7 +89,7 @@ const terminal = Effect.sync((): Output => {
       Effect.suspend(() => {
         const start = shown === undefined || shown === progress.phase ? "\r" : "\n"
         shown = progress.phase
-        return print(`${start}${bar(progress, pace, process.stderr.columns - 1)}\u001b[K`)
+        return print(`${start}${bar(progress, pace, widthOf(process.stderr.columns) - 1)}\u001b[K`)
       }),
     end: Effect.suspend(() => (shown === undefined ? Effect.void : print("\n")))
   }
@@ -109,13 +108,13 @@ const json: Output = {
 const outputOf = (form: Form): Effect.Effect<Output> =>
   form === "bar" ? terminal : Effect.succeed(form === "json" ? json : lines)
 
-/** What shows progress, not more often than one can read it, and the end. */
+/** Shows progress at limited intervals, and the result. */
 export interface Reporter {
   readonly report: (progress: CopyProgress) => Effect.Effect<void>
   readonly done: (copied: Copied) => Effect.Effect<void>
 }
 
-/** What shows progress in a form, and the finished copy on standard output: as a record for programs, else as text. */
+/** A reporter of progress in a form. The result is written to standard output, as a record or as text. */
 export const make = (form: Form, isRecord: boolean): Effect.Effect<Reporter> =>
   Effect.gen(function* () {
     const output = yield* outputOf(form)
@@ -127,13 +126,13 @@ export const make = (form: Form, isRecord: boolean): Effect.Effect<Reporter> =>
       report: progress =>
         Effect.flatMap(now, moment => {
           if (phase !== progress.phase) {
-            // The first page of the first phase is a part of its time.
+            // The time of the first phase includes its first page.
             if (phase !== undefined) startedAt = moment
             phase = progress.phase
             shownAt = Number.NEGATIVE_INFINITY
           }
           const isLast = progress.rows === progress.totalRows
-          if (moment - shownAt < pauses[form] && !isLast) return Effect.void
+          if (moment - shownAt < intervals[form] && !isLast) return Effect.void
           shownAt = moment
           return output.progress(progress, paceOf(progress, moment - startedAt))
         }),

@@ -1,16 +1,17 @@
-/** Which data directory a command works on. */
+/** The data directory of a command. */
 import { Effect, Option } from "effect"
 import * as StoreUrl from "../../Storage/StoreUrl.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { Options } from "../Library.ts"
 
+/** The option `--data-dir`. */
 export const option = Options.text("data-dir").pipe(
   Options.withPseudoName("directory"),
-  Options.withDescription("The data directory; that of STORE_URL and DATA_DIR without it"),
+  Options.withDescription("The data directory; default that of STORE_URL and DATA_DIR"),
   Options.optional
 )
 
-/** The directory that was given, or that of the service by the environment, unless its store is in PostgreSQL. */
+/** The given directory, or that of the environment. Fails if the store of the environment is in PostgreSQL. */
 export const resolve = (given: Option.Option<string>): Effect.Effect<string, CommandFailed> =>
   Option.match(given, {
     onSome: directory => (directory === "" ? wrong("--data-dir is empty") : Effect.succeed(directory)),

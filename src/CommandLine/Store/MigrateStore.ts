@@ -6,7 +6,7 @@ import * as StoreCopy from "../../Storage/StoreCopy.ts"
 import * as StoreUrl from "../../Storage/StoreUrl.ts"
 import * as CopyProgress from "./CopyProgress.ts"
 
-/** What the command is given. What is left out is the store of the environment, `STORE_URL`. */
+/** The arguments of the command. An absent store is that of `STORE_URL`. */
 export interface Arguments {
   readonly from: Option.Option<string>
   readonly to: Option.Option<string>
@@ -16,16 +16,16 @@ export interface Arguments {
   readonly isRecord: boolean
 }
 
-/** The arguments name no two stores; the message says why. */
+/** The arguments do not name two stores; the message says why. */
 export class WrongStores extends Schema.TaggedError<WrongStores>()("WrongStores", { message: Schema.String }) {}
 
-/** Whether the address of a database has a password, in the place for it or as a parameter. */
+/** Whether the address of a database contains a password, before the host or as a parameter. */
 const hasPassword = (text: string): boolean => {
   const { password, searchParams } = new URL(text)
   return password !== "" || searchParams.has("password")
 }
 
-/** A value is not quoted, as it may have a password. */
+/** The location of a store. Messages do not quote the value, which may contain a password. */
 const locate = (option: string, text: string) =>
   Option.match(StoreUrl.locate(text), {
     onNone: () =>
@@ -45,12 +45,12 @@ const ofEnvironment = Effect.mapError(StoreUrl.config, error => new WrongStores(
 const storeOf = (option: string, given: Option.Option<string>) =>
   Option.match(given, { onNone: () => ofEnvironment, onSome: text => locate(option, text) })
 
-/** Copies a store and shows how far it has come. */
+/** Copies a store and shows the progress. */
 export const run = ({ from, isRecord, json, to }: Arguments) =>
   Effect.gen(function* () {
     if (Option.isNone(from) && Option.isNone(to)) {
       return yield* new WrongStores({
-        message: "migrate-store takes --from or --to, or both; what is left out is the store of STORE_URL."
+        message: "migrate-store requires --from or --to, or both. The default of each is the store of STORE_URL."
       })
     }
     const locations = { from: yield* storeOf("--from", from), to: yield* storeOf("--to", to) }

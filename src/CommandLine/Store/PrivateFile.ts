@@ -1,4 +1,4 @@
-/** A file that only its user can read. */
+/** A file that only its owner can read. */
 import { Effect, type Scope } from "effect"
 import { messageOf } from "../../ErrorMessage.ts"
 import * as OpenFile from "../../Storage/OpenFile.ts"
@@ -7,20 +7,17 @@ import { type CommandFailed, failed } from "../CommandFailed.ts"
 /** A file that is being written. */
 export interface PrivateFile {
   readonly write: (data: string | Uint8Array) => Effect.Effect<void, CommandFailed>
-  /** Waits until all that was written is on disk. */
+  /** Flushes all writes to disk. */
   readonly sync: Effect.Effect<void, CommandFailed>
 }
 
-/** That a file cannot be written; `name` is that by which the user knows it. */
+/** The failure to write a file. `name` is its name for the user. */
 export const unwritable =
   (name: string) =>
   (error: unknown): CommandFailed =>
     failed(`${name} cannot be written: ${messageOf(error)}`)
 
-/**
- * Opens a file until the scope closes: a new one, or one to which is added. What is not complete then is left to the one
- * who has chosen its name.
- */
+/** Opens a new file, or one to append to, until the scope closes. The caller removes an incomplete file. */
 export const open = (
   path: string,
   form: "new" | "appended",

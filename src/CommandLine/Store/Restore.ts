@@ -1,13 +1,13 @@
-/** `causeway restore`: puts a backup into a data directory that no service uses. */
+/** `causeway restore`: restores a backup into a data directory that no service uses. */
 import { Effect } from "effect"
 import type { RestoredStore } from "../../Storage/Backup/Restore.ts"
-import * as BackupProgress from "./BackupProgress.ts"
 import { failed } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import * as DataDirectory from "./DataDirectory.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, record, write } from "../Terminal/Output.ts"
 import { list } from "../Terminal/Table.ts"
+import * as BackupProgress from "./BackupProgress.ts"
+import * as DataDirectory from "./DataDirectory.ts"
 
 const summary = (restored: RestoredStore): string => {
   const { aside, backup, directory, entries, epoch, epochBefore, lastSeq, sessions } = restored
@@ -16,7 +16,7 @@ const summary = (restored: RestoredStore): string => {
     ["entries", entries.toLocaleString("en")],
     ["last change", String(lastSeq)],
     ["epoch", `${epochBefore === "" ? "none" : epochBefore} → ${epoch}: readers of the change log list again`],
-    ["sessions", sessions === null ? "none: the backup is of the store alone" : sessions.toLocaleString("en")],
+    ["sessions", sessions === null ? "none: the backup contains only the store" : sessions.toLocaleString("en")],
     ...(aside === null ? [] : [["old files", aside] as const])
   ])
 }
@@ -24,11 +24,9 @@ const summary = (restored: RestoredStore): string => {
 export const command = Command.make(
   "restore",
   {
-    backup: Args.text({ name: "backup" }).pipe(Args.withDescription("What causeway backup has made")),
+    backup: Args.text({ name: "backup" }).pipe(Args.withDescription("A backup that causeway backup has made")),
     dataDir: DataDirectory.option,
-    force: Options.boolean("force").pipe(
-      Options.withDescription("Move a store that is there aside, into a directory beside it")
-    ),
+    force: Options.boolean("force").pipe(Options.withDescription("Move an existing store into a directory next to it")),
     json: Connection.options.json
   },
   ({ backup, dataDir, force, json }) =>
@@ -46,4 +44,4 @@ export const command = Command.make(
       )
       yield* (yield* isJson(json)) ? record({ type: "done", ...restored }) : write(summary(restored))
     })
-).pipe(Command.withDescription("Put a backup into the data directory of a service that is stopped"))
+).pipe(Command.withDescription("Restore a backup into the data directory of a stopped service"))

@@ -2,8 +2,8 @@ import * as readline from "node:readline"
 import { Effect, type Option } from "effect"
 
 /**
- * Asks a question on standard error, and takes `y` or `yes` for agreement; the end of input is none. None where standard
- * input or standard error is no terminal, so that nobody can be asked.
+ * Asks a question on standard error. `y` and `yes` confirm; anything else and the end of input do not. `None` if standard
+ * input or standard error is not a terminal.
  */
 export const confirm = (question: string): Effect.Effect<Option.Option<boolean>> =>
   Effect.async(resume => {
@@ -12,14 +12,14 @@ export const confirm = (question: string): Effect.Effect<Option.Option<boolean>>
       resume(Effect.succeedNone)
       return
     }
-    // The terminal itself edits the line, so that Ctrl-C is a signal as everywhere.
+    // The terminal itself edits the line, so that Ctrl-C sends a signal.
     const lines = readline.createInterface({ input: stdin, terminal: false })
-    let isAgreed = false
+    let isConfirmed = false
     lines.once("line", line => {
-      isAgreed = /^y(?:es)?$/i.test(line.trim())
+      isConfirmed = /^y(?:es)?$/i.test(line.trim())
       lines.close()
     })
-    lines.once("close", () => resume(Effect.succeedSome(isAgreed)))
+    lines.once("close", () => resume(Effect.succeedSome(isConfirmed)))
     stderr.write(`${question} [y/N] `)
     return Effect.sync(() => lines.close())
   })

@@ -5,25 +5,27 @@ import { Context, Data, Effect, Layer } from "effect"
 import type { CommandFailed } from "../CommandFailed.ts"
 import { stringify } from "../ExactJson.ts"
 import * as OutputFailure from "./OutputFailure.ts"
+import { widthOf } from "./Table.ts"
 import { clean, cleanJson, coloured, type Paint, plain } from "./Text.ts"
 
-/** The reader of standard output has gone, as `head` does. The command ends with success: nobody wants more. */
+/** The reader of standard output has closed it, like `head`. The command ends with success: no output is needed. */
 export class OutputClosed extends Data.TaggedError("OutputClosed") {}
 
-/** Why text cannot be written: the reader has gone, or the disk is full. */
+/** Why text cannot be written: the reader has closed the pipe, or the disk is full. */
 export type WriteError = OutputClosed | CommandFailed
 
+/** Standard output and notes on standard error. */
 export class Output extends Context.Tag("causeway/CommandLine/Output")<
   Output,
   {
-    /** Whether standard output is a terminal; otherwise it is a file or a pipe, for programs. */
+    /** Whether standard output is a terminal; otherwise it is a file or a pipe and read by programs. */
     readonly isTerminal: boolean
-    /** The width of the terminal. */
+    /** The width of the terminal in cells. */
     readonly cells: () => number
     readonly paint: Paint
-    /** Writes text, and waits until the system has taken it. */
+    /** Writes text and waits until the system has accepted it. */
     readonly write: (text: string) => Effect.Effect<void, WriteError>
-    /** Writes a line for the user on standard error. The line may quote what is not harmless for a terminal. */
+    /** Writes a line on standard error. It is sanitized, so it may quote untrusted text. */
     readonly note: (text: string) => Effect.Effect<void>
   }
 >() {}
@@ -36,18 +38,18 @@ const toSocket = (stdout: Socket, text: string): Effect.Effect<void, WriteError>
     stdout.write(text, error => resume(error ? Effect.fail(failure(error)) : Effect.void))
   })
 
-/** Writes all of the text to a file. The stream of Node is content with the part that the disk has room for. */
+/** Writes to a file. A stream of Node would report success after a part of the text if the disk is full. */
 const toFile = (fd: number, text: string): Effect.Effect<void, WriteError> =>
   Effect.try({ try: () => writeFileSync(fd, text), catch: error => failure(error as NodeJS.ErrnoException) })
 
-/** The output of the process. */
+/** The output of this process. */
 export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
   const { stdout } = process
   const isTerminal = stdout.isTTY === true
   const isFile: boolean = !(stdout instanceof Socket)
   return {
     isTerminal,
-    cells: () => (stdout.columns > 0 ? stdout.columns : 80),
+    cells: () => widthOf(stdout.columns),
     paint: isTerminal && stdout.hasColors() ? coloured : plain,
     write: text => (isFile ? toFile(stdout.fd, text) : toSocket(stdout, text)),
     note: text =>
@@ -61,13 +63,13 @@ export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
 export const write = (text: string): Effect.Effect<void, WriteError, Output> =>
   Effect.flatMap(Output, output => output.write(text))
 
-/** Writes JSON: to a file or a pipe as it is, to a terminal with escapes for what would change the terminal. */
+/** Writes JSON; to a terminal with escapes for control characters. */
 export const writeJson = (text: string): Effect.Effect<void, WriteError, Output> =>
   Effect.flatMap(Output, ({ isTerminal, write }) => write(isTerminal ? cleanJson(text) : text))
 
-/** Writes a record as a line of JSON, with stored values as they are. */
+/** Writes a record as a line of JSON. The text of stored values is preserved. */
 export const record = (value: unknown): Effect.Effect<void, WriteError, Output> => writeJson(`${stringify(value)}\n`)
 
-/** Whether a command prints JSON: where it is asked to, and for programs. */
+/** Whether a command prints JSON: with `--json`, and for programs. */
 export const isJson = (wanted: boolean): Effect.Effect<boolean, never, Output> =>
   Effect.map(Output, ({ isTerminal }) => wanted || !isTerminal)

@@ -1,19 +1,19 @@
-/** How far a long command has come. */
+/** The progress of a long command as text. */
 import { truncate } from "./Table.ts"
 
-/** What is counted beside the size: records, or bytes. */
+/** What is counted: entries or bytes. */
 export type Unit = "entries" | "bytes"
 
-/** What is known of the progress. Sizes are in the unit of `total`, such as bytes; time is in milliseconds. */
+/** The progress of a command. Sizes are in the unit of `total`, such as bytes; times are in milliseconds. */
 export interface Progress {
   readonly done: number
-  /** `undefined` where the end is not known, as with a pipe. */
+  /** `undefined` if the size is not known, for example of a pipe. */
   readonly total: number | undefined
   readonly records: number
-  /** How much of it was done by an earlier run. */
+  /** The part that an earlier run has done. */
   readonly doneBefore: number
   readonly elapsed: number
-  /** What `records` are; entries without it. */
+  /** The unit of `records`; default entries. */
   readonly unit?: Unit
 }
 
@@ -28,11 +28,11 @@ const clock = (milliseconds: number): string => {
   return hours === 0 ? digits : `${hours}:${digits}`
 }
 
-/** Records in each second; `undefined` in the first moments, when it would mean nothing. */
+/** Records per second; `undefined` in the first 250 ms, when the figure would be arbitrary. */
 export const rateOf = ({ elapsed, records }: Progress): number | undefined =>
   elapsed < 250 || records === 0 ? undefined : (records / elapsed) * 1000
 
-/** How long the rest takes at the pace so far, in milliseconds. */
+/** The remaining time at the rate so far, in milliseconds. */
 export const leftOf = ({ done, doneBefore, elapsed, total }: Progress): number | undefined =>
   total === undefined || elapsed < 250 || done <= doneBefore
     ? undefined
@@ -40,7 +40,7 @@ export const leftOf = ({ done, doneBefore, elapsed, total }: Progress): number |
 
 const maxBar = 30
 
-/** The progress in one line of at most `cells` cells. */
+/** The progress as one line of at most `cells` cells. */
 export const line = (progress: Progress, cells: number): string => {
   const { done, elapsed, records, total, unit = "entries" } = progress
   const rate = rateOf(progress)

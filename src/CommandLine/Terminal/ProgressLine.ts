@@ -1,22 +1,23 @@
-/** The line of progress on standard error. */
+/** A line on standard error that shows the progress of a command. */
 import { Effect, type Scope } from "effect"
 import { Output } from "./Output.ts"
 import * as Progress from "./Progress.ts"
+import { widthOf } from "./Table.ts"
 
-/** Shows how far a command has come. */
+/** Shows the progress of a command. */
 export interface ProgressLine {
-  /** How much is done in all, how many records came with it, and of how much where that was not known before. */
+  /** Updates the total of what is done, adds the number of new records, and sets the size if it is given. */
   readonly advance: (done: number, records: number, total?: number) => Effect.Effect<void>
-  /** Writes a line above it. */
+  /** Writes a line above the progress. */
   readonly note: (text: string) => Effect.Effect<void>
 }
 
-/** Milliseconds between two drawings. */
-const pause = 100
+/** The minimum interval between two updates, in milliseconds. */
+const interval = 100
 
 const erase = "\r\u001b[K"
 
-/** A line until the scope closes; nothing is drawn where standard error is not a terminal. */
+/** Shows a line until the scope closes. Nothing is drawn if standard error is not a terminal. */
 export const make = (
   total: number | undefined,
   doneBefore: number,
@@ -28,12 +29,12 @@ export const make = (
     if (!stderr.isTTY) return { advance: () => Effect.void, note }
     const clock = yield* Effect.clock
     const now = () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
-    const begun = now()
+    const startedAt = now()
     let drawn = Number.NEGATIVE_INFINITY
     let progress: Progress.Progress = { done: doneBefore, total, doneBefore, records: 0, elapsed: 0, unit }
     const draw = () => {
       drawn = now()
-      stderr.write(`${erase}${Progress.line(progress, Math.max(20, stderr.columns - 1))}`)
+      stderr.write(`${erase}${Progress.line(progress, Math.max(20, widthOf(stderr.columns) - 1))}`)
     }
     yield* Effect.acquireRelease(Effect.sync(draw), () =>
       Effect.sync(() => {
@@ -44,8 +45,8 @@ export const make = (
     const line: ProgressLine = {
       advance: (done, records, total = progress.total) =>
         Effect.sync(() => {
-          progress = { ...progress, done, total, records: progress.records + records, elapsed: now() - begun }
-          if (now() - drawn >= pause) draw()
+          progress = { ...progress, done, total, records: progress.records + records, elapsed: now() - startedAt }
+          if (now() - drawn >= interval) draw()
         }),
       note: text =>
         Effect.sync(() => {

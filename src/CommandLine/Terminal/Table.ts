@@ -6,16 +6,19 @@ import { clean } from "./Text.ts"
 export interface Column {
   readonly title: string
   readonly align?: "left" | "right"
-  /** Whether it gives way where the terminal is too narrow; such a column has at least 8 cells. */
+  /** Whether it is narrowed, to 8 cells at least, if the terminal is too narrow. */
   readonly shrinks?: boolean
 }
+
+/** The width of a terminal in cells. Some pseudo-terminals have no size, or report 0. */
+export const widthOf = (columns: number | undefined): number => (columns !== undefined && columns > 0 ? columns : 80)
 
 const gap = "  "
 const narrowest = 8
 
 const segmenter = new Intl.Segmenter()
 
-/** A text in at most `cells` cells of a terminal, with `…` where something is left out. */
+/** Truncates a text to `cells` cells of a terminal. A truncated text ends with `…`. */
 export const truncate = (text: string, cells: number): string => {
   if (stringWidth(text) <= cells) return text
   let shown = ""
@@ -33,10 +36,10 @@ const pad = (text: string, cells: number, align: Column["align"] = "left"): stri
   return align === "left" ? text + space : space + text
 }
 
-/** One line of what a cell holds: control characters are made visible. */
+/** The text of a cell in one line, with visible control characters. */
 const line = (text: string): string => clean(text.replace(/[\n\t]/g, character => (character === "\n" ? "␊" : "␉")))
 
-/** The widths of columns, the sum of which is at most `columns` cells as far as those that shrink allow it. */
+/** The widths of columns. Columns that may shrink do so until the table fits into `cells`, or are at their minimum. */
 const widthsOf = (
   columns: ReadonlyArray<Column>,
   rows: ReadonlyArray<ReadonlyArray<string>>,
@@ -54,13 +57,13 @@ const widthsOf = (
       .sort((a, b) => (widths[b] ?? 0) - (widths[a] ?? 0))
     const [first, second] = widest
     if (excess <= 0 || first === undefined) return widths
-    // The widest shrinks to the next one, then both do.
+    // The widest one shrinks to the width of the next one, then both shrink.
     const floor = Math.max(narrowest, second === undefined ? narrowest : (widths[second] ?? 0) - 1)
     widths[first] = Math.max(floor, (widths[first] ?? 0) - excess)
   }
 }
 
-/** A table with a line of titles, each line at most `cells` wide where columns that shrink make it possible. */
+/** A table with a line of titles. Columns that may shrink are narrowed to fit into `cells`. */
 export const table = (
   columns: ReadonlyArray<Column>,
   rows: ReadonlyArray<ReadonlyArray<string>>,
@@ -80,7 +83,7 @@ export const table = (
   return [...(hasTitles ? [columns.map(({ title }) => title)] : []), ...shown].map(row => `${print(row)}\n`).join("")
 }
 
-/** Names and what they stand for, one a line. */
+/** Names with their values, one a line. */
 export const list = (rows: ReadonlyArray<readonly [name: string, text: string]>): string => {
   const width = Math.max(...rows.map(([name]) => stringWidth(name)))
   return rows.map(([name, text]) => `${pad(name, width)}${gap}${clean(text)}\n`).join("")

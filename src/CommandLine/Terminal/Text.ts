@@ -1,4 +1,5 @@
 /** Sanitizes untrusted text for a terminal. */
+import { identity } from "effect"
 
 /** Functions that color text, or return it unchanged. */
 export interface Paint {
@@ -10,16 +11,14 @@ export interface Paint {
   readonly cyan: (text: string) => string
 }
 
-const asItIs = (text: string): string => text
-
 /** For files, pipes and terminals without colors. */
 export const plain: Paint = {
-  dim: asItIs,
-  bold: asItIs,
-  red: asItIs,
-  green: asItIs,
-  yellow: asItIs,
-  cyan: asItIs
+  dim: identity,
+  bold: identity,
+  red: identity,
+  green: identity,
+  yellow: identity,
+  cyan: identity
 }
 
 const style =
@@ -40,7 +39,7 @@ export const coloured: Paint = {
 /** Control characters except tab and line feed, and bidirectional controls (the Unicode property Bidi_Control). */
 const unsafe = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
 
-/** Those that JSON texts have as they are, which is within strings alone. */
+/** Those that JSON text may contain unescaped, which is possible only within strings. */
 const unsafeInJson = /[\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
 
 const visible = (character: string): string => {
@@ -51,8 +50,8 @@ const visible = (character: string): string => {
 }
 
 /**
- * Makes text of an agent harmless: characters that would move the cursor, change the terminal or hide text become
- * visible. Parts of a text may be sanitized separately.
+ * Replaces characters that move the cursor, change the terminal or hide text by visible ones. Parts of a text may be
+ * sanitized separately.
  */
 export const clean = (text: string): string => text.replace(unsafe, visible)
 
@@ -60,29 +59,29 @@ export const clean = (text: string): string => text.replace(unsafe, visible)
 export const failureText = ({ hint, message }: { readonly message: string; readonly hint?: string }): string =>
   clean(hint === undefined ? message : `${message}\n${hint}`)
 
-/** Makes a JSON text without white space harmless for a terminal: the same value, with escapes for such characters. */
+/** Escapes such characters in a JSON text without white space. The value does not change. */
 export const cleanJson = (text: string): string =>
   text.replace(unsafeInJson, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
 
-/** The most characters and lines of one text that are shown. */
-const most = { characters: 2000, lines: 20 }
+/** The maximum number of characters and lines of a text. */
+const max = { characters: 2000, lines: 20 }
 
-/** Truncates a long text and says so. */
+/** Truncates a long text and appends its length. */
 export const clip = (text: string): string => {
   const lines = text.split("\n")
-  if (text.length <= most.characters && lines.length <= most.lines) return text
-  const shown = lines.slice(0, most.lines).join("\n").slice(0, most.characters)
+  if (text.length <= max.characters && lines.length <= max.lines) return text
+  const shown = lines.slice(0, max.lines).join("\n").slice(0, max.characters)
   // Do not split a surrogate pair.
   const whole = /[\ud800-\udbff]$/.test(shown) ? shown.slice(0, -1) : shown
   return `${whole}… (${count(text.length)} characters)`
 }
 
-/** Any value as text: strings as they are, others as JSON. */
+/** Any value as sanitized text: strings unchanged, others as JSON. */
 export const show = (value: unknown): string =>
   clip(clean(typeof value === "string" ? value : (JSON.stringify(value) ?? "")))
 
 /** A whole number with separators. */
 export const count = (number: number): string => number.toLocaleString("en")
 
-/** Indents all lines but the first. */
+/** Indents all lines except the first. */
 export const indent = (text: string): string => text.replace(/\n(?=.)/g, "\n  ")

@@ -1,16 +1,16 @@
-/** `causeway batch`: operations that are applied together. */
+/** `causeway batch`: operations that are applied atomically. */
 import { Effect, Either, Option } from "effect"
 import type { Operation } from "../../Client/Model.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import * as ExactJson from "../ExactJson.ts"
 import { contentOf } from "../Entries/Kv.ts"
+import * as Write from "../Entries/Write.ts"
+import * as ExactJson from "../ExactJson.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { table } from "../Terminal/Table.ts"
-import * as Write from "../Entries/Write.ts"
 
-/** The operations of a text, and who carries them out. */
+/** The operations of a text, and their actor. */
 export interface Batch {
   readonly operations: ReadonlyArray<Operation>
   readonly actor?: string
@@ -18,7 +18,7 @@ export interface Batch {
 
 const hint = 'It is {"operations": […]}, a list of operations, or an operation a line.'
 
-const refuse = (problem: string) => Either.left(wrong(`The operations are not taken: ${problem}`, hint))
+const refuse = (problem: string) => Either.left(wrong(`The operations are invalid: ${problem}`, hint))
 
 const isOperation = (operation: unknown): operation is Operation => typeof operation === "object" && operation !== null
 
@@ -28,13 +28,13 @@ type Parsed = Either.Either<Batch, CommandFailed>
 const ofObject = (body: Readonly<Record<string, unknown>>): Parsed => {
   const { actor, operations = "op" in body ? [body] : undefined } = body
   if (!Array.isArray(operations) || !operations.every(isOperation)) return refuse("there is no list of operations")
-  if (actor !== undefined && typeof actor !== "string") return refuse("actor is not a text")
+  if (actor !== undefined && typeof actor !== "string") return refuse("actor is not text")
   return Either.right({ operations, ...(actor !== undefined && { actor }) })
 }
 
 const ofList = (text: string): Parsed => {
   try {
-    // What is wrapped below must be one list, and its errors name places in what was given.
+    // The text is wrapped below: it must be one list by itself, and positions in errors must be those of the text.
     JSON.parse(text)
   } catch (error) {
     return refuse(String(error))
@@ -42,7 +42,7 @@ const ofList = (text: string): Parsed => {
   return Either.match(ExactJson.object(`{"operations":${text}}`), { onLeft: refuse, onRight: ofObject })
 }
 
-/** An operation a line. Each line is read by itself: a value that goes on in the next one is not taken for two. */
+/** An operation a line. Each line is parsed by itself, so that a line break within a value does not split it. */
 const ofLines = (text: string): Parsed => {
   const operations: Array<Operation> = []
   for (const [index, line] of text.split(/\r?\n/).entries()) {
@@ -55,7 +55,7 @@ const ofLines = (text: string): Parsed => {
   return Either.right({ operations })
 }
 
-/** Reads the body of a batch, a list of operations, or an operation a line. The service checks the operations. */
+/** Reads the body of a batch, a list of operations, or an operation a line. The service validates the operations. */
 export const parse = (text: string): Parsed => {
   const trimmed = text.trim()
   if (trimmed.startsWith("[")) return ofList(trimmed)
@@ -75,19 +75,19 @@ export const command = Command.make(
     ),
     actor: Options.text("actor").pipe(
       Options.withPseudoName("name"),
-      Options.withDescription("Recorded as the author; api without it"),
+      Options.withDescription("Recorded as the author; default api"),
       Options.optional
     ),
     ...Write.options,
     ...Connection.options
   },
-  ({ actor, file, idempotencyKey, json, patience, ...given }) =>
+  ({ actor, file, idempotencyKey, json, retryFor, ...given }) =>
     Effect.gen(function* () {
       const batch = yield* parse(yield* contentOf(Option.getOrElse(file, () => "-")))
       const connection = yield* Connection.resolve(given)
       const client = yield* Connection.store(connection)
       const author = Option.getOrElse(actor, () => batch.actor)
-      const results = yield* Write.once(connection, { idempotencyKey, patience }, once =>
+      const results = yield* Write.once(connection, { idempotencyKey, retryFor }, once =>
         client.batch(batch.operations, author === undefined ? once : { ...once, actor: author })
       )
       if (yield* isJson(json)) return yield* record({ ok: true, results })
@@ -97,17 +97,12 @@ export const command = Command.make(
         const outcome = "version" in result ? `version ${result.version}` : result.deleted ? "deleted" : "was not there"
         return [op, namespace, key, outcome]
       })
-      return yield* write(
-        table(
-          [
-            { title: "OP" },
-            { title: "NAMESPACE", shrinks: true },
-            { title: "KEY", shrinks: true },
-            { title: "RESULT" }
-          ],
-          rows,
-          cells()
-        )
-      )
+      const columns = [
+        { title: "OP" },
+        { title: "NAMESPACE", shrinks: true },
+        { title: "KEY", shrinks: true },
+        { title: "RESULT" }
+      ]
+      return yield* write(table(columns, rows, cells()))
     })
-).pipe(Command.withDescription("Apply operations together, or none of them"))
+).pipe(Command.withDescription("Apply operations atomically"))

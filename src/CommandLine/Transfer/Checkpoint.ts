@@ -1,16 +1,16 @@
-/** How far an import of a file has come, in a file beside it, so that a later run goes on from there. */
+/** Records the progress of an import in a file next to the imported one, so that a later run can continue. */
 import { createHash, type Hash } from "node:crypto"
 import { createReadStream } from "node:fs"
 import { readFile, rename, rm, stat, writeFile } from "node:fs/promises"
 import { Effect, Either, Schema } from "effect"
+import type { TextLine } from "../../Client/EntryLines.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import { hasCode } from "../../Storage/FileSystem.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
-import type { TextLine } from "./Lines.ts"
-import { choose, type Manner, startOver } from "./Resumption.ts"
+import { choose, type ResumeMode, startOver } from "./Resumption.ts"
 
 const Recorded = Schema.Struct({
-  /** Where it was imported to, and how. */
+  /** A digest of the service and the options. */
   job: Schema.String,
   /** The SHA-256 of the bytes of the file that are done. */
   content: Schema.String,
@@ -19,10 +19,11 @@ const Recorded = Schema.Struct({
   line: Schema.NonNegativeInt
 })
 
-/** Where an import begins, and how it records what is done. */
+/** Where an import starts, and how it records its progress. */
 export interface Checkpoint {
-  /** Bytes of the file that an earlier run has done. */
+  /** Bytes of the file that an earlier run has imported. */
   readonly offset: number
+  /** Their lines. */
   readonly line: number
   /** Records that the next lines are done. */
   readonly save: (lines: ReadonlyArray<TextLine>) => Effect.Effect<void, CommandFailed>
@@ -30,7 +31,7 @@ export interface Checkpoint {
   readonly remove: Effect.Effect<void>
 }
 
-/** That of standard input: nothing is recorded. */
+/** The checkpoint of standard input: nothing is recorded. */
 export const none: Checkpoint = { offset: 0, line: 0, save: () => Effect.void, remove: Effect.void }
 
 const decode = Schema.decodeUnknownEither(Schema.parseJson(Recorded))
@@ -38,8 +39,8 @@ const decode = Schema.decodeUnknownEither(Schema.parseJson(Recorded))
 const digestOf = (hash: Hash): string => hash.copy().digest("hex")
 
 /**
- * The hash of the first bytes of a file, or `undefined` where they are not whole lines any more: the last of them may
- * have been half a line to which more was added.
+ * The hash of the first bytes of a file; `undefined` if they no longer end with a line: the last line was at the end of
+ * the file without a line break, and text was appended to it.
  */
 const hashOf = async (file: string, bytes: number): Promise<Hash | undefined> => {
   const hash = createHash("sha256")
@@ -52,36 +53,37 @@ const hashOf = async (file: string, bytes: number): Promise<Hash | undefined> =>
   return last === 10 || (await stat(file)).size === bytes ? hash : undefined
 }
 
-/** What an earlier run has recorded, if that is to be gone on with. */
-const earlier = (path: string, manner: Manner) =>
+/** The record of an earlier run if it is to be continued. */
+const readRecord = (path: string, mode: ResumeMode) =>
   Effect.gen(function* () {
     const text = yield* Effect.tryPromise({ try: () => readFile(path, "utf8"), catch: error => error }).pipe(
       Effect.catchAll(error =>
         hasCode(error, "ENOENT") ? Effect.succeed(undefined) : failed(`${path} cannot be read: ${messageOf(error)}`)
       )
     )
-    if (text === undefined || manner === "restart") return undefined
+    if (text === undefined || mode === "restart") return undefined
     const found = decode(text)
     if (Either.isLeft(found)) return yield* wrong(`${path} is not the checkpoint of an import`, startOver)
-    if (manner === "resume") return found.right
-    return yield* wrong(`An import of this file has come to line ${found.right.line}`, choose)
+    if (mode === "resume") return found.right
+    return yield* wrong(`An import of this file was interrupted after line ${found.right.line}`, choose)
   })
 
 /**
- * Where to begin. `purpose` is what is done with the file. What follows the lines that are done may have changed since,
- * as where a line was corrected.
+ * Opens the checkpoint of a file. `purpose` identifies the service and the options. Lines after those that are done may
+ * have changed since the earlier run. Fails if the record belongs to another import, or if `mode` is `refuse` and there
+ * is one.
  */
-export const begin = (
+export const open = (
   file: string,
   purpose: ReadonlyArray<string>,
-  manner: Manner
+  mode: ResumeMode
 ): Effect.Effect<Checkpoint, CommandFailed> =>
   Effect.gen(function* () {
     const path = `${file}.import`
     const job = createHash("sha256").update(JSON.stringify(purpose)).digest("hex")
-    const found = yield* earlier(path, manner)
+    const found = yield* readRecord(path, mode)
     if (found !== undefined && found.job !== job) {
-      return yield* wrong(`${path} is of another import: the service or the options were others`, startOver)
+      return yield* wrong(`${path} belongs to another import: the service or the options differ`, startOver)
     }
     const { line, offset } = found ?? { line: 0, offset: 0 }
     const hash = yield* Effect.tryPromise({
@@ -89,7 +91,7 @@ export const begin = (
       catch: error => wrong(`${file} cannot be read: ${messageOf(error)}`)
     })
     if (hash === undefined || (found !== undefined && digestOf(hash) !== found.content)) {
-      return yield* wrong(`${path} is of another import: the first ${line} lines of the file were others`, startOver)
+      return yield* wrong(`${path} belongs to another import: the first ${line} lines of the file differ`, startOver)
     }
     const record = async (lines: ReadonlyArray<TextLine>) => {
       for (const { bytes } of lines) hash.update(bytes)
@@ -105,7 +107,10 @@ export const begin = (
         Effect.tryPromise({
           try: () => record(lines),
           catch: error =>
-            failed(`${path} cannot be written: ${messageOf(error)}`, "Import from standard input to do without it.")
+            failed(
+              `${path} cannot be written: ${messageOf(error)}`,
+              "An import from standard input needs no such file."
+            )
         }),
       remove: Effect.ignore(Effect.tryPromise(() => rm(path, { force: true })))
     }

@@ -4,28 +4,28 @@ import type { Entry } from "../../Client/Model.ts"
 import type { Service } from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
+import { countOf } from "../Entries/List.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { countOf } from "../Entries/List.ts"
+import { retryWhileUnavailable } from "../Retrying.ts"
+import { endOfLog } from "../Service.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
-import { retryWhileAway } from "../Retrying.ts"
-import { endOfLog } from "../Service.ts"
 import { clean } from "../Terminal/Text.ts"
 import { type Job, type Position, pagesAfter, resumable } from "./ExportJob.ts"
 import * as PartialExport from "./PartialExport.ts"
 import * as Resumption from "./Resumption.ts"
 
-/** The most namespaces whose entries are counted, each by a request. */
+/** The maximum number of namespaces whose entries are counted: each needs a request. */
 const maxCounted = 100
 
-const entries = (count: number): string => `${count.toLocaleString("en")} entries are`
+const entries = (count: number): string => `${count.toLocaleString("en")} entries`
 
 const linesOf = (entries: ReadonlyArray<Entry>): string =>
   entries.map(entry => `${ExactJson.stringify(entry)}\n`).join("")
 
-/** How many entries there are, where few requests tell it. Entries may be added until they are exported. */
+/** The number of entries, if few requests suffice to count them. It may change until they are exported. */
 const totalOf = (
   client: Service,
   connection: Connection.Connection,
@@ -43,34 +43,34 @@ const totalOf = (
           Effect.forEach(namespaces, namespace => countOf(client, connection, namespace, { prefix })),
           counts => counts.reduce((sum, { count }) => sum + count, 0)
         )
-  // An older service does not count, and the export may succeed.
+  // An older service does not count; it can be exported nevertheless.
   return Effect.orElseSucceed(counts, () => undefined)
 }
 
-/** An export that is to be carried out. */
+/** An export to carry out. */
 interface Task {
   readonly connection: Connection.Connection
   readonly client: Service
   readonly job: Job
-  /** The log at the beginning. */
+  /** The epoch of the change log at the start. */
   readonly epoch: string
-  readonly patience: Duration.Duration
+  readonly retryFor: Duration.Duration
   readonly note: (text: string) => Effect.Effect<void>
-  /** The last entry that an earlier run has exported. */
+  /** The last entry of an earlier run. */
   readonly last: Position | undefined
 }
 
-/** The entries of two logs are of two stores. */
+/** The store was restored or replaced: its entries do not belong to the same export. */
 class LogReplaced extends Data.TaggedError("LogReplaced") {}
 
-/** Reads all entries, and hands them on, page by page. */
+/** Reads all entries and passes them to `put`, page by page. */
 const exportEntries = <E, R>(
-  { client, connection, epoch, job, last, note, patience }: Task,
+  { client, connection, epoch, job, last, note, retryFor }: Task,
   put: (items: ReadonlyArray<Entry>) => Effect.Effect<void, E, R>
 ): Effect.Effect<void, CommandFailed | LogReplaced | E, R> =>
   Effect.suspend(() => {
     let position = last
-    return resumable(() => pagesAfter(client, job, position), retryWhileAway(patience, note)).pipe(
+    return resumable(() => pagesAfter(client, job, position), retryWhileUnavailable(retryFor, note)).pipe(
       Stream.mapError(Failure.of(connection)),
       Stream.runForEach((page): Effect.Effect<void, LogReplaced | E, R> => {
         if (page.epoch !== epoch) return new LogReplaced()
@@ -82,16 +82,16 @@ const exportEntries = <E, R>(
   })
 
 const replaced = (hint: string): CommandFailed =>
-  failed("The log is another one now, as the store has been restored or replaced meanwhile", hint)
+  failed("The store has been restored or replaced during the export", hint)
 
-/** Exports to a file, and returns how many entries it has, and how many of them are from an earlier run. */
+/** Exports to a file. Returns the number of its entries, and how many of them are from an earlier run. */
 const toFile = (
   task: Omit<Task, "last" | "note">,
-  options: Pick<PartialExport.Options, "path" | "manner" | "mayReplace">
+  options: Pick<PartialExport.Options, "path" | "mode" | "mayReplace">
 ) =>
   Effect.gen(function* () {
     const { client, connection, epoch, job } = task
-    const partial = yield* PartialExport.begin({ ...options, origin: { url: connection.url, ...job, epoch } })
+    const partial = yield* PartialExport.open({ ...options, origin: { url: connection.url, ...job, epoch } })
     const total = process.stderr.isTTY ? yield* totalOf(client, connection, job) : undefined
     const progress = yield* ProgressLine.make(total, partial.entries)
     let count = partial.entries
@@ -112,8 +112,10 @@ const toFile = (
         return replaced("Start over with --restart.")
       }),
       Effect.zipRight(partial.complete),
-      Resumption.telling(
-        Effect.sync(() => (count > 0 && isResumable ? [`${entries(count)} exported; go on with --resume.`] : [])),
+      Resumption.reportProgress(
+        Effect.sync(() =>
+          count > 0 && isResumable ? [`${entries(count)} are exported; continue with --resume.`] : []
+        ),
         progress.note
       )
     )
@@ -123,31 +125,31 @@ const toFile = (
 export const command = Command.make(
   "export",
   {
-    namespaces: Args.text({ name: "namespace" }).pipe(Args.withDescription("All of them without one"), Args.repeated),
+    namespaces: Args.text({ name: "namespace" }).pipe(Args.withDescription("Default: all of them"), Args.repeated),
     prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
     output: Options.text("output").pipe(
       Options.withPseudoName("file"),
-      Options.withDescription("Standard output without it"),
+      Options.withDescription("Default: standard output"),
       Options.optional
     ),
-    force: Options.boolean("force").pipe(Options.withDescription("Replace the file if it is there")),
+    force: Options.boolean("force").pipe(Options.withDescription("Replace an existing file")),
     ...Resumption.options({
-      resume: "Go on where the last export to this file has stopped",
+      resume: "Continue where the last export to this file stopped",
       restart: "Export to the file from the beginning"
     }),
     ...Connection.options
   },
   ({ force, json, namespaces, output, prefix, ...given }) =>
     Effect.gen(function* () {
-      const { manner, patience } = yield* Resumption.resolve(given)
+      const { mode, retryFor } = yield* Resumption.resolve(given)
       const { isTerminal, note } = yield* Output
-      if (Option.isNone(output) && manner === "resume") {
-        return yield* wrong("--resume takes --output", "How much of standard output has been read is not known.")
+      if (Option.isNone(output) && mode === "resume") {
+        return yield* wrong("--resume requires --output", "How much of standard output was read is not known.")
       }
-      // For programs in any case, as a terminal shows what `list` prints.
+      // The lines are for programs; `kv list` prints entries for a terminal.
       if (Option.isNone(output) && isTerminal) {
         return yield* wrong(
-          "An export to a terminal is of no use",
+          "An export is not written to a terminal",
           "Give --output, or a pipe; causeway kv list shows entries."
         )
       }
@@ -155,16 +157,16 @@ export const command = Command.make(
       const client = yield* Connection.store(connection)
       const { epoch } = yield* endOfLog(connection)
       const job: Job = { namespaces: [...new Set(namespaces)], prefix: Option.getOrElse(prefix, () => "") }
-      const task = { connection, client, job, epoch, patience }
+      const task = { connection, client, job, epoch, retryFor }
       if (Option.isNone(output)) {
         return yield* exportEntries({ ...task, last: undefined, note }, items => write(linesOf(items))).pipe(
           Effect.catchTag("LogReplaced", () => replaced("Export again."))
         )
       }
       const path = output.value
-      const { before, count } = yield* toFile(task, { path, manner, mayReplace: force })
+      const { before, count } = yield* toFile(task, { path, mode, mayReplace: force })
       yield* (yield* isJson(json))
         ? record({ entries: count, file: path, resumedAtLine: before })
-        : write(`${entries(count)} in ${clean(path)}\n`)
+        : write(`${entries(count)} are in ${clean(path)}\n`)
     })
 ).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))

@@ -1,70 +1,79 @@
-/** Which entries an export has, and in which order. */
+/** The entries of an export, and their order. */
 import { type Chunk, Effect, Option, Scope, Stream } from "effect"
 import type { Entry } from "../../Client/Model.ts"
 import type { ClientError, Service } from "../../EffectClient/Client.ts"
-import { compare } from "../../Storage/KeyOrder.ts"
+import { compare } from "../../Kv/KeyOrder.ts"
 
 /** What is exported. */
 export interface Job {
-  /** Each once, in this order; all in the order of their UTF-8 where there is none. */
+  /** Without duplicates, in this order. If it is empty, all namespaces in the order of their UTF-8. */
   readonly namespaces: ReadonlyArray<string>
-  /** What keys start with. */
+  /** The prefix of keys. */
   readonly prefix: string
 }
 
-/** Where an export has come to: an entry. */
+/** The position of an entry in an export. */
 export interface Position {
   readonly namespace: string
   readonly key: string
 }
 
-/** Whether an entry is one of the export, and comes after a position. */
+/** Whether an entry belongs to the export and comes after a position. */
 export const isNext = ({ namespaces, prefix }: Job, last: Position | undefined, next: Position): boolean => {
   if (!next.key.startsWith(prefix)) return false
-  const place = namespaces.indexOf(next.namespace)
-  if (namespaces.length > 0 && place === -1) return false
+  const index = namespaces.indexOf(next.namespace)
+  if (namespaces.length > 0 && index === -1) return false
   if (last === undefined) return true
   if (next.namespace === last.namespace) return compare(last.key, next.key) < 0
   return namespaces.length > 0
-    ? place > namespaces.indexOf(last.namespace)
+    ? index > namespaces.indexOf(last.namespace)
     : compare(last.namespace, next.namespace) < 0
 }
 
-/** Entries that were read at one moment, and the log of that moment. */
+/** Entries of one snapshot, and the epoch of the change log then. */
 export interface Page {
   readonly items: ReadonlyArray<Entry>
   readonly epoch: string
 }
 
-/** The entries of an export after a position, page by page, each page read as it is asked for. */
+/** The entries of one namespace after a position, page by page. */
+const pagesOf = (
+  client: Service,
+  namespace: string,
+  prefix: string,
+  last: Position | undefined
+): Stream.Stream<Page, ClientError> => {
+  if (namespace !== last?.namespace) return client.list(namespace, { prefix })
+  return Stream.map(client.list(namespace, { prefix, start: last.key }), ({ epoch, items }) => ({
+    epoch,
+    items: items.filter(({ key }) => key !== last.key)
+  }))
+}
+
+/** The entries of an export after a position, page by page. Each page is requested when the stream is pulled. */
 export const pagesAfter = (
   client: Service,
   { namespaces, prefix }: Job,
   last: Position | undefined
 ): Stream.Stream<Page, ClientError> => {
-  const of = (namespace: string): Stream.Stream<Page, ClientError> => {
-    if (namespace !== last?.namespace) return client.list(namespace, { prefix })
-    return Stream.map(client.list(namespace, { prefix, start: last.key }), ({ epoch, items }) => ({
-      epoch,
-      items: items.filter(({ key }) => key !== last.key)
-    }))
-  }
+  const pagesOfAll = (names: ReadonlyArray<string>) =>
+    Stream.flatMap(Stream.fromIterable(names), name => pagesOf(client, name, prefix, last))
   if (namespaces.length > 0) {
-    const begun = last === undefined ? 0 : namespaces.indexOf(last.namespace)
-    return Stream.flatMap(Stream.fromIterable(namespaces.slice(begun)), of)
+    return pagesOfAll(namespaces.slice(last === undefined ? 0 : namespaces.indexOf(last.namespace)))
   }
   const isLeft = (namespace: string) => last === undefined || compare(last.namespace, namespace) <= 0
   return Stream.flatMap(client.namespaces(), ({ epoch, namespaces }) =>
     Stream.concat(
+      // The epoch is checked also if no namespace is left.
       Stream.succeed({ epoch, items: [] }),
-      Stream.flatMap(Stream.fromIterable(namespaces.map(({ namespace }) => namespace).filter(isLeft)), of)
+      pagesOfAll(namespaces.map(({ namespace }) => namespace).filter(isLeft))
     )
   )
 }
 
 /**
- * A stream that is begun anew where it fails and `retrying` allows it: `make` is then to go on behind what has been taken
- * from it.
+ * A stream that restarts after a failure if `retrying` repeats the pull. `make` is called again then; its new stream must
+ * continue after the elements that were pulled already.
  */
 export const resumable = <A>(
   make: () => Stream.Stream<A, ClientError>,
@@ -73,10 +82,10 @@ export const resumable = <A>(
   Stream.unwrapScoped(
     Effect.map(Effect.scope, scope => {
       let pull: Effect.Effect<Chunk.Chunk<A>, Option.Option<ClientError>> | undefined
-      const begin = Effect.tap(Scope.extend(Stream.toPull(Stream.suspend(make)), scope), begun => {
-        pull = begun
+      const start = Effect.tap(Scope.extend(Stream.toPull(Stream.suspend(make)), scope), started => {
+        pull = started
       })
-      const next = Effect.flatten(Effect.suspend(() => (pull === undefined ? begin : Effect.succeed(pull)))).pipe(
+      const next = Effect.flatten(Effect.suspend(() => (pull === undefined ? start : Effect.succeed(pull)))).pipe(
         Effect.tapError(() =>
           Effect.sync(() => {
             pull = undefined

@@ -3,36 +3,55 @@ import { randomUUID } from "node:crypto"
 import { constants, createReadStream } from "node:fs"
 import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
-import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
+import { Data, Duration, Effect, Option, Ref, Stream } from "effect"
+import {
+  batchesOf,
+  type Existing,
+  type Imported,
+  linesOf,
+  noNamespace,
+  nothingImported,
+  parseLine,
+  plus,
+  type TextLine
+} from "../../Client/EntryLines.ts"
 import { withoutOperation } from "../../Client/Errors.ts"
 import type * as Client from "../../EffectClient/Client.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
+import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
+import { numberOption } from "../NumberOption.ts"
+import { retryWhileUnavailable } from "../Retrying.ts"
+import { endOfLog } from "../Service.ts"
 import { isJson, record, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
-import { retryWhileAway } from "../Retrying.ts"
-import { endOfLog } from "../Service.ts"
 import * as Checkpoint from "./Checkpoint.ts"
-import { type Done, type Existing, type Item, learned, lineOf, portions, send } from "./ImportBatch.ts"
-import { lines, parse, type TextLine } from "./Lines.ts"
+import { type BatchState, type Item, initialState, lineOf, send } from "./ImportBatch.ts"
 import * as Resumption from "./Resumption.ts"
 
 const maxBatchBytes = 4 * 1024 * 1024
 
-/** A line that cannot be imported. */
+/** A line that the command or the service refuses. */
 class LineRefused extends Data.TaggedError("LineRefused")<{ readonly line: number; readonly problem: string }> {}
 
-/** The entries of lines. */
-const itemsOf = (lines: ReadonlyArray<TextLine>, namespace: string | undefined) =>
+/** The entries of lines; fails at the first invalid one. */
+const itemsOf = (
+  lines: ReadonlyArray<TextLine>,
+  namespace: string | undefined
+): Effect.Effect<ReadonlyArray<Item>, LineRefused> =>
   Effect.gen(function* () {
     const items: Array<Item> = []
-    for (const { number, text } of lines) {
-      const parsed = Either.flatMap(text, text => parse(text, namespace))
-      if (Either.isLeft(parsed)) return yield* new LineRefused({ line: number, problem: parsed.left })
-      if (parsed.right !== undefined) items.push({ ...parsed.right, line: number })
+    for (const line of lines) {
+      const parsed = parseLine(line, { namespace, replaces: true }, ExactJson.readMembers)
+      if (parsed === undefined) continue
+      if (!("problem" in parsed)) items.push(parsed)
+      else {
+        const advice = parsed.problem === noNamespace ? "; --namespace gives one to all entries" : ""
+        return yield* new LineRefused({ line: parsed.line, problem: `${parsed.problem}${advice}` })
+      }
     }
     return items
   })
@@ -42,7 +61,7 @@ interface Source {
   readonly name: string
   /** `undefined` for standard input. */
   readonly file: string | undefined
-  /** Bytes, where that is known. */
+  /** In bytes; `undefined` for standard input. */
   readonly size: number | undefined
 }
 
@@ -59,86 +78,106 @@ const sourceOf = (name: string): Effect.Effect<Source, CommandFailed> =>
         catch: error => wrong(`${name} cannot be read: ${messageOf(error)}`)
       })
 
-const chunksOf = ({ file }: Source, offset: number): AsyncIterable<Uint8Array> =>
-  file === undefined ? process.stdin : createReadStream(file, { start: offset, highWaterMark: 256 * 1024 })
-
 interface Job {
   readonly connection: Connection.Connection
   readonly client: Client.Service
   readonly source: Source
   readonly namespace: string | undefined
   readonly existing: Existing
+  /** The maximum number of entries of a batch. */
   readonly batch: number
-  readonly patience: Duration.Duration
+  readonly retryFor: Duration.Duration
   readonly start: Checkpoint.Checkpoint
 }
 
-const none: Done = { written: 0, skipped: 0, expired: 0 }
-
-/** What the user is told of the lines that are done. */
-const toldOf = (line: number, { file }: Source): ReadonlyArray<string> => {
-  if (line === 0) return []
-  return file === undefined
-    ? [`Lines 1 to ${line} are imported; standard input cannot be resumed: give it the lines from ${line + 1} on.`]
-    : [`Lines 1 to ${line} are imported; go on with --resume.`]
+/** The lines of the source in batches, from where an earlier run has stopped. */
+const readSource = ({ batch, source, start }: Job): Stream.Stream<ReadonlyArray<TextLine>, CommandFailed> => {
+  const chunks: AsyncIterable<Uint8Array> =
+    source.file === undefined
+      ? process.stdin
+      : createReadStream(source.file, { start: start.offset, highWaterMark: 256 * 1024 })
+  return Stream.fromAsyncIterable(batchesOf(linesOf(chunks, start), { lines: batch, bytes: maxBatchBytes }), error =>
+    wrong(`${source.name} cannot be read: ${messageOf(error)}`)
+  )
 }
 
-const importEntries = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
+/** A refused batch as the failure of the line that the service names, or of the command. */
+const refusalOf = (
+  { connection }: Job,
+  { sent }: BatchState,
+  error: Client.ClientError
+): Effect.Effect<never, CommandFailed | LineRefused> =>
+  Effect.flatMap(Ref.get(sent), (items): Effect.Effect<never, CommandFailed | LineRefused> => {
+    const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
+    const line = isOfLine ? lineOf(error, items) : undefined
+    return line === undefined
+      ? Failure.of(connection)(error)
+      : new LineRefused({ line, problem: withoutOperation(error) })
+  })
+
+/** Sends one batch of lines and records that they are done. */
+const sendBatch = (
+  job: Job,
+  lines: ReadonlyArray<TextLine>,
+  state: BatchState,
+  progress: ProgressLine.ProgressLine,
+  done: Ref.Ref<number>
+): Effect.Effect<Imported, CommandFailed | LineRefused> =>
   Effect.gen(function* () {
+    const items = yield* itemsOf(lines, job.namespace)
+    const imported = yield* send(job.client, items, job.existing, state, randomUUID()).pipe(
+      retryWhileUnavailable(job.retryFor, progress.note),
+      Effect.catchAll(error => refusalOf(job, state, error))
+    )
+    yield* job.start.save(lines)
+    for (const { end, number } of lines.slice(-1)) {
+      yield* Ref.set(done, number)
+      yield* progress.advance(end, items.length)
+    }
+    return imported
+  })
+
+/** How far an import has come, and how to continue it. */
+const progressText = (line: number, { file }: Source): ReadonlyArray<string> => {
+  if (line === 0) return []
+  return file === undefined
+    ? [`Lines 1 to ${line} are imported. Standard input cannot be resumed: send it the lines from ${line + 1} on.`]
+    : [`Lines 1 to ${line} are imported; continue with --resume.`]
+}
+
+/** Imports all lines of the source. */
+const importEntries = (job: Job) =>
+  Effect.gen(function* () {
+    const { source, start } = job
     const progress = yield* ProgressLine.make(source.size, start.offset)
+    /** The number of the last line that is done. */
     const done = yield* Ref.make(start.line)
-    const retrying = retryWhileAway(patience, progress.note)
-    const knowledge = yield* learned
-    const refusal = (error: Client.ClientError) =>
-      Effect.flatMap(Ref.get(knowledge.sent), (sent): Effect.Effect<never, CommandFailed | LineRefused> => {
-        const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
-        const line = isOfLine ? lineOf(error, sent) : undefined
-        return line === undefined
-          ? Failure.of(connection)(error)
-          : new LineRefused({ line, problem: withoutOperation(error) })
-      })
-    const sendAll = (sums: Done, lines: ReadonlyArray<TextLine>) =>
-      Effect.gen(function* () {
-        const items = yield* itemsOf(lines, namespace)
-        const { expired, skipped, written } = yield* Effect.catchAll(
-          retrying(send(client, items, existing, knowledge, randomUUID())),
-          refusal
-        )
-        yield* start.save(lines)
-        for (const { end, number } of lines.slice(-1)) {
-          yield* Ref.set(done, number)
-          yield* progress.advance(end, items.length)
-        }
-        return { written: sums.written + written, skipped: sums.skipped + skipped, expired: sums.expired + expired }
-      })
-    /** Sends lines. Where one of them is refused, and the batch with it, those before it are sent alone. */
-    const handle = (sums: Done, lines: ReadonlyArray<TextLine>): Effect.Effect<Done, CommandFailed> =>
-      Effect.catchTag(sendAll(sums, lines), "LineRefused", ({ line, problem }) =>
-        Effect.gen(function* () {
+    const state = yield* initialState
+    /** Sends lines. If one of them is refused, and the batch with it, those before it are sent alone. */
+    const sendLines = (sums: Imported, lines: ReadonlyArray<TextLine>): Effect.Effect<Imported, CommandFailed> =>
+      sendBatch(job, lines, state, progress, done).pipe(
+        Effect.map(imported => plus(sums, imported)),
+        Effect.catchTag("LineRefused", ({ line, problem }) => {
           const before = lines.filter(({ number }) => number < line)
-          if (before.length > 0) yield* handle(sums, before)
-          return yield* failed(`Line ${line}: ${problem}`, "Correct it.")
+          const refused = failed(`Line ${line}: ${problem}`, "Correct it.")
+          return before.length === 0 ? refused : Effect.zipRight(sendLines(sums, before), refused)
         })
       )
-    return yield* Stream.fromAsyncIterable(
-      portions(lines(chunksOf(source, start.offset), start), { operations: batch, bytes: maxBatchBytes }),
-      error => wrong(`${source.name} cannot be read: ${messageOf(error)}`)
-    ).pipe(
-      Stream.runFoldEffect(none, handle),
-      Resumption.telling(
-        Effect.map(Ref.get(done), line => toldOf(line, source)),
+    return yield* Stream.runFoldEffect(readSource(job), nothingImported, sendLines).pipe(
+      Resumption.reportProgress(
+        Effect.map(Ref.get(done), line => progressText(line, source)),
         progress.note
       )
     )
   })
 
-const describe = ({ expired, skipped, written }: Done, elapsed: Duration.Duration): string => {
+const describe = ({ expired, skipped, written }: Imported, elapsed: Duration.Duration): string => {
   const seconds = Duration.toSeconds(elapsed)
   const rate = seconds > 0 ? `, ${Math.round(written / seconds).toLocaleString("en")}/s` : ""
   return [
     `${written.toLocaleString("en")} entries written in ${seconds.toFixed(1)} s${rate}`,
-    ...(skipped > 0 ? [`${skipped.toLocaleString("en")} left out, as they were there`] : []),
-    ...(expired > 0 ? [`${expired.toLocaleString("en")} left out, as their time is over`] : [])
+    ...(skipped > 0 ? [`${skipped.toLocaleString("en")} skipped: already present`] : []),
+    ...(expired > 0 ? [`${expired.toLocaleString("en")} skipped: expired`] : [])
   ].join("; ")
 }
 
@@ -150,50 +189,37 @@ export const command = Command.make(
       Args.optional
     ),
     namespace: Options.text("namespace").pipe(
-      Options.withDescription("Where all entries go, whatever the lines say"),
+      Options.withDescription("The namespace of all entries, instead of that of each line"),
       Options.optional
     ),
     existing: Options.choice("existing", ["replace", "skip"]).pipe(
-      Options.withDescription("What to do with an entry that is there already"),
+      Options.withDescription("What to do with an entry that exists already; default replace"),
       Options.withDefault("replace" as const)
     ),
     ...Resumption.options({
-      resume: "Go on where the last import of this file has stopped",
+      resume: "Continue where the last import of this file stopped",
       restart: "Import the file from its beginning"
     }),
-    batch: Options.integer("batch").pipe(
-      Options.withPseudoName("entries"),
-      Options.withDescription("Most entries in a batch"),
-      Options.withDefault(1000)
-    ),
+    batch: numberOption("batch", "entries", "Maximum number of entries in a batch", 1000),
     ...Connection.options
   },
   ({ batch, existing, file, json, namespace, ...given }) =>
     Effect.gen(function* () {
       if (batch < 1) return yield* wrong("--batch must be at least 1")
-      const { manner, patience } = yield* Resumption.resolve(given)
+      const { mode, retryFor } = yield* Resumption.resolve(given)
       const source = yield* sourceOf(Option.getOrElse(file, () => "-"))
-      if (source.file === undefined && manner === "resume") {
-        return yield* wrong("--resume takes a file", "Standard input cannot be read again from where it has stopped.")
+      if (source.file === undefined && mode === "resume") {
+        return yield* wrong("--resume requires a file", "Standard input cannot be read again from where it stopped.")
       }
       const connection = yield* Connection.resolve(given)
       const client = yield* Connection.store(connection)
       const purpose = [connection.url, Option.getOrElse(namespace, () => ""), existing]
-      const start = source.file === undefined ? Checkpoint.none : yield* Checkpoint.begin(source.file, purpose, manner)
+      const start = source.file === undefined ? Checkpoint.none : yield* Checkpoint.open(source.file, purpose, mode)
+      // An unreachable service fails here, before anything is read.
       yield* endOfLog(connection)
+      const job = { connection, client, source, existing, batch, retryFor, start }
       const [elapsed, sums] = yield* Effect.timed(
-        Effect.scoped(
-          importEntries({
-            connection,
-            client,
-            source,
-            namespace: Option.getOrUndefined(namespace),
-            existing,
-            batch,
-            patience,
-            start
-          })
-        )
+        Effect.scoped(importEntries({ ...job, namespace: Option.getOrUndefined(namespace) }))
       )
       yield* start.remove
       yield* (yield* isJson(json))

@@ -1,51 +1,26 @@
-/** Sends the entries of an import. */
+/** Sends the batches of an import. */
 import { Effect, Either, Option, Ref } from "effect"
+import { type EntryLine, type Existing, ImportBatch, type Imported } from "../../Client/EntryLines.ts"
 import { operationIndexOf, serverTimeOf } from "../../Client/Errors.ts"
 import type * as Client from "../../EffectClient/Client.ts"
-import type { Line, TextLine } from "./Lines.ts"
+import type { RawJson } from "../../Json/JsonText.ts"
 
-/** An entry, and the line that it is from. */
-export interface Item extends Line {
-  readonly line: number
+/** An entry of a line, with the text of its value. */
+export type Item = EntryLine<RawJson>
+
+/** What an import knows from the answers so far. */
+export interface BatchState {
+  /** The latest time that the service has reported, in epoch milliseconds; 0 before. The client's clock is not used. */
+  readonly serverTime: Ref.Ref<number>
+  /** The entries of the batch that was sent last: errors name an entry by its index. */
+  readonly sent: Ref.Ref<ReadonlyArray<Item>>
 }
 
-/** What is done with an entry that is there already. */
-export type Existing = "replace" | "skip"
-
-/** The limits of a batch. */
-export interface Bounds {
-  readonly operations: number
-  /** Bytes of the lines. A single line may exceed it. */
-  readonly bytes: number
-}
-
-/** What a batch has done. */
-export interface Done {
-  readonly written: number
-  readonly skipped: number
-  /** Entries whose time is over. */
-  readonly expired: number
-}
-
-/** Gathers lines into portions that are sent as one batch each, in order. */
-export async function* portions(
-  lines: AsyncIterable<TextLine>,
-  bounds: Bounds
-): AsyncGenerator<ReadonlyArray<TextLine>, void> {
-  let held: Array<TextLine> = []
-  let size = 0
-  for await (const line of lines) {
-    const { length } = line.bytes
-    if (held.length > 0 && (held.length >= bounds.operations || size + length > bounds.bytes)) {
-      yield held
-      held = []
-      size = 0
-    }
-    held.push(line)
-    size += length
-  }
-  if (held.length > 0) yield held
-}
+/** The state at the start of an import. */
+export const initialState: Effect.Effect<BatchState> = Effect.all({
+  serverTime: Ref.make(0),
+  sent: Ref.make<ReadonlyArray<Item>>([])
+})
 
 const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Existing) => ({
   op: "set" as const,
@@ -56,24 +31,8 @@ const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Exist
   ...(existing === "skip" && { ifVersion: 0 })
 })
 
-/** What the answers have told so far. */
-export interface Learned {
-  /**
-   * The time by which the service has refused entries as expired, in epoch milliseconds; 0 before it has. The clock of
-   * the client decides nothing.
-   */
-  readonly expiredBy: Ref.Ref<number>
-  /** The entries of the batch that was sent last, by which errors count. */
-  readonly sent: Ref.Ref<ReadonlyArray<Item>>
-}
-
-export const learned: Effect.Effect<Learned> = Effect.all({
-  expiredBy: Ref.make(0),
-  sent: Ref.make<ReadonlyArray<Item>>([])
-})
-
-/** Those of the entries that the store has. */
-const present = (
+/** The entries of the store among these. */
+const findExisting = (
   client: Client.Service,
   items: ReadonlyArray<Item>
 ): Effect.Effect<ReadonlyArray<Item>, Client.ClientError> =>
@@ -81,68 +40,47 @@ const present = (
     items.filter((_, index) => Option.isSome(found[index] ?? Option.none()))
   )
 
-const addressOf = ({ key, namespace }: Item): string => JSON.stringify([namespace, key])
-
-/** The first entry of each key, as a later one of the batch would find it there. */
-const firstOfEach = (items: ReadonlyArray<Item>): ReadonlyArray<Item> => {
-  const seen = new Set<string>()
-  return items.filter(item => {
-    const address = addressOf(item)
-    return !seen.has(address) && seen.add(address)
-  })
-}
-
-const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== undefined && expiresAt <= now
-
 /**
- * Writes entries as one batch, without those whose time is over by the clock of the service: it refuses them, and tells
- * its time. Where entries that are there are skipped, they are looked for once the batch is refused, and left out;
- * somebody else may write the next one meanwhile, so that it may take several turns.
+ * Writes entries as one batch, without those that are left out by the rules of {@link ImportBatch}.
  *
- * The effect may be repeated: what it has replaced is not replaced again. `name` is the idempotency key of its batch,
- * and a batch without some of the entries has another one.
+ * The effect may be repeated after a lost answer: `id` is the idempotency key of its batch, so that no entry is replaced
+ * twice. A batch without some of the entries has another key.
  */
 export const send = (
   client: Client.Service,
   items: ReadonlyArray<Item>,
   existing: Existing,
-  { expiredBy, sent }: Learned,
-  name: string
-): Effect.Effect<Done, Client.ClientError> => {
-  const attempt = (left: ReadonlyArray<Item>): Effect.Effect<Done, Client.ClientError> =>
+  { sent, serverTime }: BatchState,
+  id: string
+): Effect.Effect<Imported, Client.ClientError> => {
+  const attempt = (batch: ImportBatch<Item>): Effect.Effect<Imported, Client.ClientError> =>
     Effect.gen(function* () {
-      const now = yield* Ref.get(expiredBy)
-      const living = left.filter(item => !isExpired(item, now))
-      const wanted = existing === "skip" ? firstOfEach(living) : living
-      if (wanted.length > 0) {
-        yield* Ref.set(sent, wanted)
-        // What must be absent is written once at most, as it has a precondition.
-        const options = existing === "skip" ? {} : { idempotencyKey: `${name}-${wanted.length}` }
-        const operations = wanted.map(item => operationOf(item, existing))
-        const refused = yield* Effect.either(client.batch(operations, options))
-        if (Either.isLeft(refused)) return yield* afterRefusal(refused.left, living, wanted)
-      }
-      const expired = items.filter(item => isExpired(item, now)).length
-      return { written: wanted.length, expired, skipped: items.length - wanted.length - expired }
+      const { entries } = batch
+      if (entries.length === 0) return batch.outcome
+      yield* Ref.set(sent, entries)
+      // With a precondition the batch is applied once anyway.
+      const options = existing === "skip" ? {} : { idempotencyKey: `${id}-${entries.length}` }
+      const operations = entries.map(item => operationOf(item, existing))
+      const written = yield* Effect.either(client.batch(operations, options))
+      return Either.isLeft(written) ? yield* afterRefusal(written.left, batch) : batch.outcome
     })
-  const afterRefusal = (error: Client.ClientError, left: ReadonlyArray<Item>, wanted: ReadonlyArray<Item>) =>
+  const afterRefusal = (error: Client.ClientError, batch: ImportBatch<Item>) =>
     Effect.gen(function* () {
-      if (error._tag === "PreconditionFailed") {
-        const there = new Set((yield* present(client, wanted)).map(addressOf))
-        // An entry that was deleted meanwhile is not there, and the batch may succeed as it is.
-        return yield* attempt(left.filter(item => !there.has(addressOf(item))))
+      if (existing === "skip" && error._tag === "PreconditionFailed") {
+        // If the entry was deleted since then, none is found, and the same batch may succeed.
+        return yield* attempt(batch.withoutExisting(yield* findExisting(client, batch.entries)))
       }
       const now = serverTimeOf(error)
-      // An answer that would not make the batch smaller is an error like any other.
-      if (now === undefined || !wanted.some(item => isExpired(item, now))) return yield* error
-      yield* Ref.update(expiredBy, known => Math.max(known, now))
-      return yield* attempt(left)
+      const smaller = now === undefined ? undefined : batch.withoutExpired(now)
+      if (now === undefined || smaller === undefined) return yield* error
+      yield* Ref.update(serverTime, known => Math.max(known, now))
+      return yield* attempt(smaller)
     })
-  return attempt(items)
+  return Effect.flatMap(Ref.get(serverTime), now => attempt(ImportBatch.of(items, existing, now)))
 }
 
-/** The line that an error of the service is about. */
-export const lineOf = (error: Client.ClientError, items: ReadonlyArray<Item>): number | undefined => {
+/** The line that an error of the service names by the index of its operation. */
+export const lineOf = (error: Client.ClientError, sent: ReadonlyArray<Item>): number | undefined => {
   const index = operationIndexOf(error)
-  return index === undefined ? undefined : items[index]?.line
+  return index === undefined ? undefined : sent[index]?.line
 }

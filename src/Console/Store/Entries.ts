@@ -1,6 +1,7 @@
 /** Entries with their values as text, by the requests of the product's client. */
 
 import { Gone, NotFound } from "../../Client/Client.ts"
+import type { EntryLine } from "../../Client/EntryLines.ts"
 import { textOf } from "../../Client/Errors.ts"
 import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
 import type { NamespaceCount, TenantCount } from "../../Client/Model.ts"
@@ -181,25 +182,17 @@ export const existingKeys = async (
   return sought.filter((_, index) => items[index] !== undefined)
 }
 
-/** An entry to be written by an import. */
-export interface Imported {
-  readonly key: string
-  /** JSON text. */
-  readonly value: string
-  readonly expiresAt: number | null
-}
-
-/** Sets entries, all or none; with `isNew` only where none of them exists. */
+/** Sets entries, whose values are JSON text, all or none; with `isNew` only if none of them exists. */
 export const writeAll = (
   namespace: string,
-  entries: ReadonlyArray<Imported>,
+  entries: ReadonlyArray<Pick<EntryLine<string>, "key" | "value" | "expiresAt">>,
   isNew: boolean,
   signal: AbortSignal
 ): Promise<void> => {
   const operations = entries.map(({ expiresAt, key, value }) => {
     const names = `"op":"set","namespace":${JSON.stringify(namespace)},"key":${JSON.stringify(key)}`
     const condition = isNew ? ',"ifVersion":0' : ""
-    const expiry = expiresAt === null ? "" : `,"expiresAt":${expiresAt}`
+    const expiry = expiresAt === undefined ? "" : `,"expiresAt":${expiresAt}`
     return `{${names},"value":${value}${condition}${expiry}}`
   })
   const body = `{"operations":[${operations.join(",")}],"actor":${JSON.stringify(actor)}}`

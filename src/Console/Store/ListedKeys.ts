@@ -1,6 +1,6 @@
 /** The keys of a list, as far as its pages have been read, and how many there are in all. */
 import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
-import { compareKeys } from "./KeyOrder.ts"
+import { compare } from "../../Kv/KeyOrder.ts"
 
 /** A change without its value. */
 type KeyChange = Omit<Change, "value">
@@ -82,7 +82,7 @@ export class ListedKeys {
 
   /** Whether a key lies before the end of the last page. */
   #isRead(key: string): boolean {
-    return this.isComplete || (this.#upTo !== undefined && compareKeys(key, this.#upTo) <= 0)
+    return this.isComplete || (this.#upTo !== undefined && compare(key, this.#upTo) <= 0)
   }
 
   #recount({ key, op, seq, version }: KeyChange): void {
@@ -118,7 +118,7 @@ export class ListedKeys {
     let high = this.items.length
     while (low < high) {
       const middle = (low + high) >> 1
-      const order = compareKeys(this.items[middle]!.key, key)
+      const order = compare(this.items[middle]!.key, key)
       if (order === 0) return [middle, true]
       if (order < 0) low = middle + 1
       else high = middle

@@ -3,9 +3,9 @@
  * read again when the store has changed.
  */
 import { signal } from "@preact/signals"
+import { compare } from "../../Kv/KeyOrder.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { mayDoBetter, untilNextTry } from "../Service/Persist.ts"
-import { compareKeys } from "./KeyOrder.ts"
 
 export interface NamePage<A> {
   /** In byte order of their names. */
@@ -138,7 +138,7 @@ export class NameList<A> {
     let high = known.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (compareKeys(this.options.nameOf(known[middle]!), name) <= 0) low = middle + 1
+      if (compare(this.options.nameOf(known[middle]!), name) <= 0) low = middle + 1
       else high = middle
     }
     return low
@@ -147,4 +147,4 @@ export class NameList<A> {
 
 /** Whether a name comes before another one; nothing comes before all names. */
 const isBefore = (name: string | undefined, other: string | undefined): boolean =>
-  other !== undefined && (name === undefined || compareKeys(name, other) < 0)
+  other !== undefined && (name === undefined || compare(name, other) < 0)

@@ -1,6 +1,7 @@
 /** The first pane of the store: its namespaces, and the tenants that they belong to. */
 import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
+import { compare } from "../../Kv/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"
@@ -9,7 +10,6 @@ import { SearchField } from "../Widgets/SearchField.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
 import { count, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
-import { compareKeys } from "./KeyOrder.ts"
 import {
   chooseTenant,
   chosenTenant,
@@ -99,7 +99,7 @@ const withOpened = (
   const others = opened.filter(namespace => !known.has(namespace))
   if (others.length === 0) return listed
   const all = [...listed, ...others.map(namespace => ({ namespace, count: undefined }))]
-  return all.sort((a, b) => compareKeys(a.namespace, b.namespace))
+  return all.sort((a, b) => compare(a.namespace, b.namespace))
 }
 
 const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonly present: string | undefined }) => {

@@ -1,5 +1,6 @@
 /** Import and export of a namespace, as lines of JSON (NDJSON). */
 import { useEffect, useRef, useState } from "preact/hooks"
+import type { Existing } from "../../Client/EntryLines.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
@@ -7,7 +8,7 @@ import { download } from "../Widgets/Download.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { bytes, count } from "../Widgets/Text.ts"
 import { listTexts } from "./Entries.ts"
-import { batch, type Existing, importFile } from "./ImportFile.ts"
+import { bounds, importFile } from "./ImportFile.ts"
 import type { KeyList } from "./KeyList.ts"
 
 /** What a page can hold. More is for the command line. */
@@ -101,7 +102,7 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
         <div class="dialog-body">
           <p>
             {entries(stoppedAfter)} of the file {stoppedAfter === 1 ? "was" : "were"} written, and perhaps the batch of
-            up to {batch.entries} behind them. Nothing else was.
+            up to {bounds.lines} behind them. Nothing else was.
           </p>
         </div>
       </Dialog>
@@ -130,7 +131,7 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
           <>
             <h3>Import</h3>
             <p class="muted">
-              Lines in the same form, written in batches of up to {batch.entries}, each of which is written whole or not
+              Lines in the same form, written in batches of up to {bounds.lines}, each of which is written whole or not
               at all.
             </p>
             <input

@@ -2,6 +2,7 @@
  * The entries and tombstones of a store in memory.
  */
 import type * as Entry from "../../Kv/Entry.ts"
+import { compare } from "../../Kv/KeyOrder.ts"
 import type { NamespaceCount, Selection } from "../../Kv/Store.ts"
 import { isLive, type KeyState } from "../../Kv/Write.ts"
 import * as KeyOrder from "../KeyOrder.ts"
@@ -26,7 +27,7 @@ const search = (sorted: ReadonlyArray<string>, key: string, past = false): numbe
   let high = sorted.length
   while (low < high) {
     const middle = (low + high) >>> 1
-    const order = KeyOrder.compare(sorted[middle]!, key)
+    const order = compare(sorted[middle]!, key)
     if (order < 0 || (past && order === 0)) low = middle + 1
     else high = middle
   }

@@ -2,6 +2,7 @@
  * Pages of the namespaces in memory, and of the tenants that they belong to.
  */
 import * as Entry from "../../Kv/Entry.ts"
+import { compare } from "../../Kv/KeyOrder.ts"
 import type {
   NamespaceCount,
   NamespacePage,
@@ -21,8 +22,8 @@ export const page = (
   const ranges = KeyOrder.rangesOfNamespaces(query)
   const all = counts
     .filter(({ namespace }) => ranges.some(range => KeyOrder.isWithin(namespace, range)))
-    .filter(({ namespace }) => after === "" || KeyOrder.compare(namespace, after) > 0)
-    .sort((a, b) => KeyOrder.compare(a.namespace, b.namespace))
+    .filter(({ namespace }) => after === "" || compare(namespace, after) > 0)
+    .sort((a, b) => compare(a.namespace, b.namespace))
   return { namespaces: all.slice(0, limit), more: all.length > limit }
 }
 
@@ -41,6 +42,6 @@ export const pageOfTenants = (
   }
   const all = [...tenants.values()]
     .filter(({ tenant }) => range !== undefined && KeyOrder.isWithin(tenant, range))
-    .sort((a, b) => KeyOrder.compare(a.tenant, b.tenant))
+    .sort((a, b) => compare(a.tenant, b.tenant))
   return { tenants: all.slice(0, limit), more: all.length > limit }
 }

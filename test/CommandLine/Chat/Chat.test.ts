@@ -337,7 +337,7 @@ describe("an interactive conversation", () => {
         ["create_session", "subscribe", "send_message", "read_file", "interrupt_turn", "send_message", "list_sessions"]
       )
       assert.include(held.output, "· the turn was interrupted\n")
-      assert.include(held.output, "Go on with --session s_1\n")
+      assert.include(held.output, "Continue with --session s_1\n")
       assert.isTrue(Exit.isFailure(held.exit) && failureOf(held) === undefined)
     })
   )

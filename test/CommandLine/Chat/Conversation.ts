@@ -60,13 +60,13 @@ export const hold = (
               records += text
               changes.notify()
             }),
-      note: () => Effect.dieMessage("A conversation tells nothing there")
+      note: () => Effect.dieMessage("A conversation writes no note there")
     })
     const terminal = Layer.succeed(Terminal, {
       isInteractive,
       next: input,
       write,
-      complain: text => write(`${text}\n`),
+      note: text => write(`${text}\n`),
       prompt: () => Effect.void
     })
     // Lost connections come back without a pause.

@@ -19,7 +19,7 @@ describe("a line", () => {
     [":at a.md", ":at needs a path and the number of an iteration."],
     [":at 12", ":at needs a path and the number of an iteration."],
     [":read", ":read needs a path."],
-    [":stop now", ":stop takes nothing."],
+    [":stop now", ":stop takes no argument."],
     [":dance", "There is no command :dance."],
     [":", "There is no command :."]
   ]

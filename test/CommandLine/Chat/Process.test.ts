@@ -110,7 +110,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
       yield* chat.type(":quit\r")
       const { code, stdout } = yield* chat.ended
       assert.strictEqual(code, 0)
-      assert.match(seen(stdout), /\nGo on with --session \S+\n$/)
+      assert.match(seen(stdout), /\nContinue with --session \S+\n$/)
     })
   )
 

@@ -72,7 +72,7 @@ const cases: ReadonlyArray<readonly [EventBody, string]> = [
   [{ type: "plan_updated", turnId, plan: ["think", "act"] }, '· plan: ["think","act"]\n'],
   [{ type: "step_started", turnId, stepId: "s", title: "Think" }, "· step: Think\n"],
   [{ type: "step_completed", turnId, stepId: "s" }, "· step done: s\n"],
-  [{ type: "subagent_started", turnId, subagentId: "n", agentType: "cook", task: "tea" }, "· agent cook begins: tea\n"],
+  [{ type: "subagent_started", turnId, subagentId: "n", agentType: "cook", task: "tea" }, "· agent cook starts: tea\n"],
   [{ type: "subagent_completed", turnId, subagentId: "n", result: "hot" }, "· agent n is done: hot\n"],
   [{ type: "artifact_created", turnId, artifactId: "r", name: "tea.md", uri: "u:1" }, "+ artifact tea.md (u:1)\n"],
   [{ type: "checkpoint_created", turnId, checkpointId: "k" }, "· checkpoint k\n"],
@@ -88,7 +88,7 @@ const cases: ReadonlyArray<readonly [EventBody, string]> = [
   ],
   [
     { type: "rate_limited", turnId, retryAfterMs: 1500, message: "patience" },
-    "· the agent has to wait, for 1.5 s (patience)\n"
+    "· the agent must wait, for 1.5 s (patience)\n"
   ],
   [{ type: "error", code: "oom", message: "no memory", retryable: false }, "✗ no memory (oom)\n"]
 ]

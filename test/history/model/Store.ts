@@ -5,8 +5,8 @@
 import { Either } from "effect"
 import type { JsonText } from "../../../src/Json/JsonText.ts"
 import { tenantOf } from "../../../src/Kv/Entry.ts"
+import { compare } from "../../../src/Kv/KeyOrder.ts"
 import { ifVersion, isLive, type Operation as PlannedOperation, plan } from "../../../src/Kv/Write.ts"
-import { compare } from "../../../src/Storage/KeyOrder.ts"
 import * as H from "../History.ts"
 
 /** All keys that the model knows. */

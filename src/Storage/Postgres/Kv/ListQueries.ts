@@ -2,6 +2,7 @@
  * Queries for lists of entries and for their counts.
  */
 import * as Entry from "../../../Kv/Entry.ts"
+import { compare } from "../../../Kv/KeyOrder.ts"
 import { pageBytes, type Selection } from "../../../Kv/Store.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
@@ -102,7 +103,7 @@ const listOf = (form: ListForm): Statement => {
 
 /** Returns the lesser of an end and a key; the end if the key is empty. */
 const before = (end: string | undefined, key: string): string | undefined =>
-  key === "" || (end !== undefined && KeyOrder.compare(key, end) > 0) ? end : key
+  key === "" || (end !== undefined && compare(key, end) > 0) ? end : key
 
 /** A page of a list. */
 export const entries = (query: EntryQuery): Query<EntryPage> => {
@@ -111,7 +112,7 @@ export const entries = (query: EntryQuery): Query<EntryPage> => {
   const { low, high } = range ?? { low: "", high: undefined }
   const floored = floor(after)
   const end = isDescending ? before(high, ceiling(after)) : high
-  const isAfter = !isDescending && floored !== "" && KeyOrder.compare(low, floored) <= 0
+  const isAfter = !isDescending && floored !== "" && compare(low, floored) <= 0
   const isBounded = end !== undefined
   const size = keysOnly ? Number.MAX_SAFE_INTEGER : (query.size ?? pageBytes)
   // A list that cannot have entries has no range to count.

@@ -3,7 +3,7 @@
  */
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
-import * as KeyOrder from "../../KeyOrder.ts"
+import { compare } from "../../../Kv/KeyOrder.ts"
 import type * as SessionCommit from "../../SessionCommit.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"
@@ -48,9 +48,7 @@ export const encode = (
   { lease, node, tokenOf }: LeaseHolder,
   { bytes, events }: Retention
 ): Encoded => {
-  const order = writes
-    .map((_, index) => index)
-    .sort((a, b) => KeyOrder.compare(writes[a]!.session, writes[b]!.session) || a - b)
+  const order = writes.map((_, index) => index).sort((a, b) => compare(writes[a]!.session, writes[b]!.session) || a - b)
   const texts: Array<string> = []
   const append = <A>(write: EventWrite, of: (append: Append) => A): A | null =>
     write.op === "append" ? of(write) : null

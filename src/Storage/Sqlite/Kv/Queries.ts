@@ -1,6 +1,7 @@
 import type Database from "better-sqlite3"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
+import { compare } from "../../../Kv/KeyOrder.ts"
 import {
   type Address,
   type EntriesRead,
@@ -24,7 +25,7 @@ import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } f
 
 /** The lower one of an end and a key, if there is a key. */
 const before = (end: string | Buffer, key: string): string | Buffer =>
-  key === "" || (typeof end === "string" && KeyOrder.compare(key, end) > 0) ? end : key
+  key === "" || (typeof end === "string" && compare(key, end) > 0) ? end : key
 
 /** A page of entries. */
 export interface EntryPage {
@@ -106,7 +107,7 @@ export class Queries {
     const most = keysOnly ? Number.POSITIVE_INFINITY : size
     const { isCut, texts } = isDescending
       ? take(list.down, [namespace, low, before(high, after), now, limit + 1], most)
-      : after !== "" && KeyOrder.compare(low, after) <= 0
+      : after !== "" && compare(low, after) <= 0
         ? take(list.after, [namespace, after, high, now, limit + 1], most)
         : take(list.from, [namespace, low, high, now, limit + 1], most)
     const more = isCut || texts.length > limit
