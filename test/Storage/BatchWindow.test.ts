@@ -24,7 +24,7 @@ describe("BatchWindow", () => {
     expect(window.maxWaitMillis).toBe(5)
   })
 
-  it("where no client returns in time, fewer and fewer groups wait", () => {
+  it("if no client returns in time, fewer and fewer groups wait", () => {
     const window = new BatchWindow(5)
     const waits: Array<number> = []
     for (let group = 0; group < 200; group++) {
@@ -45,7 +45,7 @@ describe("BatchWindow", () => {
     expect(window.expected).toBe(2)
   })
 
-  it("where most return, groups wait for as many as returned, until the next attempt to wait for all", () => {
+  it("if most return, groups wait for as many as returned, until the next attempt to wait for all", () => {
     const window = new BatchWindow(5)
     window.onAnswered(64, 0, commit)
     window.onTaken(60, { presentAtStart: 1, millis: 5 })

@@ -39,7 +39,7 @@ describe("CommitWatchdog", () => {
     })
   )
 
-  it.scoped("what is waited for before a commit is no part of its time", () =>
+  it.scoped("the preparation of a commit does not count as commit time", () =>
     Effect.gen(function* () {
       const prepared = yield* Effect.makeLatch(false)
       const { answer, committer, groups, submit } = yield* setup({ prepare: prepared.await })
@@ -119,7 +119,7 @@ describe("CommitWatchdog", () => {
     })
   )
 
-  it.scoped("a write that is heavier than a group has as much longer; those that wait have not", () =>
+  it.scoped("a write that is heavier than a group has a longer timeout; waiting writes do not", () =>
     Effect.gen(function* () {
       const { answer, committer, groups, submit } = yield* setup({ maxGroup: { operations: 10, bytes: 4 } })
       // Three times as heavy: 5,400 ms.

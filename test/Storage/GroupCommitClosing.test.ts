@@ -31,7 +31,7 @@ describe("GroupCommit, end of the scope", () => {
     })
   )
 
-  it.effect("closing the scope answers each write, also where the groups take longer than its limit together", () =>
+  it.effect("closing the scope answers each write, also if the groups together take longer than its timeout", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { submit, answer } = yield* Scope.extend(setup({ maxGroup: { operations: 1, bytes: 1 } }), scope)

@@ -31,7 +31,7 @@ describe("GroupCommit, batch window", () => {
         const fibers = yield* Effect.forEach(["a", "b"], submit)
         yield* TestClock.adjust(commit)
         yield* answer(0)
-        // By the true time, which passes while the test waits.
+        // In real time, which passes while the test waits.
         yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
         yield* answer(1)
         expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
@@ -62,13 +62,13 @@ describe("GroupCommit, batch window", () => {
     )
   }
 
-  it.scoped("after a wait for writes that did not come the next group does not wait for those that were answered", () =>
+  it.scoped("after a wait for writes that did not arrive, the next group does not wait for answered callers", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 100 })
       const fibers = yield* Effect.forEach(["a", "b"], submit)
       yield* TestClock.adjust("1 second")
       yield* answer(0)
-      // By the true time, which passes while the test waits. Had there been no wait, the next group would have one.
+      // In real time, which passes while the test waits. Without this wait the next group would wait.
       yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
       const next = yield* submit("c")
       yield* TestClock.adjust("1 second")
@@ -80,7 +80,7 @@ describe("GroupCommit, batch window", () => {
     })
   )
 
-  it.scoped("where commits take no time, or no caller was answered yet, no group waits", () =>
+  it.scoped("if commits take no time, or no caller was answered yet, no group waits", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000 })
       const fibers = yield* Effect.forEach(["a", "b"], submit)

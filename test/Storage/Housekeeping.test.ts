@@ -104,7 +104,7 @@ describe("Housekeeping", () => {
     )
   })
 
-  it.effect("runs that fail are counted by task, defects included, and those that are interrupted are not", () => {
+  it.effect("failed runs are counted by task, including defects; interrupted ones are not", () => {
     const counted = (task: string): unknown => {
       const tags = new Map([
         ["test_housekeeping", "failures"],

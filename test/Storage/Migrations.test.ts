@@ -15,7 +15,7 @@ import { migrations as sessionMigrations } from "../../src/Storage/Sqlite/Sessio
 
 const golden = new URL("../golden/migrations.json", import.meta.url)
 
-/** The SHA-256 of what each migration of a database executes, by the migration's number and name. */
+/** The SHA-256 of the statements that each migration of a database executes, by its number and name. */
 type Digests = Readonly<Record<string, string>>
 
 const keyOf = (version: number, name: string): string => `${version} ${name}`
@@ -23,7 +23,7 @@ const keyOf = (version: number, name: string): string => `${version} ${name}`
 const digestOf = (executed: ReadonlyArray<unknown>): string =>
   createHash("sha256").update(JSON.stringify(executed)).digest("hex")
 
-/** What the opening of an empty database sends to the server, whose answers are those of one. */
+/** The statements that the opening of an empty database sends to the server. The answers are those of an empty one. */
 const postgres = Effect.gen(function* () {
   const digests: Record<string, string> = {}
   let executed: Array<string> = []
@@ -34,7 +34,7 @@ const postgres = Effect.gen(function* () {
         executed.push(text)
         return []
       }
-      // Before the first migration are statements that prepare all of them, of which this is the last.
+      // The statements before the first migration prepare all of them. This is the last one.
       const statements = executed.slice(executed.lastIndexOf("SET LOCAL statement_timeout = 0") + 1)
       digests[keyOf(Number(values[0]), String(values[1]))] = digestOf(statements)
       executed = []
@@ -68,7 +68,7 @@ const sqlite = (migrations: ReadonlyArray<Migrations.Migration>) =>
     return digests
   }).pipe(Effect.provide(SqliteClient.layer({ filename: ":memory:", disableWAL: true })))
 
-it.effect("a migration executes what it executed when it was released", () =>
+it.effect("a migration executes the same statements as when it was released", () =>
   Effect.gen(function* () {
     const now: Readonly<Record<string, Digests>> = {
       PostgreSQL: yield* postgres,
@@ -85,7 +85,7 @@ it.effect("a migration executes what it executed when it was released", () =>
       now,
       "A released migration must always execute the same: put new statements into another one. " +
         "UPDATE_GOLDEN=1 adds new migrations to test/golden/migrations.json. " +
-        "Delete the line there of one that was not released and has changed."
+        "Delete the line of a changed migration that was not released."
     ).toStrictEqual(released)
   })
 )

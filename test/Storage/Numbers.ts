@@ -75,7 +75,7 @@ export interface Tables extends Numbers {
   readonly entries: ReadonlyArray<{ readonly namespace: string }>
 }
 
-/** Expects the numbers that are kept to be those that counting finds. */
+/** Expects the stored numbers to be those of a count. */
 export const expectCounted = ({ entries, namespaces, tenants }: Tables): void => {
   expect({
     namespaces: [...namespaces].sort(byBytes),
@@ -97,12 +97,12 @@ const shown = Effect.gen(function* () {
   return { namespaces, tenants: tenants.map(({ entries, namespaces, tenant }) => [tenant, namespaces, entries]) }
 })
 
-/** Expects readers to see the numbers of the entries above, without those that have expired. */
+/** Expects readers to see the numbers of the entries above, without expired ones. */
 export const expectShown = Effect.gen(function* () {
   expect(yield* shown).toEqual(numbersOf(entries.filter(({ expiresAt }) => expiresAt !== past)))
 })
 
-/** Adds entries and namespaces, deletes some with all that they have, and has those deleted that have expired. */
+/** Adds entries and namespaces, deletes some with all their entries, and deletes expired entries. */
 export const change = Effect.gen(function* () {
   const left = new Set(names.filter((_, index) => index % 3 === 0))
   const operations = [

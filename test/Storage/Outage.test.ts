@@ -10,7 +10,7 @@ import * as Supervision from "../../src/Supervision.ts"
 import { put } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./SqliteFixture.ts"
 
-/** What an effect logs, one line for each message, with the reason where there is one. */
+/** The log lines of an effect, one for each message, with the reason if there is one. */
 const logged = <A, E, R>(body: (lines: Array<string>) => Effect.Effect<A, E, R>) => {
   const lines: Array<string> = []
   const recorder = Logger.make(({ logLevel, message, annotations }) => {
@@ -54,7 +54,7 @@ describe("an outage", () => {
     )
   )
 
-  it.effect("has its defects logged as errors, and interruptions not at all", () =>
+  it.effect("logs defects as errors, and does not log interruptions", () =>
     logged(lines =>
       Effect.gen(function* () {
         const outage = Supervision.outage("writing")

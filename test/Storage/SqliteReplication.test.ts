@@ -35,7 +35,7 @@ describe("the replication check", () => {
     })
   )
 
-  it.effect("is ok with what a replicator leaves, old or new", () =>
+  it.effect("is ok with the files of a replicator, old or new", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/generations/"), ok)
       assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation/"), ok)
@@ -62,7 +62,7 @@ describe("the replication check", () => {
     })
   )
 
-  it.effect("is degraded, and says why, where the directory cannot be read", () =>
+  it.effect("is degraded with a reason if the directory cannot be read", () =>
     Effect.gen(function* () {
       const file = Effect.gen(function* () {
         const files = yield* FileSystem.FileSystem
@@ -89,7 +89,7 @@ describe("the replication check", () => {
     })
   )
 
-  it.effect("is made only where it is asked for", () =>
+  it.effect("runs only if it is enabled", () =>
     Effect.gen(function* () {
       const load = (variables: Readonly<Record<string, string>>) =>
         Effect.withConfigProvider(Replication.config, ConfigProvider.fromMap(new Map(Object.entries(variables))))

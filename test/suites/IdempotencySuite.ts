@@ -59,7 +59,7 @@ const attempted: fc.Arbitrary<Attempted> = fc.record({
   millis: fc.nat(1000)
 })
 
-/** The writes in the order in which they are sent, repetitions included: indexes of the writes. */
+/** The order in which the writes are sent, including repetitions, as indexes of the writes. */
 const scheduleOf = (all: ReadonlyArray<Attempted>): ReadonlyArray<number> =>
   all
     .flatMap(({ retries }, index) => [index, ...retries.map(later => index + later)].map(at => ({ at, index })))
@@ -85,7 +85,7 @@ export const idempotencySuite = (
     Layer.provide(layerAt(directory), Layer.succeed(Limits.Limits, { ...Limits.defaults, idempotencyBytes }))
 
   describe(`${name}, writes with idempotency keys`, () => {
-    it.scoped("above the limit of bytes the oldest are forgotten, and no others", () =>
+    it.scoped("above the limit of bytes only the oldest are removed", () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(start)
         yield* Effect.gen(function* () {
@@ -126,7 +126,7 @@ export const idempotencySuite = (
           const many = 2 * Math.ceil(fewBytes / overheadBytes)
           for (let index = 0; index < many; index++) for (const tenant of floods) yield* isKnown(tenant, `${index}`)
           for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(true)
-          // Of the others the last ones are known, of the one as many as of the other.
+          // The newest of the others are known, equally many of each.
           const known = { flood: 0, "other flood": 0 }
           for (const tenant of floods) {
             while (known[tenant] < many && (yield* isKnown(tenant, `${many - 1 - known[tenant]}`))) known[tenant]++

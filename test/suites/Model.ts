@@ -134,7 +134,7 @@ export class Model {
     return this.trimmed - before
   }
 
-  /** All records that a query matches, or `undefined` where it asks for trimmed ones. */
+  /** All records that a query matches, or `undefined` if it asks for trimmed ones. */
   matching(query: Omit<ChangeQuery, "limit">): ReadonlyArray<StoredChange> | undefined {
     const { after, prefix = "", tenant } = query
     if (after < this.trimmed) return undefined
@@ -148,7 +148,7 @@ export class Model {
     )
   }
 
-  /** What is wrong with a page, or `undefined`. Where the page is full it may end anywhere before the next match. */
+  /** What is wrong with a page, or `undefined`. A full page may end anywhere before the next match. */
   problemOf(query: ChangeQuery, page: ChangePage): string | undefined {
     const matching = this.matching(query)
     if (matching === undefined) return "the query asks for trimmed records"

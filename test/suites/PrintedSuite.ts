@@ -26,7 +26,7 @@ const texts = [
 ]
 const spaces = ["n", "tenant:t/x", 'tenant:%s"\\/x']
 
-/** What the reads of a store find: the database must print what `encode` does. */
+/** The results of reads: the database must print the same text as `encode`. */
 const expectSame = Effect.gen(function* () {
   const store = yield* Store
   const log = yield* ChangeLog
@@ -65,7 +65,7 @@ const expectSame = Effect.gen(function* () {
 /** The conformance suite of backends that print entries and records themselves. Each test builds a new `layer`. */
 export const printedSuite = (name: string, layer: Layer.Layer<Store | ChangeLog, unknown>): void => {
   describe(`what ${name} prints`, () => {
-    it.scoped("is what JavaScript prints of the rows", () =>
+    it.scoped("is the text that JavaScript prints of the rows", () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(start)
         yield* expectSame

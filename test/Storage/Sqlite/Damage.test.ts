@@ -42,7 +42,10 @@ interface Damage {
   readonly last: number
 }
 
-/** Spoils one page with entries and one with change records, three quarters into each table, where `b` has its own. */
+/**
+ * Damages one page with entries and one with change records, at three quarters of each table, where the rows of `b`
+ * are.
+ */
 const spoil = (file: string, place: string): Damage => {
   const db = new Database(file, { readonly: true })
   const leaves = db
@@ -149,7 +152,7 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
     expect(yield* page(`after=${last}&limit=1000`)).toMatchObject({ lastSeq: end })
     expect(yield* page("after=0&limit=1000&tenant=a")).toMatchObject({ lastSeq: end })
 
-    // Followers: those who need the records are closed, and are never sent what comes behind.
+    // Followers: those that need the records are closed, and never receive later ones.
     expect(yield* follow(url, "after=0&limit=50")).toEqual({ seqs: range(1, first - 1), code: 1011 })
     const stream = yield* call("/changes/stream?after=0")
     expect(stream.status).toBe(200)
@@ -159,7 +162,7 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
     const others = yield* Effect.fork(follow(url, "after=0&tenant=a", end + 2))
     const atEnd = yield* Effect.fork(follow(url, `after=${end}`, end + 2))
 
-    // Lists: those of the other tenant, and pages up to the spoilt one.
+    // Lists: those of the other tenant, and pages up to the damaged one.
     expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("a"))}`)).status).toBe(200)
     expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("b"))}?limit=1000`)).text).toContain(keyOf(0))
     expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("b"))}`)).text).toBe("cut off")
@@ -212,7 +215,7 @@ describe("a database with damaged pages", () => {
   )
 
   it.scopedLive(
-    "at the end of the log: the service starts without writes, and serves entries and what goes before",
+    "at the end of the log: the service starts without writes, and serves entries and earlier records",
     () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

@@ -52,7 +52,7 @@ describe("a defect in the writer", () => {
       })
     )
 
-    it.scopedLive(`in what cannot be cloned fails its write alone, written ${mode}`, () =>
+    it.scopedLive(`in a value that cannot be cloned fails only its write, written ${mode}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const odd: ReadonlyArray<unknown> = [() => "tester", Symbol("tester"), { name: () => "tester" }]

@@ -10,7 +10,7 @@ import { temporaryDirectory } from "../../ServerProcess.ts"
 const isLabel = (name: string, value: string) => (label: MetricLabel.MetricLabel) =>
   label.key === name && label.value === value
 
-/** The value of a gauge of this test's instance; nothing where there is no such series. */
+/** The value of a gauge of this test's instance; `undefined` if there is no such series. */
 const gauge = (instance: string, name: string, file?: string): number | undefined => {
   const found = Metric.unsafeSnapshot().find(
     ({ metricKey }) =>
@@ -54,7 +54,7 @@ describe("metrics of the disk", () => {
     }).pipe(instance("files"))
   )
 
-  it.scoped("keep their values where the files cannot be asked for", () =>
+  it.scoped("keep their values if the files cannot be measured", () =>
     Effect.gen(function* () {
       const directory = join(yield* temporaryDirectory, "d")
       mkdirSync(directory)

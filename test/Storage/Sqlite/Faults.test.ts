@@ -25,7 +25,7 @@ const setup = Effect.gen(function* () {
   return { directory, disk, owner, acknowledged, set }
 })
 
-/** Opens the store on a healthy disk, and compares it with what had been acknowledged. */
+/** Opens the store on a healthy disk, and compares it with the acknowledged writes. */
 const verify = (directory: string, acknowledged: ReadonlyMap<string, string>) =>
   Effect.gen(function* () {
     yield* Effect.gen(function* () {

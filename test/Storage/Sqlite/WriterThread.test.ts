@@ -56,7 +56,7 @@ const eventually = (port: WriterPort.WriterPort<Write, Outcome>, request: Reques
     Effect.retry(Schedule.spaced("20 millis"))
   )
 
-/** The packages that a file loads, by itself or by what it imports; imports of types alone load nothing. */
+/** The packages that a file loads, directly or by its imports. Imports of types load nothing. */
 const loadedBy = (file: string, seen = new Set<string>()): ReadonlySet<string> => {
   if (seen.has(file)) return new Set()
   seen.add(file)
@@ -108,7 +108,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.scopedLive("one that dies during commits leaves an intact log", () =>
+  it.scopedLive("a thread that dies during commits leaves an intact log", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup(WriterPort.startThread)
       let acknowledged = 0
@@ -152,7 +152,7 @@ describe("the writing thread", () => {
     throw new Error("no more threads")
   }
 
-  it.scopedLive("one that cannot be started is retried, and requests in the meantime are refused", () =>
+  it.scopedLive("a thread that cannot be started is retried, and requests in the meantime are refused", () =>
     Effect.gen(function* () {
       let attempts = 0
       const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startThread(data)))
@@ -166,7 +166,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.live("one that can never be started does not delay the end", () =>
+  it.live("a thread that can never be started does not delay the end of the scope", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { port } = yield* Scope.extend(setup(noThread), scope)
@@ -183,7 +183,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.live("one that is wanted after the end is not waited for", () =>
+  it.live("the end of the scope is not followed by a wait for a thread", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       yield* Scope.close(scope, Exit.void)
@@ -193,7 +193,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.scopedLive("what cannot be packed or posted is a defect, and the next of its kind is served", () =>
+  it.scopedLive("a request that cannot be packed or posted is a defect, and the next of its kind is served", () =>
     Effect.gen(function* () {
       const port = yield* WriterPort.thread<string | (() => void), string>(
         () =>

@@ -58,7 +58,7 @@ export const batches = (check: Check) => {
     })
   )
 
-  check("preconditions see what earlier operations of the batch did", () =>
+  check("preconditions see the effects of earlier operations of the batch", () =>
     Effect.gen(function* () {
       const at = (key: string, version: number) => set(namespace, key, version, { precondition: ifVersion(version) })
       yield* write([at("k", 0), at("k", 1), at("k", 2), del(namespace, "k", ifVersion(3)), at("k", 0)])

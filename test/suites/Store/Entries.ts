@@ -8,7 +8,7 @@ const namespace = "tenant:t1/area"
 
 /** Versions, tombstones and names. */
 export const entries = (check: Check) => {
-  check("a new key is at version 1, and reads back as it was stored", () =>
+  check("a new key has version 1, and is read as it was stored", () =>
     Effect.gen(function* () {
       const committed = yield* write([set(namespace, "k", { a: [1] }, { expiresAt: start + 5 })], "ann")
       expect(committed).toMatchObject({ results: [{ op: "set", entry: { version: 1 } }], timestamp: start, lastSeq: 1 })

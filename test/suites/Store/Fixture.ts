@@ -6,7 +6,7 @@ import * as Entry from "../../../src/Kv/Entry.ts"
 import { type Selection, Store } from "../../../src/Kv/Store.ts"
 import type { DeleteOperation, Operation, Precondition, SetOperation } from "../../../src/Kv/Write.ts"
 
-/** The time at which each test begins, in epoch milliseconds. */
+/** The time at the start of each test, in epoch milliseconds. */
 export const start = 1_700_000_000_000
 
 /** Registers one test, which gets a separate store. */
@@ -22,7 +22,7 @@ interface SetOptions {
   readonly precondition?: Precondition
 }
 
-/** A set of a value that is given as it is. */
+/** A set of a value that is given as JSON text. */
 export const set = (namespace: string, key: string, value: unknown, options: SetOptions = {}): SetOperation => ({
   op: "set",
   namespace,

@@ -27,7 +27,7 @@ const day = 24 * 60 * 60 * 1000
 
 /** Writes with idempotency keys. */
 export const idempotency = (check: Check) => {
-  check("a repeated set has the results of the first time, whatever has become of the entry, and writes nothing", () =>
+  check("a repeated set has the first results, even if the entry has changed since, and writes nothing", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", 0)
       const given = set(namespace, "k", "first", { expiresAt: start + 100 })
@@ -64,7 +64,7 @@ export const idempotency = (check: Check) => {
     })
   )
 
-  check("another request under the key of one that was applied is refused, and writes nothing", () =>
+  check("another request with the key of an applied one is refused, and writes nothing", () =>
     Effect.gen(function* () {
       yield* writeAs("a", set(namespace, "k", 1))
       const other = yield* Effect.flip(commitAs("a", "other", { operations: [set(namespace, "k", 2)] }))
@@ -83,13 +83,13 @@ export const idempotency = (check: Check) => {
       expect(yield* Effect.flip(writeAs("a", conditional))).toMatchObject({ _tag: "PreconditionFailed" })
       yield* put(namespace, "k", 0)
       expect(yield* commitAs("a", "other", { operations: [conditional] })).toMatchObject({ lastSeq: 2 })
-      // Its precondition, which is broken by now, is that of the first time.
+      // Its precondition was checked the first time, and is no longer satisfied.
       expect(yield* commitAs("a", "other", { operations: [conditional] })).toMatchObject({ lastSeq: 2 })
       expect(yield* lastSeq).toBe(2)
     })
   )
 
-  check("batches, deletes of what is absent and writes without operations are remembered", () =>
+  check("the results of batches, deletes of absent entries and writes without operations are stored", () =>
     Effect.gen(function* () {
       const many = [
         set(namespace, "a", 1),
@@ -145,7 +145,7 @@ export const idempotency = (check: Check) => {
       expect(yield* writeAs("a", given)).toMatchObject({ lastSeq: 1, isReplay: true })
       yield* TestClock.setTime(start + day + 1000)
       expect(yield* commitAs("a", "other", { operations: [given] })).toMatchObject({ lastSeq: 2 })
-      // The clock is set back: what was remembered last counts.
+      // The clock is set back: the newest record counts.
       yield* TestClock.setTime(start)
       expect(yield* commitAs("a", "other", { operations: [given] })).toMatchObject({ lastSeq: 2, isReplay: true })
       expect(yield* Effect.flip(writeAs("a", given))).toMatchObject({ isInProgress: false })

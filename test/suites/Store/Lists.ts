@@ -41,7 +41,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a list shows whole entries, and those of its namespace only", () =>
+  check("a list has complete entries, and only those of its namespace", () =>
     Effect.gen(function* () {
       for (const space of ["n", "n/", "n\u0001", "N", "n%", "m", "o"]) yield* setAll([`of ${space}`], space)
       expect(yield* list("n")).toEqual({
@@ -172,7 +172,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a page starts after any text, also one with U+0000, which no key holds", () =>
+  check("a page starts after any text, also one with U+0000, which no key contains", () =>
     Effect.gen(function* () {
       const names = inByteOrder(["\u0001", "a", "a\u0001", "a\u0001b", "ab", "b"])
       yield* setAll(names)

@@ -187,7 +187,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("what is due is the first expiry, and the oldest record that is not the newest", () =>
+  check("the due times are the first expiry, and that of the oldest record except the newest", () =>
     Effect.gen(function* () {
       const { due } = yield* ChangeLog
       expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })

@@ -107,7 +107,7 @@ export const namespaces = (check: Check) => {
     })
   )
 
-  check("a tenant has its own namespaces alone", () =>
+  check("a tenant has only its own namespaces", () =>
     Effect.gen(function* () {
       const own = ["tenant:a", "tenant:a/", "tenant:a/x", "tenant:a/\u{10ffff}"]
       const others = [
@@ -174,7 +174,8 @@ export const namespaces = (check: Check) => {
     Effect.gen(function* () {
       expect(yield* tenantPage()).toMatchObject({ tenants: [], lastSeq: 0, more: false })
       const ids = ["a", "a!", "a-b", "a%", "A", "ab", "b", "é", "\uff5e", "😀", "\u{10ffff}"]
-      // A tenant's name alone, and others of its namespaces behind those of tenants whose ids begin as its own.
+      // The namespace of the tenant itself, and its other namespaces after those of tenants whose ids have the same
+      // prefix.
       const names = ids.flatMap((id, index) =>
         Array.from({ length: index + 1 }, (_, n) => (n === 0 ? `tenant:${id}` : `tenant:${id}/${n}`))
       )
@@ -218,7 +219,7 @@ export const namespaces = (check: Check) => {
       yield* write([set("tenant:a/y", "k", 1), set("tenant:b/x", "k", 1, due), set("n", "k", 1)])
       yield* put("tenant:a/y", "l", 1, due)
       expect(yield* tenantCounts()).toEqual([" 1 1", "a 2 3", "b 1 1"])
-      // A namespace that comes and goes within a write, one that goes and comes, and one of each.
+      // A namespace that appears and disappears within a write, one that does the reverse, and one of each.
       yield* write([set("tenant:c/x", "k", 1), del("tenant:c/x", "k"), del("n", "k"), set("n", "k", 2)])
       yield* write([del("tenant:a/x", "k"), set("tenant:a/z", "k", 1), del("tenant:a/z", "none")])
       expect(yield* tenantCounts()).toEqual([" 1 1", "a 2 3", "b 1 1"])

@@ -116,7 +116,7 @@ export const ranges = (check: Check) => {
     })
   )
 
-  check("a count leaves out what is absent, has expired, or is of another namespace", () =>
+  check("a count omits entries that are absent, have expired, or are of another namespace", () =>
     Effect.gen(function* () {
       yield* setAll
       yield* put("tenant:t1/other", "a", 1)

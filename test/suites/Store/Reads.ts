@@ -16,7 +16,7 @@ const getMany = (wanted: ReadonlyArray<Address>, maxBytes = 1000) =>
 
 /** Several entries at once. */
 export const reads = (check: Check) => {
-  check("entries come in the order of their addresses, whole, and nothing where there is none", () =>
+  check("entries are complete and in the order of their addresses, with nothing for absent ones", () =>
     Effect.gen(function* () {
       const wanted = addresses("n|b", "m|😀", "n|absent", "n|a", "n|b", "none|a", 'n|"\u0001')
       expect((yield* getMany(wanted)).entries).toEqual(wanted.map(() => undefined))
@@ -52,7 +52,7 @@ export const reads = (check: Check) => {
     })
   )
 
-  check("without values entries are as lists of keys show them, whatever their values weigh", () =>
+  check("without values entries are as lists of keys show them, whatever the size of their values", () =>
     Effect.gen(function* () {
       const store = yield* Store
       yield* write([set("n", "a", "x".repeat(500)), set("m", '"\u0001', ',"version":9')])

@@ -21,7 +21,7 @@ const setAll = (names: ReadonlyArray<string>) => write(names.map(key => set(name
 
 /** Deletes of a prefix. */
 export const removals = (check: Check) => {
-  check("the first entries of a prefix are deleted in key order, with a record each, and no others", () =>
+  check("only the first entries of a prefix are deleted, in key order, with a record each", () =>
     Effect.gen(function* () {
       const names = ["a", "a%", "a/1", "a/2", "a/\uff5e", "a/😀", "a/\u{10ffff}", "a0", "b", "\u{10ffff}"]
       yield* setAll(names)
@@ -56,7 +56,7 @@ export const removals = (check: Check) => {
   )
 
   check(
-    "a removal is one write among those that race it: each entry is deleted once, and none of an older write is left",
+    "a removal is atomic among concurrent writes: each entry is deleted once, and none of an older write is left",
     () =>
       Effect.gen(function* () {
         const names = Array.from({ length: 30 }, (_, index) => `k${String(index).padStart(2, "0")}`)
@@ -67,7 +67,7 @@ export const removals = (check: Check) => {
         )
         const remover = Effect.replicateEffect(Effect.zipLeft(removeAll("k"), Effect.yieldNow()), 20)
         const [, removed] = yield* Effect.all([writer, remover], { concurrency: "unbounded" })
-        // Writes are of all entries, so that a removal finds all of them or none.
+        // Each write is of all entries, so that a removal finds all of them or none.
         for (const { count, more } of removed) expect([count === 0 || count === 30, more]).toEqual([true, false])
         const records = yield* feed()
         expect(records.map(({ seq }) => seq)).toEqual(records.map((_, index) => index + 1))

@@ -39,7 +39,7 @@ describe("a backup of an open store", () => {
             })
           )
           assert.deepStrictEqual(copies(), ["kv.backup-mine.tmp"])
-          // A turn that is not used makes none.
+          // A permission that is not used makes no copy.
           yield* Effect.scoped(
             Effect.zipRight(
               turn,

@@ -142,7 +142,7 @@ describe("the epoch of the log stays", () => {
     Effect.gen(function* () {
       const { directory, file, first } = yield* setup
       const db = new Database(file)
-      // So little memory that pages are written before the transaction ends, which leaves a journal to be rolled back.
+      // So little memory that pages are written before the transaction ends, which leaves a journal to roll back.
       db.pragma("cache_size = 1")
       db.pragma("cache_spill = 1")
       db.exec("BEGIN; CREATE TABLE filler (x)")
@@ -159,7 +159,7 @@ describe("the epoch of the log stays", () => {
     })
   )
 
-  it.scoped("where the page that holds it is damaged", () =>
+  it.scoped("if the page that has it is damaged", () =>
     Effect.gen(function* () {
       const { directory, file, first } = yield* setup
       const db = new Database(file, { readonly: true })
@@ -209,7 +209,7 @@ describe("the epoch of the log is another one", () => {
   }
 
   for (const [title, change] of Object.entries(changes)) {
-    it.scoped(`where ${title}, and then it stays`, () =>
+    it.scoped(`if ${title}, and then it does not change`, () =>
       Effect.gen(function* () {
         const { backup, directory, file, first } = yield* setup
         change({ backup, directory, file })
@@ -222,7 +222,7 @@ describe("the epoch of the log is another one", () => {
     )
   }
 
-  it.scopedLive("where the process was killed and its write-ahead log is lost", () =>
+  it.scopedLive("if the process was killed and its write-ahead log is lost", () =>
     Effect.gen(function* () {
       const { directory, file, first } = yield* setup
       const owner = yield* Owner.start(directory)
@@ -234,7 +234,7 @@ describe("the epoch of the log is another one", () => {
     })
   )
 
-  it.scopedLive("where the process was killed and a backup of this run is copied over the database", () =>
+  it.scopedLive("if the process was killed and a backup of this run was copied over the database", () =>
     Effect.gen(function* () {
       const { backup, directory, file, first } = yield* setup
       const owner = yield* Owner.start(directory)
@@ -283,7 +283,7 @@ describe("the epoch of the log is another one", () => {
             expect(yield* epoch).toBe(first)
             renameSync(file, `${file}.old`)
             renameSync(backup, file)
-            // The connection that is open reads the old file; one that is opened now must not read the new one yet.
+            // The open connection reads the old file. A new connection must not read the new file yet.
             expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: first, lastSeq: 3 })
             const whole = Effect.scoped(store.listAll({ namespace: "n", prefix: "" }))
             expect((yield* Effect.flip(whole))._tag).toBe("StoreUnavailable")
@@ -303,7 +303,7 @@ describe("the epoch of the log is another one", () => {
 })
 
 describe("a store whose log needs a new epoch", () => {
-  it.scoped("is refused while none can be stored", () =>
+  it.scoped("is refused while no new epoch can be stored", () =>
     Effect.gen(function* () {
       const { backup, directory, file, first } = yield* setup
       copyFileSync(backup, file)
@@ -316,7 +316,7 @@ describe("a store whose log needs a new epoch", () => {
     })
   )
 
-  it.scopedLive("is not read while none can be stored, if it was put in the place of an open one", () =>
+  it.scopedLive("is not read while no new epoch can be stored, if it has replaced an open database", () =>
     Effect.gen(function* () {
       const { backup, directory, file, first } = yield* setup
       yield* using(

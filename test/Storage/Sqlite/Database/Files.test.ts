@@ -82,7 +82,7 @@ const sessions: Subject<SessionEvents> = {
   name: "sessions",
   table: "events",
   layer: SqliteEvents.layer,
-  // The writer's thread is only started by this, which may take long.
+  // Only this starts the writer's thread, which may take long.
   begin: Effect.suspend(() => eventually(Effect.flatMap(SessionEvents, events => events.open("t/s", "e")))),
   write: text =>
     Effect.suspend(() => append(head, text)).pipe(

@@ -44,7 +44,7 @@ for (const writer of ["inline", "thread"] as const) {
             expect(yield* ready).toBe(false)
             expect(yield* other.ask({ do: "set", key: "theirs", value: String(attempt) })).toHaveProperty("ok")
           }
-          // Only what was under way when the loss was noticed may be there.
+          // Only writes in flight when the loss was noticed may be stored.
           expect(Option.map(yield* get("n", "mine"), ({ version }) => version)).not.toEqual(Option.some(2))
           yield* other.end
           expect(yield* outcome(put("n", "b", 1))).toBe("ok")

@@ -107,7 +107,7 @@ const { codec: eventCodec } = sessionWriter({ events: 1, bytes: 1 })
 
 const suite = <W, O>(database: string, codec: Codec<W, O>, write: fc.Arbitrary<W>, outcome: fc.Arbitrary<O>) =>
   describe(`messages of ${database} between threads`, () => {
-    it("have writes that are what they were", () => {
+    it("have equal writes after unpacking", () => {
       const commit = fc.record({ kind: fc.constant<"commit">("commit"), now: count, writes: fc.array(write) })
       fc.assert(
         fc.property(commit, request => {
@@ -117,7 +117,7 @@ const suite = <W, O>(database: string, codec: Codec<W, O>, write: fc.Arbitrary<W
       )
     })
 
-    it("have outcomes that are what they were", () => {
+    it("have equal outcomes after unpacking", () => {
       const done: fc.Arbitrary<Reply<O>> = fc.record({
         _tag: fc.constant<"Done">("Done"),
         outcomes: fc.array(fc.oneof(outcome, failure)),
@@ -135,7 +135,7 @@ const suite = <W, O>(database: string, codec: Codec<W, O>, write: fc.Arbitrary<W
       )
     })
 
-    it("are left as they are where there is nothing to pack", () => {
+    it("are unchanged if they have nothing to pack", () => {
       const unavailable: Reply<O> = { _tag: "Unavailable", cause: "Error", reason: "the disk is gone" }
       expect(packReply(codec, unavailable)).toBe(unavailable)
       expect(unpackReply(codec, unavailable)).toBe(unavailable)

@@ -50,7 +50,7 @@ const newest = {
 const newFile = Effect.map(temporaryDirectory, directory => join(directory, "file.db"))
 
 describe("migrations of a database file", () => {
-  it.scoped("what prepares one runs between transactions, not for a new file, and again after an interruption", () =>
+  it.scoped("a preparation runs between transactions, not for a new file, and again after an interruption", () =>
     Effect.gen(function* () {
       const seen: Array<unknown> = []
       let isFailing = true
@@ -79,7 +79,7 @@ describe("migrations of a database file", () => {
     })
   )
 
-  it.scoped("all run without a file, and none runs again", () =>
+  it.scoped("all run for a new file, and none runs again", () =>
     Effect.gen(function* () {
       const file = yield* newFile
       yield* migrate(file, id, [first, second])
@@ -89,7 +89,7 @@ describe("migrations of a database file", () => {
     })
   )
 
-  it.scoped("those that are missing run, also in a file with a write-ahead log, and the file itself has them", () =>
+  it.scoped("missing ones run, also in a file with a write-ahead log, and are checkpointed into the file", () =>
     Effect.gen(function* () {
       const file = yield* newFile
       yield* migrate(file, id, [first])
@@ -144,7 +144,7 @@ describe("migrations of a database file", () => {
 })
 
 describe("opening a database", () => {
-  it.scoped("whose migrations have other names than those of this version is refused, and nothing is changed", () =>
+  it.scoped("with migrations of other names is refused and not changed", () =>
     Effect.gen(function* () {
       for (const format of [storeFormat, sessionFormat]) {
         const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(format.load)
@@ -184,7 +184,7 @@ describe("opening session histories", () => {
       Either.isLeft(outcome) ? outcome.left.message : undefined
     )
 
-  it.scoped("a file that was made before there were migrations keeps what it holds", () =>
+  it.scoped("a file from before the first migration keeps its content", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const { migrations } = yield* Effect.promise(sessionFormat.load)

@@ -137,7 +137,7 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("an empty file counts as none", () =>
+  it.scoped("an empty file counts as a missing one", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       writeFileSync(join(directory, "kv.db"), "")
@@ -145,7 +145,7 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("what an interrupted creation left does not matter", () =>
+  it.scoped("files of an interrupted creation are replaced", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       for (const name of ["kv.db.new", "kv.db.new-journal", "kv.db.new-wal"])
@@ -212,7 +212,7 @@ describe("refusing", () => {
       const directory = yield* temporaryDirectory
       yield* using(directory, put("n", "a", 1))
       const file = join(directory, "kv.db")
-      // A copy taken while another connection has the log open is what a killed process leaves.
+      // A copy taken while another connection has the log open is equal to the files of a killed process.
       const newer = new Database(file)
       newer.pragma("journal_mode = WAL")
       const later = schemaVersion + 1
@@ -388,7 +388,7 @@ describe("a database that is a symbolic link", () => {
     return { real, first, second }
   })
 
-  it.scoped("belongs to one owner, by whatever path", () =>
+  it.scoped("has one owner, regardless of its path", () =>
     Effect.gen(function* () {
       const { first, real, second } = yield* setup
       for (const [owner, ...others] of [
@@ -419,7 +419,7 @@ describe("a database that is a symbolic link", () => {
     })
   )
 
-  it.scoped("or a hard link is refused, because each name would have its own log", () =>
+  it.scoped("or a hard link is refused, because each name would have a separate log", () =>
     Effect.gen(function* () {
       const { real, second } = yield* setup
       const other = yield* temporaryDirectory

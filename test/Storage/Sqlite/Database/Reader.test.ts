@@ -93,7 +93,7 @@ const program = fc.array(
   { minLength: 1, maxLength: 40 }
 )
 
-/** Each version that a read finds is at least what was acknowledged or read before it, and none was never written. */
+/** Each version that a read finds is at least the one acknowledged or read before it, and was written. */
 const isLinearizable = (steps: ReadonlyArray<Step>, store: typeof Store.Service, namespace: string) =>
   Effect.gen(function* () {
     const known = [0, 0, 0]

@@ -1,4 +1,4 @@
-/** How restored files come into their place: whatever fails, and whenever the process is killed. */
+/** How restored files are put into position, with failures at any step, and a kill at any step. */
 import {
   copyFileSync,
   existsSync,
@@ -22,7 +22,7 @@ import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const draftIn = (directory: string): string => join(directory, "restore.0123456789abcdef.part")
 
-/** What is restored, and what it replaces: the old store has its newest change in its log only. */
+/** The restored files, and the replaced ones: the old store has its newest change only in its log. */
 class Stores extends Context.Tag("causeway/test/Restored/Stores")<
   Stores,
   {
@@ -56,7 +56,7 @@ const stores = Layer.scoped(
   })
 )
 
-/** Opens a store as its next start does. */
+/** Opens a store, as its next start does. */
 const open = (directory: string) =>
   Effect.provide(Effect.scoped(Opening.open(directory, storePart.format)), Logger.remove(Logger.defaultLogger))
 
@@ -84,7 +84,9 @@ const isRestored = (directory: string): void => {
   isOld(join(directory, "aside"))
 }
 
-/** The real changes, but the one that fails. So many later ones are done: none where the process is killed there. */
+/**
+ * The real changes, except the one that fails. After it `later` changes are made: none if the process is killed there.
+ */
 const faulty = (fails: (call: number, path: string) => boolean, later = Number.POSITIVE_INFINITY): Restored.Changes => {
   let calls = 0
   let left = Number.POSITIVE_INFINITY
@@ -162,7 +164,7 @@ const walk = (
   })
 
 layer(stores, { excludeTestServices: true })("a restore of files", it => {
-  it.scoped("has not begun, or is finished by the next start, wherever it is killed", () =>
+  it.scoped("has not taken place, or is finished by the next start, wherever it is killed", () =>
     Effect.gen(function* () {
       const outcomes = yield* walk(
         step => faulty(call => call === step, 0),
@@ -173,7 +175,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
     })
   )
 
-  it.scoped("that fails has not taken place, or says that it has, whatever fails", () =>
+  it.scoped("that fails has not taken place, or reports that it has, whatever fails", () =>
     Effect.gen(function* () {
       const outcomes = yield* walk(
         step => faulty(call => call === step),
@@ -187,7 +189,7 @@ layer(stores, { excludeTestServices: true })("a restore of files", it => {
     })
   )
 
-  it.scoped("that fails is finished by the next start where it is killed while it is taken back", () =>
+  it.scoped("that fails is finished by the next start if it is killed during its reversal", () =>
     Effect.gen(function* () {
       const outcomes = yield* walk(
         // The logs were moved aside by then.

@@ -52,7 +52,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
         const disk = yield* Disk.make(directory)
         const owner = yield* Owner.start(directory, { env: disk.env, sessions: true })
         const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
-        // The second lock is one that a read takes for itself before it shares it with others.
+        // The second lock is one that a read takes exclusively before it shares it.
         const cases =
           soak > 1
             ? (["store", "sessions"] as const).flatMap(of => [0, 1, 2, 3, 4, 5, 6].map(skip => [of, skip] as const))

@@ -76,7 +76,7 @@ describe("writes with idempotency keys", () => {
     })
   )
 
-  it.scoped("count for as many bytes as their rows have, whatever is forgotten, replaced or rolled back", () =>
+  it.scoped("count as the bytes of their rows, whatever is removed, replaced or rolled back", () =>
     Effect.gen(function* () {
       const { db } = yield* databaseOf(6)
       const limit = 40 * 300

@@ -15,7 +15,7 @@ const many = 20_500
 /** One snapshot at a time. */
 const limited = Layer.succeed(Limits.Limits, { ...Limits.defaults, wholeLists: 1 })
 
-it.scoped("more entries than one iteration counts are counted from one snapshot, in which the page is, too", () =>
+it.scoped("a count that takes several iterations has the same snapshot as the page", () =>
   Effect.gen(function* () {
     const store = yield* Store
     yield* TestClock.setTime(start)

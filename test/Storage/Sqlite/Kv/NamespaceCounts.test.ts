@@ -71,7 +71,7 @@ const expectNumbers = (directory: string) =>
     Numbers.expectCounted(tablesOf(directory))
   })
 
-/** A call that changes what the disk has of the database. */
+/** A system call that changes the database on the disk. */
 interface DiskCall {
   readonly call: Disk.Call
   readonly file: string
@@ -141,7 +141,7 @@ describe("a store of an earlier schema", () => {
   }
 
   describe.skipIf(!Disk.isPossible)("whose process is killed while it is migrated (Linux and a C compiler)", () => {
-    it.scopedLive("has them after the next start, wherever that was", () =>
+    it.scopedLive("has the right counts after the next start, wherever that was", () =>
       Effect.gen(function* () {
         const schema = schemaBefore("tenants")
         const calls = yield* callsOf(yield* directoryAt(schema))

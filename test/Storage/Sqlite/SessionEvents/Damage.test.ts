@@ -1,4 +1,4 @@
-/** A session database of which a part is damaged, or that cannot be written. */
+/** A session database that is partly damaged, or that cannot be written. */
 import { chmodSync, chownSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"

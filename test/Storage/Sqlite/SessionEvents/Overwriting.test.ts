@@ -8,7 +8,7 @@ import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const marker = "MARK-OF-WHAT-IS-REMOVED."
 
-/** A launch configuration of which the marker is all over, in one page or in many. */
+/** A launch configuration with the marker everywhere, in one page or in many. */
 const marked = (times: number) => ({ environment: marker.repeat(times), deployment: marker.repeat(times) })
 
 describe("launch configurations in the session database", () => {
