@@ -137,8 +137,8 @@ const writing =
       if (header !== undefined) return writeOnce(endpoint, services, request, header)
       const write = check(request, limits, store.now())
       if (Either.isLeft(write)) return Exit.fail(write.left)
-      const { operations, removal } = write.right
-      if (operations.length === 0 && removal === undefined) return Exit.succeed(done([], false))
+      const { operations, prefixDelete } = write.right
+      if (operations.length === 0 && prefixDelete === undefined) return Exit.succeed(done([], false))
       return Direct.matchEffect(store.commit(write.right), {
         onFailure: (error): Effect.Effect<never, ApiError> => failed(error, refused),
         onSuccess: ({ more = false, results }) => Exit.succeed(done(results, more))
@@ -225,7 +225,7 @@ const removePrefix: Writing<
     const text = Operations.text("prefix", prefix)
     if (Either.isLeft(text)) return Either.left(text.left)
     const actor = Operations.actor(urlParams.actor, identity, limits)
-    return Either.map(actor, actor => ({ operations: [], actor, removal: { namespace, prefix, limit } }))
+    return Either.map(actor, actor => ({ operations: [], actor, prefixDelete: { namespace, prefix, limit } }))
   },
   done: (results, more) => Reply.json(`{"deleted":${results.length > 0},"count":${results.length},"more":${more}}`),
   refused: entryRefused

@@ -27,23 +27,23 @@ export const expiriesOf = ({ operations }: Write): string => {
 
 /**
  * Encodes the result of a write: the timestamp and the last `seq`. Then for each operation the version of a set, 0 for
- * a delete, or -1 for a delete of an absent entry; or for a removal the number of deleted entries, and 1 if some are
+ * a delete, or -1 for a delete of an absent entry; or for a delete of a prefix the number of deleted entries, and 1 if some are
  * left. The expiries follow.
  */
 export const encode = (write: Write, { lastSeq, more, results, timestamp }: Applied): string => {
   const numbers =
-    write.removal === undefined
+    write.prefixDelete === undefined
       ? results.map(result => (result.op === "set" ? result.version : result.deleted ? 0 : -1))
       : [results.length, Number(more)]
   return [timestamp, lastSeq, ...numbers].join(",") + expiriesOf(write)
 }
 
 /** Decodes the result of a write. `write` is the repeated one. */
-export const decode = ({ operations, removal }: Write, kept: string): Applied => {
+export const decode = ({ operations, prefixDelete }: Write, kept: string): Applied => {
   const [numbers = "", expiries] = kept.split(separator)
   const [timestamp = 0, lastSeq = 0, ...rest] = numbers.split(",").map(Number)
   const replay = { timestamp, lastSeq, isReplay: true }
-  if (removal !== undefined) {
+  if (prefixDelete !== undefined) {
     const [count, more] = rest
     return { ...replay, results: Array.from({ length: count ?? 0 }, () => deleted), more: more === 1 }
   }

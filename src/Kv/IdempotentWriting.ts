@@ -49,7 +49,7 @@ export interface Requested {
  * tenant writes for many tenants: its writes are in the share of the first namespace's tenant.
  */
 export const keyOf = (header: string, { expiries, kind, sender, write }: Requested): IdempotencyKey => {
-  const { actor, operations, removal } = write
+  const { actor, operations, prefixDelete } = write
   const values: Array<string> = []
   const parts = operations.map((operation, index) => {
     const { key, namespace, op, precondition } = operation
@@ -58,8 +58,8 @@ export const keyOf = (header: string, { expiries, kind, sender, write }: Request
     const length = operation.op === "set" ? operation.value.length : null
     return [op, namespace, key, precondition?.match, precondition?.noneMatch, ttlMs, expiresAt, length]
   })
-  const removed = removal && [removal.namespace, removal.prefix, removal.limit]
-  const namespace = operations[0]?.namespace ?? removal?.namespace ?? ""
+  const removed = prefixDelete && [prefixDelete.namespace, prefixDelete.prefix, prefixDelete.limit]
+  const namespace = operations[0]?.namespace ?? prefixDelete?.namespace ?? ""
   return {
     tenant: sender?.tenant ?? tenantOf(namespace),
     id: digestOf([sender?.tenant ?? null, header]),

@@ -45,7 +45,7 @@ export type Operation = SetOperation | DeleteOperation
  * The entries to delete: the first ones, in the order of lists, of a namespace whose key has the literal prefix
  * `prefix`.
  */
-export interface Removal {
+export interface PrefixDelete {
   readonly namespace: string
   readonly prefix: string
   /** The maximum number of entries to delete. */
@@ -67,7 +67,7 @@ export interface Write {
   readonly operations: ReadonlyArray<Operation>
   readonly actor: string
   /** Deletes entries that are selected when the write is applied. The write has no operations then. */
-  readonly removal?: Removal
+  readonly prefixDelete?: PrefixDelete
   /**
    * If the write is applied, its result is stored under this key in the same transaction. A repeated write returns that
    * result, and applies nothing.
@@ -86,7 +86,7 @@ export interface Committed {
   readonly timestamp: number
   /** The last `seq` of the log after this write. */
   readonly lastSeq: number
-  /** Of a removal, whether it has left entries with its prefix. */
+  /** For a delete of a prefix: whether it has left entries with its prefix. */
   readonly more?: boolean
   /** Whether this is the stored result of an earlier write with the same key. */
   readonly isReplay?: boolean
@@ -137,7 +137,7 @@ export const committed = (
   { expiries, isReplay, lastSeq, more, results, timestamp }: Applied
 ): Committed => ({
   results: results.map((result, index): OperationResult => {
-    // A removal has results only.
+    // A delete of a prefix has results only.
     const operation = operations[index]
     return result.op === "set" && operation?.op === "set"
       ? new SetResult(
@@ -154,9 +154,9 @@ export const committed = (
   ...(isReplay === undefined ? undefined : { isReplay })
 })
 
-/** Converts a removal into a write. `keys` has the keys of the selected entries, at most one more than the limit. */
-export const removing = (
-  { limit, namespace }: Removal,
+/** Converts a delete of a prefix into a write. `keys` has the keys of the selected entries, at most one more than the limit. */
+export const writeOfPrefix = (
+  { limit, namespace }: PrefixDelete,
   keys: ReadonlyArray<string>,
   actor: string
 ): { readonly write: Write; readonly more: boolean } => ({

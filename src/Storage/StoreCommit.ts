@@ -33,8 +33,8 @@ const large = 1024 * 1024
 
 /** The operations of a write, and approximately the bytes of its texts. */
 const weigh = (write: Write): GroupCommit.Weight => {
-  const { idempotencyKey, operations, removal } = write
-  if (removal !== undefined) return { operations: removal.limit, bytes: 64 * removal.limit }
+  const { idempotencyKey, operations, prefixDelete } = write
+  if (prefixDelete !== undefined) return { operations: prefixDelete.limit, bytes: 64 * prefixDelete.limit }
   const characters = sizeOf(write, charactersOf)
   return {
     // A write without operations that has a key still stores a record.

@@ -33,8 +33,8 @@ describe("the idempotency key of a request", () => {
     expect(tenantOf({ operations: [other, acme] })).toBe("other")
     expect(tenantOf({ operations: [set("orders", "k", 1), acme] })).toBe("")
     expect(tenantOf({ operations: [] })).toBe("")
-    const removal = { namespace: "tenant:acme", prefix: "", limit: 1 }
-    expect(tenantOf({ write: { operations: [], actor: "api", removal } })).toBe("acme")
+    const prefixDelete = { namespace: "tenant:acme", prefix: "", limit: 1 }
+    expect(tenantOf({ write: { operations: [], actor: "api", prefixDelete } })).toBe("acme")
     expect(tenantOf({ operations: [], sender: { access: "write", tenant: "acme" } })).toBe("acme")
     // Whose share it is in does not make it another key.
     const ids = [acme, other].map(operation => keyOf("a", request({ operations: [operation] })).id)
@@ -60,7 +60,10 @@ describe("the idempotency key of a request", () => {
       keyOf("a", request({ expiries: [{ ttlMs: 1000 }] })),
       keyOf("a", request({ expiries: [{ expiresAt: 1000 }] })),
       ...[10, 11].map(limit =>
-        keyOf("a", request({ write: { operations: [], actor: "api", removal: { namespace: "n", prefix: "", limit } } }))
+        keyOf(
+          "a",
+          request({ write: { operations: [], actor: "api", prefixDelete: { namespace: "n", prefix: "", limit } } })
+        )
       )
     ].map(({ digest }) => digest)
     expect(new Set(digests).size).toBe(digests.length)

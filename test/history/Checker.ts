@@ -56,7 +56,7 @@ export const counts = (history: H.History): Readonly<Record<string, number>> => 
   for (const op of operations(history)) {
     const { type } = op.outcome
     add(`${op.action.type} ${type}`)
-    if (isWrite(op) && op.action.removal !== undefined) add(`removal ${type}`)
+    if (isWrite(op) && op.action.prefixDelete !== undefined) add(`removal ${type}`)
     if (isWrite(op)) for (const one of op.tries.slice(1)) add(`repetition ${one.outcome.type}`)
     if (isList(op) && op.action.reverse) add(`reverse ${type}`)
     if (isList(op) && op.action.count) add(`count ${type}`)

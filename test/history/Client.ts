@@ -129,10 +129,10 @@ export class Client {
    * @param patience how long to wait for an answer, where it is not as long as for others
    */
   write(node: Node, action: H.WriteAction, patience?: Duration.Duration): Outcome<H.WriteResult> {
-    const { actor, by, idempotencyKey, operations, removal } = action
+    const { actor, by, idempotencyKey, operations, prefixDelete } = action
     const keyed: Record<string, string> = idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }
-    if (removal !== undefined) {
-      const { limit, namespace, prefix } = removal
+    if (prefixDelete !== undefined) {
+      const { limit, namespace, prefix } = prefixDelete
       const target = `${path(namespace)}?${new URLSearchParams({ prefix, limit: String(limit), actor })}`
       const request: Http.Request = { method: "DELETE", path: target, headers: keyed }
       const understand = ({ body }: Http.Answer) => {

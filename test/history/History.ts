@@ -30,7 +30,7 @@ export interface DeleteOperation extends Conditional {
 export type Operation = SetOperation | DeleteOperation
 
 /** What a delete of a prefix deletes: the first entries whose key starts with it. */
-export interface Removal {
+export interface PrefixDelete {
   readonly namespace: string
   readonly prefix: string
   /** How many at most. */
@@ -48,7 +48,7 @@ export interface WriteAction {
   /** Empty for a delete of a prefix. */
   readonly operations: ReadonlyArray<Operation>
   /** There for a delete of a prefix. */
-  readonly removal?: Removal
+  readonly prefixDelete?: PrefixDelete
   readonly idempotencyKey?: string
 }
 

@@ -5,9 +5,9 @@ import { ofFollowers } from "./mutations/Followers.ts"
 import { ofLists } from "./mutations/Lists.ts"
 import { ofLog } from "./mutations/Log.ts"
 import { MutableHistory, type Mutated, type Mutation, type Which } from "./mutations/MutableHistory.ts"
+import { ofPrefixDeletes } from "./mutations/PrefixDeletes.ts"
 import { ofReadMany } from "./mutations/ReadMany.ts"
 import { ofReads } from "./mutations/Reads.ts"
-import { ofRemovals } from "./mutations/Removals.ts"
 import { ofRetries } from "./mutations/Retries.ts"
 import { ofWrites } from "./mutations/Writes.ts"
 
@@ -15,7 +15,7 @@ import { ofWrites } from "./mutations/Writes.ts"
 export const mutations: ReadonlyArray<Mutation> = [
   ...ofLog,
   ...ofWrites,
-  ...ofRemovals,
+  ...ofPrefixDeletes,
   ...ofRetries,
   ...ofReads,
   ...ofReadMany,

@@ -141,8 +141,8 @@ const shown = (operation: H.Operation): string => {
 const shownAction = (action: H.Action): string => {
   switch (action.type) {
     case "write": {
-      if (action.removal !== undefined) {
-        const { limit, namespace, prefix } = action.removal
+      if (action.prefixDelete !== undefined) {
+        const { limit, namespace, prefix } = action.prefixDelete
         return `delete ${limit} of ${namespace} ${JSON.stringify(prefix)}`
       }
       const [first, ...others] = action.operations

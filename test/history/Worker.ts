@@ -89,13 +89,13 @@ export class Worker {
   }
 
   /** Sends a write; with a key also again, at other nodes, until it has an answer, and at times once more. */
-  private send(by: H.WriteAction["by"], operations: ReadonlyArray<H.Operation>, removal?: H.Removal) {
+  private send(by: H.WriteAction["by"], operations: ReadonlyArray<H.Operation>, prefixDelete?: H.PrefixDelete) {
     return Effect.gen(this, function* () {
       const actor = `${this.name}-${this.count}`
       const isKeyed = yield* this.draws.chance(0.4)
       const action: H.WriteAction = {
         ...{ type: "write", by, actor, operations },
-        ...(removal === undefined ? {} : { removal }),
+        ...(prefixDelete === undefined ? {} : { prefixDelete }),
         ...(isKeyed ? { idempotencyKey: actor } : {})
       }
       // A client that hangs up does not know whether it was applied.
@@ -117,7 +117,7 @@ export class Worker {
   }
 
   /** Deletes what starts with a prefix: one key, those of ten, or all. */
-  private readonly removal = Effect.gen(this, function* () {
+  private readonly prefixDelete = Effect.gen(this, function* () {
     const { key, namespace } = yield* this.draws.address
     const prefix = yield* this.draws.oneOf([key, key.slice(0, 3), "k/"])
     yield* this.send("prefix", [], { namespace, prefix, limit: 1 + (yield* this.draws.below(12)) })
@@ -216,7 +216,7 @@ export class Worker {
     const drawn = yield* this.draws.below(100)
     if (drawn < 36) return yield* this.write
     if (drawn < 51) return yield* this.batch
-    if (drawn < 55) return yield* this.removal
+    if (drawn < 55) return yield* this.prefixDelete
     if (drawn < 74) return yield* this.readOne
     if (drawn < 80) return yield* this.readMany
     if (drawn < 86) return yield* this.list

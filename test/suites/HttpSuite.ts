@@ -22,9 +22,9 @@ import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
 import { namespaces } from "./Http/Namespaces.ts"
 import * as Outage from "./Http/Outage.ts"
+import { prefixDeletes } from "./Http/PrefixDeletes.ts"
 import { races, rows } from "./Http/Races.ts"
 import { reads } from "./Http/Reads.ts"
-import { removals } from "./Http/Removals.ts"
 import { retention } from "./Http/Retention.ts"
 import { routing } from "./Http/Routing.ts"
 import { values } from "./Http/Values.ts"
@@ -46,7 +46,7 @@ const ofStore = {
   listOptions,
   namespaces,
   reads,
-  removals,
+  prefixDeletes,
   idempotency,
   compression,
   batches,

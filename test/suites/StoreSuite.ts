@@ -11,10 +11,10 @@ import { idempotency } from "./Store/Idempotency.ts"
 import { lists } from "./Store/Lists.ts"
 import { log } from "./Store/Log.ts"
 import { namespaces } from "./Store/Namespaces.ts"
+import { prefixDeletes } from "./Store/PrefixDeletes.ts"
 import { races } from "./Store/Races.ts"
 import { ranges } from "./Store/Ranges.ts"
 import { reads } from "./Store/Reads.ts"
-import { removals } from "./Store/Removals.ts"
 import { values } from "./Store/Values.ts"
 
 const parts = {
@@ -27,7 +27,7 @@ const parts = {
   ranges,
   namespaces,
   reads,
-  removals,
+  prefixDeletes,
   idempotency,
   log,
   races

@@ -22,7 +22,15 @@ import {
   type TenantQuery,
   type WholeListQuery
 } from "../../Kv/Store.ts"
-import { type Committed, committed, plan, type Removal, removing, type Step, type Write } from "../../Kv/Write.ts"
+import {
+  type Committed,
+  committed,
+  type PrefixDelete,
+  plan,
+  type Step,
+  type Write,
+  writeOfPrefix
+} from "../../Kv/Write.ts"
 import { LastSeq } from "../LastSeq.ts"
 import { Entries } from "./Entries.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
@@ -119,7 +127,7 @@ export class State {
   }
 
   private apply(write: Write, now: number): Either.Either<Committed, PreconditionFailed> {
-    if (write.removal !== undefined) return this.remove(write.removal, write.actor, now)
+    if (write.prefixDelete !== undefined) return this.remove(write.prefixDelete, write.actor, now)
     return Either.mapBoth(
       plan(write, (namespace, key) => this.entries.keyState(namespace, key), now),
       {
@@ -133,12 +141,12 @@ export class State {
     )
   }
 
-  private remove(removal: Removal, actor: string, now: number): Either.Either<Committed, PreconditionFailed> {
+  private remove(prefixDelete: PrefixDelete, actor: string, now: number): Either.Either<Committed, PreconditionFailed> {
     const keys: Array<string> = []
-    for (const { key } of this.entries.select(removal, "", false, now)) {
-      if (keys.push(key) > removal.limit) break
+    for (const { key } of this.entries.select(prefixDelete, "", false, now)) {
+      if (keys.push(key) > prefixDelete.limit) break
     }
-    const { more, write } = removing(removal, keys, actor)
+    const { more, write } = writeOfPrefix(prefixDelete, keys, actor)
     return Either.map(this.apply(write, now), committed => ({ ...committed, more }))
   }
 

@@ -16,8 +16,8 @@ import * as Group from "../../../src/Storage/Postgres/Kv/Group.ts"
 import * as IdempotencyRecords from "../../../src/Storage/Postgres/Kv/IdempotencyRecords.ts"
 import * as ListQueries from "../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Namespaces from "../../../src/Storage/Postgres/Kv/Namespaces.ts"
+import * as PrefixDelete from "../../../src/Storage/Postgres/Kv/PrefixDelete.ts"
 import * as Queries from "../../../src/Storage/Postgres/Kv/Queries.ts"
-import * as Removal from "../../../src/Storage/Postgres/Kv/Removal.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import * as SessionQueries from "../../../src/Storage/Postgres/SessionEvents/Queries.ts"
 import * as Writes from "../../../src/Storage/Postgres/SessionEvents/Writes.ts"
@@ -283,7 +283,7 @@ const writes: ReadonlyArray<Case> = [
   ),
   committing("a set of a deleted key", [write(set(one, "gone4", 1))], 20),
   committing("a condition", [write(set(one, "k000500", 1, { precondition: { match: [2] } }))], 20),
-  calling("remove_entries", [randomUUID(), now, ...Removal.encode(removing, "tester")], 6000),
+  calling("remove_entries", [randomUUID(), now, ...PrefixDelete.encode(removing, "tester")], 6000),
   calling(
     "commit_keyed",
     [

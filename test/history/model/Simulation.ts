@@ -59,8 +59,8 @@ export class Simulation {
       case "delete":
         return { type: "write", by: kind, actor, operations: [this.operation(step, 0)], ...keyed }
       case "prefix": {
-        const removal = { namespace, prefix: bounds % 2 === 0 ? "k" : key, limit: keys.length }
-        return { type: "write", by: kind, actor, operations: [], removal, ...keyed }
+        const prefixDelete = { namespace, prefix: bounds % 2 === 0 ? "k" : key, limit: keys.length }
+        return { type: "write", by: kind, actor, operations: [], prefixDelete, ...keyed }
       }
       case "batch":
         return {

@@ -102,12 +102,13 @@ export class Store {
     const { idempotencyKey } = action
     const known = idempotencyKey === undefined ? undefined : this.idempotent.get(idempotencyKey)
     if (known !== undefined) return known
-    const result = action.removal === undefined ? this.apply(action, now) : this.remove(action, action.removal, now)
+    const result =
+      action.prefixDelete === undefined ? this.apply(action, now) : this.remove(action, action.prefixDelete, now)
     if (idempotencyKey !== undefined && "results" in result) this.idempotent.set(idempotencyKey, result)
     return result
   }
 
-  private remove(action: H.WriteAction, { limit, namespace, prefix }: H.Removal, now: number): H.WriteResult {
+  private remove(action: H.WriteAction, { limit, namespace, prefix }: H.PrefixDelete, now: number): H.WriteResult {
     const all = this.select(namespace, prefix, now)
     const operations = all.slice(0, limit).map(({ key }) => ({ op: "delete" as const, namespace, key }))
     this.apply({ ...action, operations }, now)

@@ -76,18 +76,18 @@ export class MutableHistory {
   }
 
   /** Deletes of a prefix that the log has, were tried once, and select nothing that expires. */
-  get removals() {
+  get prefixDeletes() {
     return this.writes.flatMap(write => {
-      const { removal } = write.action
+      const { prefixDelete } = write.action
       const commit = this.log.commits.find(one => one.write === write)
-      if (removal === undefined || commit === undefined) return []
-      const { namespace, prefix } = removal
+      if (prefixDelete === undefined || commit === undefined) return []
+      const { namespace, prefix } = prefixDelete
       const states = [...this.log.keysOf(namespace)].flatMap(key => {
         const state = this.log.stateAt(H.addressOf({ namespace, key }), commit.index)
         return state?.change.op === "set" ? [state] : []
       })
       const expires = states.some(state => state.change.key.startsWith(prefix) && state.expires !== undefined)
-      return expires ? [] : [{ write, removal, commit, states }]
+      return expires ? [] : [{ write, prefixDelete, commit, states }]
     })
   }
 

@@ -51,7 +51,7 @@ export const ofWrites: ReadonlyArray<Mutation> = [
   mutation(
     "batch",
     "a part of a batch is missing",
-    ({ writes }) => writes.filter(({ action }) => action.removal === undefined),
+    ({ writes }) => writes.filter(({ action }) => action.prefixDelete === undefined),
     (subject, { id }) => ({
       history: withWrite(subject, id, action => ({
         ...action,
@@ -66,7 +66,7 @@ export const ofWrites: ReadonlyArray<Mutation> = [
     ({ log }) =>
       log.commits.flatMap(({ made, write }) =>
         made.length > 1 &&
-        write?.action.removal === undefined &&
+        write?.action.prefixDelete === undefined &&
         made.at(-1)!.operation === write?.action.operations.at(-1)
           ? [write!]
           : []

@@ -116,19 +116,19 @@ const refused = (op: Try, currentVersion: number | null | undefined, window: Win
 /** A write whose answer says that it deleted nothing, and that has set nothing. */
 const ineffective = (op: Try, window: Window): number | undefined | Misplaced => {
   const { clockError, log } = window
-  const { operations, removal } = op.action
+  const { operations, prefixDelete } = op.action
   if (op.outcome.type !== "ok") return undefined
   const { removed, results } = op.outcome.result
   // `outcome` reports a write that has been lost.
   if (results.some(result => !("deleted" in result && !result.deleted)) || (removed?.count ?? 0) > 0) return undefined
   if (removed?.more)
     return { rule: "outcome", predicate: "deleted nothing, and was answered that more is left", isForm: true }
-  const removable = removal === undefined ? [] : [...log.keysOf(removal.namespace)]
+  const removable = prefixDelete === undefined ? [] : [...log.keysOf(prefixDelete.namespace)]
   const addresses = [
     ...operations.map(addressOf),
     ...removable
-      .filter(key => removal !== undefined && key.startsWith(removal.prefix))
-      .map(key => addressOf({ namespace: removal?.namespace ?? "", key }))
+      .filter(key => prefixDelete !== undefined && key.startsWith(prefixDelete.prefix))
+      .map(key => addressOf({ namespace: prefixDelete?.namespace ?? "", key }))
   ]
   const found = search(addresses, window, position =>
     addresses.every(

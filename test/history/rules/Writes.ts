@@ -4,7 +4,7 @@ import type { Commit, Log, Presence, State } from "../Log.ts"
 import { expiresOf, presence } from "../Log.ts"
 import { isEffective, name, type Write } from "../Operations.ts"
 import { of, type Rule, text, type Violation } from "../Violation.ts"
-import * as Removals from "./Removals.ts"
+import * as PrefixDeletes from "./PrefixDeletes.ts"
 
 /** The actor of the deletes that expiry makes. */
 const expiryActor = "expiry"
@@ -128,12 +128,12 @@ class WriteCheck {
     }
     const isInPart = !this.context.log.isWhole && commit.last === this.context.log.end
     const isAnswered = this.context.own.has(write) && this.context.isAnswered(write) && !isInPart
-    if (write.action.removal !== undefined) {
+    if (write.action.prefixDelete !== undefined) {
       const { log } = this.context
       const presenceOf = (address: string) => this.presenceFor(address, write, commit)
-      const found = Removals.check({
+      const found = PrefixDeletes.check({
         write,
-        removal: write.action.removal,
+        prefixDelete: write.action.prefixDelete,
         commit,
         log,
         presenceOf,

@@ -117,10 +117,10 @@ export const idempotency = (check: Check) => {
         call("PUT", at(namespace, "e"), keyed(ttl, { json: { value: 1, ...expiry } }))
       expect((yield* expiring({ ttlMs: 8e12 })).status).toBe(200)
       expectError(yield* expiring({ expiresAt: 8e12 }), 422, reused)
-      const removal = fresh()
-      expect((yield* call("DELETE", `${listAt(namespace)}?prefix=x`, keyed(removal))).status).toBe(200)
+      const deleteKey = fresh()
+      expect((yield* call("DELETE", `${listAt(namespace)}?prefix=x`, keyed(deleteKey))).status).toBe(200)
       for (const query of ["prefix=x&limit=7", "prefix=", "prefix=x&actor=anna"]) {
-        expectError(yield* call("DELETE", `${listAt(namespace)}?${query}`, keyed(removal)), 422, reused)
+        expectError(yield* call("DELETE", `${listAt(namespace)}?${query}`, keyed(deleteKey)), 422, reused)
       }
       expect(yield* changesOf(namespace, start)).toHaveLength(1)
       expect((yield* get(namespace, "k")).headers.etag).toBe('"1"')

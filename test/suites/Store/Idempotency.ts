@@ -69,8 +69,8 @@ export const idempotency = (check: Check) => {
       yield* writeAs("a", set(namespace, "k", 1))
       const other = yield* Effect.flip(commitAs("a", "other", { operations: [set(namespace, "k", 2)] }))
       expect(other).toEqual(new IdempotencyConflict({ isInProgress: false }))
-      const removal = { namespace, prefix: "", limit: 10 }
-      expect(yield* Effect.flip(commitAs("a", "other", { operations: [], removal }))).toEqual(other)
+      const prefixDelete = { namespace, prefix: "", limit: 10 }
+      expect(yield* Effect.flip(commitAs("a", "other", { operations: [], prefixDelete }))).toEqual(other)
       expect(yield* lastSeq).toBe(1)
       yield* commitAs("b", "other", { operations: [set(namespace, "k", 2)] })
       expect(yield* lastSeq).toBe(2)
@@ -121,13 +121,13 @@ export const idempotency = (check: Check) => {
     })
   )
 
-  check("a repeated removal deletes nothing more", () =>
+  check("a repeated delete of a prefix deletes nothing else", () =>
     Effect.gen(function* () {
       yield* write(["a", "b", "c"].map(key => set(namespace, key, 1)))
-      const two = { operations: [], removal: { namespace, prefix: "", limit: 2 } }
+      const two = { operations: [], prefixDelete: { namespace, prefix: "", limit: 2 } }
       const first = yield* commitAs("two", "digest", two)
       expect(first).toMatchObject({ more: true, lastSeq: 5, results: [{ deleted: true }, { deleted: true }] })
-      const none = { operations: [], removal: { namespace, prefix: "x", limit: 2 } }
+      const none = { operations: [], prefixDelete: { namespace, prefix: "x", limit: 2 } }
       const nothing = yield* commitAs("none", "digest", none)
       expect(nothing).toMatchObject({ more: false, lastSeq: 5, results: [] })
       yield* put(namespace, "x", 1)
@@ -176,7 +176,7 @@ export const idempotency = (check: Check) => {
       yield* writeAs("known", set(namespace, "known", 1))
       yield* writeAs("taken", set(namespace, "taken", 1))
       yield* write([set(namespace, "x/1", 1), set(namespace, "x/2", 1)])
-      const removal = { namespace, prefix: "x/", limit: 10 }
+      const prefixDelete = { namespace, prefix: "x/", limit: 10 }
       const outcomes = yield* Effect.all(
         [
           write([set(namespace, "plain", 1)]),
@@ -184,7 +184,7 @@ export const idempotency = (check: Check) => {
           writeAs("new", set(namespace, "new", 1)),
           Effect.either(writeAs("refused", set(namespace, "new", 2, { precondition: { noneMatch: "any" } }))),
           Effect.either(commitAs("taken", "other", { operations: [set(namespace, "taken", 2)] })),
-          commitAs("removal", "digest", { operations: [], removal }),
+          commitAs("prefix", "digest", { operations: [], prefixDelete }),
           writeAs("last", set(namespace, "new", 3), set(namespace, "last", 1)),
           write([del(namespace, "plain")])
         ],
@@ -202,7 +202,7 @@ export const idempotency = (check: Check) => {
       ])
       const end = yield* lastSeq
       expect(end).toBe(11)
-      expect(yield* commitAs("removal", "digest", { operations: [], removal })).toMatchObject({ isReplay: true })
+      expect(yield* commitAs("prefix", "digest", { operations: [], prefixDelete })).toMatchObject({ isReplay: true })
       expect(yield* writeAs("new", set(namespace, "new", 1))).toMatchObject({
         lastSeq: 6,
         isReplay: true,

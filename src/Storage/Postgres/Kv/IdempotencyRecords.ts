@@ -8,11 +8,11 @@
  */
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
-import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
+import type { IdempotencyKey, PrefixDelete, Write } from "../../../Kv/Write.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"
 import type { Outcome } from "./Group.ts"
-import * as Removals from "./Removal.ts"
+import * as PrefixDeletes from "./PrefixDelete.ts"
 
 export const commit = calling("commit_keyed", 19)
 
@@ -52,12 +52,12 @@ export const encode = (writes: ReadonlyArray<Write>, { compares, limitBytes }: B
 }
 
 /** The parameters of `remove_keyed` after the first two. */
-export const encodeRemoval = (
-  removal: Removal,
+export const encodePrefixDelete = (
+  prefixDelete: PrefixDelete,
   actor: string,
   { digest, id, tenant }: IdempotencyKey,
   { compares, limitBytes }: Bounds
-): ReadonlyArray<Parameter> => [...Removals.encode(removal, actor), limitBytes, id, digest, tenant, compares]
+): ReadonlyArray<Parameter> => [...PrefixDeletes.encode(prefixDelete, actor), limitBytes, id, digest, tenant, compares]
 
 /** The result of a function. */
 export type Answer =

@@ -4,14 +4,14 @@
 import { Effect, Either, Exit } from "effect"
 import { type Comparison, ComparisonSchedule } from "../../../Kv/IdempotencyShares.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import type { IdempotencyKey, Removal, Write } from "../../../Kv/Write.ts"
+import type { IdempotencyKey, PrefixDelete, Write } from "../../../Kv/Write.ts"
 import { isOfContent, type QueryError, unavailable } from "../Database/DatabaseError.ts"
 import * as GroupCall from "../Database/GroupCall.ts"
 import type { Pool } from "../Database/Pool.ts"
 import { calling, type Parameter, type Statement } from "../Database/Statement.ts"
 import * as Group from "./Group.ts"
 import * as IdempotencyRecords from "./IdempotencyRecords.ts"
-import * as Removals from "./Removal.ts"
+import * as PrefixDeletes from "./PrefixDelete.ts"
 
 const commitGroup = calling("commit_group", 12)
 
@@ -127,19 +127,24 @@ export const make = (
       onSuccess: outcomes => Exit.succeed(outcomes.map(outcome => Either.right(outcome)))
     })
 
-  const callOf = (removal: Removal, actor: string, key: IdempotencyKey | undefined, now: number) => {
-    if (key === undefined) return callGroup(Removals.call, id => [id, now, ...Removals.encode(removal, actor)])
-    const parameters = IdempotencyRecords.encodeRemoval(removal, actor, key, bounds(now))
+  const callOf = (prefixDelete: PrefixDelete, actor: string, key: IdempotencyKey | undefined, now: number) => {
+    if (key === undefined)
+      return callGroup(PrefixDeletes.call, id => [id, now, ...PrefixDeletes.encode(prefixDelete, actor)])
+    const parameters = IdempotencyRecords.encodePrefixDelete(prefixDelete, actor, key, bounds(now))
     return callGroup(IdempotencyRecords.remove, id => [id, now, ...parameters])
   }
 
-  const remove = (write: Write, removal: Removal, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>
-    Effect.mapBoth(callOf(removal, write.actor, write.idempotencyKey, now), {
+  const remove = (
+    write: Write,
+    prefixDelete: PrefixDelete,
+    now: number
+  ): Effect.Effect<Group.Outcome, StoreUnavailable> =>
+    Effect.mapBoth(callOf(prefixDelete, write.actor, write.idempotencyKey, now), {
       onFailure: unavailable,
       onSuccess: result => {
         const answer = decodeKeyed([write], result, now)
         if (answer._tag === "Replayed") return answer.outcomes.get(0)!
-        const committed = Removals.decode(answer.result, now)
+        const committed = PrefixDeletes.decode(answer.result, now)
         onLastSeq(committed.lastSeq)
         return { _tag: "Committed", committed }
       }
@@ -151,12 +156,12 @@ export const make = (
       const outcomes: Array<Either.Either<Group.Outcome, StoreUnavailable>> = []
       for (let at = 0; at < writes.length; ) {
         const write = writes[at]!
-        if (write.removal !== undefined) {
-          outcomes.push(yield* Effect.either(remove(write, write.removal, now)))
+        if (write.prefixDelete !== undefined) {
+          outcomes.push(yield* Effect.either(remove(write, write.prefixDelete, now)))
           at++
           continue
         }
-        const next = writes.findIndex((write, index) => index > at && write.removal !== undefined)
+        const next = writes.findIndex((write, index) => index > at && write.prefixDelete !== undefined)
         const part = writes.slice(at, next === -1 ? undefined : next)
         const committed = yield* Effect.either(commitOperations(part, now))
         for (const index of part.keys()) {
@@ -171,7 +176,7 @@ export const make = (
     commit: (writes, now, isGroupGivenUp) =>
       Effect.suspend(() => {
         isGivenUp = isGroupGivenUp
-        return writes.some(({ removal }) => removal !== undefined)
+        return writes.some(({ prefixDelete }) => prefixDelete !== undefined)
           ? commitInTurn(writes, now)
           : commitOperations(writes, now)
       }),

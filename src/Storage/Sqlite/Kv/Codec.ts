@@ -69,8 +69,8 @@ const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
 
 /** A write is packed as its operations, whose values are texts. An outcome is packed if the write was committed. */
 export const codec: Codec<Write, Outcome> = {
-  packWrite: (packer, { actor, idempotencyKey, operations, removal }) => {
-    if (removal !== undefined) return false
+  packWrite: (packer, { actor, idempotencyKey, operations, prefixDelete }) => {
+    if (prefixDelete !== undefined) return false
     packer.text(actor)
     if (idempotencyKey !== undefined) packIdempotencyKey(packer, idempotencyKey)
     packer.number(operations.length)

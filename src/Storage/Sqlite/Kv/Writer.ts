@@ -9,11 +9,11 @@ import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import {
   type IdempotencyKey,
   type KeyState,
+  type PrefixDelete,
   plan,
-  type Removal,
-  removing,
   type Step,
-  type Write
+  type Write,
+  writeOfPrefix
 } from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { Format } from "../Database/Connection.ts"
@@ -91,12 +91,12 @@ class Tables {
       const key = given.idempotencyKey
       const before = key && this.recalled(given, key, now)
       if (before !== undefined) return before
-      const removal = given.removal && this.removing(given.removal, given.actor, now)
-      const planned = plan(removal?.write ?? given, (namespace, key) => this.stateOf(namespace, key), now)
+      const prefixDelete = given.prefixDelete && this.planPrefixDelete(given.prefixDelete, given.actor, now)
+      const planned = plan(prefixDelete?.write ?? given, (namespace, key) => this.stateOf(namespace, key), now)
       if (Either.isLeft(planned)) return planned.left
       for (const step of planned.right.steps) this.applyStep(step, ++seq, timestamp)
       const applied = { results: planned.right.results, timestamp, lastSeq: seq }
-      const committed = removal === undefined ? applied : { ...applied, more: removal.more }
+      const committed = prefixDelete === undefined ? applied : { ...applied, more: prefixDelete.more }
       if (key !== undefined) this.idempotencyRecords.keep(key, Idempotency.encode(given, committed), now)
       return { _tag: "Committed", committed }
     })
@@ -174,11 +174,11 @@ class Tables {
     return version === undefined ? undefined : { version, present: false, expiresAt: null }
   }
 
-  /** The write of a removal, after the writes before it. */
-  private removing(removal: Removal, actor: string, now: number) {
-    const { high, low } = KeyOrder.rangeOf(removal) ?? { low: "", high: "" }
-    const parameters = [removal.namespace, low, high ?? afterAllTexts, now, removal.limit + 1] as const
-    return removing(removal, this.statements.keys.all(...parameters), actor)
+  /** The write of a delete of a prefix, after the writes before it. */
+  private planPrefixDelete(prefixDelete: PrefixDelete, actor: string, now: number) {
+    const { high, low } = KeyOrder.rangeOf(prefixDelete) ?? { low: "", high: "" }
+    const parameters = [prefixDelete.namespace, low, high ?? afterAllTexts, now, prefixDelete.limit + 1] as const
+    return writeOfPrefix(prefixDelete, this.statements.keys.all(...parameters), actor)
   }
 
   /** Applies a step. Its record is in the log after `flush`. */

@@ -14,7 +14,7 @@ const commitAs = ({ store }: Node, id: string, given: Omit<Write, "actor">) =>
 
 const writeAs = (on: Node, id: string, ...operations: ReadonlyArray<Operation>) => commitAs(on, id, { operations })
 
-const removal = { operations: [], removal: { namespace, prefix: "", limit: 1 } }
+const deleteOne = { operations: [], prefixDelete: { namespace, prefix: "", limit: 1 } }
 
 const versions = (on: Node) => Effect.map(records(on), all => all.map(({ key, version }) => `${key} ${version}`))
 
@@ -194,7 +194,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
         expect(one).toMatchObject({ outcome: { results: [{ version: 2 }] }, log: ["k 1", "k 2"] })
         const none = yield* lost(mode, "commit_keyed", on => writeAs(on, "a", del(namespace, "none")))
         expect(none).toMatchObject({ outcome: { results: [{ deleted: false }] }, log: ["k 1"] })
-        const removed = yield* lost(mode, "remove_keyed", on => commitAs(on, "a", removal))
+        const removed = yield* lost(mode, "remove_keyed", on => commitAs(on, "a", deleteOne))
         expect(removed).toMatchObject({ outcome: { results: [{ deleted: true }], more: false }, log: ["k 1", "k 2"] })
       })
     )
@@ -202,7 +202,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
 
   for (const [title, attempt, expected] of [
     ["a set", (on: Node) => writeAs(on, "a", set(namespace, "k", 2)), ["k 1", "l 1", "k 2"]],
-    ["a removal", (on: Node) => commitAs(on, "a", removal), ["k 1", "l 1", "k 2"]]
+    ["a delete of a prefix", (on: Node) => commitAs(on, "a", deleteOne), ["k 1", "l 1", "k 2"]]
   ] as const) {
     it.scopedLive(`${title} whose outcome cannot be asked for is applied once, however often it is repeated`, () =>
       Effect.gen(function* () {

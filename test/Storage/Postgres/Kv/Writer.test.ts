@@ -13,13 +13,13 @@ const set: Write = {
   actor: "tester"
 }
 const idempotencyKey = { tenant: "t", id: "key", digest: "digest" }
-const removal: Write = { operations: [], actor: "tester", removal: { namespace: "n", prefix: "", limit: 10 } }
+const deleteAll: Write = { operations: [], actor: "tester", prefixDelete: { namespace: "n", prefix: "", limit: 10 } }
 
 const kinds: ReadonlyArray<readonly [statement: string, write: Write]> = [
   ["commit_group", set],
   ["commit_keyed", { ...set, idempotencyKey }],
-  ["remove_entries", removal],
-  ["remove_keyed", { ...removal, idempotencyKey }]
+  ["remove_entries", deleteAll],
+  ["remove_keyed", { ...deleteAll, idempotencyKey }]
 ]
 
 const answers: Record<string, string | number> = {

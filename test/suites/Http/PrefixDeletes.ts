@@ -9,7 +9,7 @@ const setAll = (namespace: string, names: ReadonlyArray<string>) =>
   })
 
 /** Deletes of a prefix. */
-export const removals = (check: Check) => {
+export const prefixDeletes = (check: Check) => {
   check("a prefix is deleted in pieces of the limit, each in the change log, until nothing is left", () =>
     Effect.gen(function* () {
       const namespace = `${space()} /%é`

@@ -4,12 +4,12 @@ import * as TestClock from "effect/TestClock"
 import { Store } from "../../../src/Kv/Store.ts"
 import { type Check, feed, keys, outline, put, set, start, write } from "./Fixture.ts"
 
-const namespace = "tenant:t1/removals"
+const namespace = "tenant:t1/prefixes"
 
 const removeAll = (prefix: string, limit = 1000) =>
   Effect.map(
     Effect.flatMap(Store, store =>
-      store.commit({ operations: [], actor: "remover", removal: { namespace, prefix, limit } })
+      store.commit({ operations: [], actor: "remover", prefixDelete: { namespace, prefix, limit } })
     ),
     ({ lastSeq, more, results }) => ({ lastSeq, more, count: results.length })
   )
@@ -20,7 +20,7 @@ const inByteOrder = (names: ReadonlyArray<string>) =>
 const setAll = (names: ReadonlyArray<string>) => write(names.map(key => set(namespace, key, 1)))
 
 /** Deletes of a prefix. */
-export const removals = (check: Check) => {
+export const prefixDeletes = (check: Check) => {
   check("only the first entries of a prefix are deleted, in key order, with a record each", () =>
     Effect.gen(function* () {
       const names = ["a", "a%", "a/1", "a/2", "a/\uff5e", "a/😀", "a/\u{10ffff}", "a0", "b", "\u{10ffff}"]
@@ -56,7 +56,7 @@ export const removals = (check: Check) => {
   )
 
   check(
-    "a removal is atomic among concurrent writes: each entry is deleted once, and none of an older write is left",
+    "a delete of a prefix is atomic among concurrent writes: each entry is deleted once, and none of an older write is left",
     () =>
       Effect.gen(function* () {
         const names = Array.from({ length: 30 }, (_, index) => `k${String(index).padStart(2, "0")}`)
@@ -67,7 +67,7 @@ export const removals = (check: Check) => {
         )
         const remover = Effect.replicateEffect(Effect.zipLeft(removeAll("k"), Effect.yieldNow()), 20)
         const [, removed] = yield* Effect.all([writer, remover], { concurrency: "unbounded" })
-        // Each write is of all entries, so that a removal finds all of them or none.
+        // Each write is of all entries, so that a delete finds all of them or none.
         for (const { count, more } of removed) expect([count === 0 || count === 30, more]).toEqual([true, false])
         const records = yield* feed()
         expect(records.map(({ seq }) => seq)).toEqual(records.map((_, index) => index + 1))
@@ -81,7 +81,7 @@ export const removals = (check: Check) => {
       })
   )
 
-  check("removals and writes of one group are applied in order", () =>
+  check("deletes of prefixes and writes of one group are applied in order", () =>
     Effect.gen(function* () {
       const removed = (prefix: string) => Effect.map(removeAll(prefix), ({ count }) => count)
       const written = (key: string) => Effect.as(put(namespace, key, 1), "written")

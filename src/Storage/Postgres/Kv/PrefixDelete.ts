@@ -1,14 +1,14 @@
 /**
  * Calls of `causeway.remove_entries`, which deletes the first entries of a prefix.
  */
-import type { Applied, Removal } from "../../../Kv/Write.ts"
+import type { Applied, PrefixDelete } from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"
 
 export const call = calling("remove_entries", 7)
 
 /** Encodes the parameters of the function after the first two. */
-export const encode = ({ limit, namespace, prefix }: Removal, actor: string): ReadonlyArray<Parameter> => {
+export const encode = ({ limit, namespace, prefix }: PrefixDelete, actor: string): ReadonlyArray<Parameter> => {
   const range = KeyOrder.rangeOf({ prefix })
   return [namespace, range?.low ?? "", range?.high ?? null, range === undefined ? 0 : limit, actor]
 }

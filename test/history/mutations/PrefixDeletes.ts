@@ -9,43 +9,46 @@ import {
   withWrite
 } from "./MutableHistory.ts"
 
-/** The keys that a removal selects but does not delete. */
-const spared = ({ removals }: MutableHistory) =>
-  removals.flatMap(one => {
+/** The keys that a delete of a prefix selects but does not delete. */
+const spared = ({ prefixDeletes }: MutableHistory) =>
+  prefixDeletes.flatMap(one => {
     const removed = new Set(one.commit.made.map(({ change }) => change.key))
     const others = one.states.filter(({ change, expires }) => !removed.has(change.key) && expires === undefined)
-    return one.commit.made.length < one.removal.limit && others.length > 0 ? [one] : []
+    return one.commit.made.length < one.prefixDelete.limit && others.length > 0 ? [one] : []
   })
 
-const answered = ({ removals }: MutableHistory) =>
-  removals.flatMap(one => {
+const answered = ({ prefixDeletes }: MutableHistory) =>
+  prefixDeletes.flatMap(one => {
     const { outcome } = one.write
     const removed = outcome.type === "ok" ? outcome.result.removed : undefined
     return removed === undefined ? [] : [{ ...one, removed }]
   })
 
-export const ofRemovals: ReadonlyArray<Mutation> = [
-  mutation("batch", "a delete of a prefix leaves an entry", spared, (subject, { removal, write: { id } }) => ({
-    history: withWrite(subject, id, action => ({ ...action, removal: { ...removal, prefix: "" } })),
+export const ofPrefixDeletes: ReadonlyArray<Mutation> = [
+  mutation("batch", "a delete of a prefix leaves an entry", spared, (subject, { prefixDelete, write: { id } }) => ({
+    history: withWrite(subject, id, action => ({ ...action, prefixDelete: { ...prefixDelete, prefix: "" } })),
     names: [id]
   })),
   mutation(
     "batch",
     "a delete of a prefix deletes an entry without it",
-    ({ removals }) => removals,
-    (subject, { removal, write: { id } }) => ({
-      history: withWrite(subject, id, action => ({ ...action, removal: { ...removal, prefix: `${removal.prefix}~` } })),
+    ({ prefixDeletes }) => prefixDeletes,
+    (subject, { prefixDelete, write: { id } }) => ({
+      history: withWrite(subject, id, action => ({
+        ...action,
+        prefixDelete: { ...prefixDelete, prefix: `${prefixDelete.prefix}~` }
+      })),
       names: [id]
     })
   ),
   mutation(
     "batch",
     "a delete of a prefix deletes more than its limit",
-    ({ removals }) => removals.filter(({ commit }) => commit.made.length > 1),
-    (subject, { commit, removal, write: { id } }) => ({
+    ({ prefixDeletes }) => prefixDeletes.filter(({ commit }) => commit.made.length > 1),
+    (subject, { commit, prefixDelete, write: { id } }) => ({
       history: withWrite(subject, id, action => ({
         ...action,
-        removal: { ...removal, limit: commit.made.length - 1 }
+        prefixDelete: { ...prefixDelete, limit: commit.made.length - 1 }
       })),
       names: [id]
     })
@@ -74,8 +77,8 @@ export const ofRemovals: ReadonlyArray<Mutation> = [
     ({ present }) => present,
     (subject, state) => {
       const { key: prefix, namespace } = address(state)
-      const removal = { namespace, prefix, limit: 10 }
-      const action = { type: "write", by: "prefix", actor: "mutant", operations: [], removal } as const
+      const prefixDelete = { namespace, prefix, limit: 10 }
+      const action = { type: "write", by: "prefix", actor: "mutant", operations: [], prefixDelete } as const
       return withOperation(subject, action, { result: { results: [], removed: { count: 0, more: false } } })
     }
   )

@@ -1,13 +1,13 @@
 /** A delete of a prefix deletes the first entries that it selects, in order: all of them, or `limit`. */
 import { compare } from "../../../src/Kv/KeyOrder.ts"
-import { addressOf, type Removal } from "../History.ts"
+import { addressOf, type PrefixDelete } from "../History.ts"
 import type { Commit, Log, Presence } from "../Log.ts"
 import type { Write } from "../Operations.ts"
 import { type Rule, text } from "../Violation.ts"
 
 interface Applied {
   readonly write: Write
-  readonly removal: Removal
+  readonly prefixDelete: PrefixDelete
   readonly commit: Commit
   readonly log: Log
   /** Whether an address had an entry immediately before. */
@@ -24,8 +24,8 @@ interface Wrong {
 }
 
 export const check = (applied: Applied): ReadonlyArray<Wrong> => {
-  const { commit, isInPart, isAnswered, log, presenceOf, removal, write } = applied
-  const { limit, namespace, prefix } = removal
+  const { commit, isInPart, isAnswered, log, presenceOf, prefixDelete, write } = applied
+  const { limit, namespace, prefix } = prefixDelete
   const wrong: Array<Wrong> = []
   const report = (rule: Rule, predicate: string) => wrong.push({ rule, predicate })
   const changes = commit.made.map(({ change }) => change)
