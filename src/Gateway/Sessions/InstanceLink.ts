@@ -35,9 +35,7 @@ const textOf = (value: unknown): string | undefined => (typeof value === "string
 const ends: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
 const applyBody = (state: State.SessionState, body: EventBody, { payload, type }: PlatformEvent): State.Update => {
-  // What the platform reports of its instance is passed on and does not change the session's state, which still takes
-  // messages.
-  if (body.type === "session_state") return { state, events: ends.has(type) ? [] : [body] }
+  if (body.type === "session_state") return ends.has(type) ? State.withoutEvents(state) : State.applyReport(state, body)
   const update = State.applyEvent(state, body)
   // An error that names a pending turn refuses its message, and nothing else would end the turn.
   if (body.type !== "error" || body.turnId === undefined || payload.turnId !== body.turnId) return update

@@ -55,6 +55,8 @@ export interface SessionState {
   readonly instance: Instance | null
   readonly pendingStops: ReadonlyArray<PendingStop>
   readonly turns: Turns
+  /** The state that the instance has reported since the last transition. It is not stored. */
+  readonly reported?: LifecycleState | undefined
   /** Kept after a deletion while a creation is unanswered: it cannot be repeated without. */
   readonly request?: InstanceRequest
 }
@@ -86,7 +88,7 @@ export const transition = (session: SessionState, event: LifecycleEvent, reason?
   return lifecycle === undefined
     ? withoutEvents(session)
     : {
-        state: { ...session, lifecycle },
+        state: { ...session, lifecycle, reported: undefined },
         events: [{ type: "session_state", state: lifecycle, ...(reason === undefined ? {} : { reason }) }]
       }
 }
@@ -160,6 +162,19 @@ export const applyEvent = (session: SessionState, body: EventBody): Update => {
     default:
       return { state: session, events: [body] }
   }
+}
+
+/**
+ * Applies a state that the instance reports, which does not change the state of the session. It is published only if it
+ * is new to clients. The start of an instance is not: its activation has already published `activating` and `active`.
+ */
+export const applyReport = (session: SessionState, body: EventBodyOf<"session_state">): Update => {
+  const { reason, state } = body
+  const isStart = session.reported === undefined && (state === "activating" || state === "active")
+  const isKnown = reason === undefined && (isStart || state === session.reported)
+  // After a known `activating`, the `active` that follows is known too.
+  const next = isKnown && state === "activating" ? session : { ...session, reported: state }
+  return { state: next, events: isKnown ? [] : [body] }
 }
 
 /** Ends turns, by default all that are open, oldest first. */

@@ -128,6 +128,32 @@ describe("What platform events make of a session", () => {
     expect([...update.state.turns.open.keys()]).toEqual(["t"])
   })
 
+  it("publishes reported states that say something new, and no others", () => {
+    const [starting, ready, stopping] = ["instance.starting", "instance.ready", "instance.stopping"] as const
+    const statesOf = (state: State.SessionState, ...types: ReadonlyArray<string>) =>
+      ingest(
+        state,
+        types.map(type => platform(type))
+      ).update.events.map(event => (event.type === "session_state" ? event.state : event.type))
+    // The activation has published `activating` and `active`.
+    expect(statesOf(running, starting, ready, ready)).toEqual([])
+    expect(statesOf(running, starting, ready, starting, starting, ready)).toEqual(["activating", "active"])
+    expect(statesOf(running, stopping, stopping, ready)).toEqual(["deactivating", "active"])
+    const pulling = platform(starting, { message: "pulling the image" })
+    expect(ingest(running, [pulling, pulling, platform(ready)]).update.events).toEqual([
+      { type: "session_state", state: "activating", reason: "pulling the image" },
+      { type: "session_state", state: "activating", reason: "pulling the image" },
+      { type: "session_state", state: "active" }
+    ])
+    // A reconnection has published `active` since the report.
+    const stopped = ingest(running, [platform(stopping)]).update.state
+    const reconnected = State.andThen(State.transition(stopped, "disconnected"), state =>
+      State.transition(state, "reconnected")
+    ).state
+    expect(statesOf(reconnected, ready)).toEqual([])
+    expect(statesOf(reconnected, stopping)).toEqual(["deactivating"])
+  })
+
   it("reports dropped events", () => {
     const { update, dropped, malformed } = ingest(running, [
       platform("silence.kept"),
