@@ -12,7 +12,7 @@ import * as Gateways from "./service/Gateways.ts"
 const linked = Gateways.make({ isLinked: true })
 
 /** Makes the statement by which a node takes a session of another one as slow as on a database that is overloaded. */
-const slowHandover = [
+const slowTransfer = [
   "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN NEW; END $$",
   `CREATE TRIGGER slow BEFORE UPDATE OF owner ON causeway.histories
     FOR EACH ROW WHEN (OLD.owner <> NEW.owner) EXECUTE FUNCTION slow()`
@@ -186,7 +186,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
         const secrets = { TOKEN: "MARK-OF-A-SECRET" as never }
         const [used, unused] = [yield* createSession(mine, { secrets }), yield* createSession(mine, { secrets })]
         yield* mine.get("session", { type: "start_session", sessionId: used })
-        yield* Effect.promise(() => execute(url, ...slowHandover))
+        yield* Effect.promise(() => execute(url, ...slowTransfer))
         one.signal("SIGTERM")
         assert.strictEqual((yield* one.ended).code, 0)
         yield* Effect.promise(() => execute(url, "DROP FUNCTION slow CASCADE"))

@@ -1,5 +1,5 @@
 /**
- * Authentication of requests: by API keys, or by what a host puts in their place.
+ * Authentication of requests: by API keys, or by a function of the host.
  */
 import { timingSafeEqual } from "node:crypto"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -36,7 +36,7 @@ export const config: Config.Config<Keys> = Config.all({
     shown: "none"
   }),
   read: Setting.optionalCredential("KV_AGENT_API_KEY", {
-    description: "Credential that only reads; there is none when empty",
+    description: "Credential that only reads; none if empty",
     shown: "none"
   })
 })
@@ -45,8 +45,8 @@ export const config: Config.Config<Keys> = Config.all({
 const bearer = /^bearer +([^\s]+) *$/i
 
 /**
- * Compares in constant time. The buffers that are compared always have the length of the key; whether the lengths agree
- * is checked afterwards.
+ * Compares in constant time. The compared buffers always have the length of the key. Whether the lengths are equal is
+ * checked afterwards.
  */
 const matcher = (key: Option.Option<Redacted.Redacted>): ((token: string) => boolean) => {
   const expected = Buffer.from(Option.match(key, { onNone: () => "", onSome: Redacted.value }))
@@ -78,7 +78,7 @@ const holders: Readonly<Record<Access, Exit.Exit<IdentityShape>>> = {
   write: Exit.succeed({ access: "write" })
 }
 
-/** Authenticates by API keys, which name no actor and are limited to no tenant. */
+/** Authenticates by API keys, which have no actor and are not limited to a tenant. */
 export const byKeys = (keys: Keys): Identify => {
   const accessOf = accessBy(keys)
   return ({ credential }) => {
@@ -91,8 +91,8 @@ export const byKeys = (keys: Keys): Identify => {
 export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, { identify: byKeys(keys) })
 
 /**
- * A mistake of a host is a defect, so that no request gets past it. An empty tenant would follow the changes of all, and
- * one with a slash would be another's namespace.
+ * An invalid identity from a host is a defect, so that the request is refused. An empty tenant would receive the changes
+ * of all tenants, and a tenant with a slash would match another tenant's namespace.
  */
 const checked = (identified: Exit.Exit<IdentityShape, Refusal>): Exit.Exit<IdentityShape, Refusal> => {
   if (Exit.isFailure(identified)) return identified
@@ -117,7 +117,7 @@ export const layerIdentity = <R>(identify: Identify<R>): Layer.Layer<Auth, never
         } catch (error) {
           return Exit.die(error)
         }
-        // What is known at once costs no more than a call.
+        // An identity that is known at once costs only a function call.
         const exit = Direct.exitOf(identified)
         return exit === undefined
           ? Direct.flatMap(Direct.provide(identified, context), identity => checked(Exit.succeed(identity)))
@@ -128,7 +128,7 @@ export const layerIdentity = <R>(identify: Identify<R>): Layer.Layer<Auth, never
 
 const forbidden = () => Exit.fail(new Forbidden({ error: "Forbidden" }))
 
-/** Lets in who has the access; others are answered 403. */
+/** Admits identities with the access; others are answered 403. */
 const admitting = (auth: Context.Tag.Service<Auth>, wanted: Access) => {
   const admits = ({ access }: IdentityShape): boolean => access === wanted || access === "write"
   return (request: Credentials): ReturnType<Identify> => {

@@ -14,11 +14,11 @@ export const mode = "store"
 const Mode = Schema.String.annotations({ description: "What backs the service.", examples: [mode] })
 
 /** Null, described as a nullable string for old clients. */
-const Nobody = Schema.Null.annotations({
+const NoLeader = Schema.Null.annotations({
   jsonSchema: { anyOf: [{ type: "string" }, { type: "null" }], description: "Always null." }
 })
 
-/** What only authentication by a host may answer. */
+/** Statuses that only authentication by a host can answer. */
 const never = [403, 503]
 
 const status = operation({
@@ -77,7 +77,7 @@ export const ClusterRoutes = HttpApiGroup.make("cluster")
   .add(
     HttpApiEndpoint.get("leader", "/cluster/leader")
       .addSuccess(
-        Schema.Struct({ leader: Nobody, address: Nobody, mode: Mode }).annotations({ identifier: "ClusterLeader" })
+        Schema.Struct({ leader: NoLeader, address: NoLeader, mode: Mode }).annotations({ identifier: "ClusterLeader" })
       )
       .annotate(OpenApi.Transform, leader)
       .annotate(OpenApi.Summary, "The leader, which is always null")

@@ -7,7 +7,7 @@ import { Part } from "../Http/Contract.ts"
 
 const text = Schema.optional(Schema.String)
 
-/** What a handshake tells of the client, and the headers by which traces are propagated. */
+/** The headers of a handshake that identify the client, and those that propagate traces. */
 const HandshakeHeaders = Schema.Struct({
   authorization: text,
   host: text,

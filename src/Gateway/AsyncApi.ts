@@ -74,7 +74,7 @@ const operationsOf = (
   }
 })
 
-/** What the document says of the protocol. */
+/** The description of the protocol in the document. */
 export const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has no \`seq\`. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
 
 /** The gateway's WebSocket at a path. */

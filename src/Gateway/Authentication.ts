@@ -23,7 +23,7 @@ export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthoriz
   message: Schema.String
 }) {}
 
-/** The client is known, and may not use the gateway. The message is for the client. */
+/** The client is authenticated but may not use the gateway. The message is for the client. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", { message: Schema.String }) {}
 
 /** The credential cannot be verified at present. */
@@ -35,12 +35,12 @@ export class AuthenticationUnavailable extends Schema.TaggedError<Authentication
 export class Authentication extends Context.Tag("causeway/Authentication")<
   Authentication,
   {
-    /** Verifies the token of a handshake, and returns its bearer. */
+    /** Verifies the token of a handshake, and returns the client that it identifies. */
     readonly identify: (
       token: Option.Option<Redacted.Redacted>,
       request: Credentials
     ) => Effect.Effect<Identity, Unauthorized | Refused | AuthenticationUnavailable>
-    /** Whether a page of an origin may connect to a host. A client without an origin is not a browser, and may. */
+    /** Whether a page of an origin may connect to a host. A client without an origin is not a browser, and is allowed. */
     readonly admits: (origin: string | undefined, host: string | undefined) => boolean
   }
 >() {}
@@ -48,9 +48,9 @@ export class Authentication extends Context.Tag("causeway/Authentication")<
 export interface Settings {
   /** The secret of HS256. */
   readonly secret: Option.Option<Redacted.Redacted>
-  /** Of the public keys of RS256, ES256 and EdDSA. */
+  /** The URL of the public keys for RS256, ES256 and EdDSA. */
   readonly keySetUrl: Option.Option<URL>
-  /** Required as the claims `aud` and `iss`, where set. */
+  /** The required claims `aud` and `iss`. Not checked if absent. */
   readonly audience: Option.Option<string>
   readonly issuer: Option.Option<string>
   readonly origins: ReadonlyArray<string>
@@ -64,13 +64,13 @@ const claimed = (name: string, description: string): Config.Config<Option.Option
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
   secret: Setting.optionalSecret("GATEWAY_JWT_SECRET", {
-    description: "Secret that clients' tokens are signed with (HS256), of 32 bytes or more",
+    description: "Secret that signs clients' tokens (HS256), 32 bytes or more",
     shown: "none"
   }),
   keySetUrl: Setting.declare(
     "GATEWAY_JWKS_URL",
     {
-      description: "Where the keys that clients' tokens are signed with are published (RS256, ES256, EdDSA)",
+      description: "URL of the public keys that verify clients' tokens (RS256, ES256, EdDSA)",
       allowed: "an http or https URL",
       default: Option.none<URL>(),
       shown: "none"
@@ -79,18 +79,15 @@ export const config: Config.Config<Settings> = Config.all({
   ),
   audience: claimed(
     "GATEWAY_JWT_AUDIENCE",
-    "What clients' tokens must name as their audience (claim aud); not checked when it is not set"
+    "Required audience of clients' tokens (claim aud); not checked if it is not set"
   ),
-  issuer: claimed(
-    "GATEWAY_JWT_ISSUER",
-    "What clients' tokens must name as their issuer (claim iss); not checked when it is not set"
-  ),
+  issuer: claimed("GATEWAY_JWT_ISSUER", "Required issuer of clients' tokens (claim iss); not checked if it is not set"),
   origins: Setting.declare(
     "GATEWAY_ALLOWED_ORIGINS",
     {
       description:
-        "Origins of web pages that may open WebSockets, with commas between; the service's own always may (in dev mode only on this machine)",
-      allowed: "origins such as https://app.example.com, with commas between",
+        "Origins of web pages that may open WebSockets, separated by commas; the service's own origin always may (in dev mode only on this machine)",
+      allowed: "origins such as https://app.example.com, separated by commas",
       default: [],
       shown: "none"
     },
@@ -109,7 +106,7 @@ const actorBytes = 256
 /** How far the clock of an issuer may be ahead. */
 const skewSeconds = 60
 
-/** The least length of an HS256 key by RFC 7518, 3.2. */
+/** Minimum bytes of an HS256 key (RFC 7518, 3.2). */
 const secretBytes = 32
 
 const unauthorized = (message: string) => new Unauthorized({ message })
@@ -199,7 +196,7 @@ const make = (settings: Settings): Effect.Effect<WithKey, never, HttpClient.Http
           KeyUnknown: () => unauthorized("The token's key is not among those that are published"),
           KeySetUnavailable: () =>
             new AuthenticationUnavailable({
-              message: "The keys that tokens are verified with cannot be had at present"
+              message: "The keys that verify tokens cannot be fetched at present"
             })
         })
       }
@@ -219,15 +216,15 @@ export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): Rea
     ? ["GATEWAY_JWT_SECRET begins or ends with white space, which is part of the secret"]
     : []),
   ...(Option.exists(keySetUrl, ({ protocol, hostname }) => protocol === "http:" && !Origin.isLoopback(hostname))
-    ? ["GATEWAY_JWKS_URL is not https: whoever is on the way can replace the keys"]
+    ? ["GATEWAY_JWKS_URL is not https: the keys can be replaced on the network"]
     : []),
   ...(Option.isNone(secret) && Option.isNone(keySetUrl)
     ? []
     : [
         ...(Option.isNone(audience)
-          ? ["GATEWAY_JWT_AUDIENCE is not set: tokens that were issued for other services are accepted too"]
+          ? ["GATEWAY_JWT_AUDIENCE is not set: tokens for other services are accepted too"]
           : []),
-        ...(Option.isNone(issuer) ? ["GATEWAY_JWT_ISSUER is not set: tokens are accepted whoever issued them"] : [])
+        ...(Option.isNone(issuer) ? ["GATEWAY_JWT_ISSUER is not set: tokens of any issuer are accepted"] : [])
       ])
 ]
 
@@ -250,7 +247,7 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
 export const layerDev = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication> =>
   Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admitsLoopback(origins) })
 
-/** What the gateway's identity needs of a host's: it serves tenants, whose clients all may write. */
+/** Makes the gateway's identity of a host's. It requires a tenant and write access. */
 const identityOfHost = ({
   access,
   actor = defaultActor,
@@ -279,7 +276,7 @@ const refusalOfHost = (refusal: Refusal) => {
   }
 }
 
-/** Authenticates clients as every other request of the host: by `Auth`. */
+/** Authenticates clients like every other request of the host, with `Auth`. */
 export const layerIdentity = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication, never, Auth> =>
   Layer.effect(
     Authentication,

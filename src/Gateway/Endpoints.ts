@@ -21,7 +21,7 @@ export class Socket extends Context.Tag("causeway/GatewaySocket")<
   {
     /** Authenticates a client and upgrades its request to a WebSocket. */
     readonly connect: (handshake: Handshake) => Effect.Effect<WebSocket.Upgrade, ApiError>
-    /** Connections at present. */
+    /** The current number of connections. */
     readonly connections: () => number
   }
 >() {}

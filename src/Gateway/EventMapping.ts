@@ -25,7 +25,7 @@ const text = from("delta", "content")
 const callId = from("toolCallId")
 const reason = from("message")
 
-/** The fields of an error, at the top or within `error`. */
+/** The fields of an error, at the top level or in `error`. */
 const problem = (code: string, message: string) => ({
   code: orElse(code, "error.code"),
   message: orElse(message, "error.message", "error", "reason"),
@@ -40,7 +40,7 @@ const tokenUsage = to("usage_update", {
 
 const envelope: ReadonlySet<string> = new Set(["type", "turnId"])
 
-/** Token counts and costs, where there are any. */
+/** Token counts and costs, if there are any. */
 const tokenUsageIfAny: Rule = (payload, situation) =>
   Option.filter(tokenUsage(payload, situation), ({ events }) =>
     events.some(event => Object.keys(event).some(name => !envelope.has(name)))
@@ -49,7 +49,7 @@ const tokenUsageIfAny: Rule = (payload, situation) =>
 const contextUsage = to("usage_context", {
   used: from("contextUsed", "context.used"),
   limit: from("contextLimit", "context.limit"),
-  // Computed again, so that it agrees with `used` and `limit`.
+  // Replaced by the percentage of `used` and `limit`.
   percent: orElse(0)
 })
 
@@ -91,7 +91,7 @@ const rules = {
   heartbeat: nothing,
   log: nothing,
 
-  // The author and the content of a message are known to the gateway only.
+  // Only the gateway knows the author and the content of a message.
   "turn.started": to("turn_started", { content: never, sub: never, clientMessageId: never }),
   "turn.completed": to("turn_completed"),
   "turn.failed": to("turn_errored", problem("turn_failed", "The turn failed")),
@@ -141,31 +141,31 @@ const rules = {
 
   usage,
   rate_limited: to("rate_limited"),
-  error: to("error", problem("agent_error", "The agent met an error"))
+  error: to("error", problem("agent_error", "The agent reported an error"))
 } satisfies Record<string, Rule>
 
-/** By platform type. A map, since a type may be called `constructor`. */
+/** By platform type. A map, because a type may be called `constructor`. */
 const table: ReadonlyMap<string, Rule> = new Map(Object.entries(rules))
 
 /** The client events of a platform event. */
 export interface Mapped {
   /** In order, without envelopes. */
   readonly events: ReadonlyArray<EventBody>
-  /** The type, where clients are told nothing although it is not one of those that say nothing to them. */
+  /** The type, if the event is dropped although its type should reach clients. */
   readonly dropped?: string
-  /** The type, where it is known and the payload does not fit, or fits in part only. */
+  /** The type, if it is known and a field of the payload is invalid. */
   readonly malformed?: string
 }
 
-/** The platform types that are understood. */
+/** The platform types that have a rule. */
 export const platformTypes: ReadonlyArray<string> = [...table.keys()]
 
-/** Characters of text in one delta; longer ones are split. Other events are bounded by the size of a platform frame. */
+/** Maximum characters of a delta; longer ones are split. Other events are bounded by the size of a platform frame. */
 export const longestDelta = 65_536
 
 const isIdentifier = Schema.is(Identifier)
 
-/** A text in pieces, none of which ends within a surrogate pair. */
+/** Splits a text into pieces, none of which ends within a surrogate pair. */
 const pieces = (text: string): ReadonlyArray<string> => {
   const all: Array<string> = []
   for (let at = 0; at < text.length; ) {
@@ -179,7 +179,7 @@ const pieces = (text: string): ReadonlyArray<string> => {
   return all
 }
 
-/** An event, or several in its place where its text is too long for one. */
+/** Splits an event whose text is too long for one event. */
 export const cut = (event: EventBody): ReadonlyArray<EventBody> => {
   switch (event.type) {
     case "text_delta":
@@ -216,7 +216,7 @@ const unknown = (type: string, payload: Payload, { turnId }: Situation): Mapped 
  * Maps a platform event.
  *
  * A known type whose payload lacks a required field is treated as an unknown type: its text becomes a `text_delta`, and
- * without text it is dropped. An optional field that does not fit is left out. Both are reported as malformed.
+ * without text it is dropped. An invalid optional field is left out. Both are reported as malformed.
  */
 export const map = ({ type, payload }: Pick<PlatformEvent, "type" | "payload">, situation: Situation = {}): Mapped => {
   const rule = table.get(type)

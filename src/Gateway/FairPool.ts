@@ -1,27 +1,31 @@
 /**
  * A bounded resource that tenants share max-min fairly.
  *
- * A pool that is not full grants every request. A full one reclaims from its largest holder, where it can, and grants
- * what is released to the waiting holder that has the least. A request is refused where only smaller holders could make
- * room for it.
+ * A pool that is not full grants every request. A full pool reclaims from its largest holder if possible, and grants what
+ * is released to the waiting holder that has the least. A request is refused if only smaller holders could make room for
+ * it.
  */
 import { Deferred, type Duration, Effect, FiberId } from "effect"
+import { constVoid } from "effect/Function"
+import { Claim } from "./FairPool/Claim.ts"
 import { OfferedClaims, type Reclaimable } from "./FairPool/OfferedClaims.ts"
 import { SessionsBusy } from "./Sessions.ts"
 
+export { Claim } from "./FairPool/Claim.ts"
+
 export interface Options {
-  /** What is shared, for messages. */
+  /** The name of the resource, for messages. */
   readonly name: string
-  /** In bytes, calls, connections or whatever is shared. */
+  /** In the unit of the resource, such as bytes, calls or connections. */
   readonly capacity: number
-  /** What one holder may have, where nothing can be reclaimed; all of it where absent. */
+  /** What one holder may have; the whole capacity if absent. For resources that cannot be reclaimed. */
   readonly maxOfOne?: number
   /**
-   * Requests that may wait, of all holders; 10,000 where absent. Beyond, the newest one of the longest queue is
-   * refused.
+   * Maximum number of waiting requests of all holders; 10,000 if absent. Above it the newest request of the longest queue
+   * is refused.
    */
   readonly maxWaiting?: number
-  /** Which of the claims that a holder has offered is reclaimed first; the oldest where absent. */
+  /** Which of the claims that a holder has offered is reclaimed first; the oldest if absent. */
   readonly reclaimFirst?: "oldest" | "newest"
 }
 
@@ -29,66 +33,9 @@ interface Holder {
   readonly name: string
   held: number
   readonly waiting: Array<Claim>
-  /** The number of the last grant. */
+  /** The sequence number of the holder's last grant. */
   servedAt: number
   readonly offered: OfferedClaims<Claim>
-}
-
-const noop = (): void => {}
-
-/** A part of a pool that a holder has, or waits for. */
-export class Claim {
-  /** @internal */
-  state: "waiting" | "held" | "over" = "waiting"
-  /** @internal */
-  offered: Reclaimable | undefined
-  /** @internal The claims of the holder that were offered before and after. */
-  previous: Claim | undefined
-  /** @internal */
-  next: Claim | undefined
-
-  /** @internal */
-  constructor(
-    private readonly pool: FairPool,
-    readonly holder: string,
-    /** @internal */
-    public size: number,
-    /** @internal */
-    readonly onDecided: (isGranted: boolean) => void
-  ) {}
-
-  get isHeld(): boolean {
-    return this.state === "held"
-  }
-
-  /** Makes a held claim smaller, or larger where the pool allows; tells whether it has the size now. */
-  resize(size: number): boolean {
-    return this.pool.resize(this, size)
-  }
-
-  /** Lets the pool release this held claim for others, as the newest of its holder, until {@link withdraw}. */
-  offer(reclaimable: Reclaimable): void {
-    if (this.state === "held") this.pool.offer(this, reclaimable)
-  }
-
-  /** Undoes {@link offer}; what is held stays. */
-  withdraw(): void {
-    this.pool.withdraw(this)
-  }
-
-  /** Releases what is held, or stops waiting. Idempotent. */
-  release(): void {
-    this.pool.release(this)
-  }
-
-  /** Moves what is held to another claim, which the end of `use` does not release. */
-  detach(): Claim {
-    this.withdraw()
-    const next = new Claim(this.pool, this.holder, this.size, noop)
-    next.state = this.state
-    this.state = "over"
-    return next
-  }
 }
 
 /** All methods but `use` are synchronous. */
@@ -106,7 +53,7 @@ export class FairPool {
     this.maxWaiting = options.maxWaiting ?? 10_000
   }
 
-  /** Held in all; never more than the capacity. */
+  /** The size of all held claims; at most the capacity. */
   get used(): number {
     return this.usedSize
   }
@@ -119,7 +66,7 @@ export class FairPool {
     return this.holders.get(holder)?.held ?? 0
   }
 
-  /** Whether the limit of one holder allows so much more. */
+  /** Whether the limit of one holder allows another `size`. */
   mayHave(holder: string, size: number): boolean {
     return this.heldBy(holder) + size <= this.maxOfOne
   }
@@ -132,9 +79,9 @@ export class FairPool {
       .map(({ name }) => name)
   }
 
-  /** Claims without waiting. */
+  /** Claims without waiting; `undefined` if the pool is full. */
   take(holder: string, size: number): Claim | undefined {
-    const claim = new Claim(this, holder, size, noop)
+    const claim = new Claim(this, holder, size, constVoid)
     const isGranted = this.makeRoom(holder, size)
     if (isGranted) this.grant(this.holderOf(holder), claim)
     // More may have been reclaimed than was needed.
@@ -142,7 +89,7 @@ export class FairPool {
     return isGranted ? claim : undefined
   }
 
-  /** Claims, waiting if need be. `onDecided` is called unless the claim is held or refused on return. */
+  /** Claims, and waits if necessary. `onDecided` is called unless the claim is held or refused on return. */
   request(holder: string, size: number, onDecided: (isGranted: boolean) => void): Claim {
     let isReturned = false
     const claim = new Claim(this, holder, size, isGranted => {
@@ -159,7 +106,7 @@ export class FairPool {
     return claim
   }
 
-  /** Holds a claim while an effect runs. It fails with `SessionsBusy` where it is refused, or waits past `timeout`. */
+  /** Holds a claim while an effect runs. Fails with `SessionsBusy` if it is refused or waits longer than `timeout`. */
   use<A, E, R>(
     holder: string,
     size: number,
@@ -193,7 +140,7 @@ export class FairPool {
     if (claim.state !== "held") return false
     const growth = size - claim.size
     if (growth > 0 && !this.makeRoom(claim.holder, growth)) return false
-    // This very claim may have been reclaimed for it.
+    // This claim itself may have been reclaimed.
     if (!claim.isHeld) return false
     claim.size = size
     this.holderOf(claim.holder).held += growth
@@ -251,7 +198,7 @@ export class FairPool {
     claim.onDecided(true)
   }
 
-  /** Whether there is room for so much more of a holder's, reclaimed from larger holders if need be. */
+  /** Whether there is room for another `size` of a holder. Reclaims from larger holders if necessary. */
   private makeRoom(name: string, size: number): boolean {
     const { capacity } = this.options
     if (!this.mayHave(name, size)) return false
@@ -265,7 +212,7 @@ export class FairPool {
       if (largest === undefined) return false
       const before = this.usedSize
       const wasServing = this.isServing
-      // What is reclaimed is for this request, not for those that wait.
+      // What is reclaimed is for this request, not for the waiting ones.
       this.isServing = true
       const isReclaimed = this.reclaim(largest)
       this.isServing = wasServing
@@ -274,7 +221,7 @@ export class FairPool {
     return true
   }
 
-  /** Releases one of the claims that a holder has offered, and tells whether there was any. */
+  /** Releases one of the claims that a holder has offered. Returns whether there was one. */
   private reclaim(holder: Holder): boolean {
     const claim = holder.offered.first(this.options.reclaimFirst ?? "oldest")
     if (claim === undefined) return false
@@ -284,7 +231,7 @@ export class FairPool {
     return true
   }
 
-  /** The best of the candidates; of equals the oldest. */
+  /** The best candidate; the oldest of equal ones. */
   private best(
     isBetter: (a: Holder, b: Holder) => boolean,
     isCandidate: (holder: Holder) => boolean
@@ -296,7 +243,7 @@ export class FairPool {
     return best
   }
 
-  /** Of the waiting holders that may have more, the one that has the least; of several the one served longest ago. */
+  /** The waiting holder that has the least and may have more. Of equal ones, the one that was served longest ago. */
   private next(): Holder | undefined {
     return this.best(
       (a, b) => a.held < b.held || (a.held === b.held && a.servedAt < b.servedAt),
@@ -305,8 +252,8 @@ export class FairPool {
   }
 
   /**
-   * Grants waiting requests. None overtakes the one that is next, however much that asks for. To be called where
-   * something can be reclaimed that could not be before.
+   * Grants waiting requests in order: none overtakes the next one, whatever its size. Call this when something can be
+   * reclaimed that could not be reclaimed before.
    */
   serve(): void {
     if (this.isServing || this.waitingCount === 0) return
@@ -338,6 +285,6 @@ export class FairPool {
   }
 }
 
-/** A pool of which one tenant may have three quarters, so that others find some free: nothing of it can be reclaimed. */
+/** A pool whose claims cannot be reclaimed. One tenant may have three quarters of it, so that others find some free. */
 export const sharedPool = (name: string, capacity: number, maxWaiting = 10_000): FairPool =>
   new FairPool({ name, capacity, maxOfOne: Math.ceil(0.75 * capacity), maxWaiting })

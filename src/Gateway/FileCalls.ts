@@ -12,7 +12,7 @@ export const fileRequests: ReadonlySet<Request["type"]> = new Set([
   "file_at_iteration"
 ])
 
-/** Most bytes in the answer to a file call: the platform's client takes no more. */
+/** Maximum bytes of the answer to a file call, which is the limit of the platform's client. */
 const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
 
 /** An answer of a file call that has not been sent. */
@@ -23,13 +23,13 @@ export interface UnsentAnswer {
   readonly drop: () => void
 }
 
-/** The most bytes that an answer to a request may have. */
+/** Maximum bytes of the answer to a request. */
 const largest = (type: Request["type"]): number =>
   type === "read_file" || type === "file_at_iteration" ? fileBytes.content : fileBytes.list
 
 /**
- * The memory of file calls, by tenant. A call counts as much as its answer may take. An answer counts its size until it
- * is sent. When memory is needed, answers to stalled clients of the largest tenant are dropped.
+ * The memory of file calls, by tenant. A call counts the maximum size of its answer. An answer counts its size until it is
+ * sent. When memory is needed, answers to stalled clients of the largest tenant are dropped.
  */
 export class FileCalls {
   private readonly pool: FairPool
@@ -38,12 +38,12 @@ export class FileCalls {
     this.pool = new FairPool({
       name: "memory for files",
       capacity,
-      // Calls that are under way cannot be taken back.
+      // Calls in progress cannot be reclaimed.
       maxOfOne: Math.max(capacity * 0.75, fileBytes.content)
     })
   }
 
-  /** Runs a call with room for its answer. */
+  /** Runs a call with memory for its answer. */
   use<A, E, R>(
     tenant: string,
     type: Request["type"],
@@ -52,13 +52,13 @@ export class FileCalls {
     return this.pool.use(tenant, largest(type), call)
   }
 
-  /** Registers an unsent answer. Returns how to remove it, which does not release the claim. */
+  /** Registers an unsent answer. Returns a function that removes it and does not release the claim. */
   hold(claim: Claim, answer: UnsentAnswer): () => void {
     claim.offer({ isReclaimable: answer.isStalled, onReclaim: answer.drop })
     return () => claim.withdraw()
   }
 
-  /** To be called about once a second, as clients become stalled with time. */
+  /** Call this about once a second: clients become stalled as time passes. */
   tick(): void {
     this.pool.serve()
   }

@@ -1,5 +1,5 @@
 /**
- * Carries requests out where their session is: here, or on the node that it belongs to.
+ * Executes requests on the node that owns their session: this one or another.
  */
 import { type Context, Duration, Effect, Either, Option } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
@@ -14,21 +14,21 @@ import { type Call, execute, type Failure, failureOf, Refused, type RequestError
 import { type Peer, type ReachablePeer, SessionNodes, type SessionNodesShape } from "./SessionNodes.ts"
 import { type Caller, Sessions } from "./Sessions.ts"
 
-/** Carries a request of a client out, wherever its session is. */
+/** Executes a client's request on the node that owns its session. */
 export type Execute = (caller: Caller, request: Call) => Effect.Effect<Answer, RequestError | Refused>
 
-/** The pauses between attempts, in milliseconds: a session that changes hands is nobody's for a moment. */
-const pauses = [50, 150, 400, 900, 1500]
+/** Milliseconds between attempts. A session that moves to another node has no owner for a moment. */
+const delays = [50, 150, 400, 900, 1500]
 
-/** After this time no further attempt begins. */
-const attemptLimit = Duration.toMillis("15 seconds")
+/** After this time no further attempt starts. */
+const timeoutMillis = Duration.toMillis("15 seconds")
 
-/** Sessions whose owners are remembered, so that the database need not be asked for each request. */
+/** Maximum number of cached owners. The cache saves a query for each request. */
 const maxCached = 10_000
 
 const isReachable = (owner: Peer): owner is ReachablePeer => owner.address !== null
 
-/** The owners of sessions that were found last; the oldest is forgotten first. */
+/** A cache of the owners of sessions. The oldest entry is evicted first. */
 class Owners {
   private readonly owners = new Map<string, ReachablePeer>()
 
@@ -51,31 +51,31 @@ const unreachable = new Refused({
   code: "conflict",
   message:
     "The session belongs to another node of the service, which cannot be reached at present. " +
-    "If it is gone, another one takes the session over within 30 seconds",
+    "If it has stopped, another node takes over the session within 30 seconds",
   retryable: true
 })
 
 const inDoubt = new Refused({
   code: "timeout",
-  message: "The node that has the session did not answer. It is not known whether the request was carried out",
+  message: "The node that owns the session did not answer. It is not known whether the request was carried out",
   retryable: false
 })
 
 /**
  * Whether a request may be repeated after an attempt of unknown outcome. Messages and answers are recorded under the id
- * of the command. An interrupt that names no turn could end the turn after the one that was meant.
+ * of the command. An interrupt without a turn id could end the turn after the intended one.
  */
 const isRepeatable = (request: Call): boolean => request.type !== "interrupt_turn" || request.turnId !== undefined
 
-/** What a node says of a request. */
+/** A node's answer to a request. */
 type Result = Either.Either<Answer, RequestError | Refused>
 
 const failureIn = (error: RequestError | Refused): Failure =>
   error instanceof Refused ? error.failure : failureOf(error)
 
 /**
- * Whether a result may be passed on. After an attempt of unknown outcome, a refusal that may pass, as of a node that is
- * busy, does not say that the attempt before it was not carried out.
+ * Whether a result may be returned. After an attempt of unknown outcome, a retryable refusal, such as that of a busy
+ * node, does not mean that the earlier attempt was not carried out.
  */
 const isFinal = (result: Result, isInDoubt: boolean): boolean => {
   if (!isInDoubt || Either.isRight(result)) return true
@@ -83,20 +83,20 @@ const isFinal = (result: Result, isInDoubt: boolean): boolean => {
   return !retryable
 }
 
-/** What a repeated request means where the attempt before it may have been carried out. */
+/** The result of a repeated request whose earlier attempt may have been carried out. */
 const afterDoubt = (request: Call, result: Result): Result =>
   request.type === "delete_session" && Either.isLeft(result) && failureIn(result.left).code === "not_found"
     ? Either.right({ type: "session_deleted", id: request.id, sessionId: request.sessionId })
     : result
 
-/** An attempt at another node. It has no result where the request is to be tried again. */
+/** An attempt at another node. Without a result the request is to be repeated. */
 interface Attempt {
-  /** Whether the request may have been carried out all the same. */
+  /** Whether the request may have been carried out without an answer. */
   readonly isInDoubt: boolean
   readonly result?: Result
 }
 
-/** How attempts that fail are counted. */
+/** The metric label of a failed attempt. */
 const outcomeOf = {
   NodeUnreachable: "unreachable",
   NodeRefused: "refused",
@@ -142,15 +142,15 @@ const routed = (
     })
 
   /**
-   * The owner of a session. After an attempt of unknown outcome, a store that does not answer makes it unknown: a failure
-   * would tell the client that the request was not carried out.
+   * The owner of a session. After an attempt of unknown outcome, a failed query counts as no owner: its failure would
+   * mean to the client that the request was not carried out.
    */
   const lookUp = (session: string, isInDoubt: boolean): Effect.Effect<Peer | undefined, StoreUnavailable> => {
     const found = Effect.map(nodes.ownerOf(session), Option.getOrUndefined)
     return isInDoubt ? Effect.orElseSucceed(found, () => undefined) : found
   }
 
-  /** Asks the owner, whoever it is, until one answers. */
+  /** Sends the request to the current owner until one answers. */
   const forward = (
     session: string,
     { actor, tenant }: Caller,
@@ -173,14 +173,15 @@ const routed = (
           isInDoubt ||= isLost
           if (isInDoubt && !isRepeatable(request)) return yield* Effect.fail(inDoubt)
         }
-        // It may belong to nobody by now, or to this node.
+        // By now the session may have no owner, or belong to this node.
         const here = yield* Effect.either(execute(sessions, caller, request))
         const isElsewhere = Either.isLeft(here) && here.left._tag === "SessionElsewhere"
         if (!isElsewhere && isFinal(here, isInDoubt)) return yield* isInDoubt ? afterDoubt(request, here) : here
         const elapsed = (yield* Monotonic.millis) - startedAt
-        const pause = pauses[attempt]
-        if (pause === undefined || elapsed >= attemptLimit) return yield* Effect.fail(isInDoubt ? inDoubt : unreachable)
-        yield* Effect.sleep(pause)
+        const delay = delays[attempt]
+        if (delay === undefined || elapsed >= timeoutMillis)
+          return yield* Effect.fail(isInDoubt ? inDoubt : unreachable)
+        yield* Effect.sleep(delay)
       }
     })
 
@@ -196,7 +197,7 @@ const routed = (
   }
 }
 
-/** Requests are carried out here alone where there is no way to other nodes. */
+/** Without a link to other nodes, requests are executed on this node only. */
 export const make: Effect.Effect<Execute, never, Sessions> = Effect.gen(function* () {
   const sessions = yield* Sessions
   const nodes = yield* SessionNodes

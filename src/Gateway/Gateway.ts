@@ -25,15 +25,15 @@ export const config = Config.all({
 
 export type Settings = Config.Config.Success<typeof config>
 
-/** What may differ from the defaults. */
+/** Settings that override the defaults. */
 export interface Options {
   readonly sessions?: Partial<SessionSettings.Settings>
-  /** Events past this age are removed. How many are kept is a setting of the storage. */
+  /** Events older than this are removed. Their maximum number is a setting of the storage. */
   readonly history?: Pick<Retention.Settings, "age">
   readonly socket?: Partial<Socket.Settings>
-  /** How nodes that share a database reach each other, with requests for each other's sessions. */
+  /** How nodes that share a database forward requests to each other. */
   readonly nodes?: Option.Option<NodeSettings.Settings>
-  /** Origins of web pages that may connect, beside those of the service's own host. */
+  /** Origins of web pages that may connect, in addition to the service's own. */
   readonly origins?: ReadonlyArray<string>
 }
 
@@ -43,7 +43,7 @@ const layerNode = Layer.effect(
   Effect.map(SessionNodes, ({ status }) => ({ status: Effect.sync(status) }))
 )
 
-/** Takes requests of other nodes. Its parts are loaded only where there are any. */
+/** Receives requests of other nodes. Its modules are loaded only if nodes forward requests. */
 const nodeServer = (settings: NodeSettings.Settings, { fileBytes }: Pick<Socket.Settings, "fileBytes">) =>
   Layer.unwrapEffect(
     Effect.map(
@@ -63,8 +63,7 @@ const nodeLink = ({ secret }: NodeSettings.Settings) =>
   )
 
 /**
- * The socket for clients, their sessions, and the number of subscriptions for `/health`, with an authentication of its
- * own.
+ * The socket for clients, their sessions, and the number of subscriptions for `/health`, with the given authentication.
  *
  * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */
@@ -90,6 +89,6 @@ export const layerWith = <R>(
   )
 }
 
-/** The same with clients that are authenticated as other requests of the application are, by `Auth`. */
+/** The same, with clients authenticated by `Auth` like the other requests of the application. */
 export const layer = ({ origins = [], ...options }: Options = {}) =>
   layerWith(Authentication.layerIdentity({ origins }), options)

@@ -11,10 +11,10 @@ import { requestTypes } from "./Protocol/Request.ts"
 const total = (name: string, description: string): Metric.Metric.Counter<number> =>
   Metric.counter(name, { description, incremental: true })
 
-/** The type of a message that cannot be understood. */
+/** The label of a message that cannot be decoded. */
 export const invalid = "invalid"
 
-/** Messages from clients; what cannot be understood counts as {@link invalid}. */
+/** Messages from clients. A message that cannot be decoded counts as {@link invalid}. */
 export const received = LabelValues.counter("ws_messages_received_total", {
   label: "type",
   description: "Inbound messages, by type."
@@ -26,10 +26,10 @@ export const sent = LabelValues.counter("ws_messages_sent_total", {
   description: "Outbound events, by type."
 })
 
-/** Events of the agent platform that became no client event; their types come from outside. */
+/** Events of the agent platform that were dropped. Their types come from outside, so the number of labels is limited. */
 export const dropped = LabelValues.counter("platform_events_dropped_total", {
   label: "type",
-  description: "Events of the agent platform that clients are told nothing of, by type.",
+  description: "Events of the agent platform that were dropped, by type.",
   most: 50
 })
 

@@ -1,5 +1,5 @@
 /**
- * Requests as calls of the sessions, and what a client is answered when one fails.
+ * Requests as calls of `Sessions`, and the answers to failed ones.
  */
 import { type Context, Effect } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
@@ -22,7 +22,7 @@ import type {
 /** Requests that do not concern the connection itself. */
 export type Call = Exclude<Request, RequestOf<"subscribe" | "unsubscribe" | "ping">>
 
-/** Carries a request out. */
+/** Executes a request. */
 export const execute = (
   sessions: Context.Tag.Service<Sessions>,
   caller: Caller,
@@ -93,11 +93,11 @@ export type RequestError =
 export interface Failure {
   readonly code: ErrorCode
   readonly message: string
-  /** Where absent, the code decides. */
+  /** If absent, the default of the code. */
   readonly retryable?: boolean
 }
 
-/** A failure that is answered as it is. */
+/** A failure that is answered unchanged. */
 export class Refused {
   constructor(readonly failure: Failure) {}
 }
@@ -124,7 +124,7 @@ const ofPlatform = ({ reason, statusCode, message }: AgentPlatformConnectionErro
   }
 }
 
-/** The answer to a failed request. The reasons of the store are for the log. */
+/** The answer to a failed request. It does not contain the reasons of the store, which are logged. */
 export const failureOf = (error: RequestError): Failure => {
   switch (error._tag) {
     case "SessionNotFound":
@@ -136,7 +136,7 @@ export const failureOf = (error: RequestError): Failure => {
         code: "conflict",
         message:
           "The session belongs to another node of the service: connect to that one. " +
-          "If it is gone, this node takes the session over within 30 seconds",
+          "If it has stopped, this node takes over the session within 30 seconds",
         retryable: true
       }
     case "SessionNotActive":

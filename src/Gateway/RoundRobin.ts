@@ -1,4 +1,4 @@
-/** Things that wait for their turn: first come, first served for each tenant, and the tenants one after the other. */
+/** A queue that is first in, first out for each tenant, and round robin over tenants. */
 export class RoundRobin<A> {
   private readonly queues = new Map<string, Set<A>>()
 
@@ -6,14 +6,14 @@ export class RoundRobin<A> {
     return this.queues.size === 0
   }
 
-  /** Puts something behind what its tenant has; what waits already keeps its place. */
+  /** Adds an element to the queue of its tenant. An element that is queued already keeps its position. */
   add(tenant: string, item: A): void {
     const queue = this.queues.get(tenant)
     if (queue === undefined) this.queues.set(tenant, new Set([item]))
     else queue.add(item)
   }
 
-  /** Takes what has its turn, of the tenants that may have one. */
+  /** Takes the next element of the tenants that pass a test. */
   next(mayHaveTurn: (tenant: string) => boolean = () => true): A | undefined {
     for (const [tenant, queue] of this.queues) {
       if (!mayHaveTurn(tenant)) continue

@@ -7,28 +7,28 @@ import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 
 /** The history of a session, without its events. */
 export interface History {
-  /** Changes only when events that clients may have seen were lost, or may have been: their numbers are given again. */
+  /** Changes only if events that clients may have seen were or may have been lost. Their numbers are assigned again. */
   readonly epoch: string
-  /** The newest `seq`; 0 where there was no event yet. */
+  /** The newest `seq`; 0 without events. */
   readonly headSeq: number
-  /** The newest `seq` that is no longer kept; 0 where all are. */
+  /** The newest `seq` that is no longer kept; 0 if all are kept. */
   readonly trimmedSeq: number
-  /** What is needed to recover the session after a crash; null where there is nothing to recover. */
+  /** What is needed to recover the session after a crash; null if there is nothing to recover. */
   readonly recoveryState: string | null
 }
 
 /**
- * What a session's instances are created with beside its secrets, as JSON text; null where the session has none. It is
- * not in the session's record, as that can be read by whoever may read the key-value store.
+ * What a session's instances are created with, except its secrets. Each part is JSON text, or null if the session has
+ * none. It is not in the session's record, which every reader of the key-value store can see.
  */
 export interface LaunchConfiguration {
   readonly environment: string | null
   readonly deployment: string | null
 }
 
-/** What lists tell of a session beside its record. */
+/** What a list shows of a session in addition to its record. */
 export interface Summary {
-  /** The newest `seq`; null where there is no history. */
+  /** The newest `seq`; null without a history. */
   readonly headSeq: number | null
   /** Which parts of its launch configuration are stored. */
   readonly hasEnvironment: boolean
@@ -48,7 +48,7 @@ export interface EventPage {
   readonly history: History
 }
 
-/** A request that a client gave an id of its own, so that it is accepted once. */
+/** The receipt of a request with a client's id, which is accepted once. */
 export interface Receipt {
   /** Unique in the session. */
   readonly id: string
@@ -67,12 +67,12 @@ export interface Append {
   readonly after: number
   /** Epoch milliseconds. */
   readonly timestamp: number
-  /** The frames, which contain their `seq`. There may be none, to replace the recovery state alone. */
+  /** The frames, which contain their `seq`. Empty to replace the recovery state only. */
   readonly texts: ReadonlyArray<string>
   /** Replaced in the same transaction. */
   readonly recoveryState: string | null
   /**
-   * Replaces one of the same id. It is kept as long as the newest event after this append, among the newest
+   * Replaces a receipt with the same id. It is kept as long as the newest event after this append, among the newest
    * `maxReceipts` of the session.
    */
   readonly receipt?: Receipt | undefined
@@ -86,16 +86,16 @@ export interface Unfinished {
   readonly recoveryState: string
 }
 
-/** The history is at another `seq` or epoch than the append expects; nothing was stored. */
+/** The history has another `seq` or epoch than the append expects. Nothing was stored. */
 export class OutOfStep extends Schema.TaggedError<OutOfStep>()("OutOfStep", {
   session: Schema.String,
-  /** The newest `seq`; null where there is no such history. */
+  /** The newest `seq`; null if there is no such history. */
   headSeq: Schema.NullOr(Schema.Int)
 }) {}
 
 /**
- * The session belongs to another node that shares the database; nothing was stored. If that node is gone, its sessions
- * can be opened elsewhere soon.
+ * The session belongs to another node that shares the database. Nothing was stored. If that node has stopped, other nodes
+ * can open its sessions after its lease has expired.
  */
 export class SessionElsewhere extends Schema.TaggedError<SessionElsewhere>()("SessionElsewhere", {
   session: Schema.String
@@ -105,7 +105,7 @@ export class SessionElsewhere extends Schema.TaggedError<SessionElsewhere>()("Se
   }
 }
 
-/** What is stored of one session is damaged; retrying does not help. */
+/** The stored data of one session is damaged. A retry does not help. */
 export class SessionUnreadable extends Schema.TaggedError<SessionUnreadable>()("SessionUnreadable", {
   session: Schema.String,
   /** For the log. */
@@ -115,30 +115,30 @@ export class SessionUnreadable extends Schema.TaggedError<SessionUnreadable>()("
 /** The limits of one history; the oldest events are removed first. */
 export interface Retention {
   readonly events: number
-  /** Bytes of all frames in UTF-8. The newest event is kept even where it is larger. */
+  /** Bytes of all frames in UTF-8. The newest event is kept even if it is larger. */
   readonly bytes: number
 }
 
 /**
- * Durable histories of events, one for each session, dense in `seq` from 1, and launch configurations beside them.
+ * Durable histories of events, one for each session, dense in `seq` from 1, and launch configurations.
  *
- * Appends of many sessions share transactions and flushes. Numbers go on when older events, or all, have been removed.
+ * Appends of many sessions share transactions and flushes. Numbers continue after older events, or all, were removed.
  *
- * Where nodes share a database, a session belongs to the node that opened it until that node releases it, removes it or
- * is gone. No other node can change what is stored of it. Any node can read it.
+ * If nodes share a database, a session belongs to the node that opened it until that node releases it, removes it or
+ * stops. No other node can change the stored session. Any node can read it.
  */
 export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
     /**
-     * The history of a session; where there is none, it begins with the epoch given. One whose end may have been lost, as
-     * by a fail-over of the database, has a new epoch. The session belongs to this node from then on.
+     * Opens the history of a session, or creates one with the given epoch. A history whose end may have been lost, for
+     * example by a fail-over of the database, gets a new epoch. The session belongs to this node from then on.
      */
     readonly open: (
       session: string,
       epoch: string
     ) => Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable>
-    /** Lets other nodes open the session. If it fails, they can when this node is gone. */
+    /** Lets other nodes open the session. After a failure they can open it when this node has stopped. */
     readonly release: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     readonly find: (session: string) => Effect.Effect<Option.Option<History>, StoreUnavailable>
     /** Stores events, all or none. After `StoreUnavailable` the outcome is unknown. */
@@ -146,8 +146,8 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       append: Append
     ) => Effect.Effect<void, OutOfStep | SessionElsewhere | StoreBusy | StoreUnavailable>
     /**
-     * Up to `limit` events with a greater `seq` than `after`, in order; fewer where they are large, and at least one
-     * where there is one. None where there is no history.
+     * Up to `limit` events with a greater `seq` than `after`, in order. Fewer if they are large, but at least one if there
+     * is one. None if there is no history.
      */
     readonly read: (
       session: string,
@@ -155,7 +155,7 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       limit: number
     ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
     readonly receipt: (session: string, id: string) => Effect.Effect<Option.Option<Receipt>, StoreUnavailable>
-    /** Begins a history with the epoch given, in place of any other. */
+    /** Starts a history with the given epoch, in place of any other. */
     readonly restart: (
       session: string,
       epoch: string
@@ -165,9 +165,9 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       session: string,
       configuration: LaunchConfiguration
     ) => Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable>
-    /** The launch configuration of a session; both parts are null where nothing is stored. */
+    /** The launch configuration of a session; both parts are null if nothing is stored. */
     readonly configuration: (session: string) => Effect.Effect<LaunchConfiguration, StoreUnavailable>
-    /** In the order of the sessions given; null where what is stored of one cannot be read. */
+    /** The summaries of sessions, in their order; null for a session whose data cannot be read. */
     readonly summaries: (
       sessions: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable>
@@ -175,21 +175,21 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly remove: (session: string) => Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** The sessions to recover that belong to no other node. */
     readonly unfinished: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
-    /** Those of them that belong to no node, as theirs is gone; none where nodes share no database. */
+    /** The sessions to recover whose node has stopped. Empty if nodes share no database. */
     readonly abandoned: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
     /** Whether nodes share the database, so that sessions may be abandoned. */
     readonly isShared: boolean
-    /** Sessions that were opened here and belong to another node now, as this one did not renew its lease in time. */
+    /** Sessions that this node opened and another node has taken, because this one did not renew its lease in time. */
     readonly taken: Effect.Effect<ReadonlyArray<string>>
-    /** Removes events that are older than an age, and tells how many. */
+    /** Removes events that are older than an age. Returns how many. */
     readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>
   }
 >() {}
 
-/** A page ends with the event that brings it to this many characters. */
+/** A page ends with the event that reaches this number of characters. */
 export const pageCharacters = 1024 * 1024
 
-/** The events of a page, which are the first ones of many. */
+/** The first events, as many as fit into a page. */
 export const pageOf = (many: Iterable<StoredEvent>): ReadonlyArray<StoredEvent> => {
   const events: Array<StoredEvent> = []
   let characters = 0

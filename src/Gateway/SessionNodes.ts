@@ -5,7 +5,7 @@ import type { StoreUnavailable } from "../Kv/Store.ts"
 export interface Peer {
   /** The id of its run. */
   readonly node: string
-  /** `<host>:<port>` where it takes commands of other nodes; null where it takes none. */
+  /** `<host>:<port>` where it takes commands of other nodes; null if it takes none. */
   readonly address: string | null
 }
 
@@ -21,47 +21,45 @@ export interface SessionOwner {
   readonly token: number
 }
 
-/** A node among others. */
+/** The status of this node. */
 export interface NodeStatus {
   /** The id of this run. */
   readonly id: string
-  /** How many sessions belong to it. */
+  /** Number of sessions that belong to it. */
   readonly sessions: number
-  /** How many nodes there are, this one included. */
+  /** Number of nodes, including this one. */
   readonly nodes: number
 }
 
-/** What a node knows of the others that share its session database. */
+/** The nodes that share a session database, and the owners of sessions. */
 export interface SessionNodesShape {
   /** The id of this run of the node. */
   readonly self: string
-  /** None where the node is alone. */
+  /** None if the node is alone. */
   readonly status: () => Option.Option<NodeStatus>
-  /** Tells the others where this node takes their requests; null where it does not any more. */
+  /** Stores where this node takes requests of other nodes; null if it no longer does. */
   readonly advertise: (address: string | null) => Effect.Effect<void>
-  /** The node that a session belongs to; none where that is this one, or no node, or one that is gone. */
+  /** The other node that owns a session. None if this node or no node owns it, or if its owner has stopped. */
   readonly ownerOf: (session: string) => Effect.Effect<Option.Option<Peer>, StoreUnavailable>
-  /** The other nodes that take requests; none where the node is alone. */
+  /** The other nodes that take requests; none if the node is alone. */
   readonly peers: Effect.Effect<ReadonlyArray<ReachablePeer>, StoreUnavailable>
   /**
-   * Takes a session that another node gives up, and tells whether it was still that node's. `prepare` is run before, with
-   * what this node will own the session with.
+   * Takes a session from its owner. Returns false if `from` no longer owns it. `prepare` is run before, with the fencing
+   * token with which this node will own the session.
    */
   readonly adopt: <E>(
     session: string,
     from: SessionOwner,
     prepare: (token: number) => Effect.Effect<void, E>
   ) => Effect.Effect<boolean, E | StoreUnavailable>
-  /** Those of some sessions that belong to other nodes. */
+  /** Those of the given sessions that belong to other nodes. */
   readonly elsewhere: (sessions: ReadonlyArray<string>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
   /**
-   * Calls back soon after what is stored of a session may have changed, on whichever node. Returns how to stop that. A
-   * call tells nothing else, and may be made for nothing; it must not block or throw.
+   * Calls back soon after a session may have changed in the database, on any node. Returns a function that stops this.
+   * There may be spurious calls. The callback must not block or throw.
    */
   readonly watch: (session: string, onChange: () => void) => () => void
-  /**
-   * With what this node owns a session: never the same after another one has had it. Nothing where it does not own it.
-   */
+  /** The fencing token with which this node owns a session; `undefined` if it does not own it. */
   readonly tokenOf: (session: string) => number | undefined
 }
 
@@ -80,7 +78,7 @@ export const alone: SessionNodesShape = {
   tokenOf: () => undefined
 }
 
-/** The nodes that share the session database. By default this one is alone; a backend that nodes share provides it. */
+/** The nodes that share the session database. By default this node is alone; a shared backend provides others. */
 export class SessionNodes extends Context.Reference<SessionNodes>()("causeway/SessionNodes", {
   defaultValue: (): SessionNodesShape => alone
 }) {}

@@ -11,20 +11,20 @@ import type { Session } from "./Protocol/Session.ts"
 import type { SessionElsewhere, SessionUnreadable } from "./SessionEvents.ts"
 import type { SessionOwner } from "./SessionNodes.ts"
 
-/** Who calls. A tenant sees its own sessions only. */
+/** The caller. A tenant sees its own sessions only. */
 export interface Caller {
   readonly tenant: string
   /** Recorded as the author of changes. */
   readonly actor: string
   /**
-   * Names a call that may be repeated, as its answer may have been lost on the way between two nodes: a message or an
-   * answer to the agent is carried out once for each.
+   * Identifies a call that may be repeated after its answer was lost between two nodes. A message or an answer to the
+   * agent is carried out once for each id.
    */
   readonly commandId?: string
 }
 
-/** A session with its secrets, which a node that ends gives to another one. */
-export interface HandedOver {
+/** A session with its secrets, which a node that shuts down transfers to another node. */
+export interface TransferredSession {
   /** `<tenant>/<id>`. */
   readonly session: string
   readonly from: SessionOwner
@@ -33,7 +33,7 @@ export interface HandedOver {
 
 export interface CreateSession extends Omit<RequestOf<"create_session">, "type" | "id"> {}
 
-/** What a start replaces of the session. */
+/** The parts of the session that a start replaces. */
 export interface StartSession extends Pick<CreateSession, "deployment" | "environment" | "secrets"> {}
 
 export type ListSessions = { readonly [Name in "limit" | "cursor"]?: RequestOf<"list_sessions">[Name] | undefined }
@@ -41,14 +41,14 @@ export type ListSessions = { readonly [Name in "limit" | "cursor"]?: RequestOf<"
 /** A page of a tenant's sessions, the newest first by `createdAt`, then `id`. */
 export interface SessionPage extends Omit<AnswerOf<"session_list">, "type" | "id"> {}
 
-/** The cursor is not that of any page. */
+/** The cursor is invalid. */
 export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidCursor", {}) {
   override get message(): string {
-    return "The cursor is not that of any page"
+    return "The cursor is invalid"
   }
 }
 
-/** There is no such session, or it is another tenant's: callers cannot tell which. */
+/** There is no such session, or it belongs to another tenant. Callers cannot distinguish the two. */
 export class SessionNotFound extends Schema.TaggedError<SessionNotFound>()("SessionNotFound", {
   sessionId: Schema.String
 }) {}
@@ -58,19 +58,19 @@ export class SessionConflict extends Schema.TaggedError<SessionConflict>()("Sess
   message: Schema.String
 }) {}
 
-/** The session has no running instance, or it was stopped meanwhile. */
+/** The session has no running instance, or it was stopped in the meantime. */
 export class SessionNotActive extends Schema.TaggedError<SessionNotActive>()("SessionNotActive", {
   message: Schema.String,
   /** Whether the same call would activate the session later. */
   mayPass: Schema.optional(Schema.Boolean)
 }) {}
 
-/** A limit is exceeded; the message names it and the figure. */
+/** A limit is exceeded. The message has the limit and the actual value. */
 export class SessionTooLarge extends Schema.TaggedError<SessionTooLarge>()("SessionTooLarge", {
   message: Schema.String
 }) {}
 
-/** The gateway is at its capacity; the same call may succeed later. */
+/** The gateway is at its capacity. The same call may succeed later. */
 export class SessionsBusy extends Schema.TaggedError<SessionsBusy>()("SessionsBusy", {
   message: Schema.String
 }) {}
@@ -81,7 +81,7 @@ export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("
 
 export type LookupError = SessionElsewhere | SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
 
-/** Why a session cannot be activated; a conflict where secrets or the launch configuration were lost. */
+/** Why a session cannot be activated. It is a conflict if secrets or the launch configuration were lost. */
 export type ActivationError =
   | LookupError
   | SessionNotActive
@@ -89,7 +89,7 @@ export type ActivationError =
   | ActivationTimeout
   | AgentPlatformConnectionError
 
-/** An event as subscribers get it. */
+/** An event as subscribers receive it. */
 export interface Frame {
   readonly seq: number
   readonly type: string
@@ -106,17 +106,17 @@ export interface Subscriber {
   readonly onLost: () => void
 }
 
-/** A subscription as it began: every event with a greater `seq` is passed to the subscriber. */
+/** The start of a subscription. Every event with a `seq` above `headSeq` is passed to the subscriber. */
 export interface Subscription {
   readonly session: Session
   readonly epoch: string
   readonly headSeq: number
   readonly trimmedSeq: number
-  /** Whether the session belongs to another node: `session` is as it was stored last, which may be a moment ago. */
+  /** Whether the session belongs to another node. Then `session` is the stored record, which may be slightly stale. */
   readonly isElsewhere: boolean
-  /** The newest `seq` that subscribers were given. */
+  /** The newest `seq` that was passed to subscribers. */
   readonly publishedSeq: () => number
-  /** Up to `limit` stored events after a `seq`, and the oldest `seq` after which there is no gap. */
+  /** Reads up to `limit` stored events after a `seq`. After `trimmedSeq` there is no gap. */
   readonly read: (
     after: number,
     limit: number
@@ -140,13 +140,13 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       caller: Caller,
       request: CreateSession
     ) => Effect.Effect<Session, SessionTooLarge | SessionConflict | SessionsBusy | StoreBusy | StoreUnavailable>
-    /** It may have fewer sessions than `limit` although others follow. */
+    /** A page of sessions. It may have fewer than `limit` although others follow. */
     readonly list: (
       caller: Caller,
       page?: ListSessions
     ) => Effect.Effect<SessionPage, InvalidCursor | SessionsBusy | StoreUnavailable>
     readonly get: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
-    /** Activates the session, or joins the activation in progress. What is given is used from the next instance on. */
+    /** Activates the session, or joins the activation in progress. `given` is used from the next instance on. */
     readonly start: (
       caller: Caller,
       sessionId: string,
@@ -154,7 +154,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
     ) => Effect.Effect<Session, ActivationError | SessionTooLarge>
     /** Stops the session's instance and ends its turns; an activation in progress is canceled. */
     readonly stop: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
-    /** Stops the session, and removes it with its history. */
+    /** Stops the session, and removes it and its history. */
     readonly remove: (caller: Caller, sessionId: string) => Effect.Effect<void, LookupError>
     /** A subscription ends with its scope. */
     readonly subscribe: (
@@ -163,8 +163,8 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       subscriber: Subscriber
     ) => Effect.Effect<Subscription, LookupError, Scope.Scope>
     /**
-     * Starts a turn, activating the session first; answers the turn's id once the message is sent. Idempotent with a
-     * `clientMessageId`: a conflict where its content differs.
+     * Starts a turn, after activating the session. Returns the turn's id once the message is sent. Idempotent with a
+     * `clientMessageId`; a conflict if its content differs.
      */
     readonly send: (
       caller: Caller,
@@ -172,7 +172,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       content: string,
       clientMessageId?: string
     ) => Effect.Effect<string, ActivationError>
-    /** Asks the agent to end a turn, by default the one in progress; answers its id. */
+    /** Asks the agent to end a turn, by default the one in progress. Returns its id. */
     readonly interrupt: (
       caller: Caller,
       sessionId: string,
@@ -205,8 +205,8 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       file: FileRequest,
       iteration: number
     ) => Effect.Effect<FileContent, ActivationError | FileCallError>
-    /** Takes a session of another node over, with its secrets; tells whether it has done so. */
-    readonly adopt: (handedOver: HandedOver) => Effect.Effect<boolean, SessionsBusy | StoreUnavailable>
+    /** Takes over a session of another node with its secrets. Returns whether it has done so. */
+    readonly adopt: (transferred: TransferredSession) => Effect.Effect<boolean, SessionsBusy | StoreUnavailable>
     /** The number of subscriptions. */
     readonly subscriptions: () => number
   }

@@ -27,14 +27,14 @@ import * as Replays from "./Socket/Replays.ts"
 
 /** The limits of connections. */
 export interface Settings {
-  /** Connections at a time; beyond, a request is refused with 503. */
+  /** Maximum number of gateway connections, for all tenants together. Above it a handshake is refused with 503. */
   readonly connections: number
   /**
-   * Bytes that may lie unsent for one connection before it is sent no more events and its requests are not read.
-   * The memory of a client is bounded by this and one answer.
+   * Unsent bytes of one connection above which it receives no events and its requests are not read. The memory of a
+   * client is bounded by this and one answer.
    */
   readonly unsentBytes: number
-  /** Bytes of the answers of file calls, until they are sent. */
+  /** Maximum bytes of unsent answers to file calls, for all clients together. */
   readonly fileBytes: number
 }
 
@@ -43,20 +43,21 @@ export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 102
 /** The limits as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
   connections: Setting.integer("LIMIT_CONNECTIONS", {
-    description: "Most WebSocket connections of clients at a time",
+    description:
+      "Maximum number of gateway WebSockets (`/ws`) at a time; those of the change feed count towards LIMIT_FOLLOWERS",
     default: defaults.connections,
     min: 1,
     max: 1_000_000
   }),
   unsentBytes: Setting.integer("LIMIT_CLIENT_UNSENT_BYTES", {
-    description: "Bytes that may lie unsent for a client before it gets nothing more",
+    description: "Unsent bytes of a gateway WebSocket above which it receives no events",
     default: defaults.unsentBytes,
     min: 1024,
     max: 64 * 1024 * 1024
   }),
   fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
     description:
-      "Bytes of files on their way to all clients together; a call takes 32 MiB of them until it is answered",
+      "Maximum bytes of files that are being sent to all clients together; a call counts as 32 MiB until it is answered",
     default: defaults.fileBytes,
     min: 64 * 1024 * 1024,
     max: 1024 ** 4
@@ -64,7 +65,7 @@ export const config: Config.Config<Settings> = Config.all({
 })
 
 /** How long the authentication of a client may take. */
-const handshakeLimit = Duration.seconds(10)
+const handshakeTimeout = Duration.seconds(10)
 
 /** In milliseconds. */
 export const timing = {
@@ -76,29 +77,29 @@ export const timing = {
   drainInterval: 2_000
 } as const
 
-/** How long requests may take to end once they are interrupted. */
-const interruption = Duration.seconds(1)
+/** How long requests may take to end after their interruption. */
+const interruptionTimeout = Duration.seconds(1)
 
 /** The scope of the requests. It does not wait for those that cannot be interrupted in time. */
 const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
-  Supervision.within(interruption, Scope.close(scope, exit))
+  Supervision.within(interruptionTimeout, Scope.close(scope, exit))
 )
 
 const bearer = /^bearer +([^\s]+) *$/i
 
 const subprotocolsOf = (headers: HandshakeHeaders) => offeredBy(headers["sec-websocket-protocol"])
 
-/** Whether a client that offers subprotocols offers ours. */
+/** Whether the client offers no subprotocols or ours. */
 const acceptsSubprotocol = (headers: HandshakeHeaders): boolean => {
   const offered = subprotocolsOf(headers)
   return offered.length === 0 || offered.includes(subprotocol)
 }
 
 /**
- * The one token of a request, or why it is refused. Two tokens are refused even if they are equal: whatever checks a
- * request on its way, such as a proxy, must look at the token that is used here.
+ * The token of a request, or why it is refused. Two tokens are refused even if they are equal: a proxy that checks the
+ * request must check the same token.
  *
- * @param authorization the header's value; `undefined` where it is repeated
+ * @param authorization the header's value; `undefined` if it is repeated
  */
 const tokenOf = (
   headers: HandshakeHeaders,
@@ -107,7 +108,7 @@ const tokenOf = (
   const offered = subprotocolsOf(headers)
   const named = bearersOf(offered)
   if (named.length > 0 && !offered.includes(subprotocol)) {
-    return Either.left(`A bearer subprotocol comes together with ${subprotocol}`)
+    return Either.left(`A bearer subprotocol requires the subprotocol ${subprotocol}`)
   }
   if (headers.authorization === undefined && named.length === 0) return Either.right(Option.none())
   if (headers.authorization !== undefined && authorization === undefined) {
@@ -120,7 +121,7 @@ const tokenOf = (
   const tokens = headed === undefined ? named : [headed, ...named]
   return tokens.length === 1 && tokens[0] !== ""
     ? Either.right(Option.some(Redacted.make(tokens[0]!)))
-    : Either.left("There must be one bearer token, and no more")
+    : Either.left("There must be exactly one bearer token")
 }
 
 const closeOf = ({ code, name }: CloseCode): WebSocket.Close => ({ code, reason: name })
@@ -171,7 +172,7 @@ const make = (settings: Settings) =>
           return yield* new Forbidden({ error: "This origin may not connect" })
         }
         // The tenant is not known before authentication, so handshakes have a separate limit.
-        if (handshakes > settings.connections) return yield* unavailable(`${handshakes} handshakes are under way`)
+        if (handshakes > settings.connections) return yield* unavailable(`${handshakes} handshakes are in progress`)
         const token = tokenOf(headers, incoming.authorization)
         if (token._tag === "Left") return yield* unauthorized(token.left)
         const identity = yield* authentication.identify(token.right, incoming).pipe(
@@ -181,11 +182,11 @@ const make = (settings: Settings) =>
             AuthenticationUnavailable: ({ message }) => unavailable(message)
           }),
           Effect.timeoutFail({
-            duration: handshakeLimit,
+            duration: handshakeTimeout,
             onTimeout: () => unavailable("The credential could not be verified in time")
           })
         )
-        // Checked last: an ordinary request tells why a handshake is refused, which no browser does.
+        // Checked last: an ordinary request shows why a handshake is refused, which browsers hide.
         if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
         return identity
       })

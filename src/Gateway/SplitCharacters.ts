@@ -1,8 +1,8 @@
 /**
- * Joins characters that the platform splits between two deltas, as a model that writes UTF-16 code units one by one does.
+ * Joins characters that the platform splits between two deltas, for example if it writes UTF-16 code units one by one.
  *
- * The first half, a high surrogate, is held back until the next delta of the same block brings the other half. U+FFFD is
- * sent in its place where the block ends before that. At most one half is held of each type of delta. Pure.
+ * The first half, a high surrogate, is held back until the next delta of the same block has the second half. If the block
+ * ends first, U+FFFD is sent instead. At most one half is held back for each type of delta. Pure.
  */
 import type { PlatformEvent } from "../Upstream/PlatformEvent.ts"
 import * as EventMapping from "./EventMapping.ts"
@@ -12,14 +12,14 @@ const deltaTypes = ["text_delta", "thinking_delta", "tool_call_delta", "terminal
 
 type Delta = EventBodyOf<(typeof deltaTypes)[number]>
 
-/** Halves that are held back, each as a delta that has it as its text. */
+/** The halves that are held back, each as the text of a delta. */
 export type Halves = ReadonlyMap<Delta["type"], Delta>
 
 export const none: Halves = new Map()
 
 const isDelta = (body: EventBody): body is Delta => deltaTypes.some(type => type === body.type)
 
-/** The events that end a block, with the deltas that they end and the field that both name the block by. */
+/** The events that end a block, with the type of its deltas and the field that identifies the block. */
 const ends: Partial<Record<EventType, readonly [Delta["type"], string]>> = {
   text_end: ["text_delta", "messageId"],
   thinking_end: ["thinking_delta", "thinkingId"],
@@ -27,7 +27,7 @@ const ends: Partial<Record<EventType, readonly [Delta["type"], string]>> = {
   terminal_exited: ["terminal_output", "terminalId"]
 }
 
-/** Whether two deltas differ in their text at most. */
+/** Whether two deltas differ only in their text. */
 const isSameBlock = (a: Delta, b: Delta): boolean =>
   [...Object.keys(a), ...Object.keys(b)].every(name => name === "text" || Reflect.get(a, name) === Reflect.get(b, name))
 
@@ -49,7 +49,7 @@ const isEndedBy = (held: Delta, body: EventBody): boolean => {
 
 const isHighSurrogate = (code: number): boolean => code >= 0xd800 && code <= 0xdbff
 
-/** The events to send, without lone surrogates, and the halves that are held back from then on. */
+/** The events to send, without lone surrogates, and the halves to hold back after them. */
 export const join = (
   before: Halves,
   bodies: ReadonlyArray<EventBody>
@@ -76,7 +76,7 @@ export const join = (
   return { halves, events }
 }
 
-/** Maps a platform event as {@link EventMapping.map} does, and joins what it splits with what was held back before. */
+/** Maps a platform event like {@link EventMapping.map}, and joins its text with the halves that were held back. */
 export const map = (
   halves: Halves,
   event: PlatformEvent,

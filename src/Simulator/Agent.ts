@@ -29,7 +29,7 @@ export const make = (instance: Instance, turn: Turn, pace: Duration.Duration) =>
           type: "error",
           turnId,
           code: "workspace",
-          message: `Nothing was done to ${JSON.stringify(path)}: there is no such file, or no room for it`,
+          message: `${JSON.stringify(path)} was not changed: there is no such file, or no room for it`,
           retryable: false
         })
       : instance.emit({ type, turnId, ...fields })
@@ -42,7 +42,7 @@ export const make = (instance: Instance, turn: Turn, pace: Duration.Duration) =>
     number,
     emit: (type: string, fields: Readonly<Record<string, unknown>> = {}) =>
       run(() => instance.emit({ ...fields, type })),
-    /** Sends a frame that is no event. */
+    /** Sends a frame that is not an event. */
     frame: (frame: Frame) => run(() => instance.emitFrame(frame)),
     /** Changes the workspace, and emits the file event or an error. */
     write: (path: string, content: string) =>
@@ -68,7 +68,7 @@ export const make = (instance: Instance, turn: Turn, pace: Duration.Duration) =>
           return answer
         })
       ),
-    /** Closes the connections once all events so far are sent; the turn goes on. */
+    /** Closes the connections once all earlier events are sent. The turn continues. */
     disconnect: (code: number | undefined) =>
       act(
         Effect.map(instance.awaitSent, () => {

@@ -129,7 +129,7 @@ export const decodeBody = <A, I>(
           if (size <= bound) chunks.push(chunk)
         })
       ),
-      // The client is gone, and its disconnection interrupts this fiber.
+      // The client has disconnected, which interrupts this fiber.
       Effect.catchAll(() => Effect.never)
     )
     if (size > bound) {

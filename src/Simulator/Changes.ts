@@ -13,7 +13,7 @@ export class Changes {
     this.parent?.notify()
   }
 
-  /** Waits until `probe`, run at once and after each change, finds something. What it throws is a defect. */
+  /** Waits until `probe`, run at once and after each change, returns a value. What it throws is a defect. */
   until<A>(probe: () => Option.Option<A>): Effect.Effect<A> {
     return Effect.async<A>(resume => {
       const waiter = () => {

@@ -57,8 +57,8 @@ const onMessage = (instance: Instance, traffic: TrafficLog, data: RawData, isBin
 }
 
 /**
- * Sends an instance's events over a WebSocket, beginning with number `from`, and applies the client's frames, until
- * either side is gone. A client whose next event is no longer in the history is closed with 1013.
+ * Sends an instance's events over a WebSocket, starting with number `from`, and applies the client's frames, until the
+ * client disconnects or the instance ends. A client whose next event is no longer in the history is closed with 1013.
  */
 export const serve = (
   socket: WebSocket,
@@ -117,7 +117,7 @@ export const serve = (
       instance.changes.notify()
       if (count % burst === 0) yield* yieldToEventLoop
     }
-    // Waits for the closing handshake, which `ws` limits in time.
+    // Waits for the closing handshake, for which `ws` has a timeout.
     yield* Effect.async<void>(resume => {
       if (socket.readyState === socket.CLOSED) resume(Effect.void)
       else socket.once("close", () => resume(Effect.void))

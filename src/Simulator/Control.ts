@@ -109,7 +109,7 @@ export const execute = (parts: Parts, command: Command): Effect.Effect<number, C
     switch (command.command) {
       case "inject": {
         const id = faults.add(command.rule)
-        return id === undefined ? refused("There are too many rules already") : Effect.succeed(id)
+        return id === undefined ? refused("There are too many rules") : Effect.succeed(id)
       }
       case "remove":
         return faults.remove(command.id) ? Effect.succeed(1) : refused(`There is no rule ${command.id}`)

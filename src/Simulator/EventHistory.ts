@@ -33,7 +33,7 @@ export class EventHistory {
     this.appendFrame(JSON.stringify({ id: `e${this.lastNumber + 1}`, timestamp, ...event }))
   }
 
-  /** Appends a frame that is no valid event. It has a number, but no id. */
+  /** Appends a frame that is not a valid event. It has a number, but no id. */
   appendFrame(frame: Frame): void {
     this.frames.set(++this.lastNumber, frame)
     if (this.frames.size > this.limit) this.frames.delete(this.firstNumber++)
@@ -41,7 +41,7 @@ export class EventHistory {
 
   /**
    * The number of the first frame to replay after an event: the oldest kept if there is no id, if it is unknown, or if
-   * the next frames are gone.
+   * the next frames were removed.
    */
   numberAfter(id: string | null): number {
     const number = /^e\d{1,15}$/.test(id ?? "") ? Number(id!.slice(1)) + 1 : 0

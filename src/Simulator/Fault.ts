@@ -12,10 +12,10 @@ export const isCloseCode = (code: number): boolean =>
 
 /** A code that a WebSocket endpoint may send. */
 export const CloseCode = Schema.Int.pipe(
-  Schema.filter(isCloseCode, { message: () => "A close code is 1000 to 1014, but for 1004 to 1006, or 3000 to 4999" })
+  Schema.filter(isCloseCode, { message: () => "A close code is 1000 to 1014, except 1004 to 1006, or 3000 to 4999" })
 )
 
-/** What can go wrong with a request. A WebSocket's handshake is a request too. */
+/** A failure of a request. A WebSocket's handshake is a request too. */
 export const Fault = Schema.Union(
   /** The request is delayed by `millis` and up to `jitterMillis` more. */
   Schema.Struct({ kind: Schema.Literal("latency"), millis: Millis, jitterMillis: Schema.optional(Millis) }),
@@ -29,23 +29,23 @@ export const Fault = Schema.Union(
   Schema.Struct({ kind: Schema.Literal("reset") }),
   /** The request is not handled and never answered. */
   Schema.Struct({ kind: Schema.Literal("hang") }),
-  /** The request is handled, and the answer is no valid JSON, UTF-8 or event. */
+  /** The request is handled, and the answer is not valid JSON, UTF-8 or events. */
   Schema.Struct({ kind: Schema.Literal("malformed") }),
   /**
-   * The request is handled, but the answer breaks off after so many bytes of its body, or so many events of a WebSocket,
-   * which is closed with `code` or, without one, disconnected. At 0 all of an ordinary answer is lost.
+   * The request is handled, but the answer ends after `bytes` of its body, or after as many events of a WebSocket, which
+   * is closed with `code` or, without one, disconnected. At 0 the whole answer of an ordinary request is lost.
    */
   Schema.Struct({
     kind: Schema.Literal("drop"),
     after: Count,
     code: Schema.optional(CloseCode)
   }),
-  /** The answer is sent in pieces of so many bytes, or by single events of a WebSocket, with a delay before each. */
+  /** The answer is sent in pieces of `bytes`, or by single events of a WebSocket, with a delay before each. */
   Schema.Struct({ kind: Schema.Literal("drip"), bytes: Positive, everyMillis: Millis })
 )
 export type Fault = typeof Fault.Type
 
-/** A fault, the requests it applies to, with which probability (`rate`) and how many times at most (`times`). */
+/** A fault, the requests it applies to, its probability (`rate`), and the maximum number of times (`times`). */
 export const Rule = Schema.Struct({
   operation: Schema.Union(Operation, Schema.Literal("*")),
   rate: Schema.optionalWith(Schema.Number.pipe(Schema.between(0, 1)), { default: () => 1 }),
@@ -111,7 +111,7 @@ export interface ActiveRule {
   readonly hits: number
 }
 
-/** The rules of faults in force, in the order in which they were added. */
+/** The active rules of faults, in the order in which they were added. */
 export class FaultRules {
   private active: Array<Active> = []
   private lastId = 0

@@ -20,8 +20,8 @@ const titleWords = 6
 const titleOf = (text: string): string => text.trim().split(/\s+/u).slice(0, titleWords).join(" ")
 
 /**
- * The words that are generated: so many for `/long <count>`, the first words of the text for a prompt for a title, and
- * otherwise an echo of the prompt with characters of one to four bytes.
+ * The words that are generated: `count` words for `/long <count>`, the first words of the text for a prompt for a title,
+ * and otherwise an echo of the prompt with characters of one to four bytes.
  */
 export const tokens = ({ prompt, maxTokens = maxTokensLimit }: Prompt): ReadonlyArray<string> => {
   const long = /^\/long (\d+)/.exec(prompt)
@@ -45,7 +45,7 @@ const serverSentEvent = (token: string, i: number): string => {
   return `${comment}${lines.map(line => `data: ${line}${newline}`).join("")}${newline}`
 }
 
-/** A text as Server-Sent Events; a malformed one has an event in its middle that is no JSON. */
+/** A text as Server-Sent Events. A malformed one has an event in its middle that is not JSON. */
 export const serverSentEvents = function* (text: ReadonlyArray<string>, malformed: boolean): Generator<Uint8Array> {
   const middle = text.length >> 1
   for (const [i, token] of text.entries()) {
@@ -55,7 +55,7 @@ export const serverSentEvents = function* (text: ReadonlyArray<string>, malforme
   yield Buffer.from("data: [DONE]\n\n")
 }
 
-/** A plain text; a malformed one has bytes in its middle that are no UTF-8. */
+/** A plain text. A malformed one has bytes in its middle that are not UTF-8. */
 export const plainText = function* (text: ReadonlyArray<string>, malformed: boolean): Generator<Uint8Array> {
   const middle = text.length >> 1
   for (const [i, token] of text.entries()) {

@@ -4,7 +4,7 @@ import { type EventBody, EventHistory, type Frame } from "./EventHistory.ts"
 import type { Limits } from "./Options.ts"
 import { Workspace } from "./Workspace.ts"
 
-/** A client's connection, as its instance sees it. */
+/** A client's connection to an instance. */
 export interface ClientConnection {
   /** The number of the last frame that was written to the network. */
   readonly sent: number
@@ -25,7 +25,7 @@ export interface Turn {
 /** How an instance ended, which decides how its connections are closed. */
 export type End = "stopped" | "crashed" | "reclaimed"
 
-/** The request that created an instance, with the names of its secrets alone. */
+/** The request that created an instance, with the names of its secrets only. */
 export interface Creation {
   readonly agentType: string
   readonly deployment: unknown
@@ -35,7 +35,7 @@ export interface Creation {
 
 const endings: ReadonlySet<string> = new Set(["turn.completed", "turn.failed", "turn.cancelled"])
 
-/** Turns that are remembered, so that a repeated message starts no second turn. */
+/** Turn ids that are kept, so that a repeated message starts no second turn. */
 const knownTurns = 1000
 
 /** The state of one agent instance: its events, files, connections and turns. `Agent` decides what it does. */
@@ -45,7 +45,7 @@ export class Instance {
   /** Notified of each change. */
   readonly changes: Changes
   readonly connections = new Set<ClientConnection>()
-  /** Turns that have not begun. */
+  /** Turns that have not started. */
   readonly waiting: Array<Turn> = []
   private readonly live = new Map<string, Turn>()
   private readonly known = new Set<string>()
@@ -101,7 +101,7 @@ export class Instance {
     const id = turnId ?? `${this.id}-turn-${number}`
     if (this.known.has(id) || this.endedAs !== undefined) return
     if (this.waiting.length >= this.limits.waitingTurns) {
-      const message = `${this.limits.waitingTurns} messages are waiting already`
+      const message = `${this.limits.waitingTurns} messages are waiting; this is the limit`
       this.emit({ type: "error", turnId: id, code: "busy", message, retryable: true })
       return
     }
@@ -135,7 +135,7 @@ export class Instance {
     if (this.isLive(turn)) this.emit({ type: "turn.cancelled", turnId: turn.turnId, reason: "interrupted" })
   }
 
-  /** Expects an answer from now on; the effect waits for it. */
+  /** Registers a request for an answer. The effect waits for the answer. */
   expect(turn: Turn, requestId: string): Effect.Effect<unknown> {
     const answer = Deferred.unsafeMake<unknown>(FiberId.none)
     turn.answers.set(requestId, answer)

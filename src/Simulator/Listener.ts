@@ -13,10 +13,10 @@ export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFail
   }
 }
 
-/** More connections than this are cut as they come. */
+/** Maximum number of connections. Others are closed as they arrive. */
 const maxConnections = 2000
 
-/** What a listener hands each request to. */
+/** The handlers of a listener's requests. */
 export interface Handlers {
   readonly request: (request: http.IncomingMessage, response: http.ServerResponse) => void
   readonly upgrade: (request: http.IncomingMessage, socket: Duplex, head: Buffer) => void
@@ -27,8 +27,8 @@ export interface Listener {
   /** The address, without a slash at its end; it stays the same while connections are refused. */
   readonly url: string
   /**
-   * Refuses new connections as if nothing listened, or accepts them again. Idle connections are closed then, those
-   * in use go on.
+   * Refuses new connections as if no process listened, or accepts them again. A refusal also closes idle connections;
+   * those in use continue.
    */
   readonly refuse: (refused: boolean) => Effect.Effect<void, ListenFailed>
   readonly isRefusing: () => boolean

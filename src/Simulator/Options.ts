@@ -1,6 +1,6 @@
 import type { Duration, Redacted } from "effect"
 
-/** Limits of what the simulator keeps, and what happens at each. */
+/** The limits of the simulator. */
 export interface Limits {
   /** Instances alive; creating one more is answered 429. */
   readonly instances: number
@@ -43,9 +43,9 @@ export type Format = "accept" | "sse" | "text"
 export interface Options {
   /** Ports on 127.0.0.1; 0, the default, takes a free one. */
   readonly ports?: { readonly platform?: number; readonly inference?: number; readonly control?: number }
-  /** The bearer that the agent platform asks for, everywhere but at /health; none by default. */
+  /** The bearer token that the agent platform requires, except at /health; none by default. */
   readonly platformKey?: Redacted.Redacted
-  /** The bearer that the inference proxy asks for, everywhere but at /health; none by default. */
+  /** The bearer token that the inference proxy requires, except at /health; none by default. */
   readonly inferenceKey?: Redacted.Redacted
   /** The same seed and requests give the same faults. */
   readonly seed?: string | number

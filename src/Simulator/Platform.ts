@@ -23,7 +23,7 @@ export interface Platform extends SimulatedService {
   readonly instances: ReadonlyMap<string, Instance>
   /** Instances created and stopped by requests so far. */
   readonly totals: () => { readonly created: number; readonly stopped: number }
-  /** Ends an instance without an event, as if its machine was lost; `false` if there is none. */
+  /** Ends an instance without an event, as if its machine had failed; `false` if there is none. */
   readonly reclaim: (id: string) => boolean
 }
 
@@ -94,7 +94,9 @@ export const make = (
         const known = idempotencyKey === undefined ? undefined : idempotent.get(idempotencyKey)
         if (known !== undefined) return known
         if (instances.size >= limits.instances) {
-          return yield* refuse(429, `${limits.instances} instances are alive already`, { "retry-after": "1" })
+          return yield* refuse(429, `${limits.instances} instances are alive; this is the limit`, {
+            "retry-after": "1"
+          })
         }
         const { agentType, deployment, environment, secrets } = request
         const id = `i-${prefix}-${++created}`

@@ -1,6 +1,5 @@
 /**
- * The simulated agent's actions in a turn. A message that begins with a command asks for a particular behavior; others
- * are echoed.
+ * The simulated agent's actions in a turn. A message that starts with a command selects a behavior; others are echoed.
  */
 import { Deferred, type Duration, Effect, Option } from "effect"
 import { type Agent, make as makeAgent } from "./Agent.ts"
@@ -9,21 +8,21 @@ import { isCloseCode } from "./Fault.ts"
 import type { Instance } from "./Instance.ts"
 import { otherTurns, showcase } from "./Showcase.ts"
 
-/** The commands that a message may begin with, as `/help` lists them. */
+/** The commands with which a message may start, as listed by `/help`. */
 export const commands: Readonly<Record<string, string>> = {
-  "/all": "every type of event, in the end those of an instance that goes down, and does",
+  "/all": "every type of event, with those of an instance that stops at the end",
   "/ask": "asks a question and echoes the answer",
   "/approve": "asks for an approval",
   "/fail [message]": "the turn fails",
-  "/long <count>": "an answer of so many deltas, 100000 at most",
-  "/hang": "begins and never ends, until interrupted",
+  "/long <count>": "an answer of that many deltas, up to 100000",
+  "/hang": "starts and does not end until it is interrupted",
   "/unknown": "events of unknown types, with text and without",
-  "/malformed": "known types with wrong fields, and frames that are no events",
+  "/malformed": "known types with wrong fields, and frames that are not events",
   "/write <path> <content>": "writes a file",
   "/delete <path>": "deletes a file",
   "/rename <from> <to>": "renames a file",
-  "/drop [code]": "loses the connection half-way through the answer",
-  "/crash [reason]": "the instance fails half-way through the answer and is gone",
+  "/drop [code]": "loses the connection halfway through the answer",
+  "/crash [reason]": "the instance fails halfway through the answer and ends",
   "/help": "lists the commands"
 }
 
@@ -31,10 +30,10 @@ const maxDeltas = 100_000
 /** Deltas of an echo; those of a long text are longer. */
 const maxEchoDeltas = 200
 
-/** A text split into words with the space behind them, joined to at most `most` parts. */
-export const words = (text: string, most = maxEchoDeltas): ReadonlyArray<string> => {
+/** A text split into words with the space after them, joined to at most `max` parts. */
+export const words = (text: string, max = maxEchoDeltas): ReadonlyArray<string> => {
   const all = text.match(/\s*\S+\s*?(?=\s|$)|\s+/gu) ?? []
-  const together = Math.max(1, Math.ceil(all.length / most))
+  const together = Math.max(1, Math.ceil(all.length / max))
   return Array.from({ length: Math.ceil(all.length / together) }, (_, i) =>
     all.slice(i * together, (i + 1) * together).join("")
   )
@@ -127,7 +126,7 @@ const malformed = ({ emit, frame, turnId }: Agent) =>
     for (const each of malformedFrames) yield* frame(each)
   })
 
-/** Frames that are no events: no JSON, no object, no type, no text. */
+/** Frames that are not events: not JSON, not an object, without a type, not text. */
 export const malformedFrames: ReadonlyArray<Frame> = [
   "{not json",
   "[]",
@@ -148,7 +147,7 @@ const dropped = (agent: Agent, code: number | undefined) =>
     yield* emit("message.complete", { ...message, content: "before after" })
   })
 
-/** What a message makes the agent do, after the start of its turn. */
+/** The agent's actions after the start of the turn of a message. */
 const respond = (agent: Agent): Effect.Effect<void> => {
   const { content, emit, turnId } = agent
   const [command, first = "", ...rest] = content.trim().split(/\s+/u)
@@ -195,7 +194,7 @@ const respond = (agent: Agent): Effect.Effect<void> => {
   }
 }
 
-/** Plays a turn, which ends exactly once, unless it crashes or hangs. */
+/** Runs a turn, which ends exactly once, unless it crashes or hangs. */
 const play = (agent: Agent) =>
   Effect.gen(function* () {
     const { content, emit, instanceId, turnId } = agent
@@ -211,7 +210,7 @@ const play = (agent: Agent) =>
     yield* agent.finish("stopped", "instance failed")
   })
 
-/** Plays an instance's turns one after another, until it ends. */
+/** Runs an instance's turns one after another, until it ends. */
 export const run = (instance: Instance, pace: Duration.Duration): Effect.Effect<void> =>
   Effect.gen(function* () {
     for (;;) {

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import type { Agent } from "./Agent.ts"
 
-/** Turns that no message started: one that fails and one that is cancelled. */
+/** Turns that no message has started: one that fails and one that is canceled. */
 export const otherTurns = ({ emit, turnId }: Agent): Effect.Effect<void> =>
   Effect.all(
     [

@@ -10,9 +10,9 @@ import type { TrafficLog } from "./TrafficLog.ts"
 
 /** A request to become a WebSocket. */
 export interface Upgrade {
-  /** What the client sent right after the handshake. */
+  /** The bytes that the client has sent right after the handshake. */
   readonly head: Buffer
-  /** Takes the connection, on which the caller must answer. */
+  /** Takes the connection. The caller must answer on it. */
   readonly take: () => Duplex
 }
 
@@ -40,7 +40,7 @@ const injected = ({ status, retryAfter }: Extract<Plan["instead"], { kind: "stat
     { error: `Injected status ${status}` },
     {
       ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
-      // Reveals a client that follows redirects.
+      // Detects a client that follows redirects.
       ...(status < 400 ? { location: "/redirected" } : {})
     }
   )
@@ -74,7 +74,7 @@ export const handlers = (
 
     const serve = (request: IncomingMessage, response: ServerResponse, upgrade: RoutedRequest["upgrade"]) =>
       Effect.gen(function* () {
-        // Not by URL, which would remove dot segments, and clients must not send any.
+        // `URL` is not used: it would remove dot segments, which clients must not send.
         const [path = "", query = ""] = (request.url ?? "").split("?", 2)
         const call = callOf(played.service, request.method ?? "", path)
         if (call === undefined) {

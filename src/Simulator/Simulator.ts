@@ -24,14 +24,14 @@ export type { Operation, Service } from "./Operation.ts"
 export type { Format, Limits, Options } from "./Options.ts"
 export { commands } from "./Script.ts"
 
-/** A fault, its operation (`*` for all), its rate, and how many times it applies at most. */
+/** A fault, its operation (`*` for all), its rate, and the maximum number of times it applies. */
 export type RuleInput = typeof Rule.Encoded
 
 /** A running simulator. */
 export class Simulator extends Context.Tag("causeway/Simulator")<
   Simulator,
   {
-    /** Base address of the agent platform, without a slash at its end. */
+    /** Base address of the agent platform, without a slash at the end. */
     readonly platformUrl: string
     /** Base address of the inference proxy. */
     readonly inferenceUrl: string
@@ -46,14 +46,14 @@ export class Simulator extends Context.Tag("causeway/Simulator")<
     readonly remove: (id: number) => Effect.Effect<void, ControlRefused>
     /** Removes all rules and accepts connections again. Requests in flight keep their faults. */
     readonly clear: Effect.Effect<void, ControlRefused>
-    /** Refuses new connections as if the service were not running, or accepts them again. Open ones go on. */
+    /** Refuses new connections as if the service were not running, or accepts them again. Open ones continue. */
     readonly refuse: (service: Service, refused: boolean) => Effect.Effect<void, ControlRefused>
     /** Closes WebSockets with a code, or disconnects them without one, and returns how many. */
     readonly disconnect: (options?: {
       readonly instanceId?: string
       readonly code?: number
     }) => Effect.Effect<number, ControlRefused>
-    /** Ends one instance, or all, without an event, and disconnects its clients. Returns how many. */
+    /** Ends one instance, or all, without an event, and disconnects its clients. Returns the number of instances. */
     readonly reclaim: (instanceId?: string) => Effect.Effect<number>
     /** Makes an instance emit an event of any type; id and timestamp are added unless given. */
     readonly emit: (instanceId: string, event: EventBody) => Effect.Effect<void, ControlRefused>
@@ -151,7 +151,7 @@ export const simulatedUpstreams = ({ agentPlatform, inference }: Upstreams) =>
       agentPlatform: Option.isSome(agentPlatform.url)
         ? agentPlatform
         : { ...agentPlatform, url: Option.some(simulator.platformUrl) },
-      // The simulated proxy takes any credential; without one there is no inference.
+      // The simulated proxy accepts any credential; without one there is no inference.
       inference: isSet(inference)
         ? inference
         : { url: simulator.inferenceUrl, apiKey: Option.some(Redacted.make("simulated")) }

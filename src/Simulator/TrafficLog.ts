@@ -8,7 +8,7 @@ export interface Received {
   readonly method: string
   /** Path and query as sent. */
   readonly url: string
-  /** Headers that tests look at. */
+  /** The headers that tests use. */
   readonly traceparent: string | undefined
   readonly idempotencyKey: string | undefined
   readonly accept: string | undefined

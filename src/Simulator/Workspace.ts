@@ -3,7 +3,7 @@ import type { Limits } from "./Options.ts"
 
 /** An immutable snapshot of one file. */
 export interface Iteration {
-  /** 1 for the first of a path, then one more with each change; never used twice. */
+  /** 1 for the first of a path, then incremented with each change; never used twice. */
   readonly iteration: number
   /** Epoch milliseconds. */
   readonly timestamp: number
@@ -21,7 +21,7 @@ export type ListEntry =
   | ({ readonly path: string; readonly type: "file" } & Iteration)
   | { readonly path: string; readonly type: "directory" }
 
-/** A file's content, in base64 if the bytes are no UTF-8. */
+/** A file's content, in base64 if the bytes are not UTF-8. */
 export interface FileContent extends Iteration {
   readonly path: string
   readonly content: string
@@ -30,7 +30,7 @@ export interface FileContent extends Iteration {
 
 interface File {
   readonly versions: Array<Version>
-  /** Whether it is not deleted. A deleted file keeps its iterations. */
+  /** False if it was deleted. A deleted file keeps its iterations. */
   present: boolean
 }
 

@@ -1,5 +1,5 @@
 /**
- * The agent platform: it runs the agents' instances and keeps their files. This is the port; the client of a real
+ * The agent platform, which runs the agents' instances and stores their files. This is the port; the client of a real
  * platform is `AgentPlatformClient`.
  */
 import { Config, Context, type Effect, Option, Redacted, Schema, type Scope } from "effect"
@@ -9,7 +9,7 @@ import type { InstanceConnection } from "./InstanceConnection.ts"
 import { Reason } from "./Resilience/UpstreamFailure.ts"
 import type { FileContent, FileEntry, FileIteration } from "./Workspace.ts"
 
-/** The agent platform could not be reached, failed, or did not do what it was asked. */
+/** The agent platform could not be reached, failed, or refused the request. */
 export class AgentPlatformConnectionError extends Schema.TaggedError<AgentPlatformConnectionError>()(
   "AgentPlatformConnectionError",
   {
@@ -18,13 +18,13 @@ export class AgentPlatformConnectionError extends Schema.TaggedError<AgentPlatfo
     reason: Schema.Union(Reason, Schema.Literal("not_configured")),
     /** The HTTP status of the platform's answer, if there was one; 503 while the breaker is open. */
     statusCode: Schema.optional(Schema.Int),
-    /** Whether this try or an earlier one may have taken effect nevertheless. */
+    /** Whether this try or an earlier one may have taken effect. */
     isInDoubt: Schema.optional(Schema.Boolean),
     message: Schema.String
   }
 ) {}
 
-/** What an instance is made from. */
+/** The parameters of an instance. */
 export interface CreateInstance {
   readonly agentType: string
   /** Where and how the agent is deployed; passed on unchanged. */
@@ -33,17 +33,17 @@ export interface CreateInstance {
   readonly secrets: Readonly<Record<string, Redacted.Redacted>>
   /** Environment variables of the agent, by name. */
   readonly environment: Readonly<Record<string, string>>
-  /** Who the instance is for. Failures for one tenant alone do not block others. */
+  /** The tenant of the instance. Failures for one tenant do not block others. */
   readonly tenant?: string
-  /** Creating with the same key again gives the same instance. By default each call has a new key. */
+  /** The idempotency key: a repeated creation returns the same instance. By default each call has a new key. */
   readonly idempotencyKey?: string
-  /** Asks in the background which instance the key led to; see `StopInstance.isBackground`. */
+  /** Whether it is a background call that only determines the id of the instance; see `StopInstance.isBackground`. */
   readonly isBackground?: boolean
 }
 
 /** How an instance is stopped. */
 export interface StopInstance {
-  /** Nobody waits for it: it is tried once, and is never the probe of a breaker. */
+  /** Whether no caller waits for it. Then it is tried once, and is never the probe of a breaker. */
   readonly isBackground?: boolean
 }
 
@@ -58,16 +58,16 @@ export type FileCallError = AgentPlatformConnectionError | InvalidFileRequest
 export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
   AgentPlatform,
   {
-    /** Creates an instance and returns its id. The failure says whether one may exist nevertheless. */
+    /** Creates an instance and returns its id. After a failure, `isInDoubt` says whether an instance may exist. */
     readonly create: (request: CreateInstance) => Effect.Effect<string, AgentPlatformConnectionError>
     /**
-     * Stops an instance; one that is gone counts as stopped. Stops have a circuit breaker for each instance, so that
-     * their failures block no other calls, nor stops of other instances.
+     * Stops an instance. An instance that no longer exists counts as stopped. Stops have a circuit breaker for each
+     * instance, so that their failures block neither other calls nor stops of other instances.
      */
     readonly stop: (instanceId: string, options?: StopInstance) => Effect.Effect<void, AgentPlatformConnectionError>
     /**
-     * Connects to an instance, and reconnects until the scope ends or the instance is gone.
-     * `after` is the id of the last event that was received before.
+     * Connects to an instance, and reconnects until the scope or the instance ends. `after` is the id of the last event
+     * that was received before.
      */
     readonly connect: (
       instanceId: string,

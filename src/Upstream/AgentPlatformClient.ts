@@ -1,7 +1,7 @@
 /**
  * The agent platform over HTTP and WebSocket.
  *
- * Idempotent calls are tried up to three times within the limits below. The time limit of a file call covers all its
+ * Idempotent calls are tried up to three times within the timeouts below. The timeout of a file call covers all its
  * tries, and a single try may take all of it.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
@@ -27,15 +27,15 @@ const ConnectionError = AgentPlatform.AgentPlatformConnectionError
 
 const idempotent = (
   operation: string,
-  tryLimit: Duration.DurationInput,
-  totalLimit: Duration.DurationInput
-): Resilience.Policy => ({ operation, repeatable: true, tryLimit, totalLimit })
+  tryTimeout: Duration.DurationInput,
+  timeout: Duration.DurationInput
+): Resilience.Policy => ({ operation, repeatable: true, tryTimeout, timeout })
 
 const create = idempotent("create", "30 seconds", "60 seconds")
 const stop = idempotent("stop", "5 seconds", "15 seconds")
 const connect = idempotent("connect", "10 seconds", "30 seconds")
 
-/** Bytes of the longest answer to `create`. */
+/** Maximum bytes of an answer to `create`. */
 const creationBytes = 64 * 1024
 
 /** Requests to the agent platform. */
@@ -47,11 +47,11 @@ const durations = Resilience.durations(
 const InstanceId = Schema.String.pipe(
   Schema.minLength(1),
   Schema.maxLength(identifierChars),
-  // Others cannot be a segment of a path.
+  // Other ids cannot be a segment of a path.
   Schema.filter(id => id.isWellFormed() && id !== "." && id !== "..")
 )
 
-/** The answer to `create`, with either name. */
+/** Reads the id in an answer to `create`, which has either name. */
 const readCreated = UpstreamHttp.readBy(
   Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
 )
@@ -69,7 +69,7 @@ const toError = ({ operation, reason, statusCode, message }: UpstreamFailure, is
     message
   })
 
-/** Whether an answer says that the request had no effect. No answer, or another one, leaves that open. */
+/** Whether the answer proves that the request had no effect. */
 const isRefused = <A>(exit: Exit.Exit<A, UpstreamFailure>): boolean =>
   Exit.isFailure(exit) &&
   exit.cause._tag === "Fail" &&
@@ -95,7 +95,7 @@ const make = (
       durations,
       operations: [create.operation, connect.operation, ...FileCalls.operations]
     })
-    // Failing stops are no reason to block calls to instances that work.
+    // Failing stops must not block calls to instances that work.
     const cleanup = yield* Resilience.make({
       upstream: "agent_platform_cleanup",
       durations,

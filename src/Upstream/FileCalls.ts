@@ -1,8 +1,8 @@
 /**
  * Calls for the files of an agent's workspace: paths are checked before they are sent, and answers before they are used.
  *
- * Lists may be long. They are checked by hand, since a schema costs a hundred times as much, and in batches, between
- * which the event loop runs.
+ * Lists may be long. They are checked without a schema, which costs a hundred times as much, and in batches, so that the
+ * event loop runs in between.
  */
 import { Array as Arr, type Context, Effect, Either } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
@@ -11,7 +11,7 @@ import { type AgentPlatform, type FileCallError, InvalidFileRequest } from "./Ag
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 import * as Workspace from "./Workspace.ts"
 
-/** Characters of a path. Many servers limit a request line to 8 KiB, and percent-encoding may triple a path. */
+/** Maximum characters of a path. Many servers limit a request line to 8 KiB, and percent-encoding may triple a path. */
 const longestPath = 2048
 
 const problem = (path: string): string | undefined => {
@@ -19,7 +19,7 @@ const problem = (path: string): string | undefined => {
   if (path.length > longestPath) return `has ${path.length} characters; the limit is ${longestPath}`
   if (path.includes("\0")) return "holds a NUL character"
   if (!path.isWellFormed()) return "is not valid Unicode"
-  // A backslash separates segments where the workspace lives on Windows.
+  // On Windows, a backslash separates segments.
   const segments = path.split(/[\\/]/)
   if (segments[0] === "" || /^[A-Za-z]:$/.test(segments[0]!)) return "is absolute; it must be relative to the workspace"
   return segments.includes("..") ? 'holds a ".." segment' : undefined
@@ -34,14 +34,14 @@ const encoded = (path: string): Either.Either<string, InvalidFileRequest> => {
   return wrong === undefined ? Either.right(encodeURIComponent(path)) : invalid(`The file path ${wrong}`)
 }
 
-/** A file's path as a segment. `.` is refused: it names no file, and URL parsers remove it, encoded or not. */
+/** A file's path as a segment. `.` is refused: it is not a file, and URL parsers remove it, encoded or not. */
 export const toSegment = (path: string): Either.Either<string, InvalidFileRequest> =>
   path === "." ? invalid("The file path names a directory") : encoded(path)
 
 const checkCount = (name: string, value: number): Either.Either<number, InvalidFileRequest> =>
   isCount(value) ? Either.right(value) : invalid(`${name} must be a whole number from 0 on`)
 
-/** Most entries of a list; a longer one is refused. */
+/** Maximum entries of a list. A longer list is refused. */
 export const maxEntries = 10_000
 
 /** Entries that are checked at a time, which takes about a millisecond. */
@@ -58,7 +58,7 @@ const isType = (value: unknown): value is "file" | "directory" => value === "fil
 /** Checks of the members of an entry. */
 type Checks<A> = { readonly [K in keyof A]-?: (value: unknown) => value is Exclude<A[K], undefined> }
 
-/** An entry without unknown members, or the name of the member that is wrong; empty if it is no object. */
+/** An entry without unknown members, or the name of the invalid member; empty if it is not an object. */
 type Checked<A> = { readonly entry: A } | { readonly wrong: string }
 
 const checkBy = <A>(checks: Checks<A>, optional: ReadonlyArray<keyof A & string>) => {
@@ -120,7 +120,7 @@ const history = listOf("iterations", fileIteration)
 
 const content = UpstreamHttp.readBy(Workspace.FileContent)
 
-/** Largest answers in bytes. The event loop is blocked while one is parsed. */
+/** Maximum bytes of answers. The event loop is blocked while one is parsed. */
 const largest = { list: 4 * 1024 * 1024, content: 8 * 1024 * 1024 }
 
 export const operations = ["list_files", "read_file", "file_history", "file_at_iteration"] as const

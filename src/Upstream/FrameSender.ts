@@ -7,7 +7,7 @@ import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket } from "./PlatformSocket.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
-/** A socket, and the turns whose messages were sent by it and not yet read by the platform. */
+/** A socket, and the turns whose messages were sent on it and have not been read by the platform. */
 export interface TrackedSocket {
   readonly socket: OpenSocket
   readonly unacknowledged: Set<string>
@@ -17,29 +17,29 @@ export interface TrackedSocket {
 export type WhenConnected = <A>(f: (socket: TrackedSocket) => A) => Effect.Effect<A, UpstreamFailure>
 
 export interface SendOptions {
-  /** How long it waits for frames before it and for a connection; 15 s by default. */
-  readonly within?: Duration.DurationInput | undefined
-  /** Run synchronously right before the frame is sent; if `false`, the frame is dropped. */
+  /** How long to wait for earlier frames and for a connection; 15 s if absent. */
+  readonly timeout?: Duration.DurationInput | undefined
+  /** Called synchronously right before the frame is sent; if it returns `false`, the frame is dropped. */
   readonly claim?: (() => boolean) | undefined
 }
 
-/** Sends a frame. If it fails, the frame was not sent. */
+/** Sends a frame. After a failure the frame was not sent. */
 export type Send<E> = (frame: PlatformEvent.PlatformFrame, options?: SendOptions) => Effect.Effect<void, E>
 
-const limit = Duration.seconds(15)
+const defaultTimeout = Duration.seconds(15)
 
 /** Writes a frame to the network. */
 const write = ({ socket, unacknowledged }: TrackedSocket, frame: PlatformEvent.PlatformFrame, scope: Scope.Scope) => {
   const written = socket.send(PlatformEvent.toFrame(frame))
   if (frame.type !== "message") return Effect.ignore(written)
   const read = Effect.map(socket.acknowledged, () => unacknowledged.delete(frame.turnId))
-  // If it fails, the message stays among the unacknowledged ones.
+  // After a failure the message stays unacknowledged.
   return Effect.ignore(Effect.zipRight(written, Effect.forkIn(Effect.ignore(read), scope)))
 }
 
-/** Sends frames one after the other. `scope` is that of the sockets. */
+/** Sends frames one after the other. `scope` is the scope of the sockets. */
 export const make = (whenConnected: WhenConnected, scope: Scope.Scope): Effect.Effect<Send<UpstreamFailure>> =>
-  Effect.map(Effect.makeSemaphore(1), semaphore => (frame, { within = limit, claim } = {}) => {
+  Effect.map(Effect.makeSemaphore(1), semaphore => (frame, { timeout = defaultTimeout, claim } = {}) => {
     let socket: TrackedSocket | undefined
     let isDecided = false
     const decide = (current: TrackedSocket): void => {
@@ -64,12 +64,12 @@ export const make = (whenConnected: WhenConnected, scope: Scope.Scope): Effect.E
         ? release
         : Effect.forkIn(Effect.ensuring(Effect.interruptible(write(socket, frame, scope)), release), scope)
     })
-    return Effect.flatMap(Effect.timeoutOption(Effect.uninterruptible(inOrder), within), () => {
+    return Effect.flatMap(Effect.timeoutOption(Effect.uninterruptible(inOrder), timeout), () => {
       if (isDecided) return Effect.void
       return new UpstreamFailure({
         operation: "connect",
         reason: "timeout",
-        message: `No connection to the instance within ${Monotonic.words(within)}`
+        message: `No connection to the instance within ${Monotonic.words(timeout)}`
       })
     })
   })

@@ -16,7 +16,7 @@ export const formatOf = (contentType: string | undefined): Option.Option<Format>
   return essence === "text/plain" ? Option.some("plain") : Option.none()
 }
 
-/** Characters of a generated text; a longer one fails. */
+/** Maximum characters of a generated text. A longer text is a failure. */
 export const longestText = 8 * 1024 * 1024
 
 const operation = "generate_stream"
@@ -24,7 +24,7 @@ const operation = "generate_stream"
 const failed = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
   new UpstreamFailure({ operation, reason, message: `The inference proxy's stream ${message}` })
 
-/** Decodes UTF-8 across chunks; bytes that are none become U+FFFD. */
+/** Decodes UTF-8 across chunks. Invalid bytes become U+FFFD. */
 const decodeText = <E>(bytes: Stream.Stream<Uint8Array, E>): Stream.Stream<string, E> =>
   Stream.suspend(() => {
     const decoder = new TextDecoder("utf-8")
@@ -58,7 +58,7 @@ type Meaning = string | typeof textEnd | UpstreamFailure
 const meaningOf = ({ name, data }: ServerSentEvents.ServerSentEvent): Meaning => {
   if (data.trim() === "[DONE]") return textEnd
   const decoded = excessOfLarge(data, shape) === undefined ? decodeData(data) : Option.none()
-  if (Option.isNone(decoded)) return failed("malformed", "holds an event whose data is no JSON object")
+  if (Option.isNone(decoded)) return failed("malformed", "has an event whose data is not a JSON object")
   for (const member of textMembers) {
     const text = decoded.value[member]
     if (typeof text === "string") return text
@@ -66,7 +66,7 @@ const meaningOf = ({ name, data }: ServerSentEvents.ServerSentEvent): Meaning =>
   const error = decoded.value.error ?? (name === "error" ? decoded.value : undefined)
   return error === undefined || error === null
     ? ""
-    : failed("status", `tells of an error: ${messageOf(error).slice(0, 300)}`)
+    : failed("status", `reports an error: ${messageOf(error).slice(0, 300)}`)
 }
 
 /** Marks the end of the body. */
@@ -75,7 +75,7 @@ const bodyEnd = Symbol("end of the body")
 /**
  * The pieces of text in a stream of events, up to `[DONE]`.
  *
- * A body that ends without that mark was truncated. Texts before a failure are passed on.
+ * A body that ends without `[DONE]` was truncated. Texts before a failure are returned.
  */
 const fromEvents = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
   Stream.suspend(() => {

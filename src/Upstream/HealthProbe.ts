@@ -1,5 +1,5 @@
 /**
- * Whether an upstream service answers `GET {url}/health`. Probes do not pass a breaker, so that they tell the current
+ * Health probes of an upstream service by `GET {url}/health`. Probes bypass the breaker, so that they show the current
  * state.
  */
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -11,19 +11,19 @@ import type { UpstreamHttp } from "./UpstreamHttp.ts"
 
 /** The health of an upstream. */
 export interface Health {
-  /** 200 in time is `ok`, any other status `degraded`, no answer in time or no connection `unhealthy`. */
+  /** `ok` for 200 within the timeout, `degraded` for any other status, `unhealthy` without an answer or a connection. */
   readonly status: "ok" | "degraded" | "unhealthy"
-  /** Whole milliseconds of the probe. */
+  /** Duration of the probe in whole milliseconds. */
   readonly latencyMs: number
   /** The HTTP status, if there was an answer. */
   readonly statusCode?: number
-  /** What is wrong, unless `ok`. */
+  /** The problem, unless `ok`. */
   readonly error?: string
 }
 
 const operation = "health"
 
-const limit = Duration.seconds(2)
+const timeout = Duration.seconds(2)
 
 const ofStatus = (status: number): Omit<Health, "latencyMs"> =>
   status === 200
@@ -45,9 +45,9 @@ export const make = (http: UpstreamHttp): Effect.Effect<Effect.Effect<Health>, n
     // The body is not read: it may stall.
     const probe = http.status(operation, HttpClientRequest.get("/health")).pipe(
       Effect.timeoutFail({
-        duration: limit,
+        duration: timeout,
         onTimeout: () =>
-          new UpstreamFailure({ operation, reason: "timeout", message: `No answer within ${Duration.format(limit)}` })
+          new UpstreamFailure({ operation, reason: "timeout", message: `No answer within ${Duration.format(timeout)}` })
       }),
       Effect.match({
         onSuccess: ofStatus,

@@ -14,7 +14,7 @@ import * as UpstreamHttp from "./UpstreamHttp.ts"
 
 type Service = Context.Tag.Service<Inference.Inference>
 
-const policy: Resilience.StreamPolicy = { operation: "generate_stream", totalLimit: "120 seconds" }
+const policy: Resilience.StreamPolicy = { operation: "generate_stream", timeout: "120 seconds" }
 
 /** Requests to the inference proxy. */
 const durations = Resilience.durations(

@@ -1,5 +1,5 @@
 /**
- * The connection to a running agent instance, which reconnects as long as the instance lives.
+ * The connection to a running agent instance, which reconnects while the instance exists.
  */
 import {
   Duration,
@@ -24,11 +24,11 @@ import * as Retries from "./Resilience/Retries.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import { SpscQueue, type Taken } from "./SpscQueue.ts"
 
-/** `closed` is final: the instance is gone, the platform refuses the connection, or the scope has ended. */
+/** `closed` is final: the instance has ended, the platform refuses the connection, or the scope has ended. */
 export type ConnectionState = "connected" | "reconnecting" | "closed"
 
 /**
- * Messages sent by a connection that was lost, which may or may not have arrived. It comes after all events of that
+ * Messages that were sent on a lost connection and may or may not have arrived. It follows all events of that
  * connection.
  */
 export class Undelivered {
@@ -40,17 +40,17 @@ export type Received = PlatformEvent.PlatformEvent | Undelivered
 /** A connection to one instance. */
 export interface InstanceConnection<E> {
   /**
-   * Sends a frame, at most once and in the order of calls, waiting while it reconnects.
+   * Sends a frame, at most once and in the order of calls. Waits while it reconnects.
    *
-   * If it fails, the frame was not sent. After success it may still be lost with the connection; lost messages are
+   * After a failure the frame was not sent. After a success it may still be lost with the connection; lost messages are
    * reported as {@link Undelivered}.
    */
   readonly send: FrameSender.Send<E>
-  /** Waits until it is connected. It fails once it is closed. */
+  /** Waits until it is connected. Fails if it is closed. */
   readonly ready: Effect.Effect<void, E>
   /**
-   * Takes events of the instance in order, and what was undelivered, for one consumer. It is done when the instance is
-   * gone, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network.
+   * Takes the instance's events in order, and undelivered messages, for one consumer. It is done when the instance has
+   * ended, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network.
    */
   readonly take: Effect.Effect<Taken<Received>, E>
   /** The current state and its changes. A slow consumer may miss some, but never the last one. */
@@ -58,9 +58,9 @@ export interface InstanceConnection<E> {
 }
 
 export interface Options {
-  /** Opens a socket that resumes after an event. `again` is `false` for the first one. */
+  /** Opens a socket that resumes after an event. `again` is `false` for the first socket. */
   readonly dial: (after: string | undefined, again: boolean) => Effect.Effect<OpenSocket, UpstreamFailure, Scope.Scope>
-  /** The event that the first socket resumes after. */
+  /** The id of the event after which the first socket resumes. */
   readonly after: string | undefined
   /** For logs. */
   readonly instanceId: string
@@ -72,20 +72,20 @@ const reconnects = Metric.counter("agent_platform_reconnects_total", {
 })
 
 const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
-  description: "Frames from agent instances that are no events",
+  description: "Frames from agent instances that are not events",
   incremental: true
 })
 
 /** Registers the metrics with 0. */
 export const register = (tags: MetricTags.MetricTags): void => MetricTags.register([reconnects, rejectedFrames], tags)
 
-/** Events that wait to be consumed, beside frames that wait in the socket. */
+/** Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. */
 const waitingEvents = 64
 
-/** A silent connection is pinged after this time, and closed after it once more. */
+/** A connection without data is pinged after this time, and closed after the same time again. */
 const silence = Duration.seconds(20)
 
-/** After a connection that lasted this long or brought an event, the delays start over. */
+/** A connection that lasted this long or delivered an event resets the backoff. */
 const stable = Duration.seconds(10)
 
 const operation = "connect"
@@ -105,9 +105,9 @@ const isFinal = (refusal: UpstreamFailure): boolean =>
   !Retries.isTransient(refusal)
 
 interface Progress {
-  /** Whether it has brought an event. */
+  /** Whether it has delivered an event. */
   any: boolean
-  /** Whether an event waits until the queue has room. Nothing is read meanwhile. */
+  /** Whether an event waits until the queue has room. No frame is read while it waits. */
   isOffering: boolean
 }
 
@@ -121,7 +121,7 @@ const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.fa
 /**
  * Connects, and stays connected until the scope ends.
  *
- * The first connection must come about for this to succeed.
+ * Fails if the first connection cannot be established.
  */
 export const make = (
   options: Options
@@ -129,7 +129,7 @@ export const make = (
   Effect.gen(function* () {
     const { instanceId } = options
     const scope = yield* Effect.scope
-    // Made first, and so closed last: the end of the scope must not look like a loss.
+    // Created first, and so closed last: the end of the scope must not look like a lost connection.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
     const events = new SpscQueue<Received, UpstreamFailure>(waitingEvents)
     // A slow consumer loses the oldest states first.
@@ -176,7 +176,7 @@ export const make = (
         if (warned) return
         warned = true
         yield* Effect.logWarning(
-          "The agent platform sent a frame that is no event; further ones are only counted"
+          "The agent platform sent a frame that is not an event; further ones are only counted"
         ).pipe(Effect.annotateLogs({ instanceId, problem }))
       })
 
@@ -190,7 +190,7 @@ export const make = (
         progress.any = true
         if (skips) return Effect.void
         progress.isOffering = true
-        // Offered and noted synchronously, or the next socket might bring the event again.
+        // Offered and recorded synchronously. Otherwise the next socket might deliver the event again.
         return Effect.map(events.awaitRoom, () => {
           events.unsafeOffer(event)
           progress.isOffering = false
@@ -219,7 +219,7 @@ export const make = (
         }
       })
 
-    /** Runs one socket to its end, and returns the reason, if the socket gave one. */
+    /** Runs one socket to its end. Returns the reason, if there is one. */
     const run = (socket: OpenSocket) =>
       Effect.gen(function* () {
         const start = yield* Monotonic.millis
@@ -256,10 +256,10 @@ export const make = (
         if (isOver) return
         if (ended?.tooLarge) return yield* failure("too_large", ended.message)
         yield* setState("reconnecting")
-        // Nothing is sent by the lost socket from here on.
+        // From here on nothing is sent on the lost socket.
         if (current.unacknowledged.size > 0) events.unsafeOffer(new Undelivered([...current.unacknowledged]))
         yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
-          Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
+          Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no data" })
         )
         current = yield* redial
         yield* Metric.increment(reconnects)

@@ -5,9 +5,9 @@ import { Either, Schema } from "effect"
 import { illFormedAt, isObject, type JsonObject, mayBeIllFormed, parse, toWellFormed } from "../Json/Parsing.ts"
 
 /**
- * Most characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The
+ * Maximum characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The
  * platform's client, the records of sessions and the clients' protocol share this limit, so that none of them refuses
- * an id that another accepted.
+ * an id that another has accepted.
  */
 export const identifierChars = 512
 
@@ -24,36 +24,36 @@ export interface PlatformEvent {
   readonly timestamp: number | undefined
   /** The whole object as received, with the envelope, and U+FFFD in place of lone surrogates. */
   readonly payload: JsonObject
-  /** The object with its lone surrogates, where there are any: two texts may have a half each of one character. */
+  /** The object with its lone surrogates, if there are any: two texts may each have one half of a character. */
   readonly asSent?: JsonObject | undefined
 }
 
-/** Characters of a type. */
+/** Maximum characters of a type. */
 const typeChars = 256
 
-/** The envelope is decoded by hand, since events are many. */
-const isText = (value: unknown, most: number): value is string =>
-  typeof value === "string" && value.length > 0 && value.length <= most
+/** The envelope is decoded without a schema, which would be slow for many events. */
+const isText = (value: unknown, max: number): value is string =>
+  typeof value === "string" && value.length > 0 && value.length <= max
 
 const idOf = (value: unknown): string | undefined => {
   if (isText(value, identifierChars)) return value
   return typeof value === "number" && Number.isSafeInteger(value) ? String(value) : undefined
 }
 
-/** Characters of a date. */
+/** Maximum characters of a date. */
 const longestDate = 64
 
-/** RFC 3339, or another form that `Date.parse` takes. */
+/** Parses RFC 3339, or another form that `Date.parse` accepts. */
 const timeOf = (value: unknown): number | undefined => {
   const time = typeof value === "string" && value.length <= longestDate ? Date.parse(value) : value
   return typeof time === "number" && Number.isFinite(time) ? time : undefined
 }
 
-/** Far more than any event has. To parse more would take seconds. */
+/** Far more than any event has. Parsing more would take seconds. */
 const shape = { levels: 1000, members: 250_000 }
 
 /**
- * Decodes a frame, or tells what is wrong with it. An invalid id or timestamp counts as absent.
+ * Decodes a frame. Left is the reason why it is invalid. An invalid id or timestamp counts as absent.
  */
 export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> => {
   const isSuspect = mayBeIllFormed(frame)

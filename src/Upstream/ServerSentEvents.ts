@@ -4,12 +4,12 @@
 
 /** An event, without fields other than `event` and `data`. */
 export interface ServerSentEvent {
-  /** `message` where the event has no name. */
+  /** `message` if the event has no name. */
   readonly name: string
   readonly data: string
 }
 
-/** Most characters of an event. */
+/** Maximum characters of an event. */
 export const longestEvent = 1024 * 1024
 
 /** An event is longer than allowed. */
@@ -18,7 +18,7 @@ export class EventTooLong extends Error {
 }
 
 export interface Reader {
-  /** The events that one more piece of text completes. Throws `EventTooLong`. */
+  /** Adds a piece of text. Returns the events that it completes. Throws `EventTooLong`. */
   readonly push: (text: string) => ReadonlyArray<ServerSentEvent>
   /**
    * The incomplete event at the end of the text, if it has data.

@@ -1,13 +1,13 @@
 import { Cause, Effect, Exit } from "effect"
 
-/** The values that were waiting, at least one unless the queue is done; and whether it is done. */
+/** The values that were waiting (at least one unless the queue is done), and whether it is done. */
 export type Taken<A> = readonly [values: ReadonlyArray<A>, isDone: boolean]
 
 /**
  * A queue with a single producer and a single consumer.
  *
- * Effect's Mailbox does the same with sets of waiting fibers. Sets whose members change by the thousand keep deleted
- * members alive, and their tables are much of the garbage.
+ * Effect's Mailbox does the same with sets of waiting fibers. Sets with thousands of changes keep deleted members alive,
+ * and their tables are a large part of the garbage.
  */
 export class SpscQueue<A, E> {
   private values: Array<A> = []
@@ -17,26 +17,26 @@ export class SpscQueue<A, E> {
 
   constructor(private readonly capacity: number = Number.POSITIVE_INFINITY) {}
 
-  /** Adds a value, whatever the capacity. Once the queue is done it does nothing. */
+  /** Adds a value, even above the capacity. Does nothing after the queue is done. */
   unsafeOffer(value: A): void {
     if (this.exit !== undefined) return
     this.values.push(value)
     this.wakeConsumer?.()
   }
 
-  /** Waits until the queue is below its capacity or done. As the producer is alone, it is so until the next offer. */
+  /** Waits until the queue is below its capacity or done. With a single producer this holds until the next offer. */
   readonly awaitRoom: Effect.Effect<void> = Effect.suspend(() =>
     this.hasRoom() ? Effect.void : Effect.zipRight(this.awaitTake, this.awaitRoom)
   )
 
-  /** Completes the queue, once. Values that wait can still be taken; then comes the failure, if it is one. */
+  /** Completes the queue, once. Waiting values can still be taken. The failure, if there is one, follows them. */
   unsafeDone(exit: Exit.Exit<void, E>): void {
     this.exit ??= exit
     this.wakeConsumer?.()
     this.wakeProducer?.()
   }
 
-  /** Takes all values that wait, or waits for the next one. If interrupted while it waits, it has taken nothing. */
+  /** Takes all waiting values, or waits for the next one. If it is interrupted while it waits, it has taken nothing. */
   readonly takeAll: Effect.Effect<Taken<A>, E> = Effect.suspend(() => {
     if (this.values.length > 0) {
       const { values } = this
@@ -48,7 +48,7 @@ export class SpscQueue<A, E> {
     return Exit.as<void, E, Taken<A>>(this.exit, [[], true])
   })
 
-  /** Takes the oldest value, or waits for the next one. A queue done without failure gives `NoSuchElementException`. */
+  /** Takes the oldest value, or waits for it. Fails with `NoSuchElementException` after a completion without failure. */
   readonly take: Effect.Effect<A, E | Cause.NoSuchElementException> = Effect.suspend(() => {
     if (this.values.length > 0) {
       const value = this.values.shift()!
@@ -63,7 +63,7 @@ export class SpscQueue<A, E> {
     return this.exit !== undefined || this.values.length < this.capacity
   }
 
-  // The fiber may have yielded since its first check, so both wait only after a second one.
+  // The fiber may have yielded since its first check, so both wait only after a second check.
   private readonly awaitOffer = Effect.async<void>(resume => {
     if (this.exit !== undefined || this.values.length > 0) return resume(Effect.void)
     this.wakeConsumer = () => {

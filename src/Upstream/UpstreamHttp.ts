@@ -1,6 +1,6 @@
 /**
- * One request to an upstream service and its answer, without retries. Redirects are not followed, the size of an answer
- * is limited, and everything that can go wrong is an `UpstreamFailure`.
+ * Single requests to an upstream service, without retries. Redirects are not followed, the size of an answer is limited,
+ * and every failure is an `UpstreamFailure`.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
@@ -15,11 +15,11 @@ import { connectionFailure, failWithStatus, reasonOf, UpstreamFailure } from "./
 /** Bytes of a failed answer's body that are searched for a reason. */
 const errorBodyBytes = 16 * 1024
 
-/** Characters of an upstream's reason that are passed on. */
+/** Maximum characters of an upstream's reason in a message. */
 const longestReason = 300
 
 /** How long to wait for a body whose content is optional. */
-const optionalBodyLimit = Duration.seconds(1)
+const optionalBodyTimeout = Duration.seconds(1)
 
 /** Requests to one upstream service. */
 export interface UpstreamHttp {
@@ -85,7 +85,7 @@ const unredirected = <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 
-/** Allows some values for each entry of the longest list. An answer with more is not parsed. */
+/** The limit allows some values for each entry of the longest list. An answer with more is not parsed. */
 const shape = { levels: 1000, members: 250_000 }
 
 const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
@@ -93,7 +93,7 @@ const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
     parseWellFormed(text, shape)
   )
 
-/** An answer is not as expected. `message` continues "The answer …", and holds none of the data. */
+/** An answer is not as expected. `message` continues "The answer …", and contains none of the data. */
 export class Unexpected extends Schema.TaggedError<Unexpected>()("Unexpected", {
   reason: Schema.Literal("malformed", "too_large"),
   message: Schema.String
@@ -106,7 +106,7 @@ export type Read<A> = (data: unknown) => Effect.Effect<A, Unexpected>
 export const unexpectedShape = (path: string): Unexpected =>
   new Unexpected({
     reason: "malformed",
-    message: `has not the expected shape${path === "" ? "" : ` at ${path.slice(0, longestReason)}`}`
+    message: `does not have the expected shape${path === "" ? "" : ` at ${path.slice(0, longestReason)}`}`
   })
 
 /** Decodes an answer by a schema. */
@@ -119,7 +119,7 @@ export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
 export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): UpstreamHttp => {
   const scoped = HttpClient.withScope(client)
 
-  /** The error's own message is for the log. */
+  /** The error's own message is only logged. */
   const broken = (operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> => {
     const reason = reasonOf(error)
     return Effect.zipRight(
@@ -168,16 +168,16 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       )
     })
 
-  /** Reads an optional body: empty if it is not complete within a second. */
+  /** Reads an optional body. The result is empty if it is not complete within a second. */
   const readBriefly = (operation: string, response: HttpClientResponse): Effect.Effect<Buffer> =>
     Effect.timeoutTo(
       Effect.orElseSucceed(readBytes(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
-      { duration: optionalBodyLimit, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
+      { duration: optionalBodyTimeout, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
     )
 
   /**
-   * The failure of an answer other than 2xx. The reason of a 4xx is for the client. That of others may name internal
-   * addresses, and is for the log.
+   * The failure of an answer other than 2xx. The reason of a 4xx is for the client. Other reasons may contain internal
+   * addresses, and are only logged.
    */
   const statusFailure = (operation: string, response: HttpClientResponse) =>
     Effect.gen(function* () {

@@ -1,5 +1,5 @@
 /**
- * Files of an agent's workspace, as the agent platform tells of them.
+ * Files of an agent's workspace, in the form of the agent platform.
  */
 import { Order, Schema } from "effect"
 
@@ -48,5 +48,5 @@ export const FileContent = Schema.Struct({
 /** The content of a file, now or at an iteration. */
 export type FileContent = (typeof FileContent)["Type"]
 
-/** Iterations from the oldest on. */
+/** The order of iterations, the oldest first. */
 export const byIteration: Order.Order<FileIteration> = Order.mapInput(Order.number, ({ iteration }) => iteration)

@@ -1,13 +1,16 @@
 /** A gateway's sessions with a simulated platform, which can be restarted on the same storage. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { expect } from "@effect/vitest"
 import { Context, Effect, Exit, identity, Layer, Option, Redacted, Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
+import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecords.ts"
 import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
 import { type Caller, type Frame, Sessions, type Subscription } from "../../src/Gateway/Sessions.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { decode } from "../../src/Kv/Entry.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
@@ -152,6 +155,22 @@ export const typesOf = (events: ReadonlyArray<Event>): ReadonlyArray<string> => 
 
 export const statesOf = (events: ReadonlyArray<Event>): ReadonlyArray<string> =>
   events.flatMap(event => (event.type === "session_state" ? [event.state] : []))
+
+/**
+ * The states that the start of a session publishes. The instance then reports the same states, which are not published
+ * again.
+ */
+export const startStates = ["activating", "active"]
+
+/** Expects sequence numbers from 1 without gaps. */
+export const isDense = (seqs: ReadonlyArray<number>) => expect(seqs).toEqual(seqs.map((_, index) => index + 1))
+
+/** The stored records of the sessions of `alice`'s tenant. */
+export const recordsOf = (stored: Context.Context<Store>) =>
+  Effect.map(
+    Context.get(stored, Store).list({ namespace: namespaceOf(alice.tenant), prefix: "", after: "", limit: 1000 }),
+    ({ entries }) => entries.map(decode).map(({ key, value }) => ({ key, value: JSON.parse(value), text: value }))
+  )
 
 /** The ends of turns, by turn. */
 export const endsOf = (events: ReadonlyArray<Event>): Readonly<Record<string, ReadonlyArray<string>>> => {

@@ -72,7 +72,7 @@ const node = (
       Effect.provideService(
         NodeLink,
         Option.some({
-          handOver: unused,
+          transfer: unused,
           send: (_: unknown, command: Command) =>
             Effect.suspend((): Effect.Effect<Reply, NodeLinkError | SessionsBusy> => {
               const reply = at(replies, sent.push(command) - 1)

@@ -196,7 +196,7 @@ describe("requests", () => {
       expect(refusal(text)).toMatchObject({
         id: "1",
         code: "bad_request",
-        message: `Invalid request: ${place}: must be Unicode, and has half of a surrogate pair`
+        message: `Invalid request: ${place}: must be Unicode, and has a lone surrogate`
       })
     }
     expect(refusal('{"type":"ping","id":"\\ud800"}')?.code).toBe("bad_request")

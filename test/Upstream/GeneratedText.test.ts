@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Option, Stream } from "effect"
-import { bytes, collected, events, generate, inBytes, plain, withInference } from "./Proxy.ts"
+import { bytes, collected, events, generate, inBytes, plain, withInference } from "./InferenceFixture.ts"
 import * as Stub from "./Stub.ts"
 
 describe("generate", () => {
@@ -62,13 +62,13 @@ describe("generate", () => {
     })
   )
 
-  it.effect("fails at what is no generation", () =>
+  it.effect("fails if the answer is not a generation", () =>
     Effect.gen(function* () {
       const endless = bytes(`data: ${"x".repeat(600 * 1024)}`)
       const failures: ReadonlyArray<readonly [Parameters<typeof Stub.make>[0][0], number, RegExp]> = [
         [events('data: {"text":"a"}\n\n'), 502, /ended before \[DONE\]/],
-        [events("data: hello\n\n"), 502, /no JSON object/],
-        [events("data: [1]\n\n"), 502, /no JSON object/],
+        [events("data: hello\n\n"), 502, /not a JSON object/],
+        [events("data: [1]\n\n"), 502, /not a JSON object/],
         [events('data: {"error":{"message":"overloaded"}}\n\n'), 502, /overloaded/],
         [events('event: error\ndata: {"message":"broken"}\n\n'), 502, /broken/],
         [Stub.streaming("text/event-stream", Stream.make(endless, endless)), 502, /longer than/],

@@ -15,7 +15,7 @@ import {
 } from "effect"
 import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
-import { bytes, events, generate, inBytes, plain, withInference } from "./Proxy.ts"
+import { bytes, events, generate, inBytes, plain, withInference } from "./InferenceFixture.ts"
 import * as Stub from "./Stub.ts"
 
 describe("streaming generation", () => {

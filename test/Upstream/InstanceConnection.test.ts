@@ -391,7 +391,9 @@ describe("InstanceConnection", () => {
         claimed.push(true)
         return false
       }
-      const hopeless = yield* Effect.fork(Effect.uninterruptible(Effect.exit(connection.send(message, { within: 10 }))))
+      const hopeless = yield* Effect.fork(
+        Effect.uninterruptible(Effect.exit(connection.send(message, { timeout: 10 })))
+      )
       yield* TestClock.adjust("10 millis")
       expect(yield* Fiber.join(hopeless)).toMatchObject({ cause: { error: { reason: "timeout" } } })
       const left = yield* Effect.fork(connection.send(message))

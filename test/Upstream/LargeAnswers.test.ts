@@ -104,12 +104,12 @@ describe("long lists", () => {
         answer => Effect.map(Effect.flip(FileCalls.files(answer)), ({ message }) => message)
       )
       expect(messages).toEqual([
-        "has not the expected shape at entries.1.size",
-        "has not the expected shape at 0.path",
-        "has not the expected shape at 0",
-        "has not the expected shape at entries",
-        "has not the expected shape",
-        "has not the expected shape at entries"
+        "does not have the expected shape at entries.1.size",
+        "does not have the expected shape at 0.path",
+        "does not have the expected shape at 0",
+        "does not have the expected shape at entries",
+        "does not have the expected shape",
+        "does not have the expected shape at entries"
       ])
     })
   )

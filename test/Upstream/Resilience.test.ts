@@ -19,8 +19,8 @@ const patient = Resilience.make({
 const policy: Resilience.Policy = {
   operation: "get",
   repeatable: true,
-  tryLimit: "30 seconds",
-  totalLimit: "120 seconds"
+  tryTimeout: "30 seconds",
+  timeout: "120 seconds"
 }
 
 const failure = (more: Partial<UpstreamFailure>) =>
@@ -98,12 +98,12 @@ describe("retries", () => {
   it.scoped("tell the limit without the fraction that earlier tries have left of it", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
-      for (const [tryLimit, words] of [
+      for (const [tryTimeout, words] of [
         [29_907.983398, "29s 900ms"],
         [14_999.915771, "15s"],
         [250.4, "250ms"]
       ] as const) {
-        const result = yield* finish(call({ ...policy, tryLimit, repeatable: false }, Effect.never))
+        const result = yield* finish(call({ ...policy, tryTimeout, repeatable: false }, Effect.never))
         expect(Either.getLeft(result)).toMatchObject({ value: { message: `No answer to get within ${words}` } })
       }
     })
@@ -149,7 +149,7 @@ describe("retries", () => {
     Effect.gen(function* () {
       const { call } = yield* upstream
       const { attempt, times } = yield* failing(status(503, 6000))
-      const fiber = yield* Effect.fork(Effect.either(call({ ...policy, totalLimit: "10 seconds" }, attempt)))
+      const fiber = yield* Effect.fork(Effect.either(call({ ...policy, timeout: "10 seconds" }, attempt)))
       yield* TestClock.adjust("7 seconds")
       // The second wait would end after ten seconds, so it is not begun, and the caller learns at once what was wrong.
       expect(Either.getLeft(yield* Fiber.join(fiber))).toMatchObject({ value: { statusCode: 503 } })
@@ -318,7 +318,7 @@ describe("time limits", () => {
         Effect.never
       )
       const fiber = yield* Effect.fork(
-        Effect.either(call({ ...policy, tryLimit: "4 seconds", totalLimit: "10 seconds" }, attempt))
+        Effect.either(call({ ...policy, tryTimeout: "4 seconds", timeout: "10 seconds" }, attempt))
       )
       yield* TestClock.adjust("9999 millis")
       expect(yield* Fiber.poll(fiber)).toMatchObject({ _tag: "None" })

@@ -192,8 +192,8 @@ for (const direction of directions) {
           const policy = {
             operation: "get",
             repeatable: true,
-            tryLimit: "6 seconds",
-            totalLimit: "15 seconds"
+            tryTimeout: "6 seconds",
+            timeout: "15 seconds"
           } as const
           const fiber = yield* Effect.fork(Effect.flip(call(policy, attempt)))
           yield* TestClock.adjust("14999 millis")
@@ -216,7 +216,7 @@ for (const direction of directions) {
             Stream.fromEffect(Effect.zipRight(Effect.sleep("9 seconds"), Effect.succeed(2)))
           ).pipe(Stream.concat(Stream.fromEffect(Effect.never)))
           const run = Stream.runForEach(
-            stream({ operation: "get", totalLimit: "10 seconds" }, Effect.succeed(elements)),
+            stream({ operation: "get", timeout: "10 seconds" }, Effect.succeed(elements)),
             element => Effect.sync(() => void seen.push(element))
           )
           const fiber = yield* Effect.fork(Effect.exit(run))
@@ -244,7 +244,7 @@ for (const direction of directions) {
             tries++
             return tries % 2 === 1 ? Effect.fail(broken) : Effect.void
           })
-          const policy = { operation: "get", repeatable: true, tryLimit: "1 second", totalLimit: "1 second" } as const
+          const policy = { operation: "get", repeatable: true, tryTimeout: "1 second", timeout: "1 second" } as const
           const run = Effect.flatMap(Effect.fork(Effect.exit(call(policy, attempt))), fiber =>
             Effect.zipRight(TestClock.adjust("200 millis"), Fiber.join(fiber))
           )

@@ -1,5 +1,5 @@
 /**
- * Keys that are published as a JSON Web Key Set (RFC 7517), fetched for the first token and periodically from then on.
+ * Keys that are published as a JSON Web Key Set (RFC 7517). They are fetched for the first token and periodically after it.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -16,10 +16,10 @@ export const jose = Effect.promise(() => import("jose"))
 /** Algorithms with a public key. */
 export const algorithms: ReadonlyArray<string> = ["RS256", "ES256", "EdDSA"]
 
-/** No published key fits the token. */
+/** No published key matches the token. */
 export class KeyUnknown extends Schema.TaggedError<KeyUnknown>()("KeyUnknown", {}) {}
 
-/** The keys cannot be fetched at present, and none of the known ones fits the token. */
+/** The keys cannot be fetched at present, and no known key matches the token. */
 export class KeySetUnavailable extends Schema.TaggedError<KeySetUnavailable>()("KeySetUnavailable", {}) {}
 
 /** The token was not signed with the key that was tried. */
@@ -27,7 +27,7 @@ export class WrongKey extends Schema.TaggedError<WrongKey>()("WrongKey", {}) {}
 
 type Jwk = JSONWebKeySet["keys"][number]
 
-/** A public key as `jose` verifies with it. */
+/** A public key in the form that `jose` uses. */
 export type Key = Awaited<ReturnType<ReturnType<typeof createLocalJWKSet>>>
 
 export interface Header {
@@ -37,10 +37,10 @@ export interface Header {
 
 export interface KeySet {
   /**
-   * Tries the keys that fit a token's header until one is not the wrong one.
+   * Tries the keys that match a token's header until one verifies it.
    *
    * A token whose key is known does not wait. Tokens with unknown keys share one request for the set, which is made at
-   * most every 30 seconds and takes at most 5.
+   * most once in 30 seconds and times out after 5 seconds.
    */
   readonly use: <A, E>(
     header: Header,
@@ -59,10 +59,10 @@ const pauses = {
 
 const timeLimit = Duration.seconds(5)
 
-/** Bytes of a set, and keys of it that are used: a token may have to be tried with all of them. */
+/** Maximum bytes of a set and number of its keys that are used. A token may have to be tried with all of them. */
 const limits = { bytes: 1024 * 1024, keys: 64 }
 
-/** Keys of other kinds, as for encryption, verify no token. */
+/** Whether a key verifies tokens. Keys for encryption, for example, do not. */
 const isKey = (value: unknown): value is Jwk =>
   typeof value === "object" && value !== null && "kty" in value && ["RSA", "EC", "OKP"].includes(String(value.kty))
 
@@ -102,7 +102,7 @@ const firstOf = <A, E>(
   return go(0)
 }
 
-/** The keys at a URL. Known keys stay in use while the set cannot be fetched. */
+/** The keys at a URL. Known keys are used while the set cannot be fetched. */
 export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
   Effect.gen(function* () {
     const http = UpstreamHttp.make(yield* HttpClient.HttpClient, {
@@ -119,7 +119,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
 
     const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
     const fetch = http.json("keys", request, readAnswer, limits.bytes).pipe(
-      // A request that cannot be interrupted at once does not delay those that wait for it.
+      // A request that cannot be interrupted at once does not delay its callers.
       Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),
       Effect.zip(jose),
@@ -128,12 +128,12 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
         isFresh = true
         entries = keys.slice(0, limits.keys).map(key => ({ kid: key.kid, find: createLocalJWKSet({ keys: [key] }) }))
         if (keys.length <= limits.keys) return Effect.void
-        return Effect.logWarning("More keys are published than are used").pipe(
+        return Effect.logWarning("The key set has more keys than are used").pipe(
           Effect.annotateLogs({ keys: keys.length, used: limits.keys })
         )
       }),
       Effect.catchAll(({ message }) =>
-        Effect.logWarning("The published keys cannot be had").pipe(Effect.annotateLogs({ reason: message }))
+        Effect.logWarning("The key set cannot be fetched").pipe(Effect.annotateLogs({ reason: message }))
       )
     )
 

@@ -5,26 +5,26 @@ import { EventBody, type EventBodyOf, type EventType } from "../Protocol/Event.t
 /** The fields of a platform event, as parsed from JSON. */
 export type Payload = Readonly<Record<string, unknown>>
 
-/** What a mapping depends on beside the event. */
+/** The context of a mapping. */
 export interface Situation {
-  /** The turn in progress, to which events that name no turn belong. */
+  /** The turn in progress. Events without a turn id belong to it. */
   readonly turnId?: string | undefined
 }
 
-/** Client events, and whether every field of the payload fitted. */
+/** Client events, and whether every field of the payload was valid. */
 export interface Outcome {
   readonly events: ReadonlyArray<EventBody>
   readonly isWhole: boolean
 }
 
-/** Maps a payload; none where a required field is missing or does not fit. */
+/** Maps a payload; none if a required field is missing or invalid. */
 export type Rule = (payload: Payload, situation: Situation) => Option.Option<Outcome>
 
-/** Where a field comes from. */
+/** The source of a field. */
 export interface Source {
-  /** Other members of the payload to take the first that fits from; a dot leads inside. */
+  /** Other members of the payload. The first valid one is used; a dot separates the members of a path. */
   readonly names: ReadonlyArray<string>
-  /** Used where none fits. */
+  /** Used if no member is valid. */
   readonly fallback: Option.Option<unknown>
   /** Whether the payload is ignored. */
   readonly isFixed: boolean
@@ -40,7 +40,7 @@ export const orElse = (fallback: unknown, ...names: ReadonlyArray<string>): Sour
   isFixed: false
 })
 
-/** The field has this value always. */
+/** The field always has this value. */
 export const always = (value: unknown): Source => ({ names: [], fallback: Option.some(value), isFixed: true })
 
 const own = (value: unknown, name: string): unknown =>
@@ -63,7 +63,7 @@ const fieldOf =
     const source = sources[String(name)] ?? from()
     const accepts = Schema.is(Schema.make(type))
     if (!Option.match(source.fallback, { onNone: () => true, onSome: accepts })) {
-      throw new TypeError(`The value that stands in for ${String(name)} does not fit`)
+      throw new TypeError(`The fallback of ${String(name)} does not match its schema`)
     }
     return {
       name: String(name),
@@ -87,8 +87,8 @@ const read = ({ paths, accepts }: Field, payload: Payload): { readonly value: un
 }
 
 /**
- * The rule that makes one client event. A field is taken from the member of its own name, then as `sources` says. One
- * that does not fit is left out where it is optional; else the payload is malformed.
+ * The rule that makes one client event. A field is taken from the member with its own name, or else from its source in
+ * `sources`. An invalid field is left out if it is optional; otherwise the payload is malformed.
  */
 export const to = <Type extends EventType>(
   type: Type,
@@ -115,16 +115,16 @@ export const to = <Type extends EventType>(
   }
 }
 
-/** The rule for events that say nothing to clients. */
+/** The rule for events that are not sent to clients. */
 export const nothing: Rule = () => Option.some({ events: [], isWhole: true })
 
-/** The events of several rules, all of which have to succeed. */
+/** The events of several rules, all of which must succeed. */
 export const all =
   (...rules: ReadonlyArray<Rule>): Rule =>
   (payload, situation) =>
     Option.map(Option.all(rules.map(rule => rule(payload, situation))), joined)
 
-/** Several outcomes as one. */
+/** Joins outcomes into one. */
 export const joined = (outcomes: ReadonlyArray<Outcome>): Outcome => ({
   events: outcomes.flatMap(({ events }) => events),
   isWhole: outcomes.every(({ isWhole }) => isWhole)

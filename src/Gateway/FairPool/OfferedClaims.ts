@@ -1,10 +1,10 @@
 import { type Linked, LinkedList } from "../../LinkedList.ts"
 
-/** What is to be known of a claim that the pool may release for others. Nothing here may throw. */
+/** The callbacks of a claim that the pool may reclaim. They must not throw. */
 export interface Reclaimable {
-  /** Whether it may be reclaimed at present; always where absent. */
+  /** Whether it may be reclaimed at present; always if absent. */
   readonly isReclaimable?: () => boolean
-  /** Called once it is released for others. */
+  /** Called after it was reclaimed. */
   readonly onReclaim: () => void
 }
 

@@ -1,29 +1,29 @@
 /**
- * What a node sends to the node that a session belongs to, and what it is answered.
+ * The commands that a node sends to the node that owns a session, and the replies.
  */
 import { Either, type Option, Schema } from "effect"
 import type { Answer } from "../Protocol/Answer.ts"
 import { frameBytes } from "../Protocol/Limits.ts"
 import { Request } from "../Protocol/Request.ts"
 import type { Call, Failure } from "../Requests.ts"
-import type { HandedOver } from "../Sessions.ts"
+import type { TransferredSession } from "../Sessions.ts"
 
-/** Bytes of a command: numbers may be longer than a client wrote them. */
+/** Maximum bytes of a command. It may be longer than the client's frame: numbers may have more digits. */
 export const commandBytes = 4 * frameBytes
 
-/** Where a node takes what. */
-export const paths = { command: "/commands", handover: "/handovers" } as const
+/** The HTTP paths of a node. Nodes of different versions run together during an upgrade, so they stay the same. */
+export const paths = { command: "/commands", transfer: "/handovers" } as const
 
-/** The header that names the tenant of a command, so that its share is known before the command is read. */
+/** The header with the tenant of a command. The tenant's share is checked before the command is read. */
 export const tenantHeader = "causeway-tenant"
 
-/** A request of a client. It is carried out by the node that it names, or by none. */
+/** A client's request. Only the node that it names carries it out. */
 const Command = Schema.Struct({
-  /** The id of that node's run: another one may have its address meanwhile. */
+  /** The id of that node's run. Another run may have its address by now. */
   node: Schema.String,
   tenant: Schema.String,
   actor: Schema.String,
-  /** The same for each attempt, so that no two of them are carried out. */
+  /** The same for each attempt, so that the command is carried out once. */
   commandId: Schema.String,
   request: Request
 })
@@ -41,7 +41,7 @@ const decodeText = Schema.decodeUnknownEither(CommandText)
 const isCall = (request: Request): request is Call =>
   request.type !== "subscribe" && request.type !== "unsubscribe" && request.type !== "ping"
 
-/** The command of a text, or what is wrong with it. */
+/** Parses a command. Left is the reason why the text is not one. */
 export const decodeCommand = (text: string): Either.Either<Command, string> => {
   const decoded = Either.mapLeft(decodeText(text), ({ message }) => message)
   return Either.flatMap(decoded, command => {
@@ -52,32 +52,32 @@ export const decodeCommand = (text: string): Either.Either<Command, string> => {
   })
 }
 
-/** A session that is handed over, for the node that it names. */
-const Handover = Schema.Struct({
+/** A session that is transferred to the node that it names. */
+const Transfer = Schema.Struct({
   node: Schema.String,
   session: Schema.String,
   from: Schema.Struct({ node: Schema.String, token: Schema.Number }),
   secrets: Schema.Record({ key: Schema.String, value: Schema.Redacted(Schema.String) })
 })
 
-export interface Handover extends HandedOver {
+export interface Transfer extends TransferredSession {
   readonly node: string
 }
 
-const HandoverText = Schema.parseJson(Handover)
+const TransferText = Schema.parseJson(Transfer)
 
 /** The text has the secrets. */
-export const encodeHandover: (handover: Handover) => string = Schema.encodeSync(HandoverText)
+export const encodeTransfer: (transfer: Transfer) => string = Schema.encodeSync(TransferText)
 
-const decodeHandoverText = Schema.decodeUnknownOption(HandoverText)
+const decodeTransferText = Schema.decodeUnknownOption(TransferText)
 
-/** The session of a text. What is wrong with it is not told, as it may have secrets. */
-export const decodeHandover: (text: string) => Option.Option<Handover> = text => decodeHandoverText(text)
+/** Parses a transfer. None has no reason: the text may contain secrets. */
+export const decodeTransfer: (text: string) => Option.Option<Transfer> = text => decodeTransferText(text)
 
 /** The tenant of a session. */
 export const tenantOf = (session: string): string => session.slice(0, session.indexOf("/"))
 
-/** What a node answers. */
+/** A node's reply to a command. */
 export type Reply =
   | { readonly is: "answer"; readonly answer: Answer }
   | { readonly is: "failure"; readonly failure: Failure }
@@ -88,7 +88,7 @@ export type Reply =
 
 export const encodeReply = (reply: Reply): string => JSON.stringify(reply)
 
-/** The reply of a text. It comes from a node that has the secret, so that its content is not checked any further. */
+/** Parses a reply. Its content is not checked further: it comes from a node that has proved to have the secret. */
 export const decodeReply = (text: string): Reply | undefined => {
   try {
     const reply: unknown = JSON.parse(text)

@@ -1,14 +1,14 @@
 /**
- * Metrics of requests that were sent to the node that has the session.
+ * Metrics of requests that were sent to the node that owns the session.
  */
 import { Metric, MetricLabel } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 
-/** What became of one attempt. */
+/** The outcome of one attempt. */
 export type Outcome = "answered" | "failed" | "not_owner" | "unreachable" | "refused" | "silent" | "busy"
 
 const attempts = Metric.counter("sessions_forwarded_total", {
-  description: "Requests sent to the node that has the session, by what became of them.",
+  description: "Requests sent to the node that owns the session, by outcome.",
   incremental: true
 })
 
@@ -24,9 +24,9 @@ const series: Readonly<Record<Outcome, Metric.Metric.Counter<number>>> = {
   busy: seriesOf("busy")
 }
 
-/** Sessions of nodes that are gone. */
+/** Sessions that this node has taken over. */
 export const takeovers = Metric.counter("session_takeovers_total", {
-  description: "Sessions of nodes that were gone, taken over by this one.",
+  description: "Sessions of stopped nodes that this node has taken over.",
   incremental: true
 })
 

@@ -1,5 +1,5 @@
 /**
- * Sends commands to other nodes, by HTTP over TLS with a pre-shared key.
+ * Sends commands to other nodes, using HTTP over TLS with a pre-shared key.
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Agent, request as httpsRequest } from "node:https"
@@ -12,65 +12,65 @@ import { type FairPool, sharedPool } from "../FairPool.ts"
 import { fileRequests } from "../FileCalls.ts"
 import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy } from "../Sessions.ts"
-import { decodeReply, encodeCommand, encodeHandover, paths, type Reply, tenantHeader, tenantOf } from "./Command.ts"
+import { decodeReply, encodeCommand, encodeTransfer, paths, type Reply, tenantHeader, tenantOf } from "./Command.ts"
 import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
 import * as Security from "./Security.ts"
 import { parseAddress } from "./Settings.ts"
 
 export const defaults = {
-  /** Milliseconds until a connection must be there, and for which a command waits for its tenant's share. */
+  /** Milliseconds until a connection must be established, and for which a command waits for its tenant's share. */
   connect: 2000,
   /**
-   * Milliseconds of silence after which a node counts as gone; while it works on a command it sends a byte each second.
+   * Milliseconds without data after which a node counts as stopped. While it executes a command it sends a byte each second.
    */
   silence: 5000,
-  /** Connections to one node: each command has one to itself. */
+  /** Maximum number of connections to one node. Each command has its own. */
   connections: 1024,
-  /** Bytes of commands and of their replies, over all nodes; those of files are counted where the client is answered. */
+  /** Maximum bytes of commands and replies for all nodes. Files are counted in the answers to clients instead. */
   bytes: 256 * 1024 * 1024
 } as const
 
 export type Options = { readonly [Name in keyof typeof defaults]: number }
 
-/** Bytes of a reply: one with a file, and any other. */
+/** Maximum bytes of a reply: with a file, and of any other. */
 const replyBytes = { file: 64 * 1024 * 1024, other: 1024 * 1024 } as const
 
-/** Bytes that are set aside for a reply. Few are larger. */
+/** Bytes that are reserved for a reply. Few are larger. */
 const usualReply = 4096
 
-/** Milliseconds for which an unused connection is kept; the other node keeps it longer. */
+/** Milliseconds for which an idle connection is kept. The other node keeps it longer. */
 const unusedTimeout = 30_000
 
 /** Milliseconds between two warnings that a node cannot be reached. */
 const warningInterval = 10_000
 
-/** Connections whose handshake is done. */
+/** Connections whose handshake is complete. */
 const connected = new WeakSet<Socket>()
 
-/** What a node is told. */
+/** A message to a node. */
 interface Message {
   readonly path: string
   readonly tenant: string
-  /** For spans. */
+  /** The name of its span. */
   readonly name: string
   readonly isFile: boolean
   readonly encode: () => string
 }
 
-/** What is sent, and what of the reply may be kept. */
+/** A request to a node, and the limits of its reply. */
 interface Outgoing {
   readonly address: string
   readonly path: string
   readonly tenant: string
   readonly text: string
-  /** Of the trace, if there is one. */
+  /** The headers of the trace; empty without one. */
   readonly trace: Readonly<Record<string, string>>
   readonly replyBytes: number
-  /** Called with how many bytes of the reply there are; false where there is no room for them. */
+  /** Called with the bytes of the reply so far. Returns false if there is no memory for them. */
   readonly onReply: (bytes: number) => boolean
 }
 
-/** Reads a reply whole. */
+/** Reads a whole reply. */
 const read = (
   response: IncomingMessage,
   { onReply, replyBytes }: Outgoing,
@@ -96,7 +96,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
     const { address, path, tenant, text, trace } = sent
     const parsed = parseAddress(address)
     if (Option.isNone(parsed)) {
-      resume(new NodeUnreachable({ reason: `${address} is no address` }))
+      resume(new NodeUnreachable({ reason: `${address} is not an address` }))
       return
     }
     let isConnected = false
@@ -114,7 +114,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
         ...trace
       }
     })
-    // Where this process stood still, what the other node sent meanwhile is read first.
+    // If this process was paused, the data that has arrived since is read before the timeout takes effect.
     const abandonAfter = (millis: number, reason: string): (() => void) => {
       let cancel = (): void => clearTimeout(timer)
       const timer = setTimeout(() => {
@@ -128,14 +128,14 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
     let stopWaiting = abandonAfter(connect, `no connection within ${connect} ms`)
     const isAlive = (): void => {
       stopWaiting()
-      stopWaiting = abandonAfter(silence, `nothing came for ${silence} ms`)
+      stopWaiting = abandonAfter(silence, `no data for ${silence} ms`)
     }
     const onConnected = (): void => {
       isConnected = true
       isAlive()
     }
     outgoing.on("socket", socket => {
-      // Not by `reusedSocket`, which Node leaves false for a request that waited for another one's connection.
+      // `reusedSocket` is not used: Node leaves it false for a request that waited for another request's connection.
       if (connected.has(socket)) return onConnected()
       socket.once("secureConnect", () => {
         connected.add(socket)
@@ -154,7 +154,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
           reply === undefined ? fail(why) : resume(Effect.succeed(reply))
         )
       }
-      // A node begins with a command only once it will answer 200.
+      // A node starts a command only if it will answer 200.
       resume(new NodeRefused({ reason: `status ${statusCode}` }))
       response.resume()
     })
@@ -165,22 +165,22 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
     })
   })
 
-/** The connections to other nodes, which tenants share; those to one node are kept while there are commands for it. */
+/** The connections to other nodes, which tenants share. The pool of a node is kept while there are commands for it. */
 class PeerConnections {
   private readonly pools = new Map<string, FairPool>()
 
   constructor(
     private readonly connections: number,
-    private readonly timeLimit: number
+    private readonly timeoutMillis: number
   ) {}
 
-  /** Has a connection to a node while an effect runs. */
+  /** Holds a connection to a node while an effect runs. */
   use<A, E>(address: string, tenant: string, work: Effect.Effect<A, E>): Effect.Effect<A, E | SessionsBusy> {
     return Effect.suspend(() => {
       const pool = this.pools.get(address) ?? sharedPool("connections to another node", this.connections)
       this.pools.set(address, pool)
       return Effect.ensuring(
-        pool.use(tenant, 1, () => work, this.timeLimit),
+        pool.use(tenant, 1, () => work, this.timeoutMillis),
         Effect.sync(() => {
           if (pool.used === 0 && pool.waiting === 0 && this.pools.get(address) === pool) this.pools.delete(address)
         })
@@ -199,7 +199,7 @@ export const make = (
     const agent = yield* Effect.acquireRelease(
       Effect.sync(
         () =>
-          // Node keeps no connection of a request that has such options of its own.
+          // Node does not keep the connection of a request that has these options itself.
           new Agent({
             ...Security.ofClient(secret),
             keepAlive: true,
@@ -257,14 +257,14 @@ export const make = (
           isFile: fileRequests.has(command.request.type),
           encode: () => encodeCommand(command)
         }),
-      handOver: (to, handedOver) =>
+      transfer: (to, transferred) =>
         Effect.map(
           transmit(to, {
-            path: paths.handover,
-            tenant: tenantOf(handedOver.session),
-            name: "hand_over",
+            path: paths.transfer,
+            tenant: tenantOf(transferred.session),
+            name: "transfer",
             isFile: false,
-            encode: () => encodeHandover({ node: to.node, ...handedOver })
+            encode: () => encodeTransfer({ node: to.node, ...transferred })
           }),
           ({ is }) => is === "adopted"
         )

@@ -1,5 +1,5 @@
 /**
- * Takes commands of other nodes for the sessions of this one. It carries them out or refuses them, and forwards none.
+ * Receives commands of other nodes for the sessions of this one. It carries them out or refuses them, and forwards none.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { createServer, type Server } from "node:https"
@@ -17,7 +17,7 @@ import { Sessions, type SessionsBusy } from "../Sessions.ts"
 import {
   commandBytes,
   decodeCommand,
-  decodeHandover,
+  decodeTransfer,
   encodeReply,
   paths,
   type Reply,
@@ -27,41 +27,41 @@ import {
 import * as Security from "./Security.ts"
 import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
-/** What may be under way at a time, over all nodes. */
+/** Limits of the commands in progress, for all nodes together. */
 export const limits = {
-  /** Commands that arrive or are carried out. */
+  /** Maximum number of commands that are received or carried out. */
   commands: 8192,
-  /** Their bytes. */
+  /** Maximum bytes of these commands. */
   bytes: 256 * 1024 * 1024,
-  /** Milliseconds for which a node may take nothing of an answer; what it holds of this one is for others then. */
+  /** Milliseconds for which a node may read nothing of an answer. After that its connection is closed. */
   unread: 30_000
 } as const
 
 type Limits = { readonly [Name in keyof typeof limits]: number }
 
-/** Milliseconds between two heartbeats while a command is carried out. */
-const signInterval = 1000
+/** Milliseconds between heartbeats while a command is carried out. */
+const heartbeatInterval = 1000
 
 /** Milliseconds. */
 const timeouts = { headersTimeout: 5000, requestTimeout: 10_000, keepAliveTimeout: 60_000 } as const
 
-/** How long commands may take to end once they are interrupted. */
-const interruption = "1 second"
+/** How long commands may take to end after their interruption. */
+const interruptionTimeout = "1 second"
 
-/** How long it may take to tell the others that the node takes no commands any more. */
-const withdrawalLimit = "500 millis"
+/** How long it may take to store that the node no longer takes commands. */
+const withdrawalTimeout = "500 millis"
 
-/** The length of a body, if the head of the request tells it. */
+/** The `Content-Length` of a request, if it has one. */
 const lengthOf = ({ headers }: IncomingMessage): number | undefined =>
   headers["content-length"] === undefined ? undefined : Number(headers["content-length"])
 
-/** The tenant that the head of a request names; nodes of earlier versions name none. */
+/** The tenant in the header of a request. Nodes of earlier versions do not send it. */
 const tenantIn = ({ headers }: IncomingMessage): string | undefined => {
   const value = headers[tenantHeader]
   return typeof value === "string" ? value : undefined
 }
 
-/** The span in which the other node has sent a request, if that is traced. */
+/** The span in which the other node has sent a request, if it is traced. */
 const spanOf = ({ headers }: IncomingMessage): Tracer.AnySpan | undefined =>
   Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
 
@@ -82,7 +82,7 @@ class Intake {
     this.memory = sharedPool("memory for requests of other nodes", bytes)
   }
 
-  /** Admits a command of a tenant. Returns how to release what it takes, or why it is refused. */
+  /** Admits a command of a tenant. Returns a function that releases its share, or why it is refused. */
   admit(tenant: string, bytes: number): (() => void) | SessionsBusy {
     const command = this.commands.take(tenant, 1)
     if (command === undefined) return this.commands.refusal()
@@ -99,16 +99,16 @@ class Intake {
 }
 
 export interface Options extends Settings {
-  /** Bytes of files on their way to other nodes. */
+  /** Maximum bytes of files that are being sent to other nodes. */
   readonly fileBytes: number
   readonly limits?: Partial<Limits>
 }
 
-/** What a node does for another one; `send` answers that, and ends when the answer is sent. */
+/** The work for a command of another node. `send` replies to that node, and ends when the reply is sent. */
 interface Work {
   readonly tenant: string
   readonly actor: string
-  /** For spans and the log. */
+  /** The name in spans and logs. */
   readonly name: string
   readonly run: (send: Send) => Effect.Effect<void, RequestError>
 }
@@ -121,7 +121,7 @@ interface Node {
   readonly files: FileCalls
 }
 
-/** The work for a command; files hold their memory until they are sent. */
+/** The work for a command. Files hold their memory until they are sent. */
 const ofCommand = ({ files, self, sessions }: Node, text: string): Work | undefined => {
   const decoded = decodeCommand(text)
   if (Either.isLeft(decoded)) return undefined
@@ -138,24 +138,24 @@ const ofCommand = ({ files, self, sessions }: Node, text: string): Work | undefi
   }
 }
 
-/** The work for a session that is handed over. */
-const ofHandover = ({ self, sessions }: Node, text: string): Work | undefined => {
-  const decoded = Option.getOrUndefined(decodeHandover(text))
+/** The work for a session that is transferred to this node. */
+const ofTransfer = ({ self, sessions }: Node, text: string): Work | undefined => {
+  const decoded = Option.getOrUndefined(decodeTransfer(text))
   if (decoded === undefined) return undefined
-  const { node, ...handedOver } = decoded
+  const { node, ...transferred } = decoded
   return {
-    ...{ tenant: tenantOf(handedOver.session), actor: handedOver.from.node, name: "hand_over" },
+    ...{ tenant: tenantOf(transferred.session), actor: transferred.from.node, name: "transfer" },
     run: send => {
-      const adopted = node === self ? sessions.adopt(handedOver) : Effect.succeed(false)
+      const adopted = node === self ? sessions.adopt(transferred) : Effect.succeed(false)
       return Effect.flatMap(adopted, isAdopted => send({ is: isAdopted ? "adopted" : "not_owner" }))
     }
   }
 }
 
-/** What is done at each path; nothing for a text that is malformed. */
+/** The work by path; `undefined` for a malformed text. */
 const works: ReadonlyMap<string | undefined, (node: Node, text: string) => Work | undefined> = new Map([
   [paths.command, ofCommand],
-  [paths.handover, ofHandover]
+  [paths.transfer, ofTransfer]
 ])
 
 const executeWork = (
@@ -176,9 +176,9 @@ const executeWork = (
     Effect.withSpan(`NodeServer.${name}`, { kind: "server", parent, attributes: { tenant }, captureStackTrace: false })
   )
 
-/** Listens until the scope closes, and returns where. */
+/** Listens until the scope closes. Returns the bound address. */
 const listen = (server: Server, { address }: Settings): Effect.Effect<NodeAddress, ListenFailed, Scope.Scope> => {
-  // A name may lead to a proxy, or to one of several interfaces.
+  // A host name may resolve to a proxy, or to one of several interfaces. In this case it listens on all of them.
   const at = isIP(address.host) === 0 ? { port: address.port } : address
   return Effect.acquireRelease(
     Effect.async<NodeAddress, ListenFailed>(resume => {
@@ -199,22 +199,22 @@ const listen = (server: Server, { address }: Settings): Effect.Effect<NodeAddres
   )
 }
 
-/** Takes commands until the scope closes, and returns where. */
+/** Receives commands until the scope closes. Returns the bound address. */
 export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed, Sessions | Scope.Scope> =>
   Effect.gen(function* () {
     const sessions = yield* Sessions
     const { advertise, self: node } = yield* SessionNodes
     const self: Node = { self: node, sessions, files: new FileCalls(options.fileBytes) }
     const work = yield* Effect.acquireRelease(Scope.make(), scope =>
-      Supervision.within(interruption, Scope.close(scope, Exit.void))
+      Supervision.within(interruptionTimeout, Scope.close(scope, Exit.void))
     )
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), work)
     const limited: Limits = { ...limits, ...options.limits }
     const intake = new Intake(limited)
 
     /**
-     * Refuses a command by a status other than 200, which tells the other node that nothing was done for it. What
-     * arrives of it is dropped.
+     * Refuses a command with a status other than 200, which means that it was not carried out. The rest of it is not
+     * read.
      */
     const reject = (response: ServerResponse, status: number): void => {
       response.writeHead(status, { "content-length": 0 }).end()
@@ -231,9 +231,9 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
     const begin = (response: ServerResponse, work: Work, parent: Tracer.AnySpan | undefined): void => {
       const heartbeats = setInterval(() => {
         if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
-        // White space before a JSON text means nothing.
+        // White space before a JSON text is ignored.
         response.write(" ")
-      }, signInterval)
+      }, heartbeatInterval)
       const send = (result: Reply): Effect.Effect<void> =>
         Effect.async<void>(resume => {
           clearInterval(heartbeats)
@@ -268,11 +268,11 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
     })
     // While a command is carried out, the heartbeats keep the connection.
     server.setTimeout(limited.unread)
-    // An answer to what is no HTTP could be taken for that to a command which is under way.
+    // A reply to data that is not HTTP could be mistaken for the reply to a command in progress.
     server.on("clientError", (_error, socket) => socket.destroy())
     const address = yield* listen(server, options)
     yield* Effect.acquireRelease(advertise(formatAddress(address)), () =>
-      Supervision.within(withdrawalLimit, advertise(null))
+      Supervision.within(withdrawalTimeout, advertise(null))
     )
     yield* Effect.annotateLogs(Effect.logInfo("Listening for other nodes"), { ...address })
     return address

@@ -1,6 +1,6 @@
 /**
- * How two nodes know each other: TLS with a pre-shared key (RFC 4279, RFC 5489), which both derive from the secret. A
- * node without the secret gets no further than the handshake, and nobody else can read or change what they send.
+ * Authentication between nodes: TLS with a pre-shared key (RFC 4279, RFC 5489), which both derive from the secret. The
+ * handshake of a node without the secret fails, and no other process can read or change the traffic.
  */
 import { createHash } from "node:crypto"
 import type { TlsOptions } from "node:tls"
@@ -9,7 +9,7 @@ import { Redacted } from "effect"
 const identity = "causeway"
 
 /**
- * Node knows pre-shared keys in TLS 1.2 alone. The exchange is ephemeral: a secret that leaks later reveals no traffic.
+ * Node.js supports pre-shared keys in TLS 1.2 only. The exchange is ephemeral: a secret that leaks later reveals no traffic.
  */
 const common = {
   ciphers: "ECDHE-PSK-CHACHA20-POLY1305",
@@ -20,7 +20,7 @@ const common = {
 const keyOf = (secret: Redacted.Redacted): Buffer =>
   createHash("sha256").update("causeway nodes\0").update(Redacted.value(secret)).digest()
 
-/** Milliseconds that a handshake may take. */
+/** Timeout of a handshake in milliseconds. */
 const handshakeTimeout = 2000
 
 export const ofServer = (secret: Redacted.Redacted): TlsOptions => {
@@ -33,7 +33,7 @@ export const ofClient = (secret: Redacted.Redacted) => {
   return {
     ...common,
     pskCallback: () => ({ psk, identity }),
-    // There are no certificates: who has the key is the right one.
+    // There are no certificates: the key identifies the node.
     checkServerIdentity: () => undefined
   }
 }

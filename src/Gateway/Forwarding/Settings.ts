@@ -7,12 +7,12 @@ import * as Setting from "../../Setting.ts"
 
 export interface NodeAddress {
   readonly host: string
-  /** 0 takes any free one. */
+  /** 0 for any free port. */
   readonly port: number
 }
 
 export interface Settings {
-  /** Where other nodes reach this one, and where it listens. */
+  /** Where this node listens, and where other nodes reach it. */
   readonly address: NodeAddress
   /** The same for all nodes. */
   readonly secret: Redacted.Redacted
@@ -20,7 +20,7 @@ export interface Settings {
 
 const pattern = /^(?:\[([0-9a-fA-F:]+)\]|([^\s:/[\]@]+)):(\d{1,5})$/
 
-/** The parts of `<host>:<port>`; an IPv6 address stands in brackets. */
+/** Parses `<host>:<port>`; an IPv6 address is in brackets. */
 export const parseAddress = (text: string): Option.Option<NodeAddress> => {
   const match = pattern.exec(text)
   if (match === null) return Option.none()
@@ -33,17 +33,18 @@ export const parseAddress = (text: string): Option.Option<NodeAddress> => {
 export const formatAddress = ({ host, port }: NodeAddress): string =>
   isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`
 
-/** Whether an address stands for all interfaces of a machine. Whoever connected to it would reach itself. */
+/** Whether an address is the wildcard address of a machine. A node that connected to it would reach itself. */
 const isUnspecified = (host: string): boolean => isIP(host) !== 0 && /^[0.:]+$/.test(host)
 
-/** A connection that is recorded lets weak secrets be guessed. */
-const shortestSecret = 32
+/** Minimum characters of the secret. Short secrets can be guessed from recorded traffic. */
+const minSecretChars = 32
 
 const address: Config.Config<Option.Option<NodeAddress>> = Setting.declare(
   "NODE_ADDRESS",
   {
-    description: "With PostgreSQL: where other nodes reach this one, with requests for its sessions; needs NODE_SECRET",
-    allowed: "<host>:<port>, as others reach it, so neither 0.0.0.0 nor [::]",
+    description:
+      "With PostgreSQL: address at which other nodes reach this one to forward requests; requires NODE_SECRET",
+    allowed: "<host>:<port> that other nodes can connect to, so neither 0.0.0.0 nor [::]",
     default: Option.none<NodeAddress>(),
     shown: "none"
   },
@@ -57,17 +58,17 @@ const address: Config.Config<Option.Option<NodeAddress>> = Setting.declare(
 const secret: Config.Config<Option.Option<Redacted.Redacted>> = Setting.declare(
   "NODE_SECRET",
   {
-    description: "Secret by which nodes know each other, the same for all",
-    allowed: `text of ${shortestSecret} characters or more, taken exactly as it is`,
+    description: "Secret with which nodes authenticate each other, the same for all",
+    allowed: `text of ${minSecretChars} characters or more, used exactly as given`,
     default: Option.none<Redacted.Redacted>(),
     shown: "none"
   },
-  text => (text.length < shortestSecret ? Option.none() : Option.some(Option.some(Redacted.make(text)))),
+  text => (text.length < minSecretChars ? Option.none() : Option.some(Option.some(Redacted.make(text)))),
   true,
   true
 )
 
-/** The settings as configuration variables; nothing where nodes do not reach each other. */
+/** The settings as configuration variables; none if nodes do not forward requests. */
 export const config: Config.Config<Option.Option<Settings>> = Config.all({ address, secret }).pipe(
   Config.mapOrFail(({ address, secret }) => {
     if (Option.isSome(address) === Option.isSome(secret)) return Either.right(Option.all({ address, secret }))

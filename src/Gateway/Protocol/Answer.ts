@@ -1,4 +1,4 @@
-/** What the gateway answers to requests. An answer has no `seq`, unlike an event. */
+/** The answers of the gateway to requests. Unlike an event, an answer has no `seq`. */
 import { Schema } from "effect"
 import { FileEntry, FileIteration } from "../../Upstream/Workspace.ts"
 import { ErrorCode, errorMeanings } from "./ErrorCode.ts"
@@ -98,7 +98,7 @@ export interface Failure {
   readonly code: ErrorCode
   readonly message: string
   readonly traceId: string
-  /** The default is that of the code. */
+  /** If absent, the default of the code. */
   readonly retryable?: boolean | undefined
 }
 

@@ -18,16 +18,16 @@ export const ErrorCode = Schema.Literal(
 
 export type ErrorCode = (typeof ErrorCode)["Type"]
 
-/** What a code tells a client. */
+/** The meaning of a code to clients. */
 export interface ErrorMeaning {
   /** Whether the same request may succeed later. An answer may differ. */
   readonly retryable: boolean
   readonly meaning: string
-  /** When an answer differs. */
+  /** When an answer has another value of `retryable`. */
   readonly otherwise?: string
 }
 
-/** What each code tells a client. */
+/** The meaning of each code. */
 export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   bad_request: { retryable: false, meaning: "The request is invalid. The message says why." },
   unauthorized: {
@@ -54,7 +54,7 @@ export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   session_not_active: {
     retryable: false,
     meaning: "The session has no running instance, and the request does not start one.",
-    otherwise: "Yes for a request that starts an instance, for example if the session was stopped meanwhile."
+    otherwise: "Yes for a request that starts an instance, for example if the session was stopped in the meantime."
   },
   upstream_unavailable: {
     retryable: true,
@@ -70,7 +70,7 @@ export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     retryable: true,
     meaning: "The request exceeded its time limit.",
     otherwise:
-      "No if another node of the service has the session and did not answer: it is not known whether the request was carried out."
+      "No if another node of the service owns the session and did not answer: it is not known whether the request was carried out."
   },
   inference_unavailable: {
     retryable: false,

@@ -19,7 +19,7 @@ import {
 } from "./Fields.ts"
 import { SessionState } from "./Session.ts"
 
-/** The fields of every event beside its type. */
+/** The fields of every event, except its type. */
 export const Envelope = Schema.Struct({
   sessionId: SessionId,
   seq: Seq,
@@ -50,7 +50,7 @@ const ofTurn = <Type extends string, Fields extends Schema.Struct.Fields>(
 export const EventBody = Schema.Union(
   body(
     "session_state",
-    "The state of the session has changed, or its instance is starting, ready or stopping. A state that the instance reports does not change whether messages are accepted.",
+    "The state of the session has changed, or its instance reports that it is starting, ready or stopping. A reported state does not change whether messages are accepted.",
     {
       state: SessionState,
       reason: optional(Schema.String)
@@ -218,7 +218,7 @@ export type EventBodyOf<Type extends EventType> = Extract<EventBody, { readonly 
 /** An event as clients get it. */
 export const Event = Schema.extend(EventBody, Envelope)
 
-/** An event as clients get it. It needs no decoding. */
+/** An event as clients receive it. It needs no decoding. */
 export type Event = Envelope & EventBody
 
 export type EventOf<Type extends EventType> = Envelope & EventBodyOf<Type>

@@ -99,7 +99,7 @@ const call = { turnId, callId: "c_1" }
 const terminal = { turnId, terminalId: "x_1" }
 const problem = { code: "out_of_memory", message: "The instance ran out of memory", retryable: true }
 
-/** What one event of each type says, without the envelope. */
+/** The body of one event of each type. */
 export const bodies: { readonly [Type in EventType]: EventBodyOf<Type> } = {
   session_state: { type: "session_state", state: "reconnecting", reason: "The connection was lost" },
   turn_started: {

@@ -19,11 +19,11 @@ export const Integer = Schema.Number.pipe(Schema.int({ description: "A whole num
 
 export const Finite = Schema.Number.pipe(Schema.finite({ description: "A number." }))
 
-const text = (least: number, most: number) =>
+const text = (min: number, max: number) =>
   Schema.String.pipe(
-    Schema.minLength(least, { message: () => "must not be empty" }),
-    Schema.maxLength(most, {
-      message: ({ actual }) => `has ${String(actual).length} characters; the limit is ${most}`
+    Schema.minLength(min, { message: () => "must not be empty" }),
+    Schema.maxLength(max, {
+      message: ({ actual }) => `has ${String(actual).length} characters; the limit is ${max}`
     })
   )
 
@@ -43,7 +43,7 @@ export const SessionId = Schema.String.pipe(
   Schema.annotations({ description: "The id of a session." })
 )
 
-/** An id of the agent platform, or of the same form. */
+/** An id of the agent platform, or an id with the same form. */
 export const Identifier = text(1, Limits.identifierChars).annotations({ description: "An id." })
 
 /** Makes a message or an answer idempotent. */
@@ -74,15 +74,15 @@ export const TraceId = Schema.String.pipe(
 )
 
 /**
- * Whether a parsed JSON value nests at most `most` levels of arrays and objects.
+ * Whether a parsed JSON value nests at most `max` levels of arrays and objects.
  *
- * It recurses no deeper, as `JSON.parse` accepts values at which recursion and `JSON.stringify` overflow the stack.
+ * It recurses no deeper: `JSON.parse` accepts values at which recursion and `JSON.stringify` overflow the stack.
  */
-export const isWithinDepth = (value: unknown, most: number): boolean => {
+export const isWithinDepth = (value: unknown, max: number): boolean => {
   if (typeof value !== "object" || value === null) return true
-  if (most === 0) return false
-  if (Array.isArray(value)) return value.every(item => isWithinDepth(item, most - 1))
-  for (const name in value) if (!isWithinDepth(Reflect.get(value, name), most - 1)) return false
+  if (max === 0) return false
+  if (Array.isArray(value)) return value.every(item => isWithinDepth(item, max - 1))
+  for (const name in value) if (!isWithinDepth(Reflect.get(value, name), max - 1)) return false
   return true
 }
 
@@ -106,7 +106,7 @@ const problems = (variables: Readonly<Record<string, unknown>>): ReadonlyArray<S
   if (entries.length > Limits.variables) {
     return [{ path: [], message: `has ${entries.length} names; the limit is ${Limits.variables}` }]
   }
-  // Values are not repeated: they may be secrets.
+  // Messages do not contain the values, which may be secrets.
   return entries.flatMap(([name, value]) =>
     !isName(name)
       ? [{ path: [name.slice(0, 64)], message: "is not a name for a variable" }]

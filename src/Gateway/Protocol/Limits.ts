@@ -1,15 +1,15 @@
 /** The limits of a connection and of the parts of a frame. */
 
-/** Bytes of a frame from a client. A larger one closes the connection with 1009. */
+/** Maximum bytes of a frame from a client. A larger frame closes the connection with 1009. */
 export const frameBytes = 1024 * 1024
 
-/** Requests in flight of a connection. One more is answered `rate_limited`. */
+/** Maximum requests in flight of a connection. One more is answered `rate_limited`. */
 export const requestsInFlight = 64
 
-/** Frames from a client in a second. */
+/** Maximum frames of a connection in a second. */
 export const messagesPerSecond = 100
 
-/** Subscriptions of a connection. */
+/** Maximum subscriptions of a connection. */
 export const subscriptions = 128
 
 /** Characters (UTF-16 code units) of a request's id. */
@@ -44,7 +44,7 @@ export const listedSessions = 200
 /** Characters of the cursor of a list. */
 export const cursorChars = 4096
 
-/** Levels of arrays and objects in a JSON value, as not every client can encode deeper ones. */
+/** Levels of arrays and objects in a JSON value. Not every client can encode deeper ones. */
 export const jsonDepth = 256
 
 /** Members and elements of all objects and arrays in a frame from a client. */

@@ -1,4 +1,4 @@
-/** What clients send. Unknown members are ignored, so that newer clients can connect. */
+/** The requests of clients. Unknown members are ignored, so that newer clients can connect. */
 import { Schema } from "effect"
 import {
   ClientMessageId,

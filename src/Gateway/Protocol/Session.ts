@@ -17,7 +17,7 @@ export const LostPart = Schema.Literal("environment", "deployment")
 
 export type LostPart = (typeof LostPart)["Type"]
 
-/** A session as clients see it, and as it is stored. It never holds the session's secrets. */
+/** A session as clients see it, and as it is stored. It never contains the session's secrets. */
 export const Session = Schema.Struct({
   id: SessionId,
   tenant: Schema.String,

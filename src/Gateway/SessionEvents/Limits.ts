@@ -1,4 +1,4 @@
-// Without imports: the thread that writes histories takes it in, and effect would cost that 40 MB.
+// Without imports: the thread that writes histories imports this file, and `effect` would take 40 MB there.
 
-/** Receipts that are kept of one session. */
+/** Maximum number of receipts of one session. */
 export const maxReceipts = 10_000

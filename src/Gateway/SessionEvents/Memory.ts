@@ -25,7 +25,7 @@ interface Held {
   history: History
   readonly kept: Array<Kept>
   bytes: number
-  /** By id, oldest first; `seq` is that of the event that the receipt is kept with. */
+  /** By id, oldest first. `seq` is the event with which the receipt is kept. */
   readonly receipts: Map<string, { readonly receipt: Receipt; readonly seq: number }>
 }
 

@@ -5,13 +5,13 @@ export type StoreError = StoreBusy | StoreUnavailable
 
 /** A command that is carried out in order. */
 export interface Command<Prepared, Result, E> {
-  /** Runs concurrently with that of other commands. */
+  /** Runs concurrently with the `prepare` of other commands. */
   readonly prepare: Effect.Effect<Prepared, E>
-  /** Waits for `before`, which ends once all earlier commands have, or fails while one of them is blocked. */
+  /** Waits for `before`, which ends after all earlier commands, and fails while one of them is blocked. */
   readonly wait: (prepared: Prepared, before: Effect.Effect<void, StoreError>) => Effect.Effect<void, E>
   /**
-   * Carries it out and completes `done`; it may go on after that. Once begun it is not interrupted when the caller is.
-   * `block` fails the commands that wait until it has ended; it must not be called after that.
+   * Carries out the command and completes `done`; it may continue after that. After its start, an interruption of the
+   * caller does not interrupt it. `block` fails the waiting commands until it has ended, and must not be called later.
    */
   readonly run: (
     prepared: Prepared,
@@ -24,39 +24,39 @@ const unanswered = new Error("A command ended without an answer")
 
 /** The commands of one session, one at a time and in the order of the calls. */
 export class CommandQueue {
-  /** The command at work, which is the first, and those that wait; each entry is done once it may begin. */
+  /** The running command, which is the first, and the waiting ones. An entry is completed when its command may start. */
   private readonly entries = new Set<Deferred.Deferred<void, StoreError>>()
   private blockedBy: StoreError | undefined
 
-  /** @param scope where commands go on without their callers */
+  /** @param scope in which commands run, so that they continue without their callers */
   constructor(private readonly scope: Scope.Scope) {}
 
-  /** Runs a command after those before it. One whose caller is interrupted before it has begun is not run. */
+  /** Runs a command after all earlier ones. It is not run if the caller is interrupted before its start. */
   run<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
     return Effect.acquireUseRelease(
-      Effect.sync(() => ({ entry: this.join(), isBegun: false })),
-      place =>
+      Effect.sync(() => ({ entry: this.join(), isStarted: false })),
+      queued =>
         Effect.gen(this, function* () {
           const prepared = yield* prepare
-          yield* wait(prepared, Deferred.await(place.entry))
+          yield* wait(prepared, Deferred.await(queued.entry))
           const done = yield* Deferred.make<Result, E>()
           const command = Effect.suspend(() => run(prepared, done, reason => this.block(reason)))
           const work = Effect.onExit(Effect.interruptible(command), exit =>
             Effect.suspend(() => {
               this.blockedBy = undefined
-              this.leave(place.entry)
+              this.leave(queued.entry)
               return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
             })
           )
           const begin = Effect.map(Effect.forkIn(work, this.scope), () => {
-            place.isBegun = true
+            queued.isStarted = true
           })
           yield* Effect.uninterruptible(begin)
           return yield* Deferred.await(done)
         }),
-      ({ entry, isBegun }) =>
+      ({ entry, isStarted }) =>
         Effect.sync(() => {
-          if (!isBegun) this.leave(entry)
+          if (!isStarted) this.leave(entry)
         })
     )
   }
@@ -78,7 +78,7 @@ export class CommandQueue {
 
   private block(reason: StoreError): void {
     this.blockedBy = reason
-    // The first is the one that blocks, and has begun.
+    // The first entry is the running command. It is completed already.
     for (const entry of this.entries) Deferred.unsafeDone(entry, Effect.fail(reason))
   }
 }

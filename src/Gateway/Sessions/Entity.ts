@@ -9,9 +9,10 @@ import { LaunchConfiguration } from "./LaunchConfiguration.ts"
 import { SessionCore, type Shared } from "./SessionCore.ts"
 import { type SessionRecord, toView } from "./SessionRecords.ts"
 import type { InstanceRequest, SessionState, Update } from "./SessionState.ts"
+import { SessionTitle } from "./SessionTitle.ts"
 import { TurnCommands } from "./TurnCommands.ts"
 
-/** What a session in memory is made from. */
+/** What a session in memory is made of. */
 export interface Options {
   readonly key: string
   readonly record: SessionRecord
@@ -19,7 +20,7 @@ export interface Options {
   readonly state: SessionState
   /** The parts of the launch configuration that are stored. */
   readonly parts?: ReadonlyArray<LostPart>
-  /** What a deleted session of an earlier run has left to create its instance with. */
+  /** The creation request of a deleted session that still has instances to stop. */
   readonly request?: InstanceRequest | undefined
 }
 
@@ -30,6 +31,7 @@ export class Entity extends SessionCore {
   readonly lifecycle: InstanceLifecycle
   readonly commands: TurnCommands
   private readonly creation: InstanceCreation
+  private readonly title: SessionTitle
 
   constructor(shared: Shared, { history, key, parts, record, request, state }: Options) {
     super(key, record, shared, history, state)
@@ -37,10 +39,11 @@ export class Entity extends SessionCore {
     this.creation = new InstanceCreation(this, this.configuration)
     this.cleanup = new InstanceCleanup(this, this.creation)
     this.lifecycle = new InstanceLifecycle(this, this.configuration, this.creation, this.cleanup)
-    this.commands = new TurnCommands(this, this.lifecycle)
+    this.title = new SessionTitle(this)
+    this.commands = new TurnCommands(this, this.lifecycle, content => this.title.onMessage(content))
   }
 
-  /** What clients see. */
+  /** The session as clients see it. */
   view(): Session {
     return toView(this.toRecord(), this.configuration.losses)
   }
@@ -58,7 +61,7 @@ export class Entity extends SessionCore {
     return !this.hasSubscribers && this.isQuiescent
   }
 
-  /** Whether nothing but subscribers keeps it from being evicted. */
+  /** Whether it can be evicted apart from its subscribers. */
   get isQuiescent(): boolean {
     const { instance, pendingStops, turns } = this.state
     return (
@@ -93,12 +96,12 @@ export class Entity extends SessionCore {
         return this.commands.closeRequest(event.requestId)
       case "session_state":
         this.amend()
-        // An event of the instance itself may say that it is starting while the session runs.
+        // A report of the instance may be `activating` while the session runs.
         if (!this.isRunning) this.commands.closeRequests()
         return this.touch()
       case "turn_completed":
         GatewayMetrics.turns.completed.unsafeUpdate(1, this.shared.tags)
-        if (!this.record.titled) this.commands.finishTitle()
+        if (!this.record.titled) this.title.finish()
         return this.touch()
       case "turn_errored":
         GatewayMetrics.turns.errored.unsafeUpdate(1, this.shared.tags)

@@ -1,12 +1,12 @@
-/** The missed events of a subscription, as they are read from the history. */
+/** A page of missed events of a subscription. */
 import { type Context, Effect, Option } from "effect"
 import type { History, SessionEvents } from "../SessionEvents.ts"
 import type { Subscription } from "../Sessions.ts"
 import { toFrames } from "./Journal.ts"
 
 /**
- * Reads pages of one history of a session. Where there is another one in its place, or one that ends before the position,
- * `onLost` is called, and nothing of it is read.
+ * Reads pages of one history of a session. If the history was replaced, or ends before the position, `onLost` is called
+ * and no events are returned.
  */
 export const make =
   (

@@ -1,5 +1,5 @@
 /**
- * Stopping the earlier instances of a session, so that none is leaked at the platform.
+ * Stops the earlier instances of a session, so that none is leaked at the platform.
  */
 import { type Duration, Effect, Exit } from "effect"
 import * as Supervision from "../../Supervision.ts"
@@ -8,16 +8,16 @@ import type { InstanceCreation } from "./InstanceCreation.ts"
 import type { SessionCore } from "./SessionCore.ts"
 import * as State from "./SessionState.ts"
 
-/** Pending stops that a session may have; with as many it gets no further instance. */
+/** Maximum number of pending stops of a session. At the maximum it gets no further instance. */
 const maxPending = 8
 
-/** Refusals after which a stop is given up: more than half an hour of them. */
+/** Refusals after which a stop is abandoned. They take more than half an hour. */
 const maxRefusals = 12
 
-/** Refusals that may end by themselves or with other credentials. */
+/** Statuses of refusals that may end without our action or with other credentials. */
 const transient: ReadonlySet<number> = new Set([401, 403, 408, 429])
 
-/** The delay after so many failures: 5 s, doubling to 5 minutes, in milliseconds. */
+/** The delay after a number of failures, in milliseconds: 5 s, doubling to 5 minutes. */
 export const delayAfter = (failures: number): number => Math.min(5000 * 2 ** Math.max(0, failures - 1), 300_000)
 
 const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): boolean =>
@@ -26,7 +26,7 @@ const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): bo
 /** The pending stops of one session. */
 export class InstanceCleanup {
   private failures = 0
-  /** In monotonic milliseconds. */
+  /** When the next attempt is due, in monotonic milliseconds. */
   private nextAttemptAt = Number.NEGATIVE_INFINITY
   private attempts = 0
 
@@ -39,17 +39,17 @@ export class InstanceCleanup {
     return this.session.state.pendingStops
   }
 
-  /** Stops what is pending, as far as the platform does so within a time limit. */
-  run(limit: Duration.DurationInput): Effect.Effect<void> {
+  /** Executes the pending stops, as far as the platform does so within the timeout. */
+  run(timeout: Duration.DurationInput): Effect.Effect<void> {
     return Effect.suspend(() =>
       this.pending.length === 0
         ? Effect.void
-        : // What cannot be interrupted at once, as a write to a store that hangs, is not waited for.
-          Effect.asVoid(Supervision.within(limit, this.attempt(false)))
+        : // What cannot be interrupted at once, such as a write to a store that hangs, is not awaited.
+          Effect.asVoid(Supervision.within(timeout, this.attempt(false)))
     )
   }
 
-  /** Starts an attempt in the background once it is due, sharing the calls that all sessions may make. */
+  /** Starts an attempt in the background if it is due. The concurrency of all sessions together is limited. */
   runInBackground(): Effect.Effect<void> {
     return Effect.suspend(() => {
       const { monotonic, scope } = this.session.shared
@@ -58,16 +58,16 @@ export class InstanceCleanup {
     })
   }
 
-  /** Delays the next attempt as after a failure: the platform is known to be unavailable. */
+  /** Delays the next attempt as after a failure, because the platform is known to be unavailable. */
   postpone(): void {
     this.failures++
     this.nextAttemptAt = this.session.shared.monotonic() + delayAfter(this.failures)
   }
 
-  /** Before another instance: waits for earlier ones to stop unless that has just failed, and limits their number. */
-  makeRoom(limit: Duration.DurationInput): Effect.Effect<void, AgentPlatformConnectionError> {
+  /** Called before another instance is created. Waits for pending stops unless they failed just now; fails if too many. */
+  makeRoom(timeout: Duration.DurationInput): Effect.Effect<void, AgentPlatformConnectionError> {
     return Effect.gen(this, function* () {
-      if (this.session.shared.monotonic() >= this.nextAttemptAt) yield* this.run(limit)
+      if (this.session.shared.monotonic() >= this.nextAttemptAt) yield* this.run(timeout)
       const { length } = this.pending
       if (length < maxPending) return
       return yield* new AgentPlatformConnectionError({
@@ -78,7 +78,7 @@ export class InstanceCleanup {
     })
   }
 
-  /** One attempt at all pending stops. Concurrent attempts do no harm: stopping is idempotent. */
+  /** One attempt at all pending stops. Concurrent attempts are safe: stopping is idempotent. */
   private attempt(isBackground: boolean): Effect.Effect<unknown> {
     return Effect.acquireUseRelease(
       Effect.sync(() => {
@@ -98,7 +98,7 @@ export class InstanceCleanup {
     )
   }
 
-  /** Stops one instance, and tells whether that is done. */
+  /** Stops one instance. Returns whether that is complete. */
   private stop(pending: State.PendingStop, isBackground: boolean): Effect.Effect<boolean> {
     const { key } = pending
     const { platform } = this.session.shared
@@ -110,7 +110,7 @@ export class InstanceCleanup {
       return true
     }).pipe(
       Effect.catchAll(error =>
-        // The creation may have ended with the certainty that there is no instance.
+        // The creation may have ended with a proof that there is no instance.
         !this.pending.some(stop => stop.key === key)
           ? Effect.succeed(true)
           : Effect.as(
@@ -121,7 +121,7 @@ export class InstanceCleanup {
     )
   }
 
-  /** The id of an instance, asked for again by its key where no answer ever came. */
+  /** The id of an instance. Without an answer to its creation, the creation is repeated with its key. */
   private instanceId({ instanceId, key }: State.PendingStop, isBackground: boolean) {
     if (instanceId !== null) return Effect.succeed(instanceId)
     return this.throttled(isBackground && !this.creation.has(key), this.creation.create(key, "cleanup"))
@@ -136,13 +136,13 @@ export class InstanceCleanup {
     const { session } = this
     const note = { session: session.key, reason: error.message }
     if (!isRefusal(error)) {
-      return Effect.annotateLogs(Effect.logWarning("An instance could not be stopped; it will be tried again"), note)
+      return Effect.annotateLogs(Effect.logWarning("An instance could not be stopped; it will be retried"), note)
     }
     if (refusals + 1 < maxRefusals) return Effect.ignore(session.setState(state => State.countRefusal(state, key)))
     return Effect.zipRight(
-      Effect.logError(
-        "The platform refuses to say or do anything about an instance, which may be left behind there"
-      ).pipe(Effect.annotateLogs({ ...note, instance: instanceId ?? "unknown", idempotencyKey: key })),
+      Effect.logError("The platform refuses all requests for an instance, which may be left running").pipe(
+        Effect.annotateLogs({ ...note, instance: instanceId ?? "unknown", idempotencyKey: key })
+      ),
       Effect.ignore(session.setState(state => State.removeInstance(state, key)))
     )
   }

@@ -1,5 +1,5 @@
 /**
- * Creating instances at the platform, by keys that make a repeated request lead to the same instance.
+ * Creates instances at the platform. Each has an idempotency key, so that a repeated request returns the same instance.
  */
 import { Deferred, Effect, Exit, FiberId } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
@@ -13,12 +13,12 @@ import * as State from "./SessionState.ts"
 /** Why an instance cannot be created: the platform, or a launch configuration that was lost or cannot be read. */
 export type CreationError = AgentPlatformConnectionError | SessionConflict | StoreUnavailable
 
-/** A key is used for its first request, for another try of the same, or to learn the id of an instance to stop. */
+/** The purpose of a request with a key: the first request, a repetition, or to get the id of an instance to stop. */
 export type Purpose = "first" | "again" | "cleanup"
 
 type Creation = Effect.Effect<string, CreationError>
 
-/** Whether a failed creation has certainly made no instance. */
+/** Whether a failed creation is known to have made no instance. */
 const madeNothing = (error: CreationError): boolean => {
   if (error._tag !== "AgentPlatformConnectionError") return true
   const { isInDoubt, reason, statusCode } = error
@@ -32,9 +32,9 @@ const madeNothing = (error: CreationError): boolean => {
 
 /** The creations of one session. */
 export class InstanceCreation {
-  /** Creations in progress, and those whose outcome is not stored yet. */
+  /** Creations in progress, and those whose outcome is not stored yet, by key. */
   private readonly creations = new Map<string, Creation>()
-  /** The last key that this process has requested an instance with, and what went along. */
+  /** The last key with which this process has requested an instance, and the parameters of that request. */
   private requested: { readonly key: string; readonly secrets: Secrets; readonly version: number } | undefined
 
   constructor(
@@ -42,7 +42,7 @@ export class InstanceCreation {
     private readonly configuration: LaunchConfiguration
   ) {}
 
-  /** Whether the key of an instance was requested with the present secrets and launch configuration. */
+  /** Whether the key of an instance was requested with the current secrets and launch configuration. */
   isReusable(instance: State.Instance | null): instance is State.Instance {
     const { configuration, requested } = this
     return (
@@ -68,11 +68,10 @@ export class InstanceCreation {
   }
 
   /**
-   * Creates the instance of a key, or joins the creation in progress; answers the instance's id.
+   * Creates the instance of a key, or joins the creation in progress. Returns the instance's id.
    *
-   * A creation is never interrupted: it may have made an instance, and its answer is the one sure way to learn the id.
-   * It ends within the time limits of the platform's client. Only where a key was never used before does a refusal mean
-   * that there is no instance.
+   * A creation is never interrupted: it may have made an instance, and only its answer has the id. It ends within the
+   * timeout of the platform's client. A refusal means that there is no instance only if the key was never used before.
    */
   create(key: string, purpose: Purpose): Creation {
     return Effect.uninterruptibleMask(restore => {
@@ -84,7 +83,7 @@ export class InstanceCreation {
       const creation: Creation = Deferred.await(done)
       const isBackground = purpose === "cleanup"
       const forget = Effect.sync(() => this.forget(key))
-      // Where the store is unavailable, the creation itself still knows its outcome.
+      // While the store is unavailable, the creation still knows its outcome.
       const recordOutcome = (f: (state: State.SessionState) => State.SessionState) =>
         Effect.ignore(Effect.zipRight(session.setState(f), forget))
       const end = (exit: Exit.Exit<string, CreationError>) =>
@@ -99,7 +98,7 @@ export class InstanceCreation {
         })
       this.creations.set(key, creation)
       if (!isBackground) this.requested = { key, secrets: configuration.secrets, version: configuration.version }
-      // A key is requested again with the same secrets, as long as they are known.
+      // A key is requested again with the same secrets while they are known.
       const secrets = isBackground && requested?.key !== key ? {} : (this.requested?.secrets ?? {})
       return Effect.flatMap(configuration.launch(isBackground), ({ deployment, environment }) =>
         session.shared.platform.create({

@@ -1,40 +1,25 @@
 /**
  * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
  */
-import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId, Scope } from "effect"
+import { Cause, Duration, Effect, Exit, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
 import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
 import type { InstanceCreation, Purpose } from "./InstanceCreation.ts"
 import * as InstanceLink from "./InstanceLink.ts"
 import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
+import { CurrentTransition, type LifecycleTransition } from "./LifecycleTransition.ts"
 import type { SessionCore } from "./SessionCore.ts"
 import { randomId } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 
 /** How long the end of a session waits for its instances to stop. */
-const stopLimit = Duration.seconds(15)
+const stopTimeout = Duration.seconds(15)
 
 /** How long an activation waits for earlier instances to stop. */
-const makeRoomLimit = Duration.seconds(5)
+const makeRoomTimeout = Duration.seconds(5)
 
-/** A transition in progress. It goes on whoever waits for it. */
-interface LifecycleTransition {
-  readonly kind: "activation" | "deactivation"
-  /** Waits for its end. One that was canceled fails with `SessionNotActive`. */
-  readonly done: Effect.Effect<void, ActivationError>
-  /** Waits until it has ended, successfully or not. */
-  readonly ended: Effect.Effect<void>
-  /** Interrupts it, and waits until it has ended. */
-  readonly cancel: Effect.Effect<void>
-}
-
-const resultOf = (exit: Exit.Exit<void, ActivationError>): Exit.Exit<void, ActivationError> =>
-  Exit.isInterrupted(exit)
-    ? Exit.fail(new SessionNotActive({ message: "The session was stopped meanwhile", mayPass: true }))
-    : exit
-
-/** Of the errors of a transition, only those of the store concern a deactivation. */
+/** The errors of a transition that a deactivation can have: only those of the store. */
 const storeErrorOf = (done: LifecycleTransition["done"]): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
   Effect.catchAll(done, error =>
     error._tag === "StoreBusy" || error._tag === "StoreUnavailable" ? Effect.fail(error) : Effect.void
@@ -46,11 +31,11 @@ const messageOf = (cause: Cause.Cause<ActivationError>): string => {
 }
 
 export class InstanceLifecycle {
-  private transition: LifecycleTransition | undefined
+  private readonly current: CurrentTransition
   private link: InstanceLink.InstanceLink | undefined
   /**
-   * Until when the remains of a failed activation are left alone, in monotonic milliseconds: the platform may still be
-   * at work for it.
+   * When the instance of a failed activation may be stopped, in monotonic milliseconds. Until then the platform may
+   * still be creating it.
    */
   private reconcileAt = Number.NEGATIVE_INFINITY
 
@@ -59,29 +44,35 @@ export class InstanceLifecycle {
     private readonly configuration: LaunchConfiguration,
     private readonly creation: InstanceCreation,
     private readonly cleanup: InstanceCleanup
-  ) {}
+  ) {
+    this.current = new CurrentTransition(session.shared.scope, () => session.touch())
+  }
+
+  private get transition(): LifecycleTransition | undefined {
+    return this.current.get()
+  }
 
   get isActivating(): boolean {
     return this.transition?.kind === "activation"
   }
 
-  /** Whether a transition is in progress or there is a connection. */
+  /** Whether a transition is in progress or the instance is connected. */
   get isBusy(): boolean {
     return this.transition !== undefined || this.link !== undefined
   }
 
-  /** Whether there is anything to stop when the gateway shuts down. */
+  /** Whether something must be stopped when the gateway shuts down. */
   get needsShutdown(): boolean {
     const { instance, pendingStops } = this.session.state
     return this.session.isRunning || this.transition !== undefined || instance !== null || pendingStops.length > 0
   }
 
-  /** The connection to the instance of a session that runs. */
+  /** The connection to the instance, if the session is running. */
   get connection(): InstanceLink.InstanceLink | undefined {
     return this.session.isRunning ? this.link : undefined
   }
 
-  /** The connection to the instance, which is activated first where there is none. Concurrent calls share that. */
+  /** Returns the connection to the instance, after an activation if necessary, which concurrent calls share. */
   activate(): Effect.Effect<InstanceLink.InstanceLink, ActivationError> {
     return Effect.gen(this, function* () {
       const { connection, session, transition } = this
@@ -94,7 +85,7 @@ export class InstanceLifecycle {
         return yield* this.activate()
       }
       if (connection !== undefined) return connection
-      // An agent without all that it was given would fail in ways that are hard to understand.
+      // An agent that lacks secrets or configuration would fail in ways that are hard to understand.
       const { error } = this.configuration
       if (error !== undefined) return yield* error
       const activation = transition ?? (yield* this.beginActivation())
@@ -106,8 +97,8 @@ export class InstanceLifecycle {
   }
 
   /**
-   * Stops the session's instance; an activation in progress is canceled. `isAwaited` says whether to wait for the
-   * platform, within a limit.
+   * Stops the session's instance, and cancels an activation in progress. If `isAwaited`, waits for the platform within a
+   * timeout.
    */
   stop(reason: string, isAwaited = true): Effect.Effect<void, StoreBusy | StoreUnavailable> {
     return Effect.gen(this, function* () {
@@ -120,14 +111,14 @@ export class InstanceLifecycle {
         return yield* this.stop(reason, isAwaited)
       }
       if (lifecycle === "inactive" && instance === null) return
-      const deactivation = yield* this.begin("deactivation", this.deactivate(reason, isAwaited))
+      const deactivation = yield* this.current.begin("deactivation", this.deactivate(reason, isAwaited))
       yield* deactivation === undefined ? this.stop(reason, isAwaited) : storeErrorOf(deactivation.done)
     })
   }
 
   /**
-   * Completes a transition that was left unfinished, and has instances stopped that the session has no use for. An
-   * instance that is idle is stopped by `SessionReaper`.
+   * Completes a transition that was left unfinished, and stops instances that the session does not use. `SessionReaper`
+   * stops idle instances.
    */
   reconcile(): Effect.Effect<void> {
     return Effect.suspend(() => {
@@ -137,18 +128,18 @@ export class InstanceLifecycle {
       if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
       const isLeft = transition === undefined && session.shared.monotonic() >= this.reconcileAt
       if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
-        return Effect.asVoid(this.begin("deactivation", this.deactivate("left unfinished", false)))
+        return Effect.asVoid(this.current.begin("deactivation", this.deactivate("left unfinished", false)))
       }
       if (!isLeft || instance === null || session.isRunning) return cleanup.runInBackground()
       const release = session.setState(state =>
-        // An activation may have begun meanwhile.
+        // An activation may have started in the meantime.
         state.lifecycle === "inactive" || state.lifecycle === "error" ? State.releaseInstance(state) : state
       )
       return Effect.zipRight(Effect.ignore(release), cleanup.runInBackground())
     })
   }
 
-  /** Continues with another history where the session's was lost. */
+  /** Continues with a new history after the old one was lost. */
   private replaceHistory(): Effect.Effect<void> {
     return Effect.suspend(() => {
       const { cleanup, configuration, session, transition } = this
@@ -163,7 +154,7 @@ export class InstanceLifecycle {
       }).pipe(
         Effect.catchTag("SessionElsewhere", () =>
           Effect.zipRight(
-            Effect.annotateLogs(Effect.logWarning("A session belongs to another node now; it is given up here"), {
+            Effect.annotateLogs(Effect.logWarning("A session belongs to another node now; this node has dropped it"), {
               session: session.key
             }),
             Effect.sync(() => session.giveUp())
@@ -171,52 +162,22 @@ export class InstanceLifecycle {
         )
       )
       return Effect.zipRight(
-        Effect.logWarning("The history of a session is not what it was; the session goes on with what there is").pipe(
-          Effect.annotateLogs({ session: session.key })
-        ),
-        Effect.asVoid(this.begin("deactivation", work))
+        Effect.logWarning(
+          "The history of a session was lost or replaced; the session continues with what is stored"
+        ).pipe(Effect.annotateLogs({ session: session.key })),
+        Effect.asVoid(this.current.begin("deactivation", work))
       )
     })
   }
 
-  /**
-   * Begins a transition, which goes on without the caller. Returns `undefined` where another one has begun since the
-   * caller looked: between any two steps of a fiber others may run.
-   */
-  private begin(
-    kind: LifecycleTransition["kind"],
-    work: Effect.Effect<void, ActivationError>
-  ): Effect.Effect<LifecycleTransition | undefined> {
-    return Effect.suspend(() => {
-      if (this.transition !== undefined) return Effect.succeed(undefined)
-      const forked = Deferred.unsafeMake<Fiber.RuntimeFiber<void, ActivationError>>(FiberId.none)
-      const fiber = Deferred.await(forked)
-      const exit = Effect.flatMap(fiber, Fiber.await)
-      const transition: LifecycleTransition = {
-        kind,
-        done: Effect.flatMap(exit, resultOf),
-        ended: Effect.asVoid(exit),
-        cancel: Effect.asVoid(Effect.flatMap(fiber, Fiber.interrupt))
-      }
-      this.transition = transition
-      const end = Effect.sync(() => {
-        this.transition = undefined
-        this.session.touch()
-      })
-      const run = Effect.forkIn(Effect.ensuring(Effect.interruptible(work), end), this.session.shared.scope)
-      return Effect.as(Deferred.complete(forked, run), transition)
-      // A fiber that starts out interruptible may be interrupted before it has begun, and would never end the transition.
-    }).pipe(Effect.uninterruptible)
-  }
-
-  /** Begins an activation, which waits until the tenants' share allows it; one that fails is cleaned up after. */
+  /** Starts an activation, which waits until the tenant's share allows it. After a failure it is cleaned up. */
   private beginActivation(): Effect.Effect<LifecycleTransition | undefined> {
     const { record, shared } = this.session
     const { activations, scope, settings } = shared
     const limited = activations.use(record.tenant, 1, () => this.createAndConnect(), settings.activationTimeout)
     const whenFailed = ({ done }: LifecycleTransition) =>
       Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile()))
-    return Effect.tap(this.begin("activation", limited), begun =>
+    return Effect.tap(this.current.begin("activation", limited), begun =>
       begun === undefined ? Effect.void : Effect.forkIn(whenFailed(begun), scope)
     )
   }
@@ -225,13 +186,13 @@ export class InstanceLifecycle {
     const { cleanup, creation, session } = this
     const { monotonic, settings } = session.shared
     return Effect.gen(this, function* () {
-      const limit = settings.activationTimeout
+      const timeout = settings.activationTimeout
       yield* this.disconnect()
-      // A creation of unknown outcome is continued where it is the same that is wanted now.
+      // A creation of unknown outcome is repeated if it has the same parameters.
       yield* session.setState(state => (creation.isReusable(state.instance) ? state : State.releaseInstance(state)))
-      yield* cleanup.makeRoom(makeRoomLimit)
+      yield* cleanup.makeRoom(makeRoomTimeout)
       const fresh = yield* randomId
-      this.reconcileAt = monotonic() + Duration.toMillis(limit) + delayAfter(1)
+      this.reconcileAt = monotonic() + Duration.toMillis(timeout) + delayAfter(1)
       const { state } = yield* session.journal.update(state => {
         const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
         return State.andThen(lost, state => {
@@ -242,17 +203,17 @@ export class InstanceLifecycle {
       })
       const key = state.instance?.key ?? fresh
       yield* Effect.timeoutFail(this.bringUp(key, key === fresh ? "first" : "again"), {
-        duration: limit,
+        duration: timeout,
         onTimeout: () =>
           new ActivationTimeout({
-            message: `The agent platform did not bring an instance up within ${Duration.format(limit)}`
+            message: `The agent platform did not start an instance within ${Duration.format(timeout)}`
           })
       })
     }).pipe(
       Effect.withSpan("Sessions.activate", { attributes: { session: session.key } }),
       Effect.onExit(exit => {
         if (Exit.isSuccess(exit)) return Effect.void
-        // Whoever interrupts an activation decides on the state that follows.
+        // The caller that interrupts an activation sets the next state.
         if (Exit.isInterrupted(exit)) return this.disconnect()
         const failed = session.journal.update(state => State.transition(state, "failed", messageOf(exit.cause)))
         return Effect.zipRight(this.disconnect(), Effect.ignore(failed))
@@ -260,7 +221,7 @@ export class InstanceLifecycle {
     )
   }
 
-  /** The key of an instance is stored before it is used, and the id before it is relied on. */
+  /** The key of an instance is stored before the request, and the id before the connection. */
   private bringUp(key: string, purpose: Purpose) {
     return Effect.gen(this, function* () {
       const { creation, session } = this
@@ -311,7 +272,7 @@ export class InstanceLifecycle {
         )
       )
       yield* this.disconnect()
-      yield* isAwaited ? cleanup.run(stopLimit) : cleanup.runInBackground()
+      yield* isAwaited ? cleanup.run(stopTimeout) : cleanup.runInBackground()
       yield* session.journal.update(state => State.transition(state, "deactivated"))
     }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason } }))
   }

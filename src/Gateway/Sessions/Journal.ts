@@ -1,27 +1,28 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { type EventBody, event } from "../Protocol/Event.ts"
+import { event } from "../Protocol/Event.ts"
 import type { Append, History, OutOfStep, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
 import * as RecoveryState from "./RecoveryState.ts"
-import type { SessionState, Turns, Update } from "./SessionState.ts"
+import type { SessionState, Update } from "./SessionState.ts"
+import { TurnTraces } from "./TurnTraces.ts"
 
 /**
  * The state of a session and the log of its events, which change together or not at all.
  *
- * An update is computed from the state, its events and the recovery state are stored, and only then it takes effect and
- * is published. Where the outcome of an append is unknown, the next update finds it out first.
+ * An update is computed from the state. Its events and the recovery state are stored, and only then it takes effect and
+ * is published. If the outcome of an append is unknown, the next update determines it first.
  */
 export interface Journal {
   readonly state: () => SessionState
   readonly history: () => Pick<History, "epoch" | "headSeq">
   /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
   readonly isLost: () => boolean
-  /** Another node has taken the session. */
+  /** Called after another node has taken the session. */
   readonly lose: () => void
-  /** Succeeds only if the session belongs to this node, after all that was begun before. */
+  /** Succeeds only if the session belongs to this node, after all earlier updates. */
   readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
-  /** Applies an update. Where it fails, the state is as it was. */
+  /** Applies an update. If it fails, the state is unchanged. */
   readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
   /**
    * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
@@ -46,7 +47,7 @@ export interface Options {
   readonly onUpdate: (update: Update, frames: ReadonlyArray<Frame>) => void
 }
 
-/** An append that the store was given, the state before, and whether it is known to have taken effect. */
+/** An append that was sent to the store, the state before it, and whether it is known to have taken effect. */
 interface Attempt {
   readonly append: Append
   readonly before: SessionState
@@ -54,15 +55,15 @@ interface Attempt {
   isApplied: boolean
 }
 
-/** Attempts of unknown outcome that are remembered: the store may yet carry out the oldest of them. */
+/** Attempts of unknown outcome that are kept. The store may still execute the oldest of them. */
 const maxUnknown = 16
 
-/** Stands for the current trace where every event has that of its turn. */
+/** Used if every event carries the trace of its turn. */
 const noTrace = Effect.succeed("")
 
 const firstDelay = Duration.millis(100)
 
-/** Doubling delays, of two seconds at most. */
+/** Exponential delays of at most two seconds. */
 const backoff = Schedule.union(Schedule.exponential(firstDelay), Schedule.spaced("2 seconds"))
 
 const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefined || revoked !== undefined
@@ -71,55 +72,177 @@ const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefi
 const isRecoveredAlike = (a: SessionState, b: SessionState): boolean =>
   a.instance === b.instance && a.pendingStops === b.pendingStops && a.turns === b.turns && a.request === b.request
 
-/** Ended turns whose traces are remembered: results may come after the end of their turn. */
-const maxEnded = 16
+class StoredJournal implements Journal {
+  private readonly mutex = Effect.unsafeMakeSemaphore(1)
+  private readonly traces = new TurnTraces()
+  private headSeq: number
+  private recoveryState: string | null
+  private current: SessionState
+  private lastTimestamp = 0
+  private unknown: ReadonlyArray<Attempt> = []
+  private lost = false
+  private encoded: { readonly state: SessionState; readonly recoveryState: string | null } | undefined
 
-/** The trace of each turn, which is that of the message that started it: events of the turn carry it. */
-class TurnTraces {
-  private readonly traces = new Map<string, string>()
-
-  /** The trace of the turn of an event, where that is known. */
-  of(body: EventBody): string | undefined {
-    return "turnId" in body && body.turnId !== undefined ? this.traces.get(body.turnId) : undefined
+  constructor(private readonly options: Options) {
+    this.headSeq = options.history.headSeq
+    this.recoveryState = options.history.recoveryState
+    this.current = options.state
   }
 
-  /** Whether the trace of an open turn is unknown. */
-  lacks({ open }: Turns): boolean {
-    for (const turnId of open.keys()) if (!this.traces.has(turnId)) return true
-    return false
+  readonly state = (): SessionState => this.current
+
+  readonly history = () => ({ epoch: this.options.history.epoch, headSeq: this.headSeq })
+
+  readonly isLost = (): boolean => this.lost
+
+  readonly lose = (): void => {
+    this.lost = true
   }
 
-  /** Sets the trace of new turns. */
-  begin({ open }: Turns, traceId: string): void {
-    for (const turnId of open.keys()) if (!this.traces.has(turnId)) this.traces.set(turnId, traceId)
-    for (const turnId of this.traces.keys()) {
-      if (this.traces.size <= open.size + maxEnded) break
-      if (!open.has(turnId)) this.traces.delete(turnId)
+  readonly confirm = this.inOrder(() => this.fence())
+
+  readonly update: Journal["update"] = f => this.inOrder(() => this.attempt(f, () => {}))
+
+  readonly updateWithRetry: Journal["updateWithRetry"] = (f, onUnavailable) =>
+    Effect.suspend(() => {
+      let warned = false
+      let last: Attempt | undefined
+      const warn = (error: StoreBusy | StoreUnavailable) => {
+        if (warned) return Effect.void
+        warned = true
+        return Effect.logWarning("Events of a session wait for the store").pipe(
+          Effect.annotateLogs({ session: this.options.session, reason: error.message })
+        )
+      }
+      // An attempt that turns out to be stored is not repeated, and one that was not stored is repeated unchanged.
+      const again = (known: Attempt | undefined): Effect.Effect<Update, StoreBusy | StoreUnavailable> => {
+        if (known?.isApplied) return Effect.succeed(known.update)
+        if (known !== undefined && known.before === this.current && known.append.after === this.headSeq) {
+          return Effect.as(this.submit(known), known.update)
+        }
+        return this.attempt(f, made => {
+          last = made
+        })
+      }
+      const once = this.inOrder(() => again(last))
+      // Most updates need no retry, and setting up a schedule costs more than an update.
+      return Effect.catchAll(once, error => {
+        if (this.lost) return Effect.void
+        onUnavailable?.(error)
+        const retrying = Effect.retry(Effect.tapError(once, warn), { schedule: backoff, while: () => !this.lost })
+        return Effect.zipRight(warn(error), Effect.delay(retrying, firstDelay))
+      })
+      // It fails only if the history is lost.
+    }).pipe(Effect.ignore)
+
+  /** Runs one update at a time, after the outcome of earlier ones is known. */
+  private inOrder<A>(f: () => Effect.Effect<A, StoreBusy | StoreUnavailable>) {
+    const work = Effect.suspend(() => Effect.flatMap(this.resolve(), f))
+    return this.mutex.withPermits(1)(Effect.uninterruptible(work))
+  }
+
+  /** Determines which of the attempts of unknown outcome the store has executed, if any. */
+  private resolve(): Effect.Effect<void, StoreUnavailable> {
+    if (this.unknown.length === 0) return Effect.void
+    const { events, history, session } = this.options
+    const fail = Effect.suspend(() => {
+      this.lost = true
+      return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
+    })
+    const next = Effect.catchTag(
+      events.read(session, this.headSeq, 1),
+      "SessionUnreadable",
+      ({ reason }) => new StoreUnavailable({ reason })
+    )
+    return Effect.flatMap(next, page => {
+      if (page._tag === "None" || page.value.history.epoch !== history.epoch) return fail
+      const { events: next, history: found } = page.value
+      const applied = this.unknown.find(({ append: { after, recoveryState, texts }, update }) =>
+        texts.length === 0
+          ? // Receipts alone leave no trace in the history. They change no state, and may be stored again.
+            !hasReceipt(update) && found.headSeq === after && found.recoveryState === recoveryState
+          : found.headSeq === after + texts.length && next[0]?.text === texts[0]
+      )
+      if (applied !== undefined) this.apply(applied)
+      else if (found.headSeq !== this.headSeq) return fail
+      return Effect.void
+    })
+  }
+
+  /** Computes an update and submits it. `onAttempt` receives what may take effect even if this fails. */
+  private attempt(
+    f: (state: SessionState) => Update,
+    onAttempt: (attempt: Attempt) => void
+  ): Effect.Effect<Update, StoreBusy | StoreUnavailable> {
+    const before = this.current
+    const update = f(before)
+    const recoveryState = this.encode(update.state)
+    if (update.events.length === 0 && recoveryState === this.recoveryState && !hasReceipt(update)) {
+      const change = Effect.sync(() => {
+        this.current = update.state
+        this.options.onUpdate(update, [])
+        return update
+      })
+      return this.unknown.length === 0 ? change : Effect.zipRight(this.fence(), change)
     }
-  }
-}
-
-export const make = (options: Options): Journal => {
-  const { events, now, onUpdate, session, sessionId } = options
-  const mutex = Effect.unsafeMakeSemaphore(1)
-  const { epoch } = options.history
-  let { headSeq, recoveryState } = options.history
-  let { state } = options
-  const traces = new TurnTraces()
-  let lastTimestamp = 0
-  let unknown: ReadonlyArray<Attempt> = []
-  let isLost = false
-  let encoded: { readonly state: SessionState; readonly recoveryState: string | null } | undefined
-
-  /** Most updates, such as a text delta, leave the recovery state as it is. */
-  const encodedState = (state: SessionState): string | null => {
-    if (encoded === undefined || !isRecoveredAlike(encoded.state, state)) {
-      encoded = { state, recoveryState: RecoveryState.encode(state) }
-    }
-    return encoded.recoveryState
+    const { turns } = update.state
+    const begins = turns !== before.turns && this.traces.lacks(turns)
+    const needsTrace = begins || update.events.some(body => this.traces.of(body) === undefined)
+    return Effect.flatMap(needsTrace ? this.options.traceId : noTrace, traceId => {
+      if (begins) this.traces.begin(turns, traceId)
+      const append = this.appendOf(update, recoveryState, traceId)
+      const attempt: Attempt = { append, before, update, isApplied: false }
+      onAttempt(attempt)
+      return Effect.as(this.submit(attempt), update)
+    })
   }
 
-  const apply = (attempt: Attempt): void => {
+  private appendOf(update: Update, recoveryState: string | null, traceId: string): Append {
+    const { history, now, session, sessionId } = this.options
+    const timestamp = Math.max(now(), this.lastTimestamp)
+    this.lastTimestamp = timestamp
+    const after = this.headSeq
+    const texts = update.events.map((body, index) => {
+      const seq = after + 1 + index
+      return JSON.stringify(event({ sessionId, seq, timestamp, traceId: this.traces.of(body) ?? traceId }, body))
+    })
+    const append = { session, epoch: history.epoch, after, timestamp, texts, recoveryState }
+    const { receipt, revoked } = update
+    return hasReceipt(update) ? { ...append, receipt, revoked } : append
+  }
+
+  private submit(attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    return this.options.events.append(attempt.append).pipe(
+      Effect.tapErrorTag("StoreUnavailable", () => this.remember(attempt)),
+      Effect.catchTags({
+        OutOfStep: error => Effect.zipRight(this.remember(attempt), this.isAhead(error)),
+        SessionElsewhere: error => this.isTaken(error)
+      }),
+      Effect.zipRight(Effect.sync(() => this.apply(attempt)))
+    )
+  }
+
+  /**
+   * Fences off the attempts of unknown outcome. The store executes requests in order: after it has taken an empty append
+   * at the same position, none of them can succeed.
+   */
+  private fence(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    const { events, history, session } = this.options
+    const { headSeq: after, lastTimestamp: timestamp, recoveryState } = this
+    return events.append({ session, epoch: history.epoch, after, timestamp, texts: [], recoveryState }).pipe(
+      Effect.catchTags({
+        OutOfStep: error => this.isAhead(error),
+        SessionElsewhere: error => this.isTaken(error)
+      }),
+      Effect.zipRight(
+        Effect.sync(() => {
+          this.unknown = []
+        })
+      )
+    )
+  }
+
+  private apply(attempt: Attempt): void {
     const { append, update } = attempt
     const frames = update.events.map(
       (body, index): Frame => ({
@@ -128,171 +251,42 @@ export const make = (options: Options): Journal => {
         data: Buffer.from(append.texts[index]!)
       })
     )
-    headSeq = append.after + append.texts.length
-    recoveryState = append.recoveryState
-    state = update.state
-    unknown = []
+    this.headSeq = append.after + append.texts.length
+    this.recoveryState = append.recoveryState
+    this.current = update.state
+    this.unknown = []
     attempt.isApplied = true
-    onUpdate(update, frames)
+    this.options.onUpdate(update, frames)
   }
 
-  /** Finds out which of the attempts of unknown outcome the store has carried out, if any. */
-  const resolve = Effect.suspend(() => {
-    if (unknown.length === 0) return Effect.void
-    const lost = Effect.suspend(() => {
-      isLost = true
-      return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
-    })
-    const next = Effect.catchTag(
-      events.read(session, headSeq, 1),
-      "SessionUnreadable",
-      ({ reason }) => new StoreUnavailable({ reason })
-    )
-    return Effect.flatMap(next, page => {
-      if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
-      const { events: next, history } = page.value
-      const applied = unknown.find(({ append: { after, recoveryState, texts }, update }) =>
-        texts.length === 0
-          ? // Receipts alone leave no trace in the history. They change no state, and may be stored again.
-            !hasReceipt(update) && history.headSeq === after && history.recoveryState === recoveryState
-          : history.headSeq === after + texts.length && next[0]?.text === texts[0]
-      )
-      if (applied !== undefined) apply(applied)
-      else if (history.headSeq !== headSeq) return lost
-      return Effect.void
-    })
-  })
+  /** Most updates, such as a text delta, leave the recovery state unchanged. */
+  private encode(state: SessionState): string | null {
+    if (this.encoded === undefined || !isRecoveredAlike(this.encoded.state, state)) {
+      this.encoded = { state, recoveryState: RecoveryState.encode(state) }
+    }
+    return this.encoded.recoveryState
+  }
 
-  const isAhead = ({ headSeq }: OutOfStep) =>
-    new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
+  private remember(attempt: Attempt): Effect.Effect<void> {
+    return Effect.sync(() => {
+      this.unknown = [...this.unknown.filter(other => other !== attempt), attempt].slice(-maxUnknown)
+    })
+  }
 
-  const isTaken = ({ message }: SessionElsewhere) =>
-    Effect.suspend(() => {
-      isLost = true
+  private isAhead({ headSeq }: OutOfStep): StoreUnavailable {
+    return new StoreUnavailable({ reason: `the history of session ${this.options.session} is at ${headSeq}` })
+  }
+
+  private isTaken({ message }: SessionElsewhere): Effect.Effect<never, StoreUnavailable> {
+    return Effect.suspend(() => {
+      this.lost = true
       return new StoreUnavailable({ reason: message })
     })
-
-  const remember = (attempt: Attempt) =>
-    Effect.sync(() => {
-      unknown = [...unknown.filter(other => other !== attempt), attempt].slice(-maxUnknown)
-    })
-
-  const submit = (attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-    events.append(attempt.append).pipe(
-      Effect.tapErrorTag("StoreUnavailable", () => remember(attempt)),
-      Effect.catchTags({
-        OutOfStep: error => Effect.zipRight(remember(attempt), isAhead(error)),
-        SessionElsewhere: isTaken
-      }),
-      Effect.zipRight(Effect.sync(() => apply(attempt)))
-    )
-
-  /**
-   * Fences the attempts of unknown outcome off. The store carries requests out in order: once it has taken an empty
-   * append at the same place, none of them can succeed any more.
-   */
-  const fence: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
-    events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], recoveryState })
-  ).pipe(
-    Effect.catchTags({ OutOfStep: isAhead, SessionElsewhere: isTaken }),
-    Effect.zipRight(
-      Effect.sync(() => {
-        unknown = []
-      })
-    )
-  )
-
-  /** Computes an update and submits it; `onAttempt` learns of what may take effect although this fails. */
-  const attempt = (
-    f: (state: SessionState) => Update,
-    onAttempt: (attempt: Attempt) => void
-  ): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
-    Effect.suspend(() => {
-      const before = state
-      const update = f(before)
-      const nextRecoveryState = encodedState(update.state)
-      const { receipt, revoked } = update
-      if (update.events.length === 0 && nextRecoveryState === recoveryState && !hasReceipt(update)) {
-        const change = (): Update => {
-          state = update.state
-          onUpdate(update, [])
-          return update
-        }
-        return unknown.length === 0 ? Effect.sync(change) : Effect.zipRight(fence, Effect.sync(change))
-      }
-      const { turns } = update.state
-      const begins = turns !== before.turns && traces.lacks(turns)
-      const needsTrace = begins || update.events.some(body => traces.of(body) === undefined)
-      return Effect.flatMap(needsTrace ? options.traceId : noTrace, traceId => {
-        if (begins) traces.begin(turns, traceId)
-        const timestamp = Math.max(now(), lastTimestamp)
-        lastTimestamp = timestamp
-        const texts = update.events.map((body, index) => {
-          const seq = headSeq + 1 + index
-          return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
-        })
-        const place = { session, epoch, after: headSeq, timestamp, texts, recoveryState: nextRecoveryState }
-        const append: Append = hasReceipt(update) ? { ...place, receipt, revoked } : place
-        const attempt: Attempt = { append, before, update, isApplied: false }
-        onAttempt(attempt)
-        return Effect.as(submit(attempt), update)
-      })
-    })
-
-  const whilePossible = { schedule: backoff, while: () => !isLost }
-
-  const inOrder = <A, E>(effect: Effect.Effect<A, E>) => mutex.withPermits(1)(Effect.uninterruptible(effect))
-
-  const confirm = inOrder(Effect.zipRight(resolve, fence))
-
-  const update: Journal["update"] = f => inOrder(Effect.flatMap(resolve, () => attempt(f, () => {})))
-
-  const updateWithRetry: Journal["updateWithRetry"] = (f, onUnavailable) =>
-    Effect.suspend(() => {
-      let warned = false
-      let last: Attempt | undefined
-      const warn = (error: StoreBusy | StoreUnavailable) => {
-        if (warned) return Effect.void
-        warned = true
-        return Effect.logWarning("Events of a session wait for the store").pipe(
-          Effect.annotateLogs({ session, reason: error.message })
-        )
-      }
-      // An attempt that was stored after all is not repeated, and one that was not is repeated unchanged.
-      const again = (known: Attempt | undefined): Effect.Effect<Update, StoreBusy | StoreUnavailable> => {
-        if (known?.isApplied) return Effect.succeed(known.update)
-        if (known !== undefined && known.before === state && known.append.after === headSeq) {
-          return Effect.as(submit(known), known.update)
-        }
-        return attempt(f, made => {
-          last = made
-        })
-      }
-      const once = inOrder(Effect.flatMap(resolve, () => again(last)))
-      // Most updates need no retry, and setting up a schedule costs more than an update.
-      return Effect.catchAll(once, error => {
-        if (isLost) return Effect.void
-        onUnavailable?.(error)
-        const later = Effect.delay(Effect.retry(Effect.tapError(once, warn), whilePossible), firstDelay)
-        return Effect.zipRight(warn(error), later)
-      })
-      // It fails only where the history is lost.
-    }).pipe(Effect.ignore)
-
-  const lose = (): void => {
-    isLost = true
-  }
-
-  return {
-    state: () => state,
-    history: () => ({ epoch, headSeq }),
-    isLost: () => isLost,
-    lose,
-    confirm,
-    update,
-    updateWithRetry
   }
 }
+
+/** The journal of a session whose history was opened by this node. */
+export const make = (options: Options): Journal => new StoredJournal(options)
 
 const typeOf = /^\{"type":"([a-z_]+)"/
 

@@ -1,6 +1,6 @@
 /**
- * What a session's instances are created with: environment and deployment, kept in the session database, and secrets,
- * kept in memory.
+ * What a session's instances are created with: environment and deployment, which are kept in the session database, and
+ * secrets, which are kept in memory.
  */
 import { Effect, Redacted, Schema } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
@@ -13,7 +13,7 @@ import type { SessionCore } from "./SessionCore.ts"
 import { type Losses, lossesOf } from "./SessionRecords.ts"
 import type { InstanceRequest } from "./SessionState.ts"
 
-/** Environment and deployment, as the platform gets them. */
+/** Environment and deployment, as sent to the platform. */
 export interface Launch {
   readonly environment: Readonly<Record<string, string>>
   readonly deployment?: unknown
@@ -21,10 +21,10 @@ export interface Launch {
 
 type Stored = SessionEvents.LaunchConfiguration
 
-/** A session that was given nothing. */
+/** The configuration of a session without environment and deployment. */
 export const empty: Stored = { environment: null, deployment: null }
 
-/** What is given in place of what is stored; what is absent stays. An empty environment removes what is stored. */
+/** Replaces the stored parts that are given. An empty environment removes the stored one. */
 export const merge = (stored: Stored, { deployment, environment }: Omit<StartSession, "secrets">): Stored => ({
   environment:
     environment === undefined
@@ -35,7 +35,7 @@ export const merge = (stored: Stored, { deployment, environment }: Omit<StartSes
   deployment: deployment === undefined ? stored.deployment : JSON.stringify(deployment)
 })
 
-/** Which parts are there. */
+/** The parts that exist. */
 export const partsOf = (hasEnvironment: boolean, hasDeployment: boolean): ReadonlyArray<LostPart> => [
   ...(hasEnvironment ? (["environment"] as const) : []),
   ...(hasDeployment ? (["deployment"] as const) : [])
@@ -47,7 +47,7 @@ export const storedParts = ({ deployment, environment }: Stored): ReadonlyArray<
 const bytesOf = (texts: Readonly<Record<string, string>>): number =>
   Object.entries(texts).reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0)
 
-/** Fails where a limit is exceeded. Environment and secrets count with their names, the deployment as JSON. */
+/** Fails if a limit is exceeded. Environment and secrets count with their names, the deployment as JSON. */
 export const check = ({ deployment, environment }: Stored, secrets: Secrets): Effect.Effect<void, SessionTooLarge> =>
   Effect.suspend(() => {
     const revealed = Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, Redacted.value(secret)]))
@@ -76,7 +76,7 @@ const decode = ({ deployment, environment }: Stored): Effect.Effect<Launch, Stor
 
 const maxNamed = 10
 
-/** Why a session that lacks something is not activated; the message is for clients. */
+/** Why a session with lost parts is not activated. The message is for clients. */
 const errorOf = ({ configuration, secrets }: Losses): SessionConflict | undefined => {
   const problems: Array<string> = []
   if (secrets.length > 0) {
@@ -101,9 +101,9 @@ export class LaunchConfiguration {
 
   constructor(
     private readonly session: SessionCore,
-    /** Which parts the session database has. */
+    /** The parts that are stored in the session database. */
     private parts: ReadonlyArray<LostPart> = [],
-    /** What a deleted session of an earlier run has left of it. */
+    /** The creation request of a deleted session that still has instances to stop. */
     private readonly request?: InstanceRequest
   ) {}
 
@@ -111,7 +111,7 @@ export class LaunchConfiguration {
     return this.session.shared.secrets.get(this.session.key)
   }
 
-  /** Changes whenever environment or deployment do. */
+  /** Changes when environment or deployment change. */
   get version(): number {
     return this.currentVersion
   }
@@ -120,12 +120,12 @@ export class LaunchConfiguration {
     return lossesOf(this.session.record, this.secrets, this.parts)
   }
 
-  /** Why no instance can be created, where something was lost. */
+  /** Why no instance can be created, if something was lost. */
   get error(): SessionConflict | undefined {
     return errorOf(this.losses)
   }
 
-  /** Finds out what is stored, after the session database may have been replaced. */
+  /** Reads which parts are stored, after the session database may have been replaced. */
   refresh(): Effect.Effect<void, StoreUnavailable> {
     return Effect.map(this.session.shared.events.configuration(this.session.key), stored => {
       this.parts = storedParts(stored)
@@ -133,7 +133,7 @@ export class LaunchConfiguration {
     })
   }
 
-  /** What to create an instance with; for a creation that is repeated only to stop its instance, what is left. */
+  /** What to create an instance with. To repeat a creation and stop its instance, the parts that are left. */
   launch(isCleanup: boolean): Effect.Effect<Launch, SessionConflict | StoreUnavailable> {
     const { request, session } = this
     if (request?.environment !== undefined) return Effect.succeed({ ...request, environment: request.environment })
@@ -145,7 +145,7 @@ export class LaunchConfiguration {
     })
   }
 
-  /** Stores what a start gives, for the next instance. */
+  /** Stores what a start replaces, for the next instance. */
   give({
     secrets,
     ...given
@@ -159,7 +159,7 @@ export class LaunchConfiguration {
       Effect.gen(this, function* () {
         const configuration = merge(yield* events.configuration(session.key), given)
         yield* check(configuration, secrets ?? this.secrets)
-        // A deletion may have begun meanwhile, here and below: nobody would ever remove what is given after it.
+        // A deletion may have started in the meantime, here and below. What is stored after it would never be removed.
         if (session.isDeleting) return
         if (given.environment !== undefined || given.deployment !== undefined) {
           yield* events.configure(session.key, configuration)
@@ -178,7 +178,7 @@ export class LaunchConfiguration {
     )
   }
 
-  /** Removes all that the session database has of the session. */
+  /** Removes all data of the session from the session database. */
   remove(): Effect.Effect<void, SessionEvents.SessionElsewhere | StoreBusy | StoreUnavailable> {
     return this.mutex.withPermits(1)(this.session.shared.events.remove(this.session.key))
   }

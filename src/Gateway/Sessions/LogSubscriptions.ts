@@ -1,5 +1,5 @@
 /**
- * Subscriptions to sessions of other nodes: their events are read from the log as they come.
+ * Subscriptions to sessions of other nodes, whose events are read from the shared log.
  */
 import { Cause, type Context, Duration, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
@@ -23,25 +23,25 @@ import {
 import type { Settings } from "./Settings.ts"
 import { Subscribers } from "./Subscribers.ts"
 
-/** Events that are read at once. */
+/** Maximum number of events in one read. */
 const pageEvents = 256
 
 /** Sessions whose events are read concurrently. */
 const reads = 4
 
-/** Before a session that could not be read is read again. */
+/** The delay before a session that could not be read is read again. */
 const retryPause = "500 millis"
 
-/** How often a session with subscribers here is used there in the time after which it would be stopped as idle. */
+/** Number of uses of a session with subscribers on this node within its idle timeout, so that it is not stopped. */
 const usesInIdleTime = 4
 const longestUseInterval = Duration.minutes(5)
 
-/** Uses of sessions on other nodes that are under way. */
+/** Concurrent uses of sessions on other nodes. */
 const concurrentUses = 4
 
 /** One session, and its subscribers on this node. */
 class Follower {
-  /** The newest `seq` that subscribers were given. */
+  /** The newest `seq` that was passed to subscribers. */
   publishedSeq: number
   isReading = false
   isWoken = false
@@ -91,9 +91,9 @@ export const make = ({
     const reading = Effect.unsafeMakeSemaphore(reads)
 
     /** Ends all subscriptions to a session. */
-    const end = (follower: Follower, tell: (subscriber: Subscriber) => void): void => {
+    const end = (follower: Follower, notify: (subscriber: Subscriber) => void): void => {
       drop(follower)
-      follower.subscribers.end(tell)
+      follower.subscribers.end(notify)
     }
 
     const drop = (follower: Follower): void => {
@@ -107,21 +107,21 @@ export const make = ({
       follower.subscribers.publish(page)
     }
 
-    /** Ends the subscriptions where the session was deleted, or its history was lost. */
+    /** Ends the subscriptions if the session was deleted or its history was lost. */
     const endIfGone = (follower: Follower, isLost: boolean) =>
       Effect.map(records.find(follower.tenant, follower.id), record => {
         if (Option.isNone(record)) end(follower, subscriber => subscriber.onDeleted())
         else if (isLost) end(follower, subscriber => subscriber.onLost())
       })
 
-    /** Reads what is new of a session. */
+    /** Reads the new events of a session. */
     const read = (follower: Follower): Effect.Effect<void> =>
       Effect.suspend(() => {
         follower.isWoken = false
         return Effect.flatMap(events.read(follower.key, follower.publishedSeq, pageEvents), found => {
           if (Option.isNone(found)) return endIfGone(follower, true)
           const { epoch, headSeq } = found.value.history
-          // Events that were read are there no more, as after a fail-over of the database.
+          // Events that were read no longer exist, for example after a fail-over of the database.
           const isCut = headSeq < follower.publishedSeq
           if (isCut || epoch !== follower.history.epoch) return endIfGone(follower, true)
           const frames = toFrames(found.value.events)
@@ -143,7 +143,7 @@ export const make = ({
             return Effect.void
           })
         ),
-        // Subscribers begin anew, with another follower.
+        // Subscribers start again with a new follower.
         Effect.catchAllDefect(defect => {
           end(follower, subscriber => subscriber.onLost())
           return logDefect(follower.key, "The events of a session of another node cannot be read", defect)
@@ -163,7 +163,7 @@ export const make = ({
       const follower: Follower = new Follower(key, tenant, id, history, subscribers, unwatch)
       followers.set(key, follower)
       occupancy.set(true)
-      // What came since the history was read.
+      // Events that were appended since the history was read.
       wake(follower)
       return follower
     }
@@ -171,7 +171,7 @@ export const make = ({
     const viewOf = (key: string, record: SessionRecord) =>
       Effect.map(events.summaries([key]), ([summary]) => {
         const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
-        // Its secrets are with the other node.
+        // The other node has its secrets.
         return toView(record, { secrets: [], configuration: lossesOf(record, {}, parts).configuration })
       })
 
@@ -207,7 +207,7 @@ export const make = ({
         }
       })
 
-    /** So that the node that has a session does not stop it as idle. */
+    /** Uses the sessions on their nodes, which would stop them as idle otherwise. */
     const useThere = ({ id, key, tenant }: Follower) =>
       Effect.gen(function* () {
         const owner = yield* nodes.ownerOf(key)

@@ -17,7 +17,7 @@ const RecoveryState = Schema.parseJson(
       Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...InstanceFields, refusals: Schema.Int }))),
       { exact: true }
     ),
-    /** Open turns, and whether clients were told that they have started. */
+    /** Open turns, and whether their start was published. */
     turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started"))),
     request: Schema.optionalWith(
       Schema.Struct({
@@ -33,7 +33,7 @@ const RecoveryState = Schema.parseJson(
 const encodeText = Schema.encodeSync(RecoveryState)
 const decodeText = Schema.decodeUnknownEither(RecoveryState)
 
-/** What must outlive the process, as JSON text; null where there is nothing to recover. */
+/** The part of the state that must outlive the process, as JSON text; null if there is nothing to recover. */
 export const encode = ({ instance, pendingStops, turns, request }: SessionState): string | null =>
   instance === null && pendingStops.length === 0 && turns.open.size === 0
     ? null
@@ -44,7 +44,7 @@ export const encode = ({ instance, pendingStops, turns, request }: SessionState)
         ...(request === undefined ? {} : { request })
       })
 
-/** The state of a session whose gateway has ended, as far as it was stored. */
+/** The stored state of a session whose gateway has ended. */
 export const decode = (lifecycle: LifecycleState, stored: string | null): Either.Either<SessionState, ParseError> =>
   stored === null
     ? Either.right({ ...initial, lifecycle })

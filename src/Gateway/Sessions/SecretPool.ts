@@ -5,7 +5,7 @@ import type { SessionsBusy } from "../Sessions.ts"
 /** Secrets of a session, by name. */
 export type Secrets = Readonly<Record<string, Redacted.Redacted>>
 
-/** Whether two sets of secrets are the same, each by name and value. */
+/** Whether two sets of secrets have the same names and values. */
 export const isSame = (a: Secrets, b: Secrets): boolean => {
   const names = Object.keys(a)
   return (
@@ -14,7 +14,7 @@ export const isSame = (a: Secrets, b: Secrets): boolean => {
   )
 }
 
-/** Memory that a secret takes beside its name and its value, about. */
+/** Approximate memory overhead of a secret, in bytes. */
 const overhead = 64
 
 const sizeOf = (secrets: Secrets): number =>
@@ -25,25 +25,24 @@ const sizeOf = (secrets: Secrets): number =>
 
 /** A session in memory. */
 interface Holder {
-  /** Whether its secrets are about to be used, and cannot be taken. */
+  /** Whether its secrets are about to be used and cannot be evicted. */
   readonly needsSecrets: boolean
-  /** Forgets secrets that it has beside those in the pool. It must not throw. */
+  /** Forgets its own copies of secrets. Must not throw. */
   readonly loseSecrets: () => void
 }
 
 interface Held {
   readonly secrets: Secrets
   readonly claim: Claim
-  /** With what the node owned the session. */
+  /** The fencing token with which the node owned the session. */
   readonly token: number | undefined
 }
 
 /**
- * The secrets of all sessions, in memory and nowhere else, from a session's creation to its deletion. Keys are those of
- * the sessions, `<tenant>/<id>`.
+ * The secrets of all sessions, in memory only, from a session's creation to its deletion. Keys are `<tenant>/<id>`.
  *
- * Where the memory is full, the oldest secrets of the tenant that has the most are dropped for another tenant's. Their
- * sessions lack them then as after a restart.
+ * If the memory is full, the oldest secrets of the tenant that has the most are evicted for another tenant's. Their
+ * sessions lack them then, as after a restart.
  */
 export class SecretPool {
   private readonly bySession = new Map<string, Held>()
@@ -51,10 +50,10 @@ export class SecretPool {
   private dropped = 0
 
   constructor(
-    /** In bytes. */
+    /** Maximum bytes of all secrets. */
     capacity: number,
     private readonly holderOf: (session: string) => Holder | undefined,
-    /** With what this node owns a session: secrets from before another one had it may not be those that it has now. */
+    /** The fencing token of a session. Secrets with an older token may be stale: another node may have replaced them. */
     private readonly tokenOf: (session: string) => number | undefined = () => undefined
   ) {
     this.pool = new FairPool({ name: "memory for secrets", capacity })
@@ -65,17 +64,17 @@ export class SecretPool {
     return held === undefined || held.token !== this.tokenOf(session) ? {} : held.secrets
   }
 
-  /** The sessions that have any. */
+  /** The sessions that have secrets. */
   sessions(): ReadonlyArray<string> {
     return [...this.bySession.keys()]
   }
 
-  /** Whether a session has any. */
+  /** Whether a session has secrets. */
   has(session: string): boolean {
     return this.bySession.has(session)
   }
 
-  /** Replaces the secrets of a session, which are valid while the node owns it with the token. */
+  /** Replaces the secrets of a session. They are valid while the node owns it with the token. */
   put(session: string, secrets: Secrets, token = this.tokenOf(session)): Effect.Effect<void, SessionsBusy> {
     return Effect.suspend(() => {
       const size = sizeOf(secrets)
@@ -94,7 +93,7 @@ export class SecretPool {
     })
   }
 
-  /** Forgets the secrets of a session, or those alone that came with a token. */
+  /** Forgets the secrets of a session, or only those with a token. */
   forget(session: string, token?: number): void {
     const known = this.bySession.get(session)
     if (known === undefined || (token !== undefined && known.token !== token)) return
@@ -119,8 +118,8 @@ export class SecretPool {
     this.dropped = 0
     return sessions === 0
       ? Effect.void
-      : Effect.logWarning("Secrets of the tenant that has the most were given up, as others needed the memory").pipe(
-          Effect.annotateLogs({ sessions })
-        )
+      : Effect.logWarning(
+          "Secrets of the tenant that has the most were evicted, because others needed the memory"
+        ).pipe(Effect.annotateLogs({ sessions }))
   }
 }

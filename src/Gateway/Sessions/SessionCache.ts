@@ -1,5 +1,5 @@
 /**
- * The sessions in memory: loaded from the store when they are asked for, within a capacity that tenants share.
+ * The sessions in memory. They are loaded from the store on request, within a capacity that tenants share.
  */
 import { Duration, Effect, Either, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
@@ -19,7 +19,7 @@ import * as State from "./SessionState.ts"
 /** Sessions in memory, by `<tenant>/<id>`. */
 export interface SessionCache {
   readonly get: (tenant: string, id: string) => Effect.Effect<Entity, LookupError>
-  /** Loads a deleted session that has instances to stop; nobody else finds it. */
+  /** Loads a deleted session that has instances to stop. `get` does not find it. */
   readonly loadDeleted: (
     tenant: string,
     id: string,
@@ -30,22 +30,22 @@ export interface SessionCache {
   readonly all: () => Iterable<Entity>
   /** Waits until a session is in memory. */
   readonly occupied: Effect.Effect<void>
-  /** Removes it from memory, and lets other nodes have it. */
+  /** Removes it from memory, and releases it for other nodes. */
   readonly evict: (entity: Entity) => void
 }
 
-/** The state of a session that was not in memory: no instance of it can be running. */
+/** The state of a session that was not in memory. None of its instances can be running. */
 const storedState = (record: SessionRecord, { recoveryState }: History): State.SessionState => {
   const state = Either.getOrElse(RecoveryState.decode(record.state, recoveryState), () => ({
     ...State.initial,
     lifecycle: record.state
   }))
-  // Where the recovery state was lost with the history, the record still has the instance.
+  // If the recovery state was lost with the history, the record still has the instance.
   if (recoveryState !== null || record.instanceId === null || record.state === "inactive") return state
   return { ...state, instance: { key: record.instanceId, instanceId: record.instanceId } }
 }
 
-/** Stands for the record of a deleted session, as far as its instance was created with it. */
+/** Replaces the record of a deleted session. It has what the session's instance was created with. */
 const deletedRecord = (tenant: string, id: string, epoch: string, agentType: string): SessionRecord => ({
   ...{ id, tenant, epoch, agentType, title: "", titled: true, state: "inactive", instanceId: null },
   ...{ createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
@@ -54,9 +54,9 @@ const deletedRecord = (tenant: string, id: string, epoch: string, agentType: str
 type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
 /** How long a load waits for an idle session to be stopped and evicted. */
-const stopLimit = Duration.seconds(5)
+const stopTimeout = Duration.seconds(5)
 
-/** `release` lets other nodes have a session; it takes effect before what is asked of the session later. */
+/** `release` lets other nodes open a session. It takes effect before later requests for the session. */
 export const make = (shared: Shared, records: SessionRecords, release: (key: string) => void): SessionCache => {
   const entities = new Map<string, Entity>()
   const occupancy = new Supervision.Occupancy()
@@ -78,7 +78,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
     maxOfOne: Math.ceil(inMemory * 0.875)
   })
 
-  /** Evicts a session that nobody uses if a place is needed; of those, one of the tenant that has the most. */
+  /** Evicts an unused session of the tenant that has the most, if a slot is needed. */
   const evictUnused = (tenant: string): void => {
     const isFull = pool.used >= inMemory
     if (!isFull && pool.mayHave(tenant, 1)) return
@@ -102,16 +102,16 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
       if (largest === undefined || pool.heldBy(largest) <= pool.heldBy(tenant) + 1) return Effect.void
       for (const entity of entities.values()) {
         if (entity.record.tenant !== largest || !entity.isIdleSince(Number.POSITIVE_INFINITY)) continue
-        const stop = Effect.ignore(entity.lifecycle.stop("another tenant needs its place"))
-        return Effect.asVoid(Supervision.within(stopLimit, stop))
+        const stop = Effect.ignore(entity.lifecycle.stop("another tenant needs its slot"))
+        return Effect.asVoid(Supervision.within(stopTimeout, stop))
       }
       return Effect.void
     })
 
-  /** Claims a place, within a region that cannot be interrupted; `restore` makes it possible while room is made. */
+  /** Claims a slot in an uninterruptible region. `restore` allows an interruption while room is made. */
   const claim = (tenant: string, restore: Restore): Effect.Effect<Claim, SessionsBusy> =>
     Effect.gen(function* () {
-      // A dirty record alone keeps a session in memory.
+      // Sessions with nothing but a dirty record can be evicted after it is saved.
       for (const makeRoom of [Effect.void, records.flush, Effect.zipRight(stopIdle(tenant), records.flush)]) {
         yield* restore(makeRoom)
         const claim = take(tenant)
@@ -130,7 +130,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
             entities.set(entity.key, entity)
             claim.offer({
               isReclaimable: () => entity.isQuiescent,
-              // Subscribers have to subscribe again, and are refused where their tenant has too many sessions.
+              // Subscribers have to subscribe again, and are refused if their tenant has too many sessions.
               onReclaim: () => entity.dropSubscribers(() => evict(entity))
             })
             occupancy.set(true)
@@ -169,7 +169,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
       const { pendingStops, request } = State.releaseInstance(state)
       const lost = request === undefined ? pendingStops.filter(({ instanceId }) => instanceId === null) : []
       for (const { key: idempotencyKey } of lost) {
-        yield* Effect.logError("Nothing is known of a creation but its key; its instance may be left behind").pipe(
+        yield* Effect.logError("Only the key of a creation is known; its instance may be left running").pipe(
           Effect.annotateLogs({ session: key, idempotencyKey })
         )
       }
@@ -187,7 +187,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
 
   const get: SessionCache["get"] = (tenant, id) =>
     Effect.suspend((): Effect.Effect<Entity, LookupError> => {
-      // Other texts may be no keys of the store.
+      // Other texts may not be valid keys of the store.
       if (!isSessionId(id)) return new SessionNotFound({ sessionId: id })
       const key = keyOf(tenant, id)
       const known = entities.get(key)

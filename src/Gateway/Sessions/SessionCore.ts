@@ -1,5 +1,5 @@
 /**
- * What the parts of a session in memory build on: its record, its journal, its subscribers, and who uses it.
+ * The core of a session in memory: its record, its journal, its subscribers and its use count.
  */
 import { Cause, type Context, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
@@ -16,36 +16,36 @@ import * as State from "./SessionState.ts"
 import type { Settings } from "./Settings.ts"
 import { Subscribers } from "./Subscribers.ts"
 
-/** What all sessions share. */
+/** The services and settings that all sessions share. */
 export interface Shared {
   readonly settings: Settings
   readonly platform: Context.Tag.Service<AgentPlatform>
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "save" | "isDirty">
   readonly secrets: SecretPool
-  /** Of everything that outlives the call that started it. */
+  /** The scope of work that outlives the call that started it. */
   readonly scope: Scope.Scope
   /** Runs an effect in that scope, from a callback. */
   readonly run: (work: Effect.Effect<void>) => void
   /** Whole epoch milliseconds, for timestamps. */
   readonly now: () => number
-  /** Monotonic milliseconds, for everything that waits or is measured. */
+  /** Monotonic milliseconds, for delays and durations. */
   readonly monotonic: () => number
   /** Generates a title for a session from its first message, in the background. */
   readonly generateTitle: (session: SessionCore, message: string) => void
-  /** Whether the gateway shuts down: nothing is activated any more. */
+  /** Whether the gateway is shutting down. No session is activated then. */
   readonly isClosing: () => boolean
   /** Limits the calls that stop instances in the background. */
   readonly cleanups: FairPool
   readonly activations: FairPool
   readonly traceId: Effect.Effect<string>
-  /** The types of events of the platform that were logged as malformed. */
+  /** The platform event types that were logged as malformed. */
   readonly malformedTypes: Set<string>
-  /** Of metrics. */
+  /** The tags of metrics. */
   readonly tags: MetricTags
 }
 
-/** Opens the history of a session; a new one where the record tells of more events than are stored. */
+/** Opens the history of a session. Starts a new one if the record has a greater `headSeq` than the stored history. */
 export const openHistory = (
   { events }: Pick<Shared, "events">,
   key: string,
@@ -54,7 +54,7 @@ export const openHistory = (
   Effect.gen(function* () {
     const history = yield* events.open(key, epoch)
     if (history.headSeq >= headSeq) return history
-    yield* Effect.logWarning("The history of a session was lost, at least its end; it begins anew").pipe(
+    yield* Effect.logWarning("The history of a session, or its end, was lost; a new history is started").pipe(
       Effect.annotateLogs({ session: key, recorded: headSeq, found: history.headSeq })
     )
     return yield* events.restart(key, yield* randomId)
@@ -70,7 +70,7 @@ export class SessionCore implements Recorded {
       Effect.annotateLogs(Effect.logError("A subscriber of a session failed", Cause.die(defect)), { session: this.key })
     )
   )
-  /** Calls in progress, and when the last one ended, in monotonic milliseconds. */
+  /** The number of calls in progress, and when the last one ended, in monotonic milliseconds. */
   private users = 0
   private usedAt: number
 
@@ -105,7 +105,7 @@ export class SessionCore implements Recorded {
     })
   }
 
-  /** Called with each update that took effect, before subscribers are told. */
+  /** Called with each update that took effect, before subscribers receive its events. */
   protected onUpdate(_update: State.Update): void {}
 
   get record(): SessionRecord {
@@ -131,18 +131,18 @@ export class SessionCore implements Recorded {
 
   toRecord(): SessionRecord {
     const { lifecycle: state, instance } = this.state
-    // Clients cannot use an instance that is only to be stopped.
+    // Clients cannot use an instance that is still to be stopped.
     const instanceId = state === "inactive" || state === "error" ? null : (instance?.instanceId ?? null)
     return { ...this.record, state, instanceId, ...this.currentJournal.history() }
   }
 
-  /** Changes the record and has it saved. */
+  /** Changes the record and schedules its save. */
   amend(changes: Partial<Pick<SessionRecord, "title" | "titled" | "secretNames" | "configured">> = {}): void {
     this.currentRecord = { ...this.record, ...changes, updatedAt: this.shared.now() }
     this.shared.records.save(this)
   }
 
-  /** Whether it is being deleted, or was: nothing may activate it any more. */
+  /** Whether it is being deleted or was deleted. It must not be activated. */
   get isDeleting(): boolean {
     return this.deletion !== "none"
   }
@@ -155,18 +155,18 @@ export class SessionCore implements Recorded {
     if (this.deletion === "none") this.deletion = "begun"
   }
 
-  /** After a deletion that failed before the record was removed. */
+  /** Called after a deletion that failed before the record was removed. */
   abortDeletion(): void {
     if (this.deletion === "begun") this.deletion = "none"
   }
 
-  /** After the record was removed. */
+  /** Called after the record was removed. */
   completeDeletion(): void {
     this.deletion = "done"
     this.subscribers.end(subscriber => subscriber.onDeleted())
   }
 
-  /** Whether it belongs to another node now: nothing of it is used or stored any more. */
+  /** Whether it belongs to another node now. This node no longer uses or stores it. */
   get isGivenUp(): boolean {
     return this.isElsewhere
   }
@@ -176,7 +176,7 @@ export class SessionCore implements Recorded {
     return this.currentJournal.confirm
   }
 
-  /** After another node has taken the session. That node stops the instance. */
+  /** Called after another node has taken the session. That node stops the instance. */
   giveUp(): void {
     this.isElsewhere = true
     this.shared.secrets.forget(this.key)
@@ -196,7 +196,7 @@ export class SessionCore implements Recorded {
     this.touch()
   }
 
-  /** Ends all subscriptions; `between` runs before subscribers are told. */
+  /** Ends all subscriptions. `between` runs before subscribers are notified. */
   dropSubscribers(between: () => void): void {
     this.subscribers.end(subscriber => subscriber.onLost(), between)
   }
@@ -228,7 +228,7 @@ export class SessionCore implements Recorded {
     )
   }
 
-  /** Continues with another history in place of one that was lost. Pending stops are kept. */
+  /** Continues with a new history after one that was lost. Pending stops are kept. */
   replaceHistory(): Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable> {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())

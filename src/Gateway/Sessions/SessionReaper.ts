@@ -1,7 +1,6 @@
 /**
- * Background work on sessions: those of an earlier run or of a node that is gone are recovered, those that another node
- * has taken are given up, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts
- * down.
+ * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
+ * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
 import { Cause, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
@@ -9,37 +8,37 @@ import * as Supervision from "../../Supervision.ts"
 import { takeovers } from "../Forwarding/Metrics.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity } from "./Entity.ts"
-import type { Handover } from "./Handover.ts"
 import { delayAfter } from "./InstanceCleanup.ts"
 import type { SessionCache } from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
+import type { SessionTransfer } from "./SessionTransfer.ts"
 import { sweepInterval, unusedTtl } from "./Settings.ts"
 
 /** Sessions that are recovered concurrently after a restart. */
 const recoveries = 8
 
-/** Between attempts to read what the last run has left, as long as the store is unavailable. */
+/** The interval of attempts to read the unfinished sessions while the store is unavailable. */
 const readRetries = Schedule.spaced("5 seconds")
 
 /** How long the last records may take to be written. */
-const saveLimit = Duration.seconds(2)
+const saveTimeout = Duration.seconds(2)
 
 /**
- * The hand-over of secrets has what is left of the time for stopping sessions, which most of them need little of, and at
- * least this part of it.
+ * The transfer of sessions with secrets has what is left of the time for stopping sessions, most of which is unused in
+ * general, and at least this part of it.
  */
-const leastHandover = 1 / 3
+const minTransferShare = 1 / 3
 
 /**
- * Runs until the scope closes; then `close` is called before sessions are stopped, and those with secrets are handed
- * over.
+ * Runs until the scope closes. Then `close` is called, sessions are stopped, and those with secrets are transferred to
+ * other nodes.
  */
 export const start = (
   shared: Shared,
   sessions: SessionCache,
   records: SessionRecords,
-  handover: Pick<Handover, "give">,
+  transfer: Pick<SessionTransfer, "send">,
   close: () => void
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
@@ -76,13 +75,13 @@ export const start = (
       yield* Effect.forEach([...sessions.all()], visit, { discard: true })
     })
 
-    /** Instances can only be stopped by a platform that is reachable; nothing else of a recovery waits for it. */
+    /** Only the stops of instances need the platform. The rest of a recovery does not wait for it. */
     const isPlatformUnavailable = Effect.map(
       platform.probe,
       Option.exists(({ status }) => status === "unhealthy")
     )
 
-    /** Recovers a session of the last run; answers it where that has to be repeated. */
+    /** Recovers a session. Returns it if this has to be repeated, and nothing otherwise. */
     const recoverOne = (unfinished: Unfinished, isUnavailable: boolean): Effect.Effect<ReadonlyArray<Unfinished>> => {
       const { recoveryState, session } = unfinished
       const slash = session.indexOf("/")
@@ -99,24 +98,24 @@ export const start = (
           })
         ),
         Effect.as([]),
-        // Another node was quicker.
+        // Another node has taken it first.
         Effect.catchTag("SessionElsewhere", () => Effect.succeed([])),
         Effect.catchAll(({ message }) =>
-          Effect.annotateLogs(Effect.logWarning("A session that was left behind could not be recovered yet"), {
+          Effect.annotateLogs(Effect.logWarning("A session could not be recovered; it will be retried"), {
             session,
             reason: message
           }).pipe(Effect.as([unfinished]))
         ),
-        // It is tried again as well: otherwise its instance could run on for ever.
+        // It is retried as well: otherwise its instance could run forever.
         Effect.catchAllDefect(defect =>
-          Effect.annotateLogs(Effect.logError("The recovery of a session met a defect", Cause.die(defect)), {
+          Effect.annotateLogs(Effect.logError("The recovery of a session failed with a defect", Cause.die(defect)), {
             session
           }).pipe(Effect.as([unfinished]))
         )
       )
     }
 
-    /** Tries once to recover sessions, and answers those that are left. */
+    /** Tries once to recover sessions. Returns those that are left. */
     const recoverAll = (left: ReadonlyArray<Unfinished>): Effect.Effect<ReadonlyArray<Unfinished>> =>
       Effect.gen(function* () {
         const isUnavailable = yield* isPlatformUnavailable
@@ -128,7 +127,7 @@ export const start = (
       })
 
     const recover = Effect.gen(function* () {
-      const outage = Supervision.outage("reading what the last run has left")
+      const outage = Supervision.outage("reading unfinished sessions")
       let left = yield* Effect.retry(Effect.tapErrorCause(events.unfinished, outage.failed), readRetries)
       yield* outage.over
       if (left.length === 0) return
@@ -142,22 +141,20 @@ export const start = (
       }
     })
 
-    /**
-     * Takes over a portion of the sessions of nodes that are gone. Tells whether another one may be taken over at once.
-     */
+    /** Takes over a portion of the sessions of stopped nodes. Returns whether the next portion may follow at once. */
     const takeOverPortion = Effect.gen(function* () {
-      // One that this node still has in memory is given up first.
+      // A session that this node still has in memory is dropped first.
       const abandoned = (yield* events.abandoned).filter(({ session }) => sessions.peek(session) === undefined)
       if (abandoned.length === 0) return false
-      yield* Effect.logInfo("Taking over sessions of a node that is gone").pipe(
+      yield* Effect.logInfo("Taking over sessions of a stopped node").pipe(
         Effect.annotateLogs({ sessions: abandoned.length })
       )
-      // What is left is found again.
+      // Those that are left are found again.
       const left = yield* recoverAll(abandoned)
       for (const { session } of abandoned) if (sessions.peek(session) !== undefined) takeovers.unsafeUpdate(1, tags)
       return left.length < abandoned.length
     })
-    const takeOver = Effect.repeat(takeOverPortion, { while: goesOn => goesOn })
+    const takeOver = Effect.repeat(takeOverPortion, { while: hasMore => hasMore })
 
     const shutDown = Effect.gen(function* () {
       const startedAt = monotonic()
@@ -170,15 +167,15 @@ export const start = (
       const end = ({ cleanup, lifecycle }: Entity) =>
         Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), cleanup.run(stopping))
       yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
-      yield* Supervision.within(saveLimit, records.flush)
-      // What is left of one that could not be stopped is for a node that recovers it.
+      yield* Supervision.within(saveTimeout, records.flush)
+      // A session that could not be stopped is recovered by the node that takes it over.
       const left = Duration.toMillis(stopping) - (monotonic() - startedAt)
-      const limit = Math.max(left, Duration.toMillis(stopping) * leastHandover)
-      yield* handover.give(session => sessions.peek(session)?.isQuiescent !== false, limit)
+      const timeout = Math.max(left, Duration.toMillis(stopping) * minTransferShare)
+      yield* transfer.send(session => sessions.peek(session)?.isQuiescent !== false, timeout)
     })
 
     yield* Effect.addFinalizer(() => shutDown)
-    // Recovery ends once, and is only started again where it fails.
+    // The recovery runs once. `Effect.never` keeps the supervisor from starting it again.
     yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), scope)
     if (events.isShared) {
       MetricTags.register([takeovers], tags)

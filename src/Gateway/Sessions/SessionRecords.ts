@@ -7,11 +7,12 @@ import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable }
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
 import { LostPart, Session } from "../Protocol/Session.ts"
+import type { CreateSession } from "../Sessions.ts"
 
 /** 32 random hexadecimal digits. */
 export const randomId: Effect.Effect<string> = randomHex(4)
 
-/** An id for a session: 12 hexadecimal digits of its creation time, so that ids sort by it, and 24 random ones. */
+/** An id for a session: its creation time in 12 hexadecimal digits, so that ids sort by it, and 24 random digits. */
 export const sessionId: Effect.Effect<string> = Effect.zipWith(
   Clock.currentTimeMillis,
   randomHex(3),
@@ -33,14 +34,14 @@ export const namespaceOf = (tenant: string): string => `tenant:${tenant}/session
 
 const gatewayActor = "gateway"
 
-/** A session as it is stored: what clients see, and what tells later that something was lost. */
+/** A session as it is stored: what clients see, and which secrets and parts of the configuration it should have. */
 export const SessionRecord = Schema.Struct({
   ...Struct.omit(Session.fields, "missingSecrets", "missingConfiguration"),
-  /** Names of the secrets, which are held in memory only. */
+  /** Names of the secrets, which are kept in memory only. */
   secretNames: Schema.Array(Schema.String),
-  /** The parts of the launch configuration that the session was given; they are in the session database. */
+  /** The parts of the launch configuration, which are stored in the session database. */
   configured: Schema.Array(LostPart),
-  /** Whether the title is final: given by the client, or generated. */
+  /** Whether the title is final: given by the client or generated. */
   titled: Schema.Boolean
 })
 
@@ -53,17 +54,36 @@ export const encodeRecord = Schema.encodeSync(RecordText)
 
 const decodeRecord = Schema.decodeOption(RecordText)
 
-/** The record of a tenant's session; none where the text is none, as somebody else may have changed it. */
+/** Parses the record of a tenant's session. None if it is invalid: clients of the key-value store can change it. */
 export const readRecord = (tenant: string, id: string, text: string): Option.Option<SessionRecord> =>
   Option.filter(decodeRecord(text), record => record.id === id && record.tenant === tenant)
 
-/** What a session lacks that it was given. */
+/** The record of a new session, with a new id. `configured` are the parts of its launch configuration. */
+export const initial = (
+  tenant: string,
+  { agentType, secrets = {}, title = "" }: CreateSession,
+  configured: ReadonlyArray<LostPart>
+): Effect.Effect<SessionRecord> =>
+  Effect.gen(function* () {
+    const id = yield* sessionId
+    const createdAt = timeOf(id)
+    return {
+      ...{ id, tenant, agentType, title, state: "inactive", instanceId: null, createdAt, updatedAt: createdAt },
+      epoch: yield* randomId,
+      headSeq: 0,
+      secretNames: Object.keys(secrets),
+      configured,
+      titled: title !== ""
+    } satisfies SessionRecord
+  })
+
+/** The secrets and parts of the launch configuration that were lost. */
 export interface Losses {
   readonly secrets: ReadonlyArray<string>
   readonly configuration: ReadonlyArray<LostPart>
 }
 
-/** What a session lacks of the secrets and of the launch configuration that its record names. */
+/** The losses of a session, by what its record names and what exists. */
 export const lossesOf = (
   { configured, secretNames }: Pick<SessionRecord, "configured" | "secretNames">,
   secrets: Readonly<Record<string, unknown>>,
@@ -73,7 +93,7 @@ export const lossesOf = (
   configuration: configured.filter(part => !parts.includes(part))
 })
 
-/** What clients see of a record, with what the session lacks. */
+/** The view of a record for clients, with the losses of the session. */
 export const toView = (
   { id, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq }: Session,
   { configuration, secrets }: Losses
@@ -87,12 +107,12 @@ export const toView = (
 export interface Recorded {
   readonly key: string
   readonly record: SessionRecord
-  /** The record with the present state. */
+  /** The record with the current state. */
   readonly toRecord: () => SessionRecord
-  /** Its removal has begun, and may be complete. */
+  /** Whether its removal has started. It may be complete. */
   readonly isDeleting: boolean
   readonly isDeleted: boolean
-  /** It belongs to another node. */
+  /** Whether it belongs to another node. */
   readonly isGivenUp: boolean
   /** Succeeds only if it belongs to this node. */
   readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
@@ -107,41 +127,41 @@ export interface SessionRecords {
   ) => Effect.Effect<void, PreconditionFailed | StoreBusy | StoreUnavailable>
   /** Removes the record of a session that belongs to this node, and reports whether there was one. */
   readonly remove: (session: Recorded, actor: string) => Effect.Effect<boolean, StoreBusy | StoreUnavailable>
-  /** Writes a session's record in the background; changes that come before that are written as one. */
+  /** Writes a session's record in the background. Changes before the write are written together. */
   readonly save: (session: Recorded) => void
-  /** Whether a record is still to be written, or being written: until then a load would find an older one. */
+  /** Whether a record is to be written or being written. Until then a load would find an older one. */
   readonly isDirty: (session: Recorded) => boolean
-  /** Writes what is dirty, as far as the store takes it. */
+  /** Writes the dirty records, as far as the store takes them. */
   readonly flush: Effect.Effect<void>
 }
 
-/** Records that are written concurrently. */
+/** Number of records that are written concurrently. */
 const concurrency = 32
 
-/** How often a removal is tried while others write the record. */
+/** Number of attempts to remove a record that other writers change. */
 const removals = 10
 
 /**
- * Where nodes share the store, a record is written or removed only at the version that was there when the session was
- * known to belong to this node: a node that was paused while another one took the session changes nothing.
+ * If nodes share the store, a record is written or removed only at the version that it had when the session was known to
+ * belong to this node. A node that was paused while another one took the session changes nothing.
  */
 export const make = (
   store: Context.Tag.Service<Store>,
   isShared: boolean
 ): Effect.Effect<SessionRecords, never, Scope.Scope> =>
   Effect.gen(function* () {
-    /** Of shared records: the version that this node may replace. */
+    /** The version of a shared record that this node may replace. */
     const versions = new WeakMap<Recorded, number>()
     const dirty = new Set<Recorded>()
     const inFlight = new Set<Recorded>()
     const work = yield* Effect.makeLatch(false)
 
     const warnUnreadable = (tenant: string, id: string) =>
-      Effect.logWarning("The record of a session was changed by somebody else and cannot be read").pipe(
+      Effect.logWarning("The record of a session was changed by another client and cannot be read").pipe(
         Effect.annotateLogs({ tenant, id })
       )
 
-    /** The version of the record, read before the session was confirmed to be this node's. */
+    /** The version of the record. It is read before the session is confirmed to belong to this node. */
     const confirmedVersion = (session: Recorded) => {
       const { id, tenant } = session.record
       return Effect.flatMap(store.get(namespaceOf(tenant), id), found =>
@@ -179,7 +199,7 @@ export const make = (
             return Effect.void
           }),
           Effect.catchTag("PreconditionFailed", ({ currentVersion }) => {
-            // Somebody has changed it. The next attempt finds out whether the session is still this node's.
+            // Another writer has changed it. The next attempt checks whether the session still belongs to this node.
             if (currentVersion !== null)
               return Effect.zipRight(
                 Effect.sync(() => versions.delete(session)),
@@ -187,7 +207,7 @@ export const make = (
               )
             return session.isDeleting
               ? Effect.void
-              : Effect.logWarning("The record of a session was removed by somebody else").pipe(
+              : Effect.logWarning("The record of a session was removed by another client").pipe(
                   Effect.annotateLogs({ session: session.key })
                 )
           }),
@@ -196,7 +216,7 @@ export const make = (
         )
       }).pipe(
         Effect.ensuring(Effect.sync(() => inFlight.delete(session))),
-        // It is written again with its next change, and delays no other record.
+        // It is written with its next change, and delays no other record.
         Effect.catchAllDefect(defect =>
           Effect.logError("The record of a session cannot be saved", Cause.die(defect)).pipe(
             Effect.annotateLogs({ session: session.key })
@@ -204,7 +224,7 @@ export const make = (
         )
       )
 
-    // One at a time, so that whoever flushes waits for the records in flight as well.
+    // One at a time, so that a caller of `flush` also waits for the records in flight.
     const mutex = yield* Effect.makeSemaphore(1)
     const flush = Effect.suspend(() => Effect.forEach([...dirty], write, { concurrency, discard: true })).pipe(
       mutex.withPermits(1)
@@ -242,7 +262,7 @@ export const make = (
           store.commit({ actor, operations: [{ op: "delete", ...target, precondition: { match } }] })
         ).pipe(
           Effect.as(true),
-          // It was changed after its version was read, by the saver of this node or by somebody else.
+          // It was changed after its version was read, by the saver of this node or by another writer.
           Effect.retry({
             while: error => error._tag === "PreconditionFailed" && error.currentVersion !== null,
             times: removals
@@ -251,7 +271,7 @@ export const make = (
             PreconditionFailed: ({ currentVersion }) =>
               currentVersion === null
                 ? Effect.succeed(false)
-                : Effect.fail(new StoreUnavailable({ reason: "the record of the session is written all the time" })),
+                : Effect.fail(new StoreUnavailable({ reason: "the record of the session changes too often" })),
             // The write has no idempotency key.
             IdempotencyConflict: Effect.die
           })

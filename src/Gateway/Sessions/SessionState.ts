@@ -1,6 +1,6 @@
 /**
- * The durable state of a session and its updates, without effects: lifecycle, instances and turns. Each turn has one
- * start and exactly one end, whatever the platform sends.
+ * The state of a session and its updates: lifecycle, instances and turns. Pure. Each turn has one start and exactly one
+ * end, whatever the platform sends.
  */
 import { Either } from "effect"
 import type { EventBody, EventBodyOf, TurnEnd } from "../Protocol/Event.ts"
@@ -8,10 +8,10 @@ import type { Receipt } from "../SessionEvents.ts"
 import { type LifecycleEvent, type LifecycleState, next } from "./StateMachine.ts"
 
 /**
- * An instance at the platform, which may exist although its id is not known yet.
+ * An instance at the platform. It may exist although its id is not known yet.
  *
- * The key is the `Idempotency-Key` of its creation and is stored before the request is sent: asking again with it
- * returns the id, so that no instance is ever leaked. The id is null until the platform has answered.
+ * The key is the `Idempotency-Key` of its creation and is stored before the request is sent. A repeated request with the
+ * key returns the id, so that no instance is leaked. The id is null until the platform has answered.
  */
 export interface Instance {
   readonly key: string
@@ -20,21 +20,21 @@ export interface Instance {
 
 /** An earlier instance that is still to be stopped. */
 export interface PendingStop extends Instance {
-  /** How often the platform has refused to stop it, or to tell its id. */
+  /** How often the platform has refused to stop it or to return its id. */
   readonly refusals: number
 }
 
-/** What a creation was requested with. */
+/** The parameters of a creation. */
 export interface InstanceRequest {
   readonly agentType: string
-  /** Written by earlier versions only: the launch configuration is in the session database. */
+  /** Written by earlier versions only. The launch configuration is in the session database now. */
   readonly deployment?: unknown
   readonly environment?: Readonly<Record<string, string>>
 }
 
 /**
- * `announced`: the message is stored and clients were told of the start. `started`: the agent has started as well.
- * `accepted`: stored by an earlier version, which told clients when the agent started.
+ * `announced`: the message is stored and `turn_started` is published. `started`: the agent has started the turn.
+ * `accepted`: stored by an earlier version, which published `turn_started` when the agent started.
  */
 export type TurnStatus = "accepted" | "announced" | "started"
 
@@ -42,14 +42,14 @@ export type TurnStatus = "accepted" | "announced" | "started"
 export interface Turns {
   /** Turns that have not ended, oldest first. */
   readonly open: ReadonlyMap<string, TurnStatus>
-  /** The newest turns that have ended: they cannot start or end again. */
+  /** The newest ended turns. They cannot start or end again. */
   readonly ended: ReadonlySet<string>
 }
 
-/** Turns that may be open at once, and ended turns that are remembered. */
+/** Maximum number of open turns, and of ended turns that are kept. */
 export const maxTurns = 256
 
-/** All that an update of a session depends on. */
+/** The state of a session, on which its updates depend. */
 export interface SessionState {
   readonly lifecycle: LifecycleState
   readonly instance: Instance | null
@@ -57,7 +57,7 @@ export interface SessionState {
   readonly turns: Turns
   /** The state that the instance has reported since the last transition. It is not stored. */
   readonly reported?: LifecycleState | undefined
-  /** Kept after a deletion while a creation is unanswered: it cannot be repeated without. */
+  /** Kept after a deletion while the outcome of a creation is unknown, to repeat the creation. */
   readonly request?: InstanceRequest
 }
 
@@ -65,7 +65,7 @@ export interface SessionState {
 export interface Update {
   readonly state: SessionState
   readonly events: ReadonlyArray<EventBody>
-  /** Stored with the events, so that a message with a client's id is accepted once. */
+  /** Stored in the same transaction, so that a message with a client's id is accepted once. */
   readonly receipt?: Receipt | undefined
   /** The id of a receipt to remove. */
   readonly revoked?: string | undefined
@@ -82,7 +82,7 @@ export const initial: SessionState = {
 /** A state that is set without an event. */
 export const withoutEvents = (state: SessionState): Update => ({ state, events: [] })
 
-/** Applies a lifecycle event and publishes the new state; an event that is ignored changes nothing. */
+/** Applies a lifecycle event and publishes the new state. An event that is ignored changes nothing. */
 export const transition = (session: SessionState, event: LifecycleEvent, reason?: string): Update => {
   const lifecycle = next(session.lifecycle, event)
   return lifecycle === undefined
@@ -93,7 +93,7 @@ export const transition = (session: SessionState, event: LifecycleEvent, reason?
       }
 }
 
-/** One update after another. */
+/** Combines two updates in sequence. */
 export const andThen = (update: Update, f: (state: SessionState) => Update): Update => {
   const { events, state } = f(update.state)
   return { ...update, state, events: [...update.events, ...events] }
@@ -120,7 +120,7 @@ const setTurn = (session: SessionState, turnId: string, status: TurnStatus): Ses
   turns: { ...session.turns, open: new Map([...session.turns.open, [turnId, status]]) }
 })
 
-/** The agent starts a turn. Clients are told unless they were told of its message. */
+/** The agent starts a turn. The start is published unless it was published with the message. */
 const startTurn = (session: SessionState, body: EventBodyOf<"turn_started">): Update => {
   const { ended, open } = session.turns
   const status = open.get(body.turnId)
@@ -185,7 +185,7 @@ export const endTurns = (
 ): Update =>
   turnIds.reduce((update, turnId) => andThen(update, state => endTurn(state, endOf(turnId))), withoutEvents(session))
 
-/** Ends those of some turns that the agent has not started, as when their messages were not sent. */
+/** Ends the given turns that the agent has not started, for example if their messages were not sent. */
 export const endPendingTurns = (
   session: SessionState,
   turnIds: ReadonlyArray<string>,
@@ -197,12 +197,12 @@ export const endPendingTurns = (
     turnIds.filter(turnId => isPending(session, turnId))
   )
 
-/** Ends a turn as failed. */
+/** The end of a failed turn. */
 export const errored =
   (code: string, message: string, retryable = true) =>
   (turnId: string): TurnEnd => ({ type: "turn_errored", turnId, code, message, retryable })
 
-/** Ends a turn as interrupted. */
+/** The end of an interrupted turn. */
 export const interrupted =
   (reason: string) =>
   (turnId: string): TurnEnd => ({ type: "turn_interrupted", turnId, reason })
@@ -211,9 +211,9 @@ export const interrupted =
 export interface Message {
   readonly turnId: string
   readonly content: string
-  /** Who wrote it. */
+  /** The author. */
   readonly sub: string
-  /** As the client gave it. */
+  /** The client's own id of the message. */
   readonly clientMessageId?: string | undefined
   readonly receipt?: Pick<Receipt, "id" | "digest"> | undefined
 }
@@ -221,7 +221,7 @@ export interface Message {
 /** Why a message is not accepted. */
 export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; readonly open: number }
 
-/** Accepts a message, which starts a turn. */
+/** Accepts a message, which starts a turn, unless the session has no instance or too many open turns. */
 export const acceptMessage = (
   session: SessionState,
   { clientMessageId, content, receipt, sub, turnId }: Message,
@@ -243,11 +243,11 @@ export const keepReceipt =
   (receipt: Pick<Receipt, "id" | "digest">) =>
   (state: SessionState): Update => ({ ...withoutEvents(state), receipt: { ...receipt, turnId: null } })
 
-/** Removes a receipt: its request has certainly not reached the agent. */
+/** Removes the receipt of a request that has not reached the agent. */
 export const revokeReceipt = (update: Update, receipt: Pick<Receipt, "id"> | undefined): Update =>
   receipt === undefined ? update : { ...update, revoked: receipt.id }
 
-/** Moves the instance to those that are to be stopped, so that there may be another one. */
+/** Moves the instance to the pending stops, so that another one can be created. */
 export const releaseInstance = (session: SessionState): SessionState => {
   const { instance, pendingStops } = session
   return instance === null
@@ -255,7 +255,7 @@ export const releaseInstance = (session: SessionState): SessionState => {
     : { ...session, instance: null, pendingStops: [...pendingStops, { ...instance, refusals: 0 }] }
 }
 
-/** Sets the id that the platform has answered for a key. */
+/** Sets the id that the platform has returned for a key. */
 export const setInstanceId = (session: SessionState, key: string, instanceId: string): SessionState => {
   const isNew = (known: Instance | null) => known !== null && known.key === key && known.instanceId === null
   const { instance, pendingStops } = session
@@ -264,14 +264,14 @@ export const setInstanceId = (session: SessionState, key: string, instanceId: st
   return { ...session, pendingStops: pendingStops.map(stop => (isNew(stop) ? { ...stop, instanceId } : stop)) }
 }
 
-/** Removes the instance of a key: it was stopped, or never existed. */
+/** Removes the instance of a key, which was stopped or never existed. */
 export const removeInstance = (session: SessionState, key: string): SessionState => ({
   ...session,
   instance: session.instance?.key === key ? null : session.instance,
   pendingStops: session.pendingStops.filter(stop => stop.key !== key)
 })
 
-/** Counts that the platform refused to stop an instance. */
+/** Counts a refusal of the platform to stop an instance. */
 export const countRefusal = (session: SessionState, key: string): SessionState => ({
   ...session,
   pendingStops: session.pendingStops.map(stop => (stop.key === key ? { ...stop, refusals: stop.refusals + 1 } : stop))

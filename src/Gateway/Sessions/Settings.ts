@@ -2,17 +2,17 @@ import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
 
 export const defaults = {
-  /** After which a running session without subscribers and turns is stopped. */
+  /** After this time a running session without subscribers and turns is stopped. */
   idleTimeout: Duration.minutes(30),
-  /** The time limit of an activation. */
+  /** The timeout of an activation. */
   activationTimeout: Duration.minutes(1),
-  /** Sessions of one tenant; one more is refused. */
+  /** Maximum number of sessions of one tenant. */
   perTenant: 10_000,
-  /** Sessions in memory, over all tenants; beyond, those of the tenant that has the most are evicted. */
+  /** Maximum number of sessions in memory. Above it, those of the tenant that has the most are evicted. */
   inMemory: 10_000,
-  /** Bytes of secrets in memory, over all tenants. */
+  /** Maximum bytes of secrets in memory, for all tenants together. */
   secretBytes: 256 * 1024 * 1024,
-  /** Concurrent activations, over all tenants; more wait. */
+  /** Maximum number of concurrent activations, for all tenants together. Others wait. */
   activations: 256,
   /** How long all instances together may take to stop when the gateway shuts down. */
   stopping: Duration.millis(4500)
@@ -33,30 +33,30 @@ export const config: Config.Config<Settings> = Config.all({
   ),
   activationTimeout: duration(
     "SESSION_ACTIVATION_TIMEOUT",
-    "How long the agent platform may take to bring a session's instance up",
+    "How long the agent platform may take to start a session's instance",
     "1 minute",
     defaults.activationTimeout
   ),
   perTenant: Setting.integer("LIMIT_SESSIONS", {
-    description: "Most sessions of one tenant",
+    description: "Maximum number of sessions of one tenant",
     default: defaults.perTenant,
     min: 1,
     max: 100_000
   }),
   inMemory: Setting.integer("LIMIT_SESSIONS_IN_MEMORY", {
-    description: "Most sessions that are active or looked at, over all tenants",
+    description: "Maximum number of sessions in memory (active or in use), for all tenants together",
     default: defaults.inMemory,
     min: 1,
     max: 1_000_000
   }),
   secretBytes: Setting.integer("LIMIT_SECRET_BYTES", {
-    description: "Bytes of sessions' secrets in memory, over all tenants",
+    description: "Maximum bytes of sessions' secrets in memory, for all tenants together",
     default: defaults.secretBytes,
     min: 1024 * 1024,
     max: 1024 ** 4
   }),
   activations: Setting.integer("LIMIT_ACTIVATIONS", {
-    description: "Most instances that are brought up at a time, over all tenants",
+    description: "Maximum number of instances that are started at a time, for all tenants together",
     default: defaults.activations,
     min: 1,
     max: 100_000
@@ -64,24 +64,24 @@ export const config: Config.Config<Settings> = Config.all({
   stopping: Config.succeed(defaults.stopping)
 })
 
-/** Turns that clients may have open in one session. */
+/** Maximum number of turns that clients may have open in one session. */
 export const openTurns = 32
 
-/** How long a message waits for those before it and for the connection, once the session is active. */
-export const sendLimit = Duration.seconds(15)
+/** How long a message waits for earlier ones and for the connection, once the session is active. */
+export const sendTimeout = Duration.seconds(15)
 
-/** How long a connection may be lost before its instance counts as lost. */
-export const longestReconnection = Duration.minutes(10)
+/** How long a reconnection may take before the instance counts as lost. */
+export const reconnectTimeout = Duration.minutes(10)
 
-/** How often all sessions are visited: for idle ones, and for instances to stop. */
+/** The interval at which all sessions are checked for idle ones and for instances to stop. */
 export const sweepInterval = Duration.seconds(5)
 
-/** Lists of sessions that are read concurrently, in all and of one tenant: each takes milliseconds of the event loop. */
+/** Lists of sessions that are read concurrently, in all and of one tenant. Each takes milliseconds of the event loop. */
 export const concurrentLists = 4
 export const concurrentListsOfOne = 2
 
-/** Calls in progress that stop instances in the background. */
+/** Maximum number of concurrent calls that stop instances in the background. */
 export const backgroundCleanups = 4
 
-/** How long a session that nobody uses stays in memory. */
+/** How long an unused session stays in memory. */
 export const unusedTtl = Duration.minutes(1)

@@ -1,26 +1,26 @@
 /**
- * The lifecycle of a session as a state machine: a table of states and events, and nothing else moves a session.
+ * The lifecycle of a session as a state machine. Only this table of states and events changes the state of a session.
  */
 import type { SessionState } from "../Protocol/Session.ts"
 
 /** The state of a session that clients see. */
 export type LifecycleState = SessionState
 
-/** What moves a session from one state to another. */
+/** An event that can change the state of a session. */
 export type LifecycleEvent =
-  /** A new instance is requested, whatever became of the one before. */
+  /** A new instance is requested, whatever the outcome of the previous one. */
   | "activate"
   | "activated"
   | "deactivate"
   | "deactivated"
-  /** The connection to the instance was lost, and is being re-established. */
+  /** The connection to the instance was lost and is being re-established. */
   | "disconnected"
   | "reconnected"
   /** The instance has stopped without an error. */
   | "ended"
   /** The activation or the instance has failed. */
   | "failed"
-  /** The gateway was restarted: no instance runs any more. */
+  /** The gateway was restarted. No instance is running any longer. */
   | "recovered"
 
 /** State x event -> state. An event without an entry is ignored in that state. */
@@ -53,6 +53,6 @@ export const transitions: Readonly<Record<LifecycleState, { readonly [E in Lifec
   error: { activate: "activating", deactivate: "deactivating" }
 }
 
-/** The state after an event; `undefined` where the event is ignored. */
+/** The state after an event; `undefined` if the event is ignored. */
 export const next = (state: LifecycleState, event: LifecycleEvent): LifecycleState | undefined =>
   transitions[state][event]

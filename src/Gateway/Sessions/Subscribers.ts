@@ -1,10 +1,10 @@
 import type { Frame, Subscriber } from "../Sessions.ts"
 
-/** The subscribers of one session. One that throws does not affect the others, or the caller. */
+/** The subscribers of one session. A subscriber that throws does not affect the others or the caller. */
 export class Subscribers {
   private readonly all = new Set<Subscriber>()
 
-  /** @param onDefect called with what a subscriber has thrown */
+  /** @param onDefect called with what a subscriber throws */
   constructor(private readonly onDefect: (defect: unknown) => void) {}
 
   get size(): number {
@@ -25,24 +25,24 @@ export class Subscribers {
         subscriber.onFrames(frames)
       } catch (defect) {
         this.onDefect(defect)
-        // It may lack these events, and is given no later ones.
+        // It may lack these events, so it receives no later ones.
         this.all.delete(subscriber)
-        this.tell(subscriber, subscriber => subscriber.onLost())
+        this.notify(subscriber, subscriber => subscriber.onLost())
       }
     }
   }
 
-  /** Removes all, and tells each of them; `between` runs before they are told. */
-  end(tell: (subscriber: Subscriber) => void, between: () => void = () => {}): void {
+  /** Removes all subscribers, runs `between`, and then notifies each of them. */
+  end(notify: (subscriber: Subscriber) => void, between: () => void = () => {}): void {
     const ended = [...this.all]
     this.all.clear()
     between()
-    for (const subscriber of ended) this.tell(subscriber, tell)
+    for (const subscriber of ended) this.notify(subscriber, notify)
   }
 
-  private tell(subscriber: Subscriber, tell: (subscriber: Subscriber) => void): void {
+  private notify(subscriber: Subscriber, notify: (subscriber: Subscriber) => void): void {
     try {
-      tell(subscriber)
+      notify(subscriber)
     } catch (defect) {
       this.onDefect(defect)
     }

@@ -1,5 +1,5 @@
 /**
- * The sessions of a tenant in the key-value store: how many there may be, and lists of them.
+ * The sessions of a tenant in the key-value store: their quota, and lists of them.
  */
 import { type Context, Duration, Effect, Exit, Option } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
@@ -14,7 +14,7 @@ import { partsOf } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
 import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecords.ts"
 
-/** Where lists of sessions come from. */
+/** The sources of lists of sessions. */
 export interface Sources {
   readonly store: Context.Tag.Service<Store>
   readonly events: Context.Tag.Service<SessionEvents>
@@ -27,7 +27,7 @@ export interface Sources {
 /** A page ends early at this many characters of records. */
 const pageChars = 1024 * 1024
 
-/** Reads of the store that one request makes at most, where it finds entries that are no sessions. */
+/** Maximum number of reads of the store for one request. Entries that are not sessions make several reads necessary. */
 const maxReads = 4
 
 /** The key of the last entry of a page, as a cursor. */
@@ -41,14 +41,14 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
       : new InvalidCursor()
   })
 
-/** A page of entries. The store is never too busy for one that it does not count. */
+/** A page of entries. The store is never too busy for a page without a count. */
 const pageOf = (
   store: Context.Tag.Service<Store>,
   query: Omit<ListQuery, "isCounted">
 ): Effect.Effect<ListPage, StoreUnavailable> => Effect.catchTag(store.list(query), "StoreBusy", Effect.die)
 
 /**
- * Lists the sessions of a tenant, the newest first: an id begins with the time of its creation. Entries that are no
+ * Lists the sessions of a tenant, the newest first: an id starts with the time of its creation. Entries that are not
  * sessions are left out.
  */
 export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
@@ -61,10 +61,10 @@ export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
         const known = peek(key)
         if (known !== undefined) return known.view()
         const summary = summaries[index]
-        // Where the summary cannot be read, nothing counts as lost.
+        // If the summary cannot be read, nothing counts as lost.
         const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
         const losses = lossesOf(record, secrets.get(key), parts)
-        // Its secrets are with the other node.
+        // The other node has its secrets.
         const view = toView(record, elsewhere.has(key) ? { ...losses, secrets: [] } : losses)
         return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
       })
@@ -103,42 +103,39 @@ export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
     })
 }
 
-/** The number of sessions of each tenant, held to a limit. */
+/** The number of sessions of each tenant, which has a limit. */
 export interface Quota {
   /**
-   * Runs the creation of a session, counted from before it begins; it fails where the tenant has reached the limit,
-   * concurrent creations included.
+   * Runs the creation of a session, which counts from its start. Fails if the tenant has reached the limit, including
+   * concurrent creations.
    */
   readonly creating: <A, E extends { readonly _tag: string }>(
     tenant: string,
     creation: Effect.Effect<A, E>
   ) => Effect.Effect<A, E | SessionTooLarge | StoreUnavailable>
-  /** Runs the deletion of a session, which tells whether there was one. */
+  /** Runs the deletion of a session, which returns whether there was one. */
   readonly deleting: <E>(tenant: string, deletion: Effect.Effect<boolean, E>) => Effect.Effect<void, E>
 }
 
-/** Tenants whose counts are remembered; beyond, the oldest is counted anew. */
+/** Maximum number of tenants whose counts are kept. Above it the oldest count is dropped. */
 const maxTenants = 10_000
 
-/** Entries that are read at once to count them. */
+/** Entries of one read when sessions are counted. */
 const pageEntries = 1000
 
-/**
- * A tenant at its limit is counted again, as its sessions may be removed through the key-value API, but no sooner than
- * this.
- */
+/** Minimum milliseconds between counts of a tenant at its limit. The key-value API may have removed sessions. */
 const recountAfter = Duration.toMillis("1 second")
 
-/** What is known of a tenant. */
+/** The count of a tenant. */
 interface Count {
   /** An upper bound of the number of sessions; `undefined` before the first count. */
-  most: number | undefined
-  /** Creations in progress; they are part of `most`. */
+  max: number | undefined
+  /** Creations in progress, which are part of `max`. */
   creating: number
   /** When the last count ended, in monotonic milliseconds. */
   countedAt: number
   readonly mutex: Effect.Semaphore
-  /** Calls that use this count, so that it is not forgotten. */
+  /** Number of calls that use this count. It is not dropped while there are any. */
   users: number
 }
 
@@ -157,7 +154,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
       }
     }
     const count: Count = {
-      most: undefined,
+      max: undefined,
       creating: 0,
       countedAt: Number.NEGATIVE_INFINITY,
       mutex: Effect.unsafeMakeSemaphore(1),
@@ -178,18 +175,18 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
       }
     })
 
-  const isDue = ({ countedAt, most }: Count): boolean =>
-    most === undefined || (most >= limit && now() - countedAt >= recountAfter)
+  const isDue = ({ countedAt, max }: Count): boolean =>
+    max === undefined || (max >= limit && now() - countedAt >= recountAfter)
 
-  /** Counts, unless that was done while this waited. */
+  /** Counts the sessions, unless another call has done so in the meantime. */
   const recount = (tenant: string, count: Count): Effect.Effect<void, StoreUnavailable> =>
     count.mutex.withPermits(1)(
       Effect.suspend(() => {
         if (!isDue(count)) return Effect.void
         return Effect.map(entriesOf(tenant), counted => {
           count.countedAt = now()
-          // A creation in progress may be among those counted; then the bound is one too high until the next count.
-          count.most = counted + count.creating
+          // A creation in progress may have been counted twice. Then the bound is too high until the next count.
+          count.max = counted + count.creating
         })
       })
     )
@@ -208,14 +205,14 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
         })
     )
 
-  /** Adds one, or fails; nothing else runs between the check and the addition. */
+  /** Adds one or fails. The check and the addition are atomic. */
   const add = (count: Count): Effect.Effect<void, SessionTooLarge> =>
     Effect.suspend(() => {
-      const most = count.most ?? 0
-      if (most >= limit) {
-        return new SessionTooLarge({ message: `The tenant has ${most} sessions; the limit is ${limit}` })
+      const max = count.max ?? 0
+      if (max >= limit) {
+        return new SessionTooLarge({ message: `The tenant has ${max} sessions; the limit is ${limit}` })
       }
-      count.most = most + 1
+      count.max = max + 1
       count.creating++
       return Effect.void
     })
@@ -232,8 +229,8 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
               Effect.sync(() => {
                 count.creating--
                 if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
-                // Where the outcome is unknown, the next count finds it out.
-                if (exit.cause.error._tag !== "StoreUnavailable") count.most = (count.most ?? 1) - 1
+                // If the outcome is unknown, the next count determines it.
+                if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
               })
           )
         )
@@ -242,8 +239,8 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
       using(tenant, count => {
         const { countedAt } = count
         return Effect.map(deletion, isDeleted => {
-          // A count that ended meanwhile may have left the session out already.
-          if (isDeleted && count.countedAt === countedAt && count.most !== undefined) count.most--
+          // A count that ended in the meantime may have left out the session already.
+          if (isDeleted && count.countedAt === countedAt && count.max !== undefined) count.max--
         })
       })
   }

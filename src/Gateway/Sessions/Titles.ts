@@ -6,19 +6,19 @@ import type { Inference } from "../../Upstream/Inference.ts"
 import { sharedPool } from "../FairPool.ts"
 import type { SessionCore } from "./SessionCore.ts"
 
-/** Characters of a title that is made of a message. */
+/** Maximum characters of a title that is made of a message. */
 const titleLength = 60
 
-/** Characters of a text, blanks before it not counted, that a title may be made of. */
+/** Maximum characters of a text, without leading blanks, from which a title is made. */
 const startLength = 1000
 
-/** The start of a text without the blanks before it: all that a title is made of, however long the text is. */
+/** The start of a text without leading blanks, from which a title is made. */
 const startOf = (text: string): string => {
   const trimmed = text.trimStart()
   return (trimmed.length > startLength ? withoutHalf(trimmed.slice(0, startLength)) : trimmed).toWellFormed()
 }
 
-/** A text without the half of a surrogate pair that a cut has left at its end. */
+/** A text without a lone high surrogate at its end. */
 const withoutHalf = (text: string): string => text.replace(/[\ud800-\udbff]$/, "")
 
 /** The first words of a message, as a title for its session. */
@@ -30,34 +30,34 @@ export const titleOf = (message: string): string => {
   return `${lastBlank > 0 ? all.slice(0, lastBlank) : withoutHalf(all.slice(0, titleLength))}…`
 }
 
-/** Characters of a first message that a model is shown. */
+/** Maximum characters of the message in a prompt. */
 const shown = 2000
 
-/** What a model is asked for a title. */
+/** The prompt for a title. */
 export const promptFor = (message: string): string =>
   `Write a title of at most six words for a conversation that begins with the message below. Answer with the title alone.\n\n${message.slice(0, shown).toWellFormed()}`
 
-/** Marks and blanks that models put around a title. */
+/** Quotation marks and blanks that models put around a title. */
 const surroundingMarks = /^["'“‘#*\s]+|["'”’*\s]+$/gu
 
-/** A model's answer as a title; nothing where it has no text. */
+/** A model's answer as a title; `undefined` if it has no text. */
 export const fromAnswer = (answer: string): string | undefined => {
   const title = startOf(answer).split(/\r?\n/u, 1)[0]!.replace(surroundingMarks, "")
   return title === "" ? undefined : titleOf(title)
 }
 
-/** Titles that are generated at once, and that wait; further sessions keep the first words of their first message. */
-const most = { atOnce: 4, waiting: 64 }
+/** Titles that are generated concurrently, and that wait. Further sessions keep the first words of their message. */
+const limits = { concurrent: 4, waiting: 64 }
 
 const maxTokens = 32
 
-/** Generates titles in the background. Where that fails, sessions keep the first words of their first message. */
+/** Generates titles in the background. After a failure a session keeps the first words of its first message. */
 export const make = (
   inference: Context.Tag.Service<Inference>
 ): Effect.Effect<(session: SessionCore, message: string) => void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const run = yield* FiberSet.makeRuntime<never>()
-    const pool = sharedPool("titles", most.atOnce, most.waiting)
+    const pool = sharedPool("titles", limits.concurrent, limits.waiting)
     return (session, message) => {
       const generate = Effect.map(inference.generate({ prompt: promptFor(message), maxTokens }), answer => {
         const title = fromAnswer(answer)
@@ -66,7 +66,7 @@ export const make = (
       const limited = Effect.catchAll(
         pool.use(session.record.tenant, 1, () => generate),
         error =>
-          Effect.logDebug("A session keeps the title that it has").pipe(
+          Effect.logDebug("No title could be generated for a session").pipe(
             Effect.annotateLogs({ session: session.key, reason: error.message })
           )
       )

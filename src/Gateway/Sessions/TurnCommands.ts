@@ -1,40 +1,23 @@
 /**
  * What clients send to a running instance: messages, interrupts and answers, in order and each at most once.
  *
- * A message is recorded with the session's history, then sent: its turn ends whatever happens in between, and nothing
- * is ever sent twice.
+ * A message is recorded in the session's history and then sent. Its turn ends whatever happens in between, and no message
+ * is sent twice.
  */
-import { createHash } from "node:crypto"
-import { Deferred, Duration, Effect, Either, Option } from "effect"
-import type { StoreUnavailable } from "../../Kv/Store.ts"
+import { Deferred, Duration, Effect, Either } from "effect"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"
 import { type ActivationError, type Caller, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
-import { type Command, CommandQueue, type StoreError } from "./CommandQueue.ts"
+import type { StoreError } from "./CommandQueue.ts"
+import { IdempotentCommands, onceIdOf } from "./IdempotentCommands.ts"
 import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import type { InstanceLink } from "./InstanceLink.ts"
 import type { SessionCore } from "./SessionCore.ts"
 import { randomId } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
-import { openTurns, sendLimit } from "./Settings.ts"
-import { titleOf } from "./Titles.ts"
+import { openTurns, sendTimeout } from "./Settings.ts"
 
-/** The id of a command that is carried out once, with a digest of what was sent. */
-type OnceId = { readonly id: string; readonly digest: string } | undefined
-
-/** The client's own id of a command, or else that of a call that may be repeated. */
-const onceIdOf = (
-  clientMessageId: string | undefined,
-  { commandId }: Pick<Caller, "commandId">,
-  ...sent: ReadonlyArray<unknown>
-): OnceId => {
-  const id = clientMessageId ?? commandId
-  return id === undefined
-    ? undefined
-    : { id, digest: createHash("sha256").update(JSON.stringify(sent)).digest("base64url") }
-}
-
-/** The connection to an instance, and until when to wait for it, in monotonic milliseconds. */
+/** The connection to an instance, and the deadline for sending, in monotonic milliseconds. */
 interface Connected {
   readonly link: InstanceLink
   readonly deadline: number
@@ -50,32 +33,32 @@ const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
 
 type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
 
-/** A message that is recorded and not sent yet. */
+/** A message that is recorded and has not been sent. */
 interface Unsent {
   readonly turnId: string
   readonly withdrawn: Deferred.Deferred<void>
 }
 
-/** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
+/** Maximum number of open questions and approvals. Above it the oldest are closed, and answers to them are refused. */
 const maxRequests = 1024
 
 /** The commands of one session. */
 export class TurnCommands {
-  private readonly queue: CommandQueue
+  private readonly commands: IdempotentCommands
   /** Questions and approvals that wait for an answer. */
   private readonly requests = new Set<string>()
   private unsent: Unsent | undefined
-  /** What a title is generated from once the first turn is completed. */
-  private firstMessage: string | undefined
 
   constructor(
     private readonly session: SessionCore,
-    private readonly lifecycle: InstanceLifecycle
+    private readonly lifecycle: InstanceLifecycle,
+    /** Called with each message that is recorded. */
+    private readonly onMessage: (content: string) => void
   ) {
-    this.queue = new CommandQueue(session.shared.scope)
+    this.commands = new IdempotentCommands(session)
   }
 
-  /** The agent has asked a question, or for an approval. */
+  /** Called when the agent has asked a question or requested an approval. */
   openRequest(requestId: string): void {
     this.requests.add(requestId)
     if (this.requests.size > maxRequests) this.requests.delete(this.requests.values().next().value!)
@@ -90,8 +73,8 @@ export class TurnCommands {
   }
 
   /**
-   * Starts a turn with a message, activating the session first; answers the turn's id. A message that was sent before
-   * under the same `clientMessageId` is not sent again: the answer is the same.
+   * Starts a turn with a message, after activating the session. Returns the turn's id. A message that was sent before
+   * with the same `clientMessageId` is not sent again, and the result is the same.
    */
   send(
     caller: Pick<Caller, "actor" | "commandId">,
@@ -101,7 +84,7 @@ export class TurnCommands {
     const { session } = this
     const sub = caller.actor
     const onceId = onceIdOf(clientMessageId, caller, "message", content)
-    return this.once<string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
+    return this.commands.run<Connected, string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
       prepare: Effect.map(this.lifecycle.activate(), link => this.connected(link)),
       wait: this.wait(true),
       run: (connected, done, block) =>
@@ -117,10 +100,10 @@ export class TurnCommands {
             const { left } = recorded
             yield* Deferred.fail(done, left)
             if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
-            // A store that failed may have recorded it all the same.
+            // The store may have recorded it in spite of the failure.
             const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
             if (onceId !== undefined) return yield* end(notRecorded, false)
-            // Only a message of the same id has to wait until the store is back.
+            // Only a message with the same id has to wait until the store recovers.
             return yield* Effect.asVoid(
               Effect.forkIn(
                 end(notRecorded, false, () => {}),
@@ -128,7 +111,7 @@ export class TurnCommands {
               )
             )
           }
-          this.setTitle(content)
+          this.onMessage(content)
           const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content))
           if (Either.isLeft(sent)) {
             yield* Deferred.fail(done, this.orNotActive(sent.left, true))
@@ -140,7 +123,7 @@ export class TurnCommands {
     })
   }
 
-  /** Asks the agent to end a turn; its end comes as an event. A message that is not sent yet is withdrawn. */
+  /** Asks the agent to end a turn, whose end arrives as an event. A message that has not been sent is withdrawn. */
   interrupt(
     turnId: string | undefined
   ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
@@ -155,11 +138,11 @@ export class TurnCommands {
       const { unsent } = this
       if (unsent?.turnId === wanted) {
         this.unsent = undefined
-        // In the same step: a fiber that is interrupted in between would leave the message neither sent nor withdrawn.
+        // Synchronously: an interruption in between would leave the message neither sent nor withdrawn.
         Deferred.unsafeDone(unsent.withdrawn, Effect.void)
         return wanted
       }
-      const sending = link.send({ type: "interrupt", turnId: wanted }, { within: sendLimit })
+      const sending = link.send({ type: "interrupt", turnId: wanted }, { timeout: sendTimeout })
       yield* Effect.mapError(sending, error => this.orNotActive(error, false))
       return wanted
     })
@@ -177,9 +160,9 @@ export class TurnCommands {
     const isOpen = Effect.suspend(() =>
       this.requests.has(requestId)
         ? Effect.void
-        : new SessionConflict({ message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer` })
+        : new SessionConflict({ message: `No request ${JSON.stringify(requestId)} waits for an answer` })
     )
-    return this.once<void, AnswerError>(onceId, () => {}, {
+    return this.commands.run<Connected, void, AnswerError>(onceId, () => {}, {
       prepare: Effect.zipLeft(
         Effect.map(this.running(), link => this.connected(link)),
         isOpen
@@ -187,10 +170,10 @@ export class TurnCommands {
       wait: this.wait(false),
       run: ({ deadline, link }, done, block) =>
         Effect.gen(this, function* () {
-          // It may have been answered meanwhile.
+          // It may have been answered in the meantime.
           yield* isOpen
           const sending = Effect.mapError(
-            link.send({ type: "answer", requestId, answer }, { within: this.millisUntil(deadline) }),
+            link.send({ type: "answer", requestId, answer }, { timeout: this.millisUntil(deadline) }),
             error => this.orNotActive(error, false)
           )
           const recorded = onceId === undefined ? Effect.void : session.journal.update(State.keepReceipt(onceId))
@@ -205,45 +188,8 @@ export class TurnCommands {
     })
   }
 
-  /** Queues a command unless the same was carried out before; then the answer is made from its receipt. */
-  private once<Result, E>(
-    onceId: OnceId,
-    resultOf: (turnId: string | null) => Result,
-    { prepare, run, wait }: Command<Connected, Result, E | SessionConflict | StoreUnavailable>
-  ): Effect.Effect<Result, E | SessionConflict | StoreUnavailable> {
-    const queued = this.queue.run<Connected, Result, E | SessionConflict | StoreUnavailable>({
-      prepare,
-      wait,
-      run: (connected, done, block) =>
-        // The same may have been carried out while this one waited.
-        Effect.flatMap(this.findReceipt(onceId), before =>
-          Option.isSome(before)
-            ? Effect.asVoid(Deferred.succeed(done, resultOf(before.value)))
-            : run(connected, done, block)
-        )
-    })
-    return Effect.flatMap(
-      this.findReceipt(onceId),
-      Option.match({ onNone: () => queued, onSome: turnId => Effect.succeed(resultOf(turnId)) })
-    )
-  }
-
-  /** The turn of an earlier command with the same id, where there was one; a conflict where its content differs. */
-  private findReceipt(onceId: OnceId): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> {
-    if (onceId === undefined) return Effect.succeedNone
-    const { id, digest } = onceId
-    const message = `Something else was said as clientMessageId ${JSON.stringify(id)}`
-    return Effect.flatMap(
-      this.session.shared.events.receipt(this.session.key, id),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: found => (found.digest === digest ? Effect.succeedSome(found.turnId) : new SessionConflict({ message }))
-      })
-    )
-  }
-
   private connected(link: InstanceLink): Connected {
-    return { link, deadline: this.session.shared.monotonic() + Duration.toMillis(sendLimit) }
+    return { link, deadline: this.session.shared.monotonic() + Duration.toMillis(sendTimeout) }
   }
 
   private millisUntil(deadline: number): number {
@@ -257,7 +203,7 @@ export class TurnCommands {
     })
   }
 
-  /** The error of a connection that has ended along with its instance. */
+  /** The error of sending to an instance. If the instance has ended, it is `SessionNotActive`. */
   private orNotActive(error: AgentPlatformConnectionError, mayPass: boolean) {
     return this.session.isRunning ? error : notActive(mayPass)
   }
@@ -271,7 +217,7 @@ export class TurnCommands {
           new AgentPlatformConnectionError({
             operation: "connect",
             reason: "timeout",
-            message: `It could not be sent to the instance within ${Duration.format(sendLimit)}`
+            message: `It could not be sent to the instance within ${Duration.format(sendTimeout)}`
           })
       }).pipe(Effect.catchTag("AgentPlatformConnectionError", error => Effect.fail(this.orNotActive(error, mayPass))))
   }
@@ -291,36 +237,20 @@ export class TurnCommands {
     })
   }
 
-  /** Sends a recorded message unless it is withdrawn before, and tells whether it was sent. */
+  /** Sends a recorded message unless it is withdrawn first. Returns whether it was sent. */
   private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string) {
     return Effect.gen(this, function* () {
       const unsent: Unsent = { turnId, withdrawn: yield* Deferred.make<void>() }
       this.unsent = unsent
-      /** Decides that it is sent, unless that is decided already. */
+      /** Claims the message for sending. False if it was withdrawn. */
       const claim = (): boolean => {
         if (this.unsent !== unsent) return false
         this.unsent = undefined
         return true
       }
-      const sending = link.send({ type: "message", content, turnId }, { within: this.millisUntil(deadline), claim })
+      const sending = link.send({ type: "message", content, turnId }, { timeout: this.millisUntil(deadline), claim })
       yield* Effect.ensuring(Effect.raceFirst(sending, Deferred.await(unsent.withdrawn)), Effect.sync(claim))
       return !(yield* Deferred.isDone(unsent.withdrawn))
     })
-  }
-
-  /** Gives the session its first words as a title, until one is generated. */
-  private setTitle(content: string): void {
-    const { title, titled } = this.session.record
-    if (title !== "" || titled) return
-    this.firstMessage = content
-    this.session.amend({ title: titleOf(content) })
-  }
-
-  /** After the first turn: has a title generated unless the client gave one. */
-  finishTitle(): void {
-    const { firstMessage } = this
-    this.firstMessage = undefined
-    this.session.amend({ titled: true })
-    if (firstMessage !== undefined) this.session.shared.generateTitle(this.session, firstMessage)
   }
 }

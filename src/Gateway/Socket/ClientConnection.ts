@@ -16,13 +16,13 @@ import { SerialQueues } from "./SerialQueues.ts"
 import { type Shared as SharedBySubscriptions, Subscriptions } from "./Subscriptions.ts"
 import { TokenBucket } from "./TokenBucket.ts"
 
-/** Whether a request is carried out after the messages that the client has sent to the session before it. */
+/** Whether a request is carried out after the earlier messages of the client to the same session. */
 const isInOrder = (request: Call): boolean => {
   switch (request.type) {
     case "send_message":
     case "answer":
       return true
-    // A turn that the client can name has started, so the request does not wait for the messages after it.
+    // A turn whose id the client knows has started, so the request does not wait for later messages.
     case "interrupt_turn":
       return request.turnId === undefined
     default:
@@ -32,23 +32,27 @@ const isInOrder = (request: Call): boolean => {
 
 const stopRequests = new Set<Request["type"]>(["stop_session", "delete_session"])
 
-/** Messages beyond the rate limit that are answered with an error before the connection is closed. */
+/** Number of messages above the rate limit that are answered with an error before the connection is closed. */
 const warnings = 100
 
-/** File calls of one connection at a time, as their answers may be large. Others wait. */
+/** Concurrent file calls of one connection. Others wait, because answers may be large. */
 const fileCalls = 4
 
 const tooMany = { code: "rate_limited", message: `More than ${messagesPerSecond} messages in a second` } as const
 
-const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile", retryable: true }
+const stopped: Failure = {
+  code: "session_not_active",
+  message: "The session was stopped in the meantime",
+  retryable: true
+}
 
-/** What all connections share. */
+/** The services and settings that all connections share. */
 export interface Shared extends SharedBySubscriptions {
   /** Epoch milliseconds, for timestamps and the expiry of credentials. */
   readonly now: () => number
 }
 
-/** The connection of one client. It has no fiber of its own. Each request has one while it is carried out. */
+/** The connection of one client. It has no fiber. Each request has one while it is carried out. */
 export class ClientConnection implements Handler {
   private readonly responder: Responder
   private readonly messages: TokenBucket
@@ -117,7 +121,7 @@ export class ClientConnection implements Handler {
     const taken = this.messages.take(this.shared.monotonic())
     if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
     const text = data.toString("utf8")
-    // Beyond the rate limit only a small frame is decoded, for its id.
+    // Above the rate limit only a small frame is decoded, for its id.
     const decoded =
       taken.taken || text.length <= smallFrame ? decodeRequest(text) : Either.left({ id: undefined, ...tooMany })
     GatewayMetrics.received.increment(
@@ -137,7 +141,7 @@ export class ClientConnection implements Handler {
   private onRequest(request: Request, frame: LogValue | undefined): void {
     const { id } = request
     if (this.inFlight.has(id)) {
-      const message = "A request of this id has not been answered yet"
+      const message = "A request with this id has not been answered yet"
       return this.responder.refuse(id, { code: "conflict", message }, frame)
     }
     if (this.inFlight.size >= requestsInFlight) {
@@ -177,7 +181,7 @@ export class ClientConnection implements Handler {
     if ("sessionId" in request) {
       const key = `messages ${request.sessionId}`
       if (isInOrder(request)) return this.inQueue(key, request, work, frame, type === "send_message")
-      // The messages that wait are not sent to a session that is stopped.
+      // Waiting messages are not sent to a session that is stopped.
       if (stopRequests.has(type)) this.queues.abandon(key, stopped)
     }
     this.start(request, work, frame)
@@ -191,7 +195,7 @@ export class ClientConnection implements Handler {
     return this.files.withPermits(1)(work)
   }
 
-  /** Carries a request out after those before it in a queue. If a message fails, those after it are abandoned. */
+  /** Executes a request after the earlier ones of its queue. If a message fails, those after it are abandoned. */
   private inQueue(
     key: string,
     request: Request,

@@ -3,15 +3,15 @@ import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Responder } from "./Responder.ts"
 
-/** Bytes of events after which a write ends: a write for each of many small events costs more than the events do. */
+/** Bytes of events above which a write ends. Many small events share a write, which costs more than they do. */
 const writeBytes = 64 * 1024
 
-/** A feed that is behind reads events from the store; a live one is passed new events. */
+/** A feed that is behind reads events from the store; a live feed receives new events. */
 type FeedState = "new" | "behind" | "live" | "ended"
 
-/** What a feed calls. */
+/** The callbacks of a feed. */
 export interface FeedOwner {
-  /** Called when there is something to read from the store and room for it. */
+  /** Called when there are events to read from the store and there is room for them. */
   readonly onBehind: (feed: Feed) => void
   /** Called when the session was deleted. */
   readonly onDeleted: () => void
@@ -25,7 +25,7 @@ export interface FeedOwner {
  * Sends the events of one session to one client.
  *
  * It sends only the event after the last one sent. While it is live, the session passes events to it. Otherwise it reads
- * from the store, from its position, until it has caught up. So there is no gap or duplicate between replayed and live
+ * from the store, from its position, until it has caught up. There is no gap or duplicate between replayed and live
  * events, and a client that does not read needs no memory.
  */
 export class Feed implements Subscriber {
@@ -77,7 +77,7 @@ export class Feed implements Subscriber {
     this.owner.onLost()
   }
 
-  /** Ends the feed, as its events cannot be read. */
+  /** Ends the feed because its events cannot be read. */
   fail(): void {
     if (this.state === "ended") return
     this.end()
@@ -111,7 +111,7 @@ export class Feed implements Subscriber {
     this.state = "ended"
   }
 
-  /** Sends as many as there is room for. Returns whether that was all. */
+  /** Sends as many events as there is room for. Returns whether these were all. */
   private send(frames: ReadonlyArray<Frame>): boolean {
     for (let sent = 0; sent < frames.length; ) {
       if (!this.hasRoom) return false
@@ -124,7 +124,7 @@ export class Feed implements Subscriber {
     return true
   }
 
-  /** The frames that are sent in one write: at least one. */
+  /** The frames that are sent in one write, at least one. */
   private nextWrite(frames: ReadonlyArray<Frame>, from: number): ReadonlyArray<Frame> {
     let bytes = 0
     let end = from

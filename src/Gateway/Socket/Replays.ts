@@ -6,11 +6,11 @@ import { RoundRobin } from "../RoundRobin.ts"
 import type { Feed } from "./Feed.ts"
 
 /**
- * Reads the events that clients missed, by a few fibers for all of them: a page for one feed of each tenant in turns, so
- * that a tenant with thousands of feeds delays only itself.
+ * Reads missed events for all clients with a few fibers. They read a page for one feed of each tenant in turn, so that a
+ * tenant with thousands of feeds delays only itself.
  */
 export interface Replays {
-  /** Reads on for a feed of a tenant. */
+  /** Continues to read for a feed of a tenant. */
   readonly add: (tenant: string, feed: Feed) => void
 }
 
@@ -19,34 +19,34 @@ interface Replay {
   readonly feed: Feed
 }
 
-/** Pages that are read concurrently, of all tenants and of one. */
+/** Pages that are read concurrently, for all tenants and for one. */
 const readers = 8
 const maxOfOne = 6
 
-/** Events of one session that are read at once. */
+/** Maximum number of events in one read. */
 const pageEvents = 256
 
-/** The pauses of a feed that could not be read, in milliseconds: they double with each failure in a row. */
-const pauses = { first: 500, longest: 8000 }
+/** The backoff of a feed that could not be read, in milliseconds. It doubles with each failure in a row. */
+const backoff = { firstMillis: 500, maxMillis: 8000 }
 
-/** A feed that cannot be read for so long, in milliseconds, is given up. */
-const giveUpAfter = 30_000
+/** Milliseconds after which a feed that cannot be read is ended. */
+const timeoutMillis = 30_000
 
-/** How often the postponed feeds are checked while there are any. */
+/** The interval at which postponed feeds are checked. */
 const checkInterval = "500 millis"
 
-/** A feed that could not be read, and pauses before it is tried again. */
+/** A feed that could not be read and waits for its next attempt. */
 interface Postponed {
   readonly replay: Replay
-  /** When it first failed, and when it is tried again, in monotonic milliseconds. */
+  /** When it first failed, and when it is read again, in monotonic milliseconds. */
   readonly since: number
   readonly until: number
   readonly pause: number
 }
 
 /**
- * A feed that cannot be read delays no other. It is given up at once where what is stored of its session is damaged, and
- * after a while where the store is unavailable.
+ * A feed that cannot be read delays no other feed. It is ended at once if the stored session is damaged, and after a
+ * timeout if the store is unavailable.
  */
 export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(function* () {
   const queue = new RoundRobin<Replay>()
@@ -65,8 +65,8 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
   const postpone = (replay: Replay, before: Postponed | undefined) =>
     Effect.map(Monotonic.millis, now => {
       const since = before?.since ?? now
-      const pause = before === undefined ? pauses.first : Math.min(before.pause * 2, pauses.longest)
-      if (now - since >= giveUpAfter) replay.feed.fail()
+      const pause = before === undefined ? backoff.firstMillis : Math.min(before.pause * 2, backoff.maxMillis)
+      if (now - since >= timeoutMillis) replay.feed.fail()
       else {
         postponed.set(replay.feed, { replay, since, until: now + pause, pause })
         hasPostponed.unsafeOpen()
@@ -107,7 +107,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
     const left = readingOf(tenant) - 1
     if (left > 0) reading.set(tenant, left)
     else reading.delete(tenant)
-    // The tenant may have another turn.
+    // The tenant may have the next turn again.
     if (!queue.isEmpty) hasQueued.unsafeOpen()
   }
 
@@ -122,7 +122,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
     return advance(replay).pipe(Effect.ensuring(Effect.sync(() => end(tenant))), Effect.zipRight(yieldToEventLoop))
   })
 
-  /** Queues the postponed feeds whose pauses are over. They stay known as postponed until they are read. */
+  /** Queues the postponed feeds that are due. They stay in `postponed` until they are read. */
   const check = Effect.gen(function* () {
     yield* hasPostponed.await
     yield* Effect.sleep(checkInterval)

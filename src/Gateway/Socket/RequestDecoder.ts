@@ -1,4 +1,4 @@
-/** Reads the requests of clients. */
+/** Decodes the requests of clients. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
 import { excess, illFormedAt, isObject, mayBeIllFormed } from "../../Json/Parsing.ts"
@@ -9,7 +9,7 @@ import { Request, requestTypes } from "../Protocol/Request.ts"
 
 /** Why a frame is not a request. The message is for the client. */
 export interface InvalidRequest {
-  /** The frame's id, where it could be read. */
+  /** The frame's id, if it could be read. */
   readonly id: string | undefined
   readonly code: ErrorCode
   readonly message: string
@@ -17,7 +17,7 @@ export interface InvalidRequest {
 
 const frameShape = { levels: jsonDepth + 1, members: jsonMembers }
 
-/** Characters of a frame that is parsed for its id alone. */
+/** Maximum characters of a frame that is parsed only for its id. */
 export const smallFrame = 16 * 1024
 
 const knownTypes: ReadonlySet<unknown> = new Set(requestTypes)
@@ -37,21 +37,20 @@ const problemOfType = (type: unknown): string | undefined => {
 const refuse = (message: string, id?: string, code: ErrorCode = "bad_request"): Either.Either<never, InvalidRequest> =>
   Either.left({ id, code, message })
 
-/** The message of the parser is dropped, as it repeats a part of the frame, which may contain secrets. */
+/** The message of the parser is dropped because it repeats a part of the frame, which may contain secrets. */
 const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
 
 /**
- * Decodes a frame from a client, or says why it is invalid. It never throws.
+ * Decodes a frame from a client. Left is the reason why it is invalid. It never throws.
  *
- * The id of an invalid frame is returned, so that the answer can name its request, unless the frame is large and exceeds
- * the limits of its shape.
+ * The id of an invalid frame is returned for the answer, unless the frame is large and exceeds the limits of its shape.
  */
 export const decodeRequest = (text: string): Either.Either<Request, InvalidRequest> => {
   // UTF-8 has at least one byte for each UTF-16 code unit.
   if (text.length > frameBytes) {
     return refuse(`The frame has at least ${text.length} bytes; the limit is ${frameBytes}`, undefined, "too_large")
   }
-  // Checked before parsing, as a large frame of brackets would take long to parse. Its id is not known then.
+  // Checked before parsing, because a large frame of brackets takes long to parse. Its id is not known then.
   const problem = excess(text, frameShape)
   if (problem !== undefined && text.length > smallFrame) return refuse(`Invalid request: the frame ${problem}`)
   const parsed = parse(text)
@@ -64,10 +63,7 @@ export const decodeRequest = (text: string): Either.Either<Request, InvalidReque
   if (wrongType !== undefined) return refuse(`Invalid request: ${wrongType}`, id)
   const illFormed = mayBeIllFormed(text) ? illFormedAt(frame) : undefined
   if (illFormed !== undefined) {
-    return refuse(
-      `Invalid request: ${shorten(illFormed.join("."))}: must be Unicode, and has half of a surrogate pair`,
-      id
-    )
+    return refuse(`Invalid request: ${shorten(illFormed.join("."))}: must be Unicode, and has a lone surrogate`, id)
   }
   const decoded = readRequest(frame)
   return Either.isRight(decoded)

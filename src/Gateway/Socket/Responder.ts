@@ -13,29 +13,29 @@ import { encode } from "../Protocol.ts"
 import { type Failure, Refused } from "../Requests.ts"
 import { TokenBucket } from "./TokenBucket.ts"
 
-/** What the responders of all connections share. */
+/** The services and settings that the responders of all connections share. */
 export interface Shared {
   readonly traceId: Effect.Effect<string>
-  /** Monotonic milliseconds, for all that waits or is measured. */
+  /** Monotonic milliseconds, for delays and durations. */
   readonly monotonic: () => number
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
   /** The memory of all connections' file calls. */
   readonly files: FileCalls
-  /** Logs frames, where `LOG_LEVEL` is debug. */
+  /** Logs frames if `LOG_LEVEL` is debug. */
   readonly debug: DebugLog | undefined
-  /** Of metrics. */
+  /** The tags of metrics. */
   readonly tags: MetricTags
 }
 
-/** The client of a connection, and the span that its handshake named, if any. */
+/** The client of a connection, and the span in its handshake, if any. */
 export interface Client {
   readonly identity: Identity
   readonly parent: Tracer.AnySpan | undefined
 }
 
 /**
- * Error answers of a connection that are logged above level debug, so that the trace id in each can be looked up: a
- * client that makes mistakes on purpose must not fill the log.
+ * Maximum number of error answers of a connection that are logged above level debug, to look up their trace ids. A client
+ * that makes mistakes on purpose must not fill the log.
  */
 const reported = { atOnce: 20, perSecond: 1 }
 
@@ -44,12 +44,12 @@ const stall = 1_000
 
 const unsendable = new Refused({
   code: "rate_limited",
-  message: "The answer was given up, as others needed the memory of what this tenant's clients do not read"
+  message: "The answer was dropped: this tenant's clients do not read, and others needed the memory"
 })
 
 /**
- * Sends events and answers to one client; the answers in spans and log lines of its requests. Frames are queued in the
- * connection only: a caller with more to send waits until there is room.
+ * Sends events and answers to one client. Answers are recorded in spans and logs. Frames are queued in the connection
+ * only: a caller with more to send waits until there is room.
  */
 export class Responder {
   private readonly reports: TokenBucket
@@ -82,7 +82,7 @@ export class Responder {
     this.connection.sendFrame(textFrames(events.map(({ data }) => data)))
   }
 
-  /** Calls back once there is room, and never if the connection ends before. Returns how to stop waiting. */
+  /** Calls back once there is room, and never if the connection ends first. Returns a function that stops waiting. */
   whenRoom(callback: () => void): () => void {
     if (this.hasRoom) {
       callback()
@@ -94,7 +94,7 @@ export class Responder {
     }
   }
 
-  /** To be called when there is room again. */
+  /** Call this when there is room again. */
   onRoom(): void {
     while (this.waiting.length > 0 && this.hasRoom) this.waiting.shift()!()
   }
@@ -166,7 +166,7 @@ export class Responder {
     this.shared.run(this.inSpan(GatewayMetrics.invalid, answered, frame))
   }
 
-  /** Wraps the work for a request in a span, within the trace of the handshake, if any. */
+  /** Wraps the work for a request in a span, in the trace of the handshake, if any. */
   inSpan(type: string, work: Effect.Effect<void>, frame: LogValue | undefined): Effect.Effect<void> {
     const { actor, tenant } = this.client.identity
     const logged =
@@ -191,7 +191,7 @@ export class Responder {
     return blockedSince !== undefined && this.shared.monotonic() - blockedSince >= stall
   }
 
-  /** Logs that a request failed, under the trace id that the client is told. */
+  /** Logs that a request failed, with the trace id in the client's answer. */
   private report({ code, message }: Failure): Effect.Effect<string> {
     return Effect.flatMap(this.shared.traceId, traceId => {
       const { taken } = this.reports.take(this.shared.monotonic())

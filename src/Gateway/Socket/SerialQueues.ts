@@ -1,6 +1,6 @@
 /** A unit of work in a queue. */
 export interface Task<E> {
-  /** Starts the work, and calls back at its end. */
+  /** Starts the work. Calls back at its end. */
   readonly begin: (onEnd: (failure: E | undefined) => void) => void
   /** Whether it is abandoned when a task before it fails. */
   readonly isDependent: boolean
@@ -23,7 +23,7 @@ export class SerialQueues<E> {
     this.run(key, task)
   }
 
-  /** Abandons the tasks that wait. The one that runs continues. */
+  /** Abandons the waiting tasks. The running one continues. */
   abandon(key: string, failure: E): void {
     for (const task of this.queues.get(key)?.splice(0) ?? []) task.abandon(failure)
   }

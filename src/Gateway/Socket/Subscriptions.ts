@@ -10,10 +10,10 @@ import { Feed } from "./Feed.ts"
 import type { Replays } from "./Replays.ts"
 import type * as Responder from "./Responder.ts"
 
-/** What the subscriptions of all connections share. */
+/** The services and settings that the subscriptions of all connections share. */
 export interface Shared extends Responder.Shared {
   readonly sessions: Context.Tag.Service<Sessions>
-  /** Carries out what may concern a session of another node. */
+  /** Executes a request, which may be for a session of another node. */
   readonly execute: Execute
   readonly replays: Replays
 }
@@ -24,8 +24,8 @@ const unreadable: Failure = {
   retryable: true
 }
 
-/** How long a node may take to tell how a session of its own is. */
-const viewLimit = "2 seconds"
+/** How long another node may take to return one of its sessions. */
+const viewTimeout = "2 seconds"
 
 const deleted: Failure = { code: "not_found", message: "The session was deleted; its subscription has ended" }
 
@@ -100,12 +100,12 @@ export class Subscriptions {
     )
   }
 
-  /** A session of another node as that one has it, or as it was stored last. */
+  /** A session of another node as its owner returns it, or else its stored record. */
   private viewElsewhere(id: string, { session }: Subscription): Effect.Effect<Session> {
     const request = { type: "get_session", id, sessionId: session.id } as const
     return this.shared.execute(this.caller, request).pipe(
       Effect.map(answer => (answer.type === "session" ? answer.session : session)),
-      Effect.timeout(viewLimit),
+      Effect.timeout(viewTimeout),
       Effect.orElseSucceed(() => session)
     )
   }
@@ -124,7 +124,7 @@ export class Subscriptions {
     for (const sessionId of [...this.feeds.keys()]) this.end(sessionId)
   }
 
-  /** Ends a subscription of which no events can come, and tells the client. */
+  /** Ends a subscription that can have no further events, and notifies the client. */
   private abandon(sessionId: string, feed: Feed, failure: Failure): void {
     if (this.feeds.get(sessionId)?.feed !== feed) return
     this.end(sessionId)
@@ -133,7 +133,7 @@ export class Subscriptions {
         Effect.zipRight(
           failure === deleted
             ? Effect.void
-            : Effect.logWarning("A subscription ended as its events cannot be read").pipe(
+            : Effect.logWarning("A subscription ended because its events cannot be read").pipe(
                 Effect.annotateLogs({ tenant: this.caller.tenant, sessionId, traceId })
               ),
           this.responder.answer(errorAnswer({ id: undefined, sessionId, traceId, ...failure }))

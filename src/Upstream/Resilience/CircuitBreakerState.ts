@@ -49,7 +49,7 @@ export interface Closed {
   readonly calls: CallWindow.CallWindow
 }
 
-/** Calls are rejected until the cooldown is over. */
+/** Calls are rejected until the cooldown has ended. */
 export interface Open {
   readonly _tag: "open"
   readonly epoch: number

@@ -12,9 +12,9 @@ export interface Options {
   readonly upstream: string
   /** The name of a key in logs. */
   readonly label: string
-  /** Most states that are kept, by default 10,000; of more, the least recently used one is dropped. */
-  readonly most?: number
-  /** Of metrics. */
+  /** Maximum number of states, by default 10,000. Above it the least recently used one is dropped. */
+  readonly max?: number
+  /** The tags of metrics. */
   readonly tags?: MetricTags.MetricTags
 }
 
@@ -34,9 +34,9 @@ export interface KeyedBreakers {
 const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
 /**
- * The epochs at which states begin that are not kept. A verdict must not count for a state that begins after its call
- * was admitted, so a new state begins after the epochs of those that were dropped. Keys with the same hash share an
- * epoch: where it changes, the verdicts of their calls in progress are ignored.
+ * The epochs at which states that are not kept start. A verdict must not count for a state that starts after its call was
+ * admitted, so a new state starts after the epochs of those that were dropped. Keys with the same hash share an epoch.
+ * When it changes, the verdicts of their calls in progress are ignored.
  */
 class FirstEpochs {
   private readonly epochs = new Float64Array(4096)
@@ -56,7 +56,7 @@ class FirstEpochs {
 }
 
 /** Breakers that are all closed. */
-export const make = ({ label, most = 10_000, tags = MetricTags.none, upstream }: Options): KeyedBreakers => {
+export const make = ({ label, max = 10_000, tags = MetricTags.none, upstream }: Options): KeyedBreakers => {
   const states = new Map<string, CircuitBreakerState.State>()
   const firstEpochs = new FirstEpochs()
   const report = CircuitBreaker.reportTransitions(upstream, tags)
@@ -66,7 +66,7 @@ export const make = ({ label, most = 10_000, tags = MetricTags.none, upstream }:
     states.delete(key)
     if (isInitial(state)) return firstEpochs.raise(key, state.epoch)
     states.set(key, state._tag === "closed" ? { ...state, calls: [] } : state)
-    if (states.size > most) evictOldest()
+    if (states.size > max) evictOldest()
   }
 
   const evictOldest = (): void => {

@@ -1,21 +1,21 @@
 /**
- * Which failures are retried, after what delay, and how many in all: as in Finagle and Envoy, a budget limits retries to
- * a share of the recent calls and a small allowance, so that they cannot multiply the load of a failing service.
+ * Retries: of which failures, after what delay, and how many. As in Finagle and Envoy, a budget limits retries to a share
+ * of the recent calls and a small allowance, so that they cannot multiply the load of a failing service.
  */
 import { Duration, Effect, Schedule } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
 import * as CallWindow from "./CallWindow.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** Tries of one call, with the first. */
+/** Maximum tries of one call, including the first. */
 const tries = 3
 
 const firstDelay = Duration.millis(200)
 
-/** The longest delay, of ours or by `Retry-After`. */
+/** Maximum delay, computed or from `Retry-After`. */
 const longestDelay = Duration.seconds(10)
 
-/** Statuses of answers that another try may not get. */
+/** Statuses that a retry may not get again. */
 export const transientStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
 
 export const isTransient = ({ reason, statusCode }: UpstreamFailure): boolean =>
@@ -36,8 +36,8 @@ const isRetryAfterTooLong = ({ retryAfterMillis }: UpstreamFailure): boolean =>
 /**
  * The retries of one call.
  *
- * A delay by `Retry-After` is added to the jittered one, so that callers do not return all at once; one of more than
- * 10 s ends the call. `mayRetry` is the last condition, and run once for each retry.
+ * A delay from `Retry-After` is added to the jittered one, so that callers do not all return at the same time. A
+ * `Retry-After` of more than 10 s ends the call. `mayRetry` is the last condition, and is run once for each retry.
  */
 export const schedule = (
   mayRetry: (failure: UpstreamFailure, delayMillis: number) => Effect.Effect<boolean>
@@ -62,7 +62,7 @@ export interface BudgetSettings {
   readonly window: CallWindow.WindowSettings
 }
 
-/** The allowance may be used at once: 30 in a window of 10 seconds. */
+/** The allowance may be used at once: 30 retries in a window of 10 seconds. */
 export const budgetDefaults: BudgetSettings = { ratio: 0.2, perSecond: 3, window: { slotMillis: 1000, slots: 10 } }
 
 /** The calls in the window. Retries are the marked ones. */
@@ -86,13 +86,20 @@ export const withdraw = (
 }
 
 /** A budget that all calls to an upstream share. */
-export const makeBudget = (settings: BudgetSettings = budgetDefaults) => {
+export interface Budget {
+  /** Counts a call that is not a retry. */
+  readonly deposit: Effect.Effect<void>
+  /** Takes a retry; `false` if none is left. */
+  readonly withdraw: Effect.Effect<boolean>
+}
+
+/** A full budget. */
+export const makeBudget = (settings: BudgetSettings = budgetDefaults): Budget => {
   let budget: BudgetState = CallWindow.empty
   return {
     deposit: Effect.map(Monotonic.millis, now => {
       budget = deposit(budget, now, settings)
     }),
-    /** Takes a retry; `false` if none is left. */
     withdraw: Effect.map(Monotonic.millis, now => {
       const [granted, after] = withdraw(budget, now, settings)
       budget = after

@@ -1,5 +1,5 @@
 /**
- * The failure of a call to an upstream service: how it is made, what is told of it, and what it says about the service.
+ * The failure of a call to an upstream service, and what it means for the health of the service.
  */
 import { Cause, Clock, Effect, Exit, Option, Schema } from "effect"
 import type { Verdict } from "./CircuitBreakerState.ts"
@@ -17,7 +17,7 @@ export class UpstreamFailure extends Schema.TaggedError<UpstreamFailure>()("Upst
   reason: Reason,
   /** The HTTP status of the answer, if there was one. */
   statusCode: Schema.optional(Schema.Int),
-  /** Whether no connection was opened, which is the service's failure, whatever the request. */
+  /** Whether no connection could be opened, which is the service's failure, whatever the request. */
   isUnreached: Schema.optional(Schema.Boolean),
   /** The upstream's `Retry-After`. */
   retryAfterMillis: Schema.optional(Schema.Number),
@@ -34,12 +34,12 @@ export const reasonOf = (error: unknown, depth = 0): string => {
 }
 
 /**
- * Codes by which Node, undici and OpenSSL name what went wrong. None of them has a lower-case letter. Each alternative
- * has a single way to match, so that a text is read in linear time.
+ * Error codes of Node.js, undici and OpenSSL. None of them has a lower-case letter. Each alternative has a single way to
+ * match, so that a text is searched in linear time.
  */
 const code = /(?<![\w.-])(?:E[A-Z]{3}[A-Z_]*|(?:UND_ERR|ERR|CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)(?![\w.-])/
 
-/** Characters of a text that are searched for a code. */
+/** Maximum characters of a text that are searched for a code. */
 const searched = 1000
 
 /** The code in an error's message, if there is one. */
@@ -49,12 +49,12 @@ export const codeIn = (text: string): string | undefined => code.exec(text.slice
 const unreached =
   /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EAI_FAIL|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|EADDRNOTAVAIL|EPROTO|UND_ERR_CONNECT_TIMEOUT|ERR_TLS_[A-Z_]+|ERR_SSL_[A-Z_]+|(?:CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)$/
 
-/** Whether an error says that no connection was opened, as opposed to one that was lost. */
+/** Whether an error means that no connection was opened, as opposed to a lost connection. */
 const isUnreached = (reason: string): boolean =>
   unreached.test(codeIn(reason) ?? "") || reason.startsWith("connect ETIMEDOUT")
 
 /**
- * The failure of a connection. Clients are told at most a code: the error's message may name hosts and ports of the
+ * The failure of a connection. Its message has at most a code: the error's own message may contain hosts and ports of the
  * internal network.
  */
 export const connectionFailure = (operation: string, service: string, reason: string): UpstreamFailure => {
@@ -90,13 +90,13 @@ export const failWithStatus = (
 const isClientError = (status: number): boolean => status >= 400 && status < 500
 
 /**
- * What a failure says about the upstream's health.
+ * What a failure means for the upstream's health.
  *
- * A 4xx (429 and 408 included) comes from a working service, and so does a body over our limit, whose size is up to a
- * user. A redirect is a failure: it is never followed, and not from the service itself.
+ * A 4xx (including 429 and 408) comes from a working service, and so does a body above our limit, whose size a user
+ * controls. A redirect is a failure: it is never followed, and does not come from the service itself.
  *
- * A `malformed` answer says nothing. As a failure, a user whose file causes it could block all others. As a success, a
- * page of something in front of the service would end an outage.
+ * A `malformed` answer means nothing. As a failure, a user whose file causes it could block all others. As a success, an
+ * error page of a proxy would end an outage.
  */
 const verdictOfFailure = ({ reason, statusCode }: UpstreamFailure): Verdict => {
   switch (reason) {
@@ -127,24 +127,24 @@ const verdictBy =
       }
     })
 
-/** The verdict on a try. Interruptions and our own defects say nothing. */
+/** The verdict on a try. Interruptions and our own defects do not count. */
 export const verdictOf = verdictBy(verdictOfFailure)
 
-/** The verdict on a part of a service, such as an instance. An unreachable service says nothing about it. */
+/** The verdict on a part of a service, such as an instance. An unreachable service does not count. */
 export const verdictOnPart = verdictBy(failure =>
   failure.isUnreached === true ? "abandoned" : verdictOfFailure(failure)
 )
 
 /**
- * The verdict on the service by a call to a part of it: only an unreachable service is a failure. Others may be the
- * part's.
+ * The verdict on the service by a call to a part of it. Only an unreachable service is a failure: other failures may be
+ * those of the part.
  */
 export const verdictOnWhole = verdictBy(failure => {
   if (failure.isUnreached === true) return "failure"
   return verdictOfFailure(failure) === "failure" ? "abandoned" : verdictOfFailure(failure)
 })
 
-/** How a try ended, as a label of metrics. */
+/** The outcome of a try, as a label of metrics. */
 export type Outcome = "ok" | "client_error" | "server_error" | "interrupted" | "defect" | (typeof Reason)["Type"]
 
 /** The outcomes of requests that were sent. */

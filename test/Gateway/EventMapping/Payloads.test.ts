@@ -77,7 +77,7 @@ describe("other spellings", () => {
     ["turn.failed", { ...t, error: "boom" }, { code: "turn_failed", message: "boom", retryable: false }],
     ["turn.failed", { ...t, error: { code: "x", message: "boom", retryable: true } }, { code: "x", message: "boom" }],
     ["error", { error: { message: "boom" } }, { code: "agent_error", message: "boom" }],
-    ["error", {}, { code: "agent_error", message: "The agent met an error" }],
+    ["error", {}, { code: "agent_error", message: "The agent reported an error" }],
     ["tool.call", { callId: "c1", name: "n", args: 1 }, { callId: "c1", name: "n", args: 1 }],
     ["file.renamed", { from: "a", to: "b" }, { path: "b", previousPath: "a" }],
     ["usage", { promptTokens: 1, completionTokens: 2 }, { inputTokens: 1, outputTokens: 2 }]

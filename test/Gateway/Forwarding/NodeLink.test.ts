@@ -12,7 +12,13 @@ import * as Security from "../../../src/Gateway/Forwarding/Security.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
-import { type Caller, type HandedOver, SessionConflict, Sessions, SessionsBusy } from "../../../src/Gateway/Sessions.ts"
+import {
+  type Caller,
+  SessionConflict,
+  Sessions,
+  SessionsBusy,
+  type TransferredSession
+} from "../../../src/Gateway/Sessions.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 
 const secret = Redacted.make("a secret that all nodes have, and nobody else")
@@ -408,23 +414,23 @@ describe("the link between nodes", () => {
 
   it.scopedLive("bears a session that is handed over with its secrets, for the node that it is meant for", () =>
     Effect.gen(function* () {
-      const adopted: Array<HandedOver> = []
-      const { address } = yield* server(unused, {}, handedOver =>
-        handedOver.session === "acme/busy"
+      const adopted: Array<TransferredSession> = []
+      const { address } = yield* server(unused, {}, transferred =>
+        transferred.session === "acme/busy"
           ? new SessionsBusy({ message: "no" })
           : Effect.sync(() => {
-              adopted.push(handedOver)
-              return handedOver.session !== "acme/elsewhere"
+              adopted.push(transferred)
+              return transferred.session !== "acme/elsewhere"
             })
       )
       const link = yield* NodeClient.make(secret)
       const secrets = { TOKEN: Redacted.make("\u0000 \ud83d\ude00"), __proto__x: Redacted.make("") }
-      const of = (session: string): HandedOver => ({ session, from: { node: "b", token: 7 }, secrets })
-      const handOver = (session: string, node = "a") => link.handOver({ node, address }, of(session))
-      assert.isTrue(yield* handOver("acme/s"))
-      assert.isFalse(yield* handOver("acme/elsewhere"))
-      assert.isFalse(yield* handOver("acme/busy"))
-      assert.isFalse(yield* handOver("acme/s", "another run"))
+      const of = (session: string): TransferredSession => ({ session, from: { node: "b", token: 7 }, secrets })
+      const transfer = (session: string, node = "a") => link.transfer({ node, address }, of(session))
+      assert.isTrue(yield* transfer("acme/s"))
+      assert.isFalse(yield* transfer("acme/elsewhere"))
+      assert.isFalse(yield* transfer("acme/busy"))
+      assert.isFalse(yield* transfer("acme/s", "another run"))
       assert.lengthOf(adopted, 2)
       assert.isTrue(Equal.equals(adopted[0]!.secrets.TOKEN, secrets.TOKEN))
       assert.deepInclude(adopted[0], { session: "acme/s", from: { node: "b", token: 7 } })

@@ -96,8 +96,8 @@ describe("recovery of sessions", () => {
       yield* until(() => seen.stopped.length > 0)
       expect(seen.stopped).toEqual([instanceId])
       const log = lines.join("\n")
-      expect(log).toMatch(/reading what the last run has left fails until the store is back.*away/)
-      expect(log).toMatch(/The recovery of a session met a defect.*a planned defect/)
+      expect(log).toMatch(/reading unfinished sessions fails until the store is back.*away/)
+      expect(log).toMatch(/The recovery of a session failed with a defect.*a planned defect/)
     }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
   })
 

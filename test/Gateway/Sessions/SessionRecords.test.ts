@@ -173,9 +173,9 @@ describe("Records of sessions", () => {
     })
   )
 
-  for (const who of ["the session's owner", "somebody else"]) {
+  for (const who of ["the session's owner", "another client"]) {
     it.scopedLive(
-      `that ${who} removed while they were being saved are ${who === "somebody else" ? "" : "not "}missed`,
+      `that ${who} removed while they were being saved are ${who === "another client" ? "" : "not "}missed`,
       () => {
         const warnings: Array<string> = []
         const logger = Logger.make(({ logLevel, message }) => {
@@ -199,15 +199,15 @@ describe("Records of sessions", () => {
           const { id } = yield* sessions.create(alice, { agentType: "echo" })
           yield* sessions.start(alice, id)
           yield* isSaving.await
-          yield* who === "somebody else"
+          yield* who === "another client"
             ? Context.get(stored, Store).commit({
                 actor: "mallory",
                 operations: [{ op: "delete", namespace: namespaceOf("acme"), key: id }]
               })
             : sessions.remove(alice, id)
           yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => saves > 0 })
-          const missed = warnings.filter(text => text.includes("removed by somebody else"))
-          expect(missed.length > 0).toBe(who === "somebody else")
+          const missed = warnings.filter(text => text.includes("removed by another client"))
+          expect(missed.length > 0).toBe(who === "another client")
         }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
       }
     )

@@ -8,7 +8,7 @@ describe("breakers by key", () => {
 
   it.effect("are remembered for keys that fail alone, and no more than so many", () =>
     Effect.gen(function* () {
-      const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key", most: 3 })
+      const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key", max: 3 })
       for (const id of ["a", "b", "c", "d", "e"]) yield* Effect.replicateEffect(fail(breakers, id), 5)
       expect(breakers.size()).toBe(3)
       expect(yield* breakers.of("a").state).toBe("closed")
@@ -45,7 +45,7 @@ describe("breakers by key", () => {
 
   it.effect("do not count late verdicts on calls from before they were dropped, but those since", () =>
     Effect.gen(function* () {
-      const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key", most: 1 })
+      const breakers = KeyedBreakers.make({ upstream: "keyed", label: "key", max: 1 })
       const failLate = yield* admitted(breakers, "a", 1)
       yield* fail(breakers, "a")
       yield* fail(breakers, "b")

@@ -1,26 +1,26 @@
 /**
- * Handing sessions with secrets over to another node, when this one ends as planned. Secrets are in memory alone, and
- * clients would be asked for them again.
+ * The transfer of sessions with secrets to other nodes when this one shuts down. Secrets are kept in memory only:
+ * without a transfer, clients would have to send them again.
  */
 import { Data, Deferred, type Duration, Effect, Either, Option } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import type { NodeLinkShape } from "../Forwarding/NodeLink.ts"
 import type { ReachablePeer, SessionNodesShape } from "../SessionNodes.ts"
-import type { HandedOver, Sessions, SessionsBusy } from "../Sessions.ts"
+import type { Sessions, SessionsBusy, TransferredSession } from "../Sessions.ts"
 import type { SecretPool } from "./SecretPool.ts"
 
 /**
- * Sessions that are handed over at a time: for each node that may take them, and in all. More would only wait there for a
- * connection to the database, and all of them would be late where that is slow.
+ * Concurrent transfers: for each node that may take sessions, and in all. More would only wait for that node's database
+ * connections, and all of them would be late if the database is slow.
  */
 const concurrency = { perNode: 8, inAll: 32 } as const
 
-/** Nodes that are asked to take a session. */
+/** How many nodes are asked to take a session. */
 const attempts = 3
 
-/** How long a node is waited for before the next one is asked as well. */
-const attemptLimit = "400 millis"
+/** After this time without an answer the next node is asked too. */
+const attemptTimeout = "400 millis"
 
 export interface Options {
   readonly nodes: SessionNodesShape
@@ -29,33 +29,33 @@ export interface Options {
   readonly isClosing: () => boolean
 }
 
-export interface Handover {
+export interface SessionTransfer {
   /**
-   * Gives the sessions with secrets that pass a test to other nodes, as far as these take them within a time. Clients are
-   * asked for the secrets of those that are left.
+   * Transfers the sessions with secrets for which `isReady` is true, as far as other nodes take them within the timeout.
+   * Logs how many are left. Clients have to send the secrets of those again.
    */
-  readonly give: (mayGive: (session: string) => boolean, limit: Duration.DurationInput) => Effect.Effect<void>
-  /** Takes a session of a node that ends. */
+  readonly send: (isReady: (session: string) => boolean, timeout: Duration.DurationInput) => Effect.Effect<void>
+  /** Takes a session from a node that shuts down. */
   readonly adopt: (typeof Sessions)["Service"]["adopt"]
 }
 
-/** This node owns the session already, or believes so. Of that, what it has is newer than what it is given. */
+/** This node owns the session already. Its secrets are newer than those that were sent. */
 class AlreadyOwned extends Data.TaggedError("AlreadyOwned") {}
 
 /** No node that was asked has taken the session. */
 class NotTaken extends Data.TaggedError("NotTaken") {}
 
-/** Gives sessions to nodes. `onGiven` is called with each that one has taken. */
-const giveAll = (
+/** Sends sessions to nodes. `onTaken` is called with each session that a node has taken. */
+const sendAll = (
   link: NodeLinkShape,
   peers: ReadonlyArray<ReachablePeer>,
-  sessions: ReadonlyArray<HandedOver>,
-  onGiven: (session: string) => void
+  sessions: ReadonlyArray<TransferredSession>,
+  onTaken: (session: string) => void
 ): Effect.Effect<void> => {
-  /** Nodes that did not answer in time when they were asked last. They are asked after the others. */
+  /** Nodes that did not answer their last request in time. They are asked after the others. */
   const stalled = new Set<string>()
 
-  /** The next node to ask, in turn from the one at an index. */
+  /** The next node to ask, round robin from the one at `index`. */
   const next = (index: number, asked: ReadonlySet<string>): ReachablePeer | undefined => {
     if (asked.size === attempts) return undefined
     const left = [...peers.keys()]
@@ -64,8 +64,8 @@ const giveAll = (
     return left.find(({ node }) => !stalled.has(node)) ?? left[0]
   }
 
-  const ask = (peer: ReachablePeer, handedOver: HandedOver): Effect.Effect<void, NotTaken> =>
-    link.handOver(peer, handedOver).pipe(
+  const ask = (peer: ReachablePeer, transferred: TransferredSession): Effect.Effect<void, NotTaken> =>
+    link.transfer(peer, transferred).pipe(
       Effect.either,
       Effect.flatMap(answer => {
         const hasAnswered = Either.isRight(answer) || ["SessionsBusy", "NodeRefused"].includes(answer.left._tag)
@@ -76,39 +76,39 @@ const giveAll = (
     )
 
   /**
-   * Asks one node after the other, the next one too where one does not answer, until one has taken the session. Only one
-   * of them can: the others find that it is not this node's any more.
+   * Asks one node after the other until one has taken the session. If a node does not answer in time, the next one is
+   * asked too. Only one of them can take the session: the others find that this node does not own it any longer.
    */
-  const askFrom = (index: number, handedOver: HandedOver, asked: Set<string>): Effect.Effect<void, NotTaken> =>
+  const askFrom = (index: number, transferred: TransferredSession, asked: Set<string>): Effect.Effect<void, NotTaken> =>
     Effect.gen(function* () {
       const peer = next(index, asked)
       if (peer === undefined) return yield* new NotTaken()
       asked.add(peer.node)
       const refused = yield* Deferred.make<void>()
-      const asking = Effect.tapError(ask(peer, handedOver), () => Deferred.succeed(refused, undefined))
+      const asking = Effect.tapError(ask(peer, transferred), () => Deferred.succeed(refused, undefined))
       const others = Effect.gen(function* () {
-        const answer = yield* Effect.timeoutOption(Deferred.await(refused), attemptLimit)
+        const answer = yield* Effect.timeoutOption(Deferred.await(refused), attemptTimeout)
         if (Option.isNone(answer)) stalled.add(peer.node)
-        yield* askFrom(index, handedOver, asked)
+        yield* askFrom(index, transferred, asked)
       })
-      // The first that succeeds; what the other one does is interrupted then.
+      // The first success wins, and the other request is interrupted.
       yield* Effect.race(asking, others)
     })
 
-  const giveOne = (handedOver: HandedOver, index: number) =>
-    Effect.match(askFrom(index, handedOver, new Set()), {
+  const sendOne = (transferred: TransferredSession, index: number) =>
+    Effect.match(askFrom(index, transferred, new Set()), {
       onFailure: () => undefined,
-      onSuccess: () => onGiven(handedOver.session)
+      onSuccess: () => onTaken(transferred.session)
     })
-  return Effect.forEach(sessions, giveOne, {
+  return Effect.forEach(sessions, sendOne, {
     concurrency: Math.min(concurrency.perNode * peers.length, concurrency.inAll),
     discard: true
   })
 }
 
-export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => {
-  /** The sessions whose secrets this node has, with these. */
-  const held = (): ReadonlyArray<HandedOver> =>
+export const make = ({ isClosing, link, nodes, secrets }: Options): SessionTransfer => {
+  /** The sessions that this node owns, with their secrets. Those without secrets are left out. */
+  const owned = (): ReadonlyArray<TransferredSession> =>
     secrets.sessions().flatMap(session => {
       const token = nodes.tokenOf(session)
       const values = secrets.get(session)
@@ -117,22 +117,22 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
     })
 
   return {
-    give: (mayGive, limit) =>
+    send: (isReady, timeout) =>
       Effect.gen(function* () {
-        const sessions = held()
+        const sessions = owned()
         if (Option.isNone(link) || sessions.length === 0) return
-        const ready = sessions.filter(({ session }) => mayGive(session))
+        const ready = sessions.filter(({ session }) => isReady(session))
         let given = 0
-        const onGiven = (session: string): void => {
+        const onTaken = (session: string): void => {
           secrets.forget(session)
           given++
         }
-        const giving = Effect.flatMap(nodes.peers, peers =>
-          peers.length === 0 ? Effect.succeed(false) : Effect.as(giveAll(link.value, peers, ready, onGiven), true)
+        const sending = Effect.flatMap(nodes.peers, peers =>
+          peers.length === 0 ? Effect.succeed(false) : Effect.as(sendAll(link.value, peers, ready, onTaken), true)
         )
-        const ended = yield* Supervision.within(limit, Effect.either(giving))
+        const ended = yield* Supervision.within(timeout, Effect.either(sending))
         const reason = Option.match(ended, {
-          onNone: () => `it took longer than ${Monotonic.words(limit)}`,
+          onNone: () => `it took longer than ${Monotonic.words(timeout)}`,
           onSome: Either.match({
             onLeft: ({ reason }) => `the other nodes are not known: ${reason}`,
             onRight: hasPeers => {
@@ -143,10 +143,10 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
           })
         })
         yield* given === sessions.length
-          ? Effect.annotateLogs(Effect.logInfo("Sessions with secrets were handed over to other nodes"), { given })
+          ? Effect.annotateLogs(Effect.logInfo("Sessions with secrets were transferred to other nodes"), { given })
           : Effect.annotateLogs(
               Effect.logWarning(
-                "Secrets of sessions were not handed over to other nodes; clients have to give them again"
+                "Secrets of sessions were not transferred to other nodes; clients have to give them again"
               ),
               { given, left: sessions.length - given, reason }
             )
@@ -160,7 +160,7 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
           return secrets.put(session, given, token)
         })
       const forget = Effect.sync(() => {
-        // After an interruption it may be this node's all the same.
+        // The session may belong to this node even after an interruption.
         if (adopting !== undefined && nodes.tokenOf(session) !== adopting) secrets.forget(session, adopting)
       })
       if (isClosing()) return Effect.succeed(false)

@@ -1,3 +1,4 @@
+/** Inference clients over a stub, and bodies of their answers. */
 import { Effect, Layer, Option, Redacted, Stream } from "effect"
 import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"

@@ -1,0 +1,121 @@
+/**
+ * Creating sessions: the session's secrets and launch configuration are stored before its record, which makes it visible.
+ */
+import { type Context, Effect, type Scope } from "effect"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import type { LimitsShape } from "../../Limits.ts"
+import * as Supervision from "../../Supervision.ts"
+import type { SessionEvents } from "../SessionEvents.ts"
+import { SessionConflict, type Sessions, SessionTooLarge } from "../Sessions.ts"
+import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
+import type { SecretPool } from "./SecretPool.ts"
+import * as Records from "./SessionRecords.ts"
+import type { Quota } from "./TenantSessions.ts"
+
+/** How often the removal of orphaned launch configurations is tried. */
+const removalInterval = "5 seconds"
+
+/** While so many wait to be removed, no session with a launch configuration is created. */
+const maxOrphans = 10_000
+
+export interface Options {
+  readonly events: Context.Tag.Service<SessionEvents>
+  readonly records: Pick<Records.SessionRecords, "create">
+  readonly quota: Quota
+  readonly secrets: SecretPool
+  readonly limits: LimitsShape
+  /** Whether this node takes requests of other nodes, so that a session with secrets can belong to it. */
+  readonly isReachable: boolean
+  /** Of the background removal. */
+  readonly scope: Scope.Scope
+}
+
+/** The launch configurations of sessions whose creation failed. Nothing else would ever remove them. */
+class Orphans {
+  private readonly keys = new Set<string>()
+  private readonly occupancy = new Supervision.Occupancy()
+
+  constructor(private readonly events: Context.Tag.Service<SessionEvents>) {}
+
+  get size(): number {
+    return this.keys.size
+  }
+
+  /** Removes what is stored of a session now, or in the background if that fails. */
+  remove(key: string): Effect.Effect<void> {
+    return Effect.catchAll(this.events.remove(key), () =>
+      Effect.sync(() => {
+        this.keys.add(key)
+        this.occupancy.set(true)
+      })
+    )
+  }
+
+  /** One at a time until the first failure: while the database is unavailable, all of them cost no more than one. */
+  private readonly removeAll = Effect.suspend(() =>
+    Effect.forEach([...this.keys], key => Effect.map(this.events.remove(key), () => this.keys.delete(key)), {
+      discard: true
+    })
+  ).pipe(Effect.ensuring(Effect.sync(() => this.occupancy.set(this.keys.size > 0))))
+
+  start(scope: Scope.Scope): Effect.Effect<void> {
+    const removing = Supervision.tick(removalInterval, this.occupancy, Effect.ignore(this.removeAll))
+    return Supervision.forkIn("removal of launch configurations", removing, scope)
+  }
+}
+
+/** `Sessions.create`. */
+export const make = ({
+  events,
+  isReachable,
+  limits,
+  quota,
+  records,
+  scope,
+  secrets
+}: Options): Effect.Effect<Context.Tag.Service<Sessions>["create"]> =>
+  Effect.gen(function* () {
+    const orphans = new Orphans(events)
+    yield* orphans.start(scope)
+    return ({ tenant, actor }, request) =>
+      Effect.gen(function* () {
+        const configuration = merge(empty, request)
+        const given = request.secrets ?? {}
+        yield* check(configuration, given)
+        const record = yield* Records.initial(tenant, request, storedParts(configuration))
+        const text = Records.encodeRecord(record)
+        const bytes = Buffer.byteLength(text)
+        if (bytes > limits.valueBytes) {
+          return yield* new SessionTooLarge({
+            message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`
+          })
+        }
+        const key = Records.keyOf(tenant, record.id)
+        const isConfigured = record.configured.length > 0
+        /** A session with secrets belongs to the node that stores them, from the start. */
+        const isOwned = isReachable && record.secretNames.length > 0
+        if (isConfigured && orphans.size >= maxOrphans) {
+          return yield* new StoreUnavailable({ reason: `${orphans.size} launch configurations wait to be removed` })
+        }
+        const undo = Effect.suspend(() => {
+          secrets.forget(key)
+          return isConfigured || isOwned ? orphans.remove(key) : Effect.void
+        })
+        const creation = Effect.gen(function* () {
+          // No other node knows the id, so none can own the session.
+          if (isOwned) yield* Effect.catchTag(events.open(key, record.epoch), "SessionElsewhere", Effect.die)
+          yield* secrets.put(key, given)
+          // Before the record, which names the stored parts.
+          if (isConfigured) {
+            yield* Effect.catchTag(events.configure(key, configuration), "SessionElsewhere", Effect.die)
+          }
+          yield* records.create(text, record, actor)
+        }).pipe(Effect.onError(() => undo))
+        yield* quota.creating(tenant, creation)
+        return Records.toView(record, { secrets: [], configuration: [] })
+      }).pipe(
+        Effect.catchTag("PreconditionFailed", () =>
+          Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))
+        )
+      )
+  })

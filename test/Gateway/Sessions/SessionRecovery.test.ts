@@ -1,0 +1,154 @@
+/** Shutdown of the gateway, and recovery after a crash or a loss. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Fiber, Redacted } from "effect"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { alice, endsOf, history, isDense, listen, make, pass, recordsOf, startStates, statesOf } from "../Fixture.ts"
+
+describe("Shutdown and recovery of sessions", () => {
+  it.scopedLive("a shutdown stops all instances, and records the state of each session", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const ids = yield* Effect.forEach([1, 2, 3], () =>
+        Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      yield* Effect.forEach(ids, id => first.sessions.start(alice, id))
+      const turnId = yield* first.sessions.send(alice, ids[0]!, "/hang")
+      yield* first.stop
+      expect((yield* simulator.state).instances).toEqual([])
+      const records = yield* recordsOf(stored)
+      expect(records.map(({ value }) => [value.state, value.instanceId])).toEqual(ids.map(() => ["inactive", null]))
+      const second = yield* start
+      const listener = yield* listen(second.sessions, ids[0]!)
+      const events = yield* history(listener.subscription)
+      expect(endsOf(events)).toEqual({ [turnId]: ["turn_interrupted"] })
+      expect(statesOf(events)).toEqual([...startStates, "deactivating", "inactive"])
+    })
+  )
+
+  it.scopedLive(
+    "a gateway that was killed is recovered from: the instance goes, what was seen stays, the turn ends",
+    () =>
+      Effect.gen(function* () {
+        const { simulator, start } = yield* make()
+        const first = yield* start
+        const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+        const before = yield* listen(first.sessions, id)
+        const turnId = yield* first.sessions.send(alice, id, "/hang")
+        yield* before.until(event => event.type === "turn_started")
+        yield* first.kill
+        const seen = [...before.events]
+
+        const second = yield* start
+        yield* simulator.awaitState(({ instances }) => instances.length === 0)
+        const after = yield* listen(second.sessions, id)
+        expect(after.subscription.session).toMatchObject({ state: "inactive", instanceId: null })
+        const events = yield* history(after.subscription)
+        expect(events.slice(0, seen.length)).toEqual(seen)
+        expect(endsOf(events)).toEqual({ [turnId]: ["turn_errored"] })
+        isDense(events.map(({ seq }) => seq))
+        const next = yield* second.sessions.send(alice, id, "again")
+        yield* after.until(event => event.type === "turn_completed" && event.turnId === next)
+        expect(after.events[0]!.seq).toBe(events.length + 1)
+      })
+  )
+
+  it.scopedLive("an instance that came up while the gateway was killed is found by its key, and stopped", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 50 } })
+      yield* Effect.fork(first.sessions.start(alice, id))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      yield* first.kill
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect((yield* second.sessions.get(alice, id)).state).toBe("inactive")
+      expect((yield* simulator.state).created).toBe(1)
+    })
+  )
+
+  it.scopedLive("a session with lost secrets is not activated without them, unless that is requested", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const secrets = { TOKEN: Redacted.make("t"), OTHER: Redacted.make("o") }
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets })
+      const { id: plain } = yield* first.sessions.create(alice, { agentType: "echo" })
+      expect(yield* first.sessions.start(alice, id)).not.toHaveProperty("missingSecrets")
+      yield* first.stop
+
+      const second = yield* start
+      const listed = (yield* second.sessions.list(alice)).sessions
+      expect(listed.find(session => session.id === id)?.missingSecrets).toEqual(["TOKEN", "OTHER"])
+      expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingSecrets")
+      const refused = {
+        _tag: "SessionConflict",
+        message: expect.stringContaining("TOKEN, OTHER. Give the session's secrets again")
+      }
+      const listener = yield* listen(second.sessions, id)
+      expect(yield* Effect.flip(second.sessions.start(alice, id))).toMatchObject(refused)
+      expect(yield* Effect.flip(second.sessions.send(alice, id, "hello"))).toMatchObject(refused)
+      expect(yield* Effect.flip(second.sessions.listFiles(alice, id, {}))).toMatchObject(refused)
+      expect(listener.events).toEqual([])
+      expect((yield* simulator.state).created).toBe(1)
+      yield* second.sessions.start(alice, plain)
+
+      const given = yield* second.sessions.start(alice, id, { secrets })
+      expect(given).toMatchObject({ state: "active" })
+      expect(given).not.toHaveProperty("missingSecrets")
+      const { instances } = yield* simulator.state
+      expect(instances.find(({ id }) => id === given.instanceId)?.secretNames).toEqual(["TOKEN", "OTHER"])
+      yield* second.sessions.stop(alice, id)
+      yield* second.sessions.start(alice, id, { secrets: {} })
+      yield* second.stop
+      expect(JSON.stringify(yield* recordsOf(stored))).not.toContain("missing")
+
+      const third = yield* start
+      expect(yield* third.sessions.start(alice, id)).toMatchObject({ state: "active" })
+    })
+  )
+
+  it.scoped("a platform that does not stop its instances delays the shutdown by five seconds at most", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      yield* first.sessions.start(alice, id)
+      yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
+      const stopping = yield* Effect.fork(first.stop)
+      yield* simulator.awaitState(({ requests }) => requests.stop === 1)
+      yield* pass("6 seconds", "1 second")
+      yield* Fiber.join(stopping)
+      yield* simulator.clear
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect(yield* second.sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+    })
+  )
+
+  it.scoped("a session with a removed history begins a new one, with a new instance", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { instanceId } = yield* sessions.start(alice, id)
+      yield* pass("2 seconds", "1 second")
+      const before = yield* listen(sessions, id)
+      yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
+      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "StoreUnavailable" })
+      expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
+      yield* pass("6 seconds", "1 second")
+      yield* before.untilLost
+      const after = yield* listen(sessions, id)
+      expect(after.subscription.epoch).not.toBe(before.subscription.epoch)
+      const turnId = yield* sessions.send(alice, id, "hello again")
+      yield* after.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      isDense(after.events.map(({ seq }) => seq + 1 - after.events[0]!.seq))
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
+    })
+  )
+})
