@@ -203,11 +203,8 @@ describe("imports within src", () => {
     expect(violations(others, isBackend)).toStrictEqual([])
   })
 
-  /** The plain client. It shares the order of keys with the service; the file imports nothing. */
-  const isOfClient = (file: string) => isIn("Client")(file) || file === "Kv/KeyOrder.ts"
-
   it("of the plain client stay within it, so that it needs nothing but what browsers have", () => {
-    expect(violations(files.filter(isOfClient), target => !isOfClient(target))).toStrictEqual([])
+    expect(violations(files.filter(isIn("Client")), target => !isIn("Client")(target))).toStrictEqual([])
   })
 
   it("of the console lead to the plain client and to what pages are made of, and nothing else leads to the console", () => {
@@ -215,7 +212,7 @@ describe("imports within src", () => {
       /^(?:preact(?:\/(?:compat|hooks))?|@preact\/signals|@tanstack\/virtual-core|diff|swagger-ui-dist(?:\/.*)?|uplot)$/
     // The data that the service passes to its pages is one contract for both.
     const isAllowed = (target: string) =>
-      libraries.test(target) || isOfClient(target) || isIn("Console")(target) || target === "Pages/Paths.ts"
+      libraries.test(target) || isIn("Client", "Console")(target) || target === "Pages/Paths.ts"
     expect(violations(files.filter(isIn("Console")), target => !isAllowed(target))).toStrictEqual([])
     const others = files.filter(file => !isIn("Console")(file))
     expect(violations(others, isIn("Console"))).toStrictEqual([])
@@ -223,7 +220,7 @@ describe("imports within src", () => {
 
   it("of the client for Effect lead to the plain one, to contracts and to effect", () => {
     const isAllowed = (target: string) =>
-      target === "effect" || isOfClient(target) || isIn("EffectClient")(target) || contracts.includes(target)
+      target === "effect" || isIn("Client", "EffectClient")(target) || contracts.includes(target)
     expect(violations(files.filter(isIn("EffectClient")), target => !isAllowed(target))).toStrictEqual([])
   })
 
@@ -253,9 +250,9 @@ describe("imports within src", () => {
   const forbidden: Readonly<Record<keyof typeof faces, (target: string) => boolean>> = {
     "": file => isBackend(file) || gateway(file) || clientsOfUpstreams(file) || isIn("Simulator", "Process")(file),
     "/contract": target => !imports.has(target) && target !== "effect" && !target.startsWith("@effect/platform/"),
-    "/client": target => !isOfClient(target),
+    "/client": target => !isIn("Client")(target),
     "/client/effect": target =>
-      target !== "effect" && !isOfClient(target) && !isIn("EffectClient")(target) && !contracts.includes(target),
+      target !== "effect" && !isIn("Client", "EffectClient")(target) && !contracts.includes(target),
     "/store": file =>
       isIn("Http", "Auth", "Upstream", "Health", "OpenApi", "Simulator")(file) || /^(?:ws|jose|pg)$/.test(file),
     "/gateway": file => isBackend(file) || isIn("Http/Server", "Http/Edge", "Http/Platform", "Simulator")(file),

@@ -100,7 +100,7 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
         [none, unknown, address, unreachable, password, parameter].map(({ code }) => code),
         [2, 2, 2, 1, 2, 2]
       )
-      assert.match(none!.stderr, /takes --from or --to/)
+      assert.match(none!.stderr, /requires --from or --to/)
       assert.match(unknown!.stderr, /--into/)
       assert.match(address!.stderr, /^--to is not sqlite:/)
       assert.match(

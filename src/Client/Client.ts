@@ -1,6 +1,4 @@
-/**
- * A client of the service, for browsers and Node, without dependencies. What is not used is not bundled.
- */
+/** A client of the service, for browsers and Node, without dependencies. Unused parts are not bundled. */
 import { eventStream } from "./EventStreamTransport.ts"
 import { followFromEnd, followLog, followNamespace } from "./Follow.ts"
 import { listPage } from "./KeyValue/Reads.ts"
@@ -40,36 +38,36 @@ export {
 export type { Clock } from "./Time.ts"
 export type { WebSocketConstructor, WebSocketLike } from "./WebSocket.ts"
 
-/** Where the service is, who asks, and how the log is followed. */
+/** The service, the credential, and how the log is followed. */
 export interface ClientOptions extends KeyValueOptions {
-  /** The ways to follow the log, the best one first; all without it. */
+  /** The transports to follow the log, the preferred one first; default all. */
   readonly transports?: ReadonlyArray<TransportName>
-  /** For hosts that have no WebSocket of their own. */
+  /** For hosts without a global WebSocket. */
   readonly WebSocket?: WebSocketConstructor
 }
 
-/** Where to begin: at the entries of a namespace, or at a position of the log. */
+/** The start: the entries of a namespace, or a position of the log. */
 export type FollowOptions = CallOptions & {
-  /** Is told when changes come in as they happen, and when they do not. */
+  /** Called when a connection delivers changes as they happen, and when it is lost. */
   readonly onStatus?: (status: FollowStatus) => void
 } & (
     | {
         readonly namespace: string
         /** Only keys that start with this. */
         readonly prefix?: string
-        /** Whether the entries that are there are told first; true without it. */
+        /** Whether the existing entries come first; default true. */
         readonly initial?: boolean
       }
     | {
         /** Only changes with a greater `seq`. */
         readonly after: number
-        /** The log that the position belongs to, as the list or the event told that it is from. */
+        /** The epoch of the log to which the position belongs, from the list or the event. */
         readonly epoch?: string
         /** Only the changes of this tenant. */
         readonly tenant?: string
         /** Only the changes of this namespace. */
         readonly namespace?: string
-        /** Only the changes of keys that start with this; it takes a namespace. */
+        /** Only the changes of keys that start with this; requires a namespace. */
         readonly prefix?: string
       }
   )
@@ -77,11 +75,10 @@ export type FollowOptions = CallOptions & {
 /** A client of the key-value store and its change log. Calls fail with a `ClientError`. */
 export interface Client extends KeyValueClient {
   /**
-   * Follows the change log without gap or double, over lost connections and restarts of the service.
+   * Follows the change log without gaps or duplicates, over lost connections and restarts of the service.
    *
-   * Begun at a namespace it tells the entries that are there, unless `initial` is false, then what changes; after a
-   * `reset` or a `trimmed` it begins anew. Begun at a position it ends with such an event. It reads on as its events are
-   * taken.
+   * For a namespace, it yields the existing entries unless `initial` is false, then changes; after a `reset` or a
+   * `trimmed` it starts again. From a position, it ends with such an event. It reads only as its events are consumed.
    */
   readonly follow: (options: FollowOptions) => AsyncIterable<FollowEvent>
 }

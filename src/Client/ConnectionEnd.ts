@@ -1,12 +1,12 @@
-/** Why connections to the gateway end, and whether another one may do better. */
+/** Why connections to the gateway end, and whether to reconnect. */
 import { ConnectionFailed, Unauthorized } from "./Errors.ts"
 import type { Requests } from "./Requests.ts"
 import { ConnectionClosed, isSessionsError, type SessionsError } from "./SessionErrors.ts"
 
-/** The gateway has closed the connection because there is too much to do. */
+/** The gateway closed the connection because it is overloaded. */
 export class ShedLoad extends ConnectionFailed {}
 
-/** What a close code means (docs/protocol.md): whether to come back, with a new token, or later. */
+/** The error of a close code (docs/protocol.md). It decides whether to reconnect, with a new token, or later. */
 export const closeError = (code: number, reason: string): SessionsError => {
   const message = `The gateway closed the connection: ${code} ${reason}`.trimEnd()
   if (code === 4501) {
@@ -17,7 +17,7 @@ export const closeError = (code: number, reason: string): SessionsError => {
   return code === 4001 ? new ShedLoad(message, false) : new ConnectionFailed(message, false)
 }
 
-/** Browsers and Node do not tell why a handshake is refused; an ordinary request to the same address does. */
+/** Browsers and Node hide why a handshake was refused. An ordinary request to the same address finds the reason. */
 export const whyRefused = async (requests: Requests, path: string, signal: AbortSignal): Promise<unknown> => {
   const error = new ConnectionFailed("The WebSocket handshake has failed", false)
   try {
@@ -35,7 +35,7 @@ export const whyRefused = async (requests: Requests, path: string, signal: Abort
       case "TokenUnavailable":
         return reason
       case "InvalidResponse":
-        // What a server makes of a request that is no handshake tells nothing of handshakes.
+        // Other statuses concern requests that are not handshakes.
         return [401, 403, 404, 429, 502, 503, 504].includes(reason.status) ? reason : error
     }
   }

@@ -1,21 +1,19 @@
-/**
- * Why a call fails. Each error has its own `_tag`, so that a `switch` over it is exhaustive.
- */
+/** The errors of calls. Each has its own `_tag`, so that a `switch` over it is exhaustive. */
 
-/** What an answer tells of an error. */
+/** The details of an error in an answer. */
 export interface ErrorDetails {
   readonly message: string
   readonly status: number
-  /** The name of the request in the log of the service. */
+  /** The id of the request in the log of the service. */
   readonly requestId: string | undefined
-  /** How long the service asks to wait before the next try. */
+  /** How long the service asks to wait before the next attempt. */
   readonly retryAfterMs: number | undefined
   readonly etag?: string | null
   readonly epoch?: string | null
   readonly trimmedSeq?: string | null
 }
 
-/** The service, or something before it, has answered with an error. */
+/** The service, or a proxy before it, answered with an error. */
 export abstract class ResponseError extends Error {
   abstract readonly _tag: string
   readonly status: number
@@ -44,22 +42,22 @@ export class Unauthorized extends ResponseError {
   readonly _tag = "Unauthorized"
 }
 
-/** 403: the credential only reads. */
+/** 403: the credential is read-only. */
 export class Forbidden extends ResponseError {
   readonly _tag = "Forbidden"
 }
 
-/** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is no error. */
+/** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is not an error. */
 export class NotFound extends ResponseError {
   readonly _tag = "NotFound"
 
-  /** Whether it is an entry that is absent, and not the route. */
+  /** Whether an entry is absent, and not the route. */
   get isEntry(): boolean {
     return this.message === "Not found"
   }
 }
 
-/** 405: the route takes other methods. */
+/** 405: the route has other methods. */
 export class MethodNotAllowed extends ResponseError {
   readonly _tag = "MethodNotAllowed"
 }
@@ -69,12 +67,12 @@ export class Conflict extends ResponseError {
   readonly _tag = "Conflict"
 }
 
-/** 410: the changes that were asked for are no longer kept, or are those of another log. */
+/** 410: the requested changes are no longer kept, or belong to another log. */
 export class Gone extends ResponseError {
   readonly _tag = "Gone"
-  /** The epoch of the log that the service has, if it has said so. */
+  /** The epoch of the log of the service, if the answer has it. */
   readonly epoch: string | undefined
-  /** The last change that is no longer kept, fit to be the next `after`; `undefined` for another log. */
+  /** The last change that is no longer kept, for the next `after`; `undefined` for another log. */
   readonly trimmedSeq: number | undefined
 
   constructor(details: ErrorDetails) {
@@ -87,14 +85,14 @@ export class Gone extends ResponseError {
 /** 412: a precondition does not hold; nothing was written. */
 export class PreconditionFailed extends ResponseError {
   readonly _tag = "PreconditionFailed"
-  /** The version of the entry, 0 where it is absent: fit to be the next `ifVersion`. */
+  /** The version of the entry, for the next `ifVersion`; 0 if it is absent. */
   readonly currentVersion: number | undefined
-  /** Which operation of a batch was refused. */
+  /** The index of the refused operation of a batch. */
   readonly operation: number | undefined
 
   constructor(details: ErrorDetails) {
     super(details)
-    // The answer to a batch has no ETag; its message tells the same.
+    // The answer to a batch has no ETag; its message has the version.
     const stated = /(?:operations\[(\d+)\])?: the entry is (?:absent|at version (\d+))/.exec(details.message)
     const version = /^"(\d+)"$/.exec(details.etag ?? "")?.[1] ?? stated?.[2] ?? (stated === null ? undefined : 0)
     this.currentVersion = version === undefined ? undefined : Number(version)
@@ -102,7 +100,7 @@ export class PreconditionFailed extends ResponseError {
   }
 }
 
-/** 413: a value, a batch or a body is over its limit; the message names it and the figure. */
+/** 413: a value, a batch or a body exceeds its limit; the message names both. */
 export class PayloadTooLarge extends ResponseError {
   readonly _tag = "PayloadTooLarge"
 }
@@ -122,12 +120,12 @@ export class RequestHeaderFieldsTooLarge extends ResponseError {
   readonly _tag = "RequestHeaderFieldsTooLarge"
 }
 
-/** 500: a defect of the service; its log has the detail under the {@link requestId}. */
+/** 500: a defect of the service; its log has details under the {@link requestId}. */
 export class InternalServerError extends ResponseError {
   readonly _tag = "InternalServerError"
 }
 
-/** 501: the service does not offer it; the message says what does. */
+/** 501: the service does not support the request; the message says what does. */
 export class NotImplemented extends ResponseError {
   readonly _tag = "NotImplemented"
 }
@@ -137,17 +135,17 @@ export class ServiceUnavailable extends ResponseError {
   readonly _tag = "ServiceUnavailable"
 }
 
-/** 507: the disk of the service has no room for what was asked for. */
+/** 507: the disk of the service has no room for the result. */
 export class InsufficientStorage extends ResponseError {
   readonly _tag = "InsufficientStorage"
 }
 
-/** The answer is none of the service, such as the error page of a proxy. */
+/** The answer does not come from the service: for example, the error page of a proxy. */
 export class InvalidResponse extends ResponseError {
   readonly _tag = "InvalidResponse"
 }
 
-/** An answer, an event or a frame is over the client's own limit, and was not read to its end. */
+/** An answer, an event or a frame exceeds the limit of the client, and was not read completely. */
 export class ResponseTooLarge extends Error {
   readonly _tag = "ResponseTooLarge"
   override readonly name = "ResponseTooLarge"
@@ -157,14 +155,14 @@ export class ResponseTooLarge extends Error {
   }
 }
 
-/** There is no whole answer. A write may or may not have been applied. */
+/** There is no complete answer. A write may or may not have been applied. */
 export class ConnectionFailed extends Error {
   readonly _tag = "ConnectionFailed"
   override readonly name = "ConnectionFailed"
 
   constructor(
     message: string,
-    /** Whether nothing came for too long. */
+    /** Whether a time limit was exceeded. */
     readonly isTimeout: boolean,
     options?: ErrorOptions
   ) {
@@ -172,7 +170,7 @@ export class ConnectionFailed extends Error {
   }
 }
 
-/** The token could not be had; `cause` has the reason. */
+/** The token function failed; `cause` has the reason. */
 export class TokenUnavailable extends Error {
   readonly _tag = "TokenUnavailable"
   override readonly name = "TokenUnavailable"
@@ -197,7 +195,7 @@ const byStatus = {
   507: InsufficientStorage
 } as const
 
-/** Every error that a call can fail with, but for the reason of an abort. */
+/** Every error of a call, except the reason of an abort. */
 export type ClientError =
   | InstanceType<(typeof byStatus)[keyof typeof byStatus]>
   | InvalidResponse
@@ -205,18 +203,18 @@ export type ClientError =
   | ConnectionFailed
   | TokenUnavailable
 
-/** Whether something that was thrown is a {@link ClientError}. */
+/** Whether a thrown value is a {@link ClientError}. */
 export const isClientError = (u: unknown): u is ClientError =>
   u instanceof ResponseError ||
   u instanceof ResponseTooLarge ||
   u instanceof ConnectionFailed ||
   u instanceof TokenUnavailable
 
-/** A refusal by the client itself: the request would not reach the service as it is meant. */
+/** A refusal by the client itself: the request cannot be sent as intended. */
 export const refused = (message: string): BadRequest =>
   new BadRequest({ message, status: 400, requestId: undefined, retryAfterMs: undefined })
 
-/** The `Retry-After` of an answer, which is in seconds or a date, in milliseconds. */
+/** The `Retry-After` of an answer, in seconds or as a date, in milliseconds. */
 const retryAfterOf = (headers: Headers): number | undefined => {
   const text = headers.get("retry-after")
   if (text === null) return undefined
@@ -224,7 +222,7 @@ const retryAfterOf = (headers: Headers): number | undefined => {
   return ms >= 0 ? ms : undefined
 }
 
-/** What an answer tells beside its body. */
+/** The details in the headers of an answer. */
 export const detailsOf = ({ headers, status }: Response, message: string): ErrorDetails => ({
   message,
   status,
@@ -235,7 +233,7 @@ export const detailsOf = ({ headers, status }: Response, message: string): Error
   trimmedSeq: headers.get("kv-trimmed-seq")
 })
 
-/** The most bytes of an error that are read. */
+/** The maximum number of bytes read of an error. */
 const maxErrorBytes = 64 * 1024
 
 const emptyIfTooLarge = (error: unknown): string => {
@@ -243,7 +241,7 @@ const emptyIfTooLarge = (error: unknown): string => {
   throw error
 }
 
-/** The error that an answer is. */
+/** The error of an answer with an error status. */
 export const errorOf = async (response: Response): Promise<ClientError> => {
   const message = messageIn(await textOf(response, maxErrorBytes).catch(emptyIfTooLarge))
   if (message !== undefined) {
@@ -251,7 +249,7 @@ export const errorOf = async (response: Response): Promise<ClientError> => {
       if (Number(status) === response.status) return new Class(detailsOf(response, message))
     }
   }
-  const hint = response.status === 404 ? ", and is not of the service: baseUrl or prefix may be wrong" : ""
+  const hint = response.status === 404 ? ", and does not come from the service: baseUrl or prefix may be wrong" : ""
   return new InvalidResponse(detailsOf(response, message ?? `The answer has the status ${response.status}${hint}`))
 }
 
@@ -261,27 +259,24 @@ interface Failed {
   readonly message: string
 }
 
-/**
- * Which operation of a batch an error is about, as its index; `undefined` where it names none. An answer has nothing but
- * its message to tell that.
- */
+/** The index of the operation of a batch that an error concerns; `undefined` if there is none. The message has it. */
 export const operationIndexOf = ({ message }: Failed): number | undefined => {
   const [, index] = /\boperations\[(\d+)\]/.exec(message) ?? []
   return index === undefined ? undefined : Number(index)
 }
 
-/** The message of such an error without the operation, for those who name it otherwise. */
+/** The message of such an error without the operation, for callers that name it in another way. */
 export const withoutOperation = ({ message }: Failed): string =>
   message.replace(/ at operations\[\d+\]|\boperations\[\d+\]\.?/, "")
 
-/** The time of the service, in epoch milliseconds, where it refuses an `expiresAt` that is not later. */
+/** The time of the service, in epoch milliseconds, if it refuses an `expiresAt` that is not later. */
 export const serverTimeOf = ({ _tag, message }: Failed): number | undefined => {
   if (_tag !== "BadRequest") return undefined
   const [, now] = /\bexpiresAt must lie in the future: it is \d+, and now is (\d+)$/.exec(message) ?? []
   return now === undefined ? undefined : Number(now)
 }
 
-/** The message of an error of the service, `{"error": message}` and nothing else. */
+/** The message of an error of the service, `{"error": message}` without other members. */
 const messageIn = (text: string): string | undefined => {
   try {
     const { error, ...rest } = JSON.parse(text)
@@ -291,7 +286,7 @@ const messageIn = (text: string): string | undefined => {
   }
 }
 
-/** Reads a body as text. One of more bytes than the limit is given up, and fails with {@link ResponseTooLarge}. */
+/** Reads a body as text. Fails with {@link ResponseTooLarge} if it has more bytes than the limit. */
 export const textOf = async ({ body, headers }: Response, limitBytes: number): Promise<string> => {
   if (body === null) return ""
   const reader = body.getReader()

@@ -4,7 +4,7 @@ import { type JsonFormat, parse, type Requests } from "./Requests.ts"
 import { Lifetime } from "./Time.ts"
 import { type FeedPage, isPage, silenceMs, type Transport } from "./Transport.ts"
 
-/** One event of an event stream; one that has only an id moves the position. */
+/** One event of an event stream. An event with only an id moves the position. */
 interface Event {
   readonly type: string
   readonly id: string
@@ -15,10 +15,10 @@ interface Event {
 export class EventParser {
   #rest = ""
   #fields = new Map<string, string>()
-  /** Characters of the fields. */
+  /** The number of characters of the fields. */
   #size = 0
 
-  /** @param limit characters that an event may have at most */
+  /** @param limit the maximum number of characters of an event */
   constructor(private readonly limit: number) {}
 
   /** The events that this piece completes. */
@@ -52,10 +52,7 @@ const fieldOf = (line: string): readonly [string, string] => {
   return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)]
 }
 
-/**
- * What events tell after a position. The id of one is its `seq` and the epoch of the log. A reset has a page of its own,
- * the last one.
- */
+/** The pages of events after a position. Their ids are `<seq>@<epoch>`. A reset has a separate page, the last one. */
 const pagesOf = (
   events: ReadonlyArray<Event>,
   before: FeedPage,
@@ -70,7 +67,7 @@ const pagesOf = (
     const isReset = type === "reset"
     const page = parse<ChangePage>(`{"changes":[${isReset ? "" : data}],"lastSeq":${seq}}`, isPage, format)
     if (page === undefined) throw new ConnectionFailed("An event is not what the service sends", false)
-    // What follows a reset is read again.
+    // Events after a reset are read again.
     if (isReset)
       return [
         { changes, lastSeq, epoch },
@@ -83,7 +80,7 @@ const pagesOf = (
   return [{ changes, lastSeq, epoch }]
 }
 
-/** The change log as Server-Sent Events, by `fetch`, which can send the credential and is read only as it is taken. */
+/** The change log as Server-Sent Events, by `fetch`: it can send the credential and has back-pressure. */
 export const eventStream = (requests: Requests): Transport => ({
   name: "serverSentEvents",
 
@@ -91,17 +88,17 @@ export const eventStream = (requests: Requests): Transport => ({
     const lifetime = new Lifetime(requests.clock, parent)
     const { signal } = lifetime
     try {
-      const beginning = lifetime.limit(silenceMs, "The event stream does not begin")
+      const startup = lifetime.limit(silenceMs, "The event stream does not start")
       const { body, headers } = await requests.open({ path: "/changes/stream", query }, signal)
-      beginning.cancel()
+      startup.cancel()
       if (body === null || !headers.get("content-type")?.startsWith("text/event-stream")) {
-        throw new ConnectionFailed("The answer is no event stream", false)
+        throw new ConnectionFailed("The answer is not an event stream", false)
       }
       const reader = body.getReader()
       const decoder = new TextDecoder()
       const parser = new EventParser(requests.maxResponseBytes)
       for (let last: FeedPage = { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }; ; ) {
-        const silence = lifetime.limit(silenceMs, "Nothing comes over the event stream")
+        const silence = lifetime.limit(silenceMs, "The event stream is silent")
         const { done, value } = await requests.attempt(signal, () => reader.read())
         silence.cancel()
         if (done) throw new ConnectionFailed("The event stream has ended", false)

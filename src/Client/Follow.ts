@@ -4,7 +4,7 @@ import type { Change, FollowEvent, ListPage } from "./Model.ts"
 import { Snapshot } from "./Snapshot.ts"
 import { isOther, isReset, type Part, type Position } from "./Transport.ts"
 
-/** Follows the log from a position. A reset, and history that is no longer kept, are its last event. */
+/** Follows the log from a position. Ends after a reset, and if history is no longer kept, with the event for it. */
 export async function* followLog(
   reader: LogReader,
   start: Position,
@@ -32,12 +32,12 @@ export async function* followLog(
   }
 }
 
-/** A page of a list, and where the next one starts. */
+/** A page of a list, and the cursor of the next one. */
 export interface CursorPage extends ListPage {
   readonly cursor: string | undefined
 }
 
-/** Lists a part of a namespace and then follows it; begins anew where the log was reset or is no longer kept. */
+/** Lists a part of a namespace and follows it; starts again if the log was reset or is no longer kept. */
 export async function* followNamespace(
   reader: LogReader,
   part: Part,
@@ -50,7 +50,7 @@ export async function* followNamespace(
     for (let cursor: string | undefined, isMore = true; isMore; ) {
       const page: CursorPage = await reader.retrying(() => list(cursor))
       epoch ??= page.epoch
-      // The pages of one list are of one log.
+      // All pages of a list must belong to one log.
       if (isOther(page.epoch, epoch)) {
         yield { type: "reset", lastSeq: page.lastSeq, epoch: page.epoch }
         isReplaced = true
@@ -70,7 +70,7 @@ export async function* followNamespace(
   }
 }
 
-/** Follows a part of a namespace from now on; begins anew where the log was reset or is no longer kept. */
+/** Follows a part of a namespace from now on; starts again if the log was reset or is no longer kept. */
 export async function* followFromEnd(reader: LogReader, part: Part): AsyncGenerator<FollowEvent, void> {
   for (;;) {
     const { epoch, lastSeq } = await reader.end()

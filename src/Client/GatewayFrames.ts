@@ -1,6 +1,4 @@
-/**
- * The frames of requests and answers, as plain types. A test holds them equal to the schemas of the contract.
- */
+/** The frames of requests and answers as plain types. A test compares them with the schemas of the contract. */
 import type { ErrorCode, FileContent, FileEntry, FileIteration, Session } from "./SessionModel.ts"
 
 type OfSession<Type extends string, Fields = unknown> = { readonly type: Type; readonly sessionId: string } & Fields

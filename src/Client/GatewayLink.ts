@@ -9,31 +9,31 @@ import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
 import { Backoff, Lifetime, pause } from "./Time.ts"
 import { connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
-/** Milliseconds without a frame before a ping is sent, and before the connection is given up. */
+/** Milliseconds without a frame before a ping is sent, and before the connection is closed. */
 const pingAfterMs = 25_000
 const silenceMs = 35_000
 
-/** Milliseconds that a handshake may take, the token included. */
+/** The time limit of a handshake, including the token, in milliseconds. */
 const handshakeMs = 15_000
 
-/** How long a connection lasts that counts as a success. */
+/** A connection that lasts this long resets the backoff. */
 const stableMs = 60_000
 
-/** The shortest pause after a close code by which the gateway sheds load. */
+/** The minimum pause after a close code that sheds load. */
 const rateLimitedMs = 5000
 
-/** Who is told of events and of the connection. */
+/** The listener of events and of the connection. */
 export interface LinkListener {
   readonly onConnected: () => void
   readonly onDisconnected: () => void
   readonly onEvent: (event: SessionEvent, bytes: number) => void
   /** A subscription has ended. */
   readonly onSubscriptionEnded: (sessionId: string, error: RequestRefused) => void
-  /** There will be no connection any more. */
+  /** The link has ended; there will be no further connection. */
   readonly onEnded: (error: unknown) => void
 }
 
-/** Where the gateway is, and how it is reached. */
+/** The gateway and the connection to it. */
 export interface LinkOptions {
   readonly requests: Requests
   readonly path: string
@@ -43,10 +43,7 @@ export interface LinkOptions {
   readonly onStatus: ((status: ConnectionStatus) => void) | undefined
 }
 
-/**
- * A connection to the gateway that is opened when something is to be sent, and again when it was lost while something
- * still waits for it.
- */
+/** A connection to the gateway. It is opened when it is needed, and again after a loss while it is still needed. */
 export class GatewayLink {
   readonly #lifetime: Lifetime
   readonly #backoff: Backoff
@@ -70,7 +67,7 @@ export class GatewayLink {
     return this.#socket !== undefined
   }
 
-  /** Connects now. Fails with the first try. */
+  /** Connects now. Fails if the first attempt fails. */
   open(): Promise<void> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended.error)
     if (this.isOpen) return Promise.resolve()
@@ -80,7 +77,7 @@ export class GatewayLink {
     })
   }
 
-  /** Keeps the connection, or another one after it, until the function that it returns is called. */
+  /** Keeps the link connected until the returned function is called. */
   hold(): () => void {
     if (this.#ended !== undefined) throw this.#ended.error
     this.#holders++
@@ -90,7 +87,7 @@ export class GatewayLink {
     }
   }
 
-  /** Sends a request when there is a connection, and waits for its answer. */
+  /** Sends a request once connected, and waits for its answer. */
   ask(request: RequestFrame, options: AskOptions): Promise<Answer> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended.error)
     const answer = this.#table.ask(request, options)
@@ -98,12 +95,12 @@ export class GatewayLink {
     return answer
   }
 
-  /** Gives up the connection, as what came over it cannot be right. Another one is opened. */
+  /** Closes the connection because it has sent invalid data. Another one is opened. */
   abandon(message: string): void {
-    this.#giveUp?.(new ConnectionFailed(message, false))
+    this.#abandon?.(new ConnectionFailed(message, false))
   }
 
-  /** Ends all, with the error that everything fails with from now on. */
+  /** Ends the link. All pending and later calls fail with the error. */
   end(error: unknown): void {
     if (this.#ended !== undefined) return
     this.#ended = { error }
@@ -114,7 +111,7 @@ export class GatewayLink {
     this.#lifetime.end()
   }
 
-  #giveUp: ((error: Error) => void) | undefined
+  #abandon: ((error: Error) => void) | undefined
 
   get #isWanted(): boolean {
     return this.#holders > 0 || this.#opening.size > 0 || !this.#table.isEmpty
@@ -129,12 +126,12 @@ export class GatewayLink {
   async #run(): Promise<void> {
     const { clock } = this.options.requests
     while (this.#isWanted && this.#ended === undefined) {
-      const begun = clock.now()
+      const startedAt = clock.now()
       try {
         await this.#connection()
       } catch (error) {
         if (this.#ended !== undefined) break
-        if (clock.now() - begun > stableMs) this.#backoff.reset()
+        if (clock.now() - startedAt > stableMs) this.#backoff.reset()
         const retryInMs = this.#retryIn(error)
         if (retryInMs === undefined) {
           this.end(error)
@@ -143,28 +140,28 @@ export class GatewayLink {
         this.#lastError = error
         for (const { reject } of this.#opening) reject(error)
         this.#opening.clear()
-        this.#tell({ type: "disconnected", error: error as Error, retryInMs })
+        this.#notify({ type: "disconnected", error: error as Error, retryInMs })
         await pause(clock, retryInMs, this.#lifetime.signal).catch(() => {})
       }
     }
     this.#isRunning = false
   }
 
-  /** The pause before the next connection, or `undefined` where there must be none. */
+  /** The pause before the next connection, or `undefined` if there must be none. */
   #retryIn(error: unknown): number | undefined {
     if (!isSessionsError(error) || error instanceof ResponseTooLarge) return undefined
     if (error instanceof RequestRefused || error instanceof AnswerLost || error instanceof ConnectionClosed) {
       return undefined
     }
-    // A new token may do better, but once.
+    // A new token may succeed. It is tried once.
     const mayRenew = error._tag === "Unauthorized" && this.options.requests.isTokenRenewable && !this.#isRefused
     if (!mayRenew && !isTransient(error)) return undefined
     if (error._tag === "Unauthorized") this.#isRefused = true
-    const least = error instanceof ShedLoad ? rateLimitedMs : 0
-    return this.#backoff.next("retryAfterMs" in error ? error.retryAfterMs : least)
+    const minimum = error instanceof ShedLoad ? rateLimitedMs : 0
+    return this.#backoff.next("retryAfterMs" in error ? error.retryAfterMs : minimum)
   }
 
-  /** Opens a connection and serves it. It fails with the reason of its end. */
+  /** Opens a connection and serves it. Fails with the reason of its end. */
   async #connection(): Promise<never> {
     const { path, requests, WebSocket } = this.options
     const lifetime = new Lifetime(requests.clock, this.#lifetime.signal)
@@ -180,14 +177,14 @@ export class GatewayLink {
       socket = opened
       let isOpen = false
       return await new Promise<never>((_, reject) => {
-        this.#giveUp = reject
+        this.#abandon = reject
         signal.addEventListener("abort", () => reject(signal.reason))
         let isRefused = false
         const refused = () => {
           if (!isRefused) whyRefused(requests, path, signal).then(reject, reject)
           isRefused = true
         }
-        // A close follows each error, but for a refused handshake on Node 22.
+        // A close follows each error, except for a refused handshake on Node 22.
         opened.addEventListener("error", () => {
           if (!isOpen) refused()
         })
@@ -196,15 +193,15 @@ export class GatewayLink {
           else refused()
         })
         let silence = handshake
-        let heardAt = 0
+        let receivedAt = 0
         opened.addEventListener("open", () => {
           if (signal.aborted) return
           isOpen = true
           handshake.cancel()
           silence = lifetime.limit(silenceMs, `The gateway has sent nothing for ${silenceMs} ms`)
-          heardAt = requests.clock.now()
+          receivedAt = requests.clock.now()
           const ping = () => {
-            const left = heardAt + pingAfterMs - requests.clock.now()
+            const left = receivedAt + pingAfterMs - requests.clock.now()
             if (left <= 0) opened.send(`{"type":"ping","id":"${this.#table.nextId()}"}`)
             cancelPing = requests.clock.after(left > 0 ? left : pingAfterMs, ping)
           }
@@ -212,10 +209,10 @@ export class GatewayLink {
           this.#onOpen(opened)
         })
         opened.addEventListener("message", ({ data }) => {
-          // What a connection that was given up still brings comes again over the next one.
+          // The next connection delivers the frames of an abandoned one again.
           if (signal.aborted) return
           silence.restart()
-          heardAt = requests.clock.now()
+          receivedAt = requests.clock.now()
           try {
             if (typeof data === "string") this.#onFrame(data)
           } catch (error) {
@@ -225,7 +222,7 @@ export class GatewayLink {
       })
     } finally {
       cancelPing()
-      this.#giveUp = undefined
+      this.#abandon = undefined
       lifetime.end()
       socket?.close()
       this.#onLost()
@@ -236,13 +233,13 @@ export class GatewayLink {
     this.#socket = socket
     for (const { resolve } of this.#opening) resolve()
     this.#opening.clear()
-    this.#tell({ type: "connected" })
+    this.#notify({ type: "connected" })
     this.options.listener.onConnected()
     this.#table.connected(frame => socket.send(frame))
   }
 
-  /** What the callback throws is an error of its own, and must not stop the connection. */
-  #tell(status: ConnectionStatus): void {
+  /** An error of the callback must not stop the connection. It is thrown separately. */
+  #notify(status: ConnectionStatus): void {
     try {
       this.options.onStatus?.(status)
     } catch (error) {

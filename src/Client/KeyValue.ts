@@ -1,28 +1,26 @@
-/**
- * The entries of the key-value store: single ones, batches and lists.
- */
+/** The entries of the key-value store: single ones, batches and lists. */
 import { type BackupOptions, backup, type StoreBackup } from "./KeyValue/Backup.ts"
 import { type Reads, readsOf } from "./KeyValue/Reads.ts"
 import { type Writes, writesOf } from "./KeyValue/Writes.ts"
 import { type JsonFormat, Requests, type Token } from "./Requests.ts"
 import { type Clock, systemClock } from "./Time.ts"
 
-/** Where the service is, and who asks. */
+/** The service, the credential, and limits. */
 export interface KeyValueOptions {
-  /** The address that the API is served under, such as `https://kv.example.com`. */
+  /** The address of the service, such as `https://kv.example.com`. */
   readonly baseUrl: string
-  /** The credential, or a function that is asked for it at each try. */
+  /** The credential, or a function that returns it for each attempt. */
   readonly token: Token
-  /** What stands before every path; `/api/v1` unless the host of the service has mounted it elsewhere. */
+  /** The prefix of every path; default `/api/v1`. A host may mount the API under another one. */
   readonly prefix?: string
-  /** Milliseconds that an answer may take; 30,000 without it. */
+  /** The time limit of an answer in milliseconds; default 30,000. */
   readonly timeoutMs?: number
-  /** The most bytes of an answer that are taken, 64 MiB without it; a larger one is `ResponseTooLarge`. */
+  /** The maximum size of an answer in bytes; default 64 MiB. A larger one fails with `ResponseTooLarge`. */
   readonly maxResponseBytes?: number
   readonly fetch?: typeof globalThis.fetch
   /**
-   * How JSON is read and written; `JSON` without it. A program that must keep what `JSON.parse` loses, such as the digits
-   * of a large number, gives its own.
+   * How JSON is read and written; default `JSON`. Another format can keep what `JSON.parse` loses, such as the digits of
+   * a large number.
    */
   readonly json?: JsonFormat
   /** For tests. */
@@ -31,11 +29,11 @@ export interface KeyValueOptions {
 
 /** Reads and writes entries. Calls fail with a `ClientError`. */
 export interface KeyValueClient extends Reads, Writes {
-  /** A copy of the whole store at one moment. It takes the credential that writes. */
+  /** A snapshot of the whole store. It requires a credential that writes. */
   readonly backup: (options?: BackupOptions) => Promise<StoreBackup>
 }
 
-/** What sends the requests of a client. */
+/** The sender of requests of a client. */
 export const requestsOf = ({
   baseUrl,
   clock = systemClock,
@@ -63,5 +61,5 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
   backup: (options = {}) => backup(requests, options)
 })
 
-/** Makes a client that reads and writes, and does not follow. */
+/** Makes a client that reads and writes but does not follow. */
 export const makeKeyValueClient = (options: KeyValueOptions): KeyValueClient => keyValueOf(requestsOf(options))

@@ -14,13 +14,13 @@ import {
   type Transport
 } from "./Transport.ts"
 
-/** The most changes that are asked for at once. */
+/** The maximum number of changes in a page. */
 const pageSize = 500
 
-/** How long a transport that did not work is passed over, and how long polls go on before a better one is tried. */
-const passedOverMs = 300_000
+/** How long a failed transport is skipped, and how long polls continue before a better one is tried. */
+const skippedMs = 300_000
 
-/** How long a connection lasts that counts as a success. */
+/** A connection that lasts this long resets the backoff. */
 const stableMs = 60_000
 
 const pollWaitSeconds = 30
@@ -32,33 +32,33 @@ const readPage: Reader<FeedPage> = async (response, limitBytes, format) => ({
   epoch: epochOf(response)
 })
 
-/** A page of the log; with `wait` the service waits for one. */
+/** A page of the log; with `wait`, the service waits for changes. */
 const poll = (requests: Requests, query: FeedQuery & { readonly wait?: number }, signal: AbortSignal) => {
   const timeoutMs = query.wait === undefined ? undefined : silenceMs
   return requests.ask({ path: "/changes", query, timeoutMs }, signal, readPage)
 }
 
-/** The change log by polls that wait. */
+/** The change log by long polls. */
 export const longPolling = (requests: Requests): Transport => ({
   name: "longPolling",
 
   async *pages(query, signal) {
     const { now } = requests.clock
     yield { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }
-    const end = now() + passedOverMs
+    const end = now() + skippedMs
     for (let after = query.after; now() < end; ) {
-      const begun = now()
+      const startedAt = now()
       const page = await poll(requests, { ...query, after, wait: pollWaitSeconds }, signal)
       const isEmpty = page.changes.length === 0 && page.lastSeq === after
-      if (isEmpty && now() - begun < 1000) throw new ConnectionFailed("The poll did not wait", false)
+      if (isEmpty && now() - startedAt < 1000) throw new ConnectionFailed("The poll did not wait", false)
       yield page
       after = page.lastSeq
     }
   }
 })
 
-/** Whether another way to the same log may do better. The service itself refuses all ways alike. */
-const isOfOneWay = (error: ClientError): boolean => {
+/** Whether another transport may succeed. The service itself refuses all transports alike. */
+const isOfTransport = (error: ClientError): boolean => {
   switch (error._tag) {
     case "ConnectionFailed":
     case "Forbidden":
@@ -72,15 +72,15 @@ const isOfOneWay = (error: ClientError): boolean => {
   }
 }
 
-/** Reads the change log over one connection after the other, by whichever transport works. */
+/** Reads the change log over consecutive connections, by the first transport that works. */
 export class LogReader {
   readonly #backoff: Backoff
-  /** Until when each transport is passed over, in monotonic milliseconds. */
-  readonly #passedOver = new Map<Transport, number>()
+  /** Until when each transport is skipped, in monotonic milliseconds. */
+  readonly #skippedUntil = new Map<Transport, number>()
   /** Whether the last token was refused. */
   #isRefused = false
 
-  /** @param transports the best one first */
+  /** @param transports the preferred one first */
   constructor(
     private readonly requests: Requests,
     private readonly transports: ReadonlyArray<Transport>,
@@ -91,9 +91,9 @@ export class LogReader {
   }
 
   /**
-   * The log after a position, without gap or double. Each connection begins with polls until they have caught up: they
-   * go at the pace of the reader, and their answers say what is wrong where a handshake would not. It ends behind a page
-   * of another log, or whose `lastSeq` lies before the position: the log was reset.
+   * The log after a position, without gaps or duplicates. Before each connection it polls until it has caught up: polls
+   * follow the pace of the reader, and their errors are specific where those of a handshake are not. Ends after a page
+   * of another log, or with a `lastSeq` before the position: the log was reset.
    */
   async *pages(start: Position, part: Part): AsyncGenerator<FeedPage, void> {
     let query: FeedQuery = { ...start, ...part, limit: pageSize }
@@ -107,7 +107,7 @@ export class LogReader {
       }
       const transport = this.#choose()
       const { now } = this.requests.clock
-      const begun = now()
+      const startedAt = now()
       let count = 0
       try {
         for await (const page of transport.pages(query, this.signal)) {
@@ -118,19 +118,19 @@ export class LogReader {
           query = { ...query, after: page.lastSeq, epoch: page.epoch || query.epoch }
         }
       } catch (error) {
-        if (now() - begun > stableMs) this.#backoff.reset()
-        if (!this.#passOver(transport, error, count)) await this.#recover(error)
+        if (now() - startedAt > stableMs) this.#backoff.reset()
+        if (!this.#skip(transport, error, count)) await this.#recover(error)
       }
     }
   }
 
-  /** The end of the log, whichever it is. */
+  /** The end of the current log. */
   end(): Promise<FeedPage> {
     const query = { after: Number.MAX_SAFE_INTEGER, epoch: undefined, tenant: undefined, limit: 1 }
     return this.retrying(() => poll(this.requests, query, this.signal))
   }
 
-  /** Tries until there is an answer, or a failure that a later try would not avoid. */
+  /** Retries until there is an answer or a permanent failure. */
   async retrying<A>(work: () => Promise<A>): Promise<A> {
     for (;;) {
       try {
@@ -143,11 +143,11 @@ export class LogReader {
     }
   }
 
-  /** Pauses before the next try, or throws the error where that would not help. */
+  /** Pauses before the next attempt, or throws a permanent error. */
   async #recover(error: unknown): Promise<void> {
     this.signal.throwIfAborted()
     if (!isClientError(error)) throw error
-    // A new token may do better, but once.
+    // A new token may succeed. It is tried once.
     const mayRenew = error._tag === "Unauthorized" && this.requests.isTokenRenewable && !this.#isRefused
     if (!mayRenew && !isTransient(error)) throw error
     this.#isRefused = mayRenew
@@ -156,25 +156,25 @@ export class LogReader {
     await pause(this.requests.clock, retryInMs, this.signal)
   }
 
-  /** Pauses before what is known is read anew, longer each time until a change has come. */
+  /** Pauses before the entries are read again. The pauses grow until a change arrives. */
   pause(): Promise<void> {
     return pause(this.requests.clock, this.#backoff.next(), this.signal)
   }
 
   #choose(): Transport {
     const now = this.requests.clock.now()
-    return this.transports.find(transport => now >= (this.#passedOver.get(transport) ?? 0)) ?? this.transports.at(-1)!
+    return this.transports.find(transport => now >= (this.#skippedUntil.get(transport) ?? 0)) ?? this.transports.at(-1)!
   }
 
   /**
-   * Passes over a transport that brought nothing, though a poll has just been answered: something on the way does not
-   * let it through. Returns whether there is another one.
+   * Skips a transport that delivered nothing although a poll has just been answered: a proxy may block it. Returns
+   * whether there is another one.
    */
-  #passOver(transport: Transport, error: unknown, pages: number): boolean {
-    if (!isClientError(error) || !isOfOneWay(error) || transport === this.transports.at(-1)) return false
+  #skip(transport: Transport, error: unknown, pages: number): boolean {
+    if (!isClientError(error) || !isOfTransport(error) || transport === this.transports.at(-1)) return false
     const isTimeout = error instanceof ConnectionFailed && error.isTimeout
     if (pages > 1 || (pages === 1 && !isTimeout)) return false
-    this.#passedOver.set(transport, this.requests.clock.now() + passedOverMs)
+    this.#skippedUntil.set(transport, this.requests.clock.now() + skippedMs)
     return true
   }
 }

@@ -1,6 +1,4 @@
-/**
- * What the service stores and answers, as plain types. A test holds them equal to the schemas of the contract.
- */
+/** The data of the service as plain types. A test compares them with the schemas of the contract. */
 
 /** A present entry; times are epoch milliseconds. */
 export interface Entry {
@@ -16,7 +14,7 @@ export interface Entry {
   readonly expiresAt: number | null
 }
 
-/** One set or delete, as the change log has it. */
+/** One set or delete in the change log. */
 export interface Change {
   /** Position in the log: dense, increasing, global. */
   readonly seq: number
@@ -25,9 +23,9 @@ export interface Change {
   readonly key: string
   /** `null` for a delete. */
   readonly value: unknown
-  /** The version that the entry got by this write. */
+  /** The version of the entry after this write. */
   readonly version: number
-  /** Who wrote; `expiry` where an entry expired. */
+  /** The actor of the write; `expiry` if the entry expired. */
   readonly actor: string
   /** Epoch milliseconds; never falls as `seq` rises. */
   readonly timestamp: number
@@ -63,19 +61,19 @@ export interface DeleteOperation {
 /** One write of a batch. */
 export type Operation = SetOperation | DeleteOperation
 
-/** What a set of a batch has done. */
+/** The result of a set in a batch. */
 export interface SetResult {
-  /** The version that the entry has now. */
+  /** The new version of the entry. */
   readonly version: number
 }
 
-/** What a delete has done. */
+/** The result of a delete. */
 export interface DeleteResult {
-  /** False where there was no entry; nothing is recorded then. */
+  /** False if there was no entry; nothing is recorded then. */
   readonly deleted: boolean
 }
 
-/** What a delete of a prefix has done. */
+/** The result of a delete of a prefix. */
 export interface RemoveResult {
   /** Whether there were entries to delete. */
   readonly deleted: boolean
@@ -85,13 +83,13 @@ export interface RemoveResult {
   readonly more: boolean
 }
 
-/** What an operation of a batch has done. */
+/** The result of an operation of a batch. */
 export type OperationResult = SetResult | DeleteResult
 
 /** A part of the change log. */
 export interface ChangePage {
   readonly changes: ReadonlyArray<Change>
-  /** The last `seq` scanned, which may lie past the last change here. */
+  /** The last `seq` scanned, which may be greater than that of the last change here. */
   readonly lastSeq: number
 }
 
@@ -102,18 +100,18 @@ export type EntryKey = Omit<Entry, "value">
 export interface ListPage<Item = Entry> {
   /** In byte order of the UTF-8 key, or its reverse. */
   readonly items: ReadonlyArray<Item>
-  /** The position of the change log that the page was read at. */
+  /** The position of the change log at which the page was read. */
   readonly lastSeq: number
-  /** The log that the position belongs to. */
+  /** The epoch of the log to which the position belongs. */
   readonly epoch: string
-  /** How many entries the list has on all its pages; on the first page where it was asked for. */
+  /** The number of entries on all pages of the list; on the first page, if it was requested. */
   readonly count?: number
 }
 
 /** A namespace that has entries. */
 export interface NamespaceCount {
   readonly namespace: string
-  /** How many entries it has. */
+  /** The number of its entries. */
   readonly count: number
 }
 
@@ -121,16 +119,16 @@ export interface NamespaceCount {
 export interface NamespacePage {
   /** In byte order of their UTF-8. */
   readonly namespaces: ReadonlyArray<NamespaceCount>
-  /** The position of the change log that the page was read at. */
+  /** The position of the change log at which the page was read. */
   readonly lastSeq: number
-  /** The log that the position belongs to. */
+  /** The epoch of the log to which the position belongs. */
   readonly epoch: string
 }
 
-/** A tenant that has entries, or `""` for all namespaces that belong to none. */
+/** A tenant that has entries, or `""` for all namespaces without a tenant. */
 export interface TenantCount {
   readonly tenant: string
-  /** How many namespaces it has, and how many entries these have together. */
+  /** The number of its namespaces, and of their entries. */
   readonly namespaces: number
   readonly entries: number
 }
@@ -139,13 +137,13 @@ export interface TenantCount {
 export interface TenantPage {
   /** In byte order of their UTF-8. */
   readonly tenants: ReadonlyArray<TenantCount>
-  /** The position of the change log that the page was read at. */
+  /** The position of the change log at which the page was read. */
   readonly lastSeq: number
-  /** The log that the position belongs to. */
+  /** The epoch of the log to which the position belongs. */
   readonly epoch: string
 }
 
-/** What addresses an entry. */
+/** The address of an entry. */
 export interface EntryAddress {
   readonly namespace: string
   readonly key: string
@@ -153,37 +151,37 @@ export interface EntryAddress {
 
 /** Entries that were read from one snapshot. */
 export interface EntriesRead<Item = Entry | undefined> {
-  /** One for each address, in order; `undefined` where it is absent. */
+  /** One for each address, in order; `undefined` if it is absent. */
   readonly items: ReadonlyArray<Item>
-  /** The position of the change log that they were read at. */
+  /** The position of the change log at which they were read. */
   readonly lastSeq: number
-  /** The log that the position belongs to. */
+  /** The epoch of the log to which the position belongs. */
   readonly epoch: string
 }
 
-/** What happens while the log is followed. */
+/** An event of a follower. */
 export type FollowEvent =
-  /** An entry that was there when the follower began. */
+  /** An entry that existed when the follower started. */
   | { readonly type: "entry"; readonly entry: Entry }
-  /** All entries were told; what comes next is new. */
+  /** All existing entries are delivered; later events are new. */
   | { readonly type: "synced"; readonly lastSeq: number; readonly epoch: string }
   /** The `seq` of the change is a position of the log with this epoch. */
   | { readonly type: "change"; readonly change: Change; readonly epoch: string }
   /**
-   * The log is another one, or ends before the position, as after a restore from a backup. What is known must be read
-   * again.
+   * The log is another one or ends before the position, for example after a restore from a backup. The entries must be
+   * read again.
    */
   | { readonly type: "reset"; readonly lastSeq: number; readonly epoch: string }
   /**
-   * Changes after `after` are no longer kept. What is known must be read again. Those after `trimmedSeq` are kept; an
-   * older service does not tell it.
+   * Changes after `after` are no longer kept. The entries must be read again. Changes after `trimmedSeq` are kept; an
+   * older service does not send it.
    */
   | { readonly type: "trimmed"; readonly after: number; readonly trimmedSeq: number | undefined }
 
-/** How changes come in. */
+/** The transports of the change log. */
 export type TransportName = "webSocket" | "serverSentEvents" | "longPolling"
 
-/** Whether changes come in as they happen. */
+/** Whether a connection delivers changes as they happen. */
 export type FollowStatus =
   | { readonly type: "connected"; readonly transport: TransportName }
   | { readonly type: "disconnected"; readonly error: Error; readonly retryInMs: number }

@@ -4,23 +4,23 @@ import type { Requests } from "./Requests.ts"
 import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
 import { Lifetime } from "./Time.ts"
 
-/** Requests without an answer, and frames in a second; the gateway takes 64 and 100. */
+/** The maximum number of unanswered requests, and of frames per second. The limits of the gateway are 64 and 100. */
 const maxUnanswered = 48
 const maxPerSecond = 80
 
-/** The most bytes of one request; the gateway closes the connection of a larger one. */
+/** The maximum size of a request in bytes. The gateway closes the connection after a larger one. */
 const maxFrameBytes = 1024 * 1024
 
-/** The most bytes of all requests that wait for an answer. */
-const maxWaitingBytes = 16 * 1024 * 1024
+/** The maximum size of all pending requests in bytes. */
+const maxPendingBytes = 16 * 1024 * 1024
 
-/** What happens to a request whose answer may have been lost with its connection. */
+/** What happens to a request whose connection is lost before the answer. */
 export type OnLoss =
-  /** It is sent again over the next connection, as that changes nothing. */
+  /** It is sent again over the next connection: it is idempotent. */
   | "repeat"
   /** It fails with {@link AnswerLost}. */
   | "fail"
-  /** It fails, sent or not: it concerns this connection alone. */
+  /** It fails, sent or not: it concerns only this connection. */
   | "drop"
 
 /** How a request is sent. */
@@ -39,15 +39,15 @@ interface Pending {
   readonly fail: (error: unknown) => void
 }
 
-/** The error that an answer of the type `error` is. */
+/** The error of an answer with the type `error`. */
 export const refusalOf = ({ error }: Extract<Answer, { type: "error" }>): RequestRefused =>
   new RequestRefused(error.message, error.code, error.retryable, error.traceId)
 
-/** The requests that wait for an answer, and the sending of them within the limits of the gateway. */
+/** The pending requests. Sends them within the limits of the gateway. */
 export class RequestTable {
-  /** Requests that were not sent over this connection, in order. */
+  /** Requests that are not sent yet over this connection, in order. */
   #waiting: Array<Pending> = []
-  /** Requests that were sent over this connection, in order. */
+  /** Requests that are sent over this connection, in order. */
   readonly #unanswered = new Map<string, Pending>()
   #bytes = 0
   #lastId = 0
@@ -60,7 +60,7 @@ export class RequestTable {
   constructor(
     private readonly requests: Requests,
     private readonly timeoutMs: number,
-    /** Why there is no connection; `undefined` where that is not known. */
+    /** Why there is no connection; `undefined` if it is unknown. */
     private readonly whyOffline: () => unknown
   ) {}
 
@@ -68,12 +68,12 @@ export class RequestTable {
     return this.#waiting.length === 0 && this.#unanswered.size === 0
   }
 
-  /** An id that no other request has. */
+  /** A unique id of a request. */
   nextId(): string {
     return String(++this.#lastId)
   }
 
-  /** Sends a request when there is a connection, and waits for its answer. */
+  /** Sends a request once connected, and waits for its answer. */
   ask(request: RequestFrame, { onAnswer, onLoss, signal }: AskOptions): Promise<Answer> {
     const id = this.nextId()
     const frame = JSON.stringify({ ...request, id })
@@ -81,8 +81,8 @@ export class RequestTable {
     if (bytes > maxFrameBytes) {
       return Promise.reject(refused(`The request has ${bytes} bytes; the limit is ${maxFrameBytes}`))
     }
-    if (this.#bytes + bytes > maxWaitingBytes) {
-      return Promise.reject(refused(`Requests of ${this.#bytes} bytes wait; the limit is ${maxWaitingBytes}`))
+    if (this.#bytes + bytes > maxPendingBytes) {
+      return Promise.reject(refused(`Requests of ${this.#bytes} bytes are pending; the limit is ${maxPendingBytes}`))
     }
     const lifetime = new Lifetime(this.requests.clock, signal)
     lifetime.limit(this.timeoutMs, `There is no answer within ${this.timeoutMs} ms`)
@@ -110,14 +110,14 @@ export class RequestTable {
     })
   }
 
-  /** There is a connection. */
+  /** Called when a connection is open. */
   connected(send: (frame: string) => void): void {
     this.#send = send
     this.#sentAt = []
     this.#pump()
   }
 
-  /** The connection is gone: what may be sent again waits for the next one. */
+  /** Called when the connection is lost. Requests that may be repeated wait for the next one. */
   disconnected(): void {
     this.#cancelPump?.()
     this.#send = undefined
@@ -130,7 +130,7 @@ export class RequestTable {
     this.#waiting = [...repeated, ...this.#waiting.filter(({ onLoss }) => onLoss !== "drop")]
   }
 
-  /** Hands an answer to who waits for it; returns whether anybody does. */
+  /** Settles the request of an answer. Returns whether there is one. */
   settle(answer: Answer): boolean {
     const pending = this.#unanswered.get(answer.id ?? "")
     if (pending === undefined) return false
@@ -140,7 +140,7 @@ export class RequestTable {
     return true
   }
 
-  /** Fails all requests, with an error. */
+  /** Fails all requests with an error. */
   failAll(error: unknown): void {
     this.#cancelPump?.()
     const pending = [...this.#unanswered.values(), ...this.#waiting]
@@ -149,7 +149,7 @@ export class RequestTable {
     for (const { fail } of pending) fail(error)
   }
 
-  /** Sends what waits, within the limits of the gateway. */
+  /** Sends waiting requests within the limits of the gateway. */
   #pump(): void {
     this.#cancelPump?.()
     const { clock } = this.requests

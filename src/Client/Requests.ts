@@ -10,10 +10,10 @@ import {
 } from "./Errors.ts"
 import { abortable, type Clock, Lifetime } from "./Time.ts"
 
-/** The credential, or a function that is asked for it at each try. */
+/** The credential, or a function that returns it for each attempt. */
 export type Token = string | (() => string | Promise<string>)
 
-/** What every call takes. */
+/** Options of every call. */
 export interface CallOptions {
   /** Ends the call; it then fails with the reason of the signal. */
   readonly signal?: AbortSignal
@@ -28,13 +28,13 @@ export interface Request {
   readonly headers?: Readonly<Record<string, string>>
   /** JSON text. */
   readonly body?: string
-  /** Milliseconds within which the whole answer must be there. */
+  /** The time limit of the complete answer in milliseconds. */
   readonly timeoutMs?: number | undefined
 }
 
 /** A name as one segment of a path. */
 export const segment = (kind: "namespace" | "key", name: string): string => {
-  // A URL cannot hold these: they lead to another resource.
+  // A URL cannot contain these: they address another resource.
   if (name === "" || name === "." || name === "..") throw refused(`${kind} must not be "${name}"`)
   try {
     return encodeURIComponent(name).replace(/[!'()*]/g, character => `%${character.charCodeAt(0).toString(16)}`)
@@ -45,30 +45,30 @@ export const segment = (kind: "namespace" | "key", name: string): string => {
 
 /** How JSON is read and written. */
 export interface JsonFormat {
-  /** Throws where the text is no JSON. */
+  /** Throws if the text is not JSON. */
   readonly parse: (text: string) => unknown
   readonly stringify: (value: unknown) => string
 }
 
-/** What a header carries of a token. */
+/** The characters of a token that a header can have. */
 const headerText = /^[\x21-\x7e\x80-\xff]*$/
 
-/** What requests are made of. */
+/** The base address, the credential, and limits of requests. */
 export interface RequestsOptions {
-  /** What stands before the path of each request. */
+  /** The address before the path of each request. */
   readonly base: string
   readonly token: Token
   readonly fetch: typeof globalThis.fetch
-  /** Milliseconds within which the whole answer must be there. */
+  /** The time limit of the complete answer in milliseconds. */
   readonly timeoutMs: number
-  /** The most bytes of an answer, of an event and of a frame. */
+  /** The maximum size of an answer, an event and a frame in bytes. */
   readonly maxResponseBytes: number
   readonly clock: Clock
-  /** `JSON` without it. */
+  /** Default `JSON`. */
   readonly json?: JsonFormat | undefined
 }
 
-/** Sends requests with the credential, and turns whatever goes wrong into a typed error. */
+/** Sends requests with the credential. All failures are typed errors. */
 export class Requests {
   constructor(private readonly options: RequestsOptions) {}
 
@@ -84,7 +84,7 @@ export class Requests {
     return this.options.json ?? JSON
   }
 
-  /** Whether another token may be had. */
+  /** Whether a function can return another token. */
   get isTokenRenewable(): boolean {
     return typeof this.options.token === "function"
   }
@@ -97,12 +97,12 @@ export class Requests {
     return url
   }
 
-  /** The credential for one try; `""` where there is none. */
+  /** The credential for one attempt; `""` if there is none. */
   async credential(signal: AbortSignal): Promise<string> {
     const { token: given } = this.options
     const token = (typeof given === "string" ? given : await this.renewed(given, signal)).trim()
-    // `fetch` would repeat it in its error.
-    if (!headerText.test(token)) throw refused("The token has characters that a header cannot carry")
+    // The error of `fetch` would contain it.
+    if (!headerText.test(token)) throw refused("The token has characters that a header cannot have")
     return token
   }
 
@@ -115,7 +115,7 @@ export class Requests {
     }
   }
 
-  /** Sends a request, and reads its whole answer within the time limit. */
+  /** Sends a request and reads its complete answer within the time limit. */
   async ask<A>(request: Request, signal: AbortSignal | undefined, read: Reader<A>): Promise<A> {
     const lifetime = new Lifetime(this.clock, signal)
     const timeoutMs = request.timeoutMs ?? this.options.timeoutMs
@@ -129,7 +129,7 @@ export class Requests {
     }
   }
 
-  /** Sends a request. Its answer is a success, of which the body is yet to be read. */
+  /** Sends a request. Returns a successful answer whose body is not read yet. */
   async open(request: Request, signal: AbortSignal): Promise<Response> {
     const { body } = request
     const token = await this.credential(signal)
@@ -143,7 +143,7 @@ export class Requests {
         },
         ...(body !== undefined && { body }),
         cache: "no-store",
-        // The service redirects nowhere; another server must not get what is written.
+        // The service does not redirect; another server must not receive the request.
         redirect: "manual",
         signal
       })
@@ -152,7 +152,7 @@ export class Requests {
     })
   }
 
-  /** Does something over the network that the signal ends; its failures are typed. */
+  /** Runs work on the network until the signal aborts it. Its failures are typed. */
   async attempt<A>(signal: AbortSignal, work: () => Promise<A>): Promise<A> {
     try {
       return await work()
@@ -164,19 +164,19 @@ export class Requests {
   }
 }
 
-/** What an error says. `fetch` of Node puts the reason into its cause. */
+/** The message of an error. The errors of `fetch` in Node have the reason in their cause. */
 const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   return error.cause instanceof Error && error.cause.message !== "" ? error.cause.message : error.message
 }
 
-/** The epoch of the log that an answer tells; `""` where it tells none. */
+/** The epoch of the log in an answer; `""` if there is none. */
 export const epochOf = ({ headers }: Response): string => headers.get("kv-epoch") ?? ""
 
 /** Reads a body of at most `limitBytes`. */
 export type Reader<A> = (response: Response, limitBytes: number, format: JsonFormat) => Promise<A>
 
-/** Reads a body that must be JSON of some form. */
+/** Reads a body that must be valid JSON of a certain form. */
 export const json =
   <A>(isValid: (body: A) => boolean): Reader<A> =>
   async (response, limitBytes, format) => {
@@ -185,7 +185,7 @@ export const json =
     return body
   }
 
-/** A text as JSON of some form, or `undefined`. */
+/** A text as JSON of a certain form, or `undefined`. */
 export const parse = <A>(text: string, isValid: (body: A) => boolean, format: JsonFormat): A | undefined => {
   try {
     const body = format.parse(text) as A

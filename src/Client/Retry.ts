@@ -1,6 +1,6 @@
 import type { ClientError } from "./Errors.ts"
 
-/** Whether the same request may do better later. */
+/** Whether the same request may succeed later. */
 export const isTransient = (error: ClientError): boolean => {
   switch (error._tag) {
     case "ConnectionFailed":

@@ -1,10 +1,8 @@
-/**
- * Why a call for a session fails, beside what the errors of the key-value store tell of handshakes.
- */
+/** The errors of calls for sessions. Handshakes fail with the errors of the key-value store. */
 import { type ClientError, isClientError } from "./Errors.ts"
 import type { ErrorCode } from "./SessionModel.ts"
 
-/** The gateway has refused a request. */
+/** The gateway refused a request. */
 export class RequestRefused extends Error {
   readonly _tag = "RequestRefused"
   override readonly name = "RequestRefused"
@@ -21,31 +19,29 @@ export class RequestRefused extends Error {
   }
 }
 
-/**
- * The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out.
- */
+/** The connection was lost before the answer, and the request is not idempotent: it may have been executed. */
 export class AnswerLost extends Error {
   readonly _tag = "AnswerLost"
   override readonly name = "AnswerLost"
 }
 
-/** The connections have ended for good: by a close code after which a client must not come back, or by `close`. */
+/** The link has ended: by a close code after which a client must not reconnect, or by `close`. */
 export class ConnectionClosed extends Error {
   readonly _tag = "ConnectionClosed"
   override readonly name = "ConnectionClosed"
 
   constructor(
     message: string,
-    /** The close code of the gateway (RFC 6455, 7.4); 1000 where it was this client. */
+    /** The close code of the gateway (RFC 6455, 7.4); 1000 if this client closed it. */
     readonly code: number
   ) {
     super(message)
   }
 }
 
-/** Everything that a call for a session fails with. */
+/** Every error of a call for a session. */
 export type SessionsError = RequestRefused | AnswerLost | ConnectionClosed | ClientError
 
-/** Whether something that was thrown is a {@link SessionsError}. */
+/** Whether a thrown value is a {@link SessionsError}. */
 export const isSessionsError = (u: unknown): u is SessionsError =>
   u instanceof RequestRefused || u instanceof AnswerLost || u instanceof ConnectionClosed || isClientError(u)

@@ -1,6 +1,4 @@
-/**
- * What the gateway answers, as plain types. A test holds them equal to the schemas of the contract.
- */
+/** The data of the gateway as plain types. A test compares them with the schemas of the contract. */
 
 export type SessionState = "inactive" | "activating" | "active" | "reconnecting" | "deactivating" | "error"
 
@@ -12,7 +10,7 @@ export interface Session {
   /** Empty until the session has a title. */
   readonly title: string
   readonly state: SessionState
-  /** The instance of the platform, or `null` where there is none. */
+  /** The instance of the platform, or `null` if there is none. */
   readonly instanceId: string | null
   readonly createdAt: number
   readonly updatedAt: number
@@ -20,9 +18,9 @@ export interface Session {
   readonly epoch: string
   /** The `seq` of the newest event, or 0. */
   readonly headSeq: number
-  /** The names of secrets that were lost; `start` must give them again. */
+  /** The names of lost secrets; `start` must provide them again. */
   readonly missingSecrets?: ReadonlyArray<string>
-  /** What else was lost; `start` must give it again. */
+  /** Other lost configuration; `start` must provide it again. */
   readonly missingConfiguration?: ReadonlyArray<"environment" | "deployment">
 }
 
@@ -37,7 +35,7 @@ export interface FileEntry {
   readonly hash?: string
 }
 
-/** A state of a file. */
+/** A version of a file. */
 export interface FileIteration {
   readonly iteration: number
   readonly timestamp: number
@@ -46,7 +44,7 @@ export interface FileIteration {
   readonly hash: string
 }
 
-/** What a file holds. */
+/** The content of a file. */
 export interface FileContent {
   readonly path: string
   readonly content: string
@@ -74,7 +72,7 @@ export type ErrorCode =
   | "inference_unavailable"
   | "internal"
 
-/** What every event has beside its body. */
+/** The members of every event in addition to its body. */
 export interface EventEnvelope {
   readonly sessionId: string
   /** The number of the event in its session, from 1, without gaps. */
@@ -168,21 +166,21 @@ export type EventBody =
 /** An event of a session. A newer service may send types that are not listed here. */
 export type SessionEvent = EventEnvelope & EventBody
 
-/** A place in the history of a session. */
+/** A position in the history of a session. */
 export interface Position {
   readonly epoch: string
-  /** The last event that is known. */
+  /** The last known event. */
   readonly seq: number
 }
 
-/** What a subscriber is told. */
+/** An update for a subscriber. */
 export type SessionUpdate =
   | { readonly type: "event"; readonly event: SessionEvent; readonly position: Position }
-  /** All events that were there have been told; what comes next is new. */
+  /** All existing events are delivered; later ones are new. */
   | { readonly type: "synced"; readonly session: Session; readonly position: Position }
-  /** The history is another one. Discard what was built from the old one; all of the new one is told. */
+  /** The history was replaced. Discard what was derived from the old one; all events of the new one follow. */
   | { readonly type: "reset"; readonly epoch: string }
-  /** Events after `after` are no longer kept. All events that are kept are told. */
+  /** Events after `after` are no longer kept. All events that are kept follow. */
   | { readonly type: "trimmed"; readonly after: number }
 
 /** Whether there is a connection. */

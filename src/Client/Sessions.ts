@@ -1,6 +1,4 @@
-/**
- * A client of the gateway: sessions with agents, their events, and their files.
- */
+/** A client of the gateway: sessions with agents, their events, and their files. */
 import { ConnectionFailed, refused } from "./Errors.ts"
 import type { Answer, AnswerOf, RequestFrame } from "./GatewayFrames.ts"
 import { GatewayLink } from "./GatewayLink.ts"
@@ -20,99 +18,105 @@ import { Subscriptions } from "./Subscription.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
 import type { WebSocketConstructor } from "./WebSocket.ts"
 
-/** Where the gateway is, and who asks. */
+/** The gateway, the credential, and limits. */
 export interface SessionsOptions {
-  /** The address of the service, such as `https://gateway.example.com`; `wss:` is taken too. */
+  /** The address of the service, such as `https://gateway.example.com`; `wss:` is possible too. */
   readonly baseUrl: string
-  /** The JSON Web Token, or a function that is asked for it at each try; none in dev mode. */
+  /** The JSON Web Token, or a function that returns it for each attempt; none in dev mode. */
   readonly token?: Token
-  /** Where the gateway is mounted; `/ws` without it. */
+  /** The path of the gateway; default `/ws`. */
   readonly path?: string
-  /** Milliseconds that an answer may take, the wait for a connection included; 60,000 without it. */
+  /** The time limit of an answer, including the connection, in milliseconds; default 60,000. */
   readonly timeoutMs?: number
-  /** Bytes of events that may wait for a subscriber, two for each character of their text; 8 MiB without it. */
+  /** The maximum size of the queue of a subscriber in bytes, two for each character of its events; default 8 MiB. */
   readonly maxQueuedBytes?: number
-  /** The most characters of a frame that are taken, 64 Mi without it; a larger one is `ResponseTooLarge`. */
+  /** The maximum number of characters of a frame; default 64 Mi. A larger one fails with `ResponseTooLarge`. */
   readonly maxResponseBytes?: number
-  /** Is told when there is a connection, and when there is none. */
+  /** Called when a connection is open, and when it is lost. */
   readonly onStatus?: (status: ConnectionStatus) => void
-  /** For hosts that have no WebSocket of their own. */
+  /** For hosts without a global WebSocket. */
   readonly WebSocket?: WebSocketConstructor
   readonly fetch?: typeof globalThis.fetch
   /** For tests. */
   readonly clock?: Clock
 }
 
-/** What an agent is launched with. */
+/** The configuration of an agent. */
 export interface Launch {
   /** Where and how the agent is deployed; passed to the platform unchanged. */
   readonly deployment?: unknown
   readonly environment?: { readonly [name: string]: string }
-  /** Kept in the memory of the gateway only. */
+  /** Kept only in the memory of the gateway. */
   readonly secrets?: { readonly [name: string]: string }
 }
 
+/** Options of a new session. */
 export interface CreateOptions extends CallOptions, Launch {
   readonly title?: string
 }
 
-/** Replaces what the session was launched with before, member by member. */
+/** Replaces the earlier configuration of the session, member by member. */
 export interface StartOptions extends CallOptions, Launch {}
 
+/** Options of a list of sessions. */
 export interface ListSessionsOptions extends CallOptions {
-  /** The most sessions in a page, 1 to 200; 200 without it. */
+  /** The maximum number of sessions in a page, 1 to 200; default 200. */
   readonly limit?: number
-  /** The `cursor` of an earlier page, to go on behind it. */
+  /** The `cursor` of an earlier page, to continue after it. */
   readonly cursor?: string
 }
 
 /** Sessions, the newest first. */
 export interface SessionPage {
   readonly sessions: ReadonlyArray<Session>
-  /** Where the next page begins; absent on the last one. */
+  /** The cursor of the next page; absent on the last one. */
   readonly cursor?: string
 }
 
+/** Options of a message or an answer. */
 export interface SendOptions extends CallOptions {
-  /** Unique in the session, so that the message is sent once, however often it is repeated; a random one without it. */
+  /** Unique in the session: however often the message is repeated, it is sent once. Default a random one. */
   readonly clientMessageId?: string
 }
 
-/** A message that is being sent to the agent. */
+/** A message that the gateway has accepted. */
 export interface SentMessage {
-  /** The turn that it has started. */
+  /** The turn that it started. */
   readonly turnId: string | undefined
   readonly clientMessageId: string
 }
 
+/** Options of an interrupt. */
 export interface InterruptOptions extends CallOptions {
-  /** The turn in progress without it. */
+  /** Default the turn in progress. */
   readonly turnId?: string
 }
 
+/** Options of a list of files. */
 export interface ListFilesOptions extends CallOptions {
-  /** A directory, relative to the workspace; its root without it. */
+  /** A directory relative to the workspace; default its root. */
   readonly path?: string
-  /** Levels to list; 1 without it. */
+  /** Levels to list; default 1. */
   readonly depth?: number
 }
 
+/** Options of a subscription. */
 export interface SubscribeOptions extends CallOptions {
-  /** The last position that is known; from the first event that is kept without it. */
+  /** The last known position; default the start of the kept history. */
   readonly after?: Position
 }
 
 /**
- * A client of the gateway. Calls fail with a `SessionsError`. There is one connection, which is opened when it is needed
- * and again when it is lost while something waits for it.
+ * A client of the gateway. Calls fail with a `SessionsError`. It has one connection, which is opened when it is needed,
+ * and again after a loss while it is still needed.
  */
 export interface Sessions {
-  /** Connects now. Fails with the first try, where calls would wait for another one. */
+  /** Connects now. Fails if the first attempt fails, while other calls wait for the next one. */
   readonly connect: () => Promise<void>
-  /** Ends the connection. Whatever waits, and every later call, fails with `ConnectionClosed`. */
+  /** Ends the connection. All pending and later calls fail with `ConnectionClosed`. */
   readonly close: () => void
   readonly create: (agentType: string, options?: CreateOptions) => Promise<Session>
-  /** The sessions of the tenant, page by page, each page read as it is asked for. */
+  /** The sessions of the tenant, page by page. Each page is requested when it is consumed. */
   readonly list: (options?: ListSessionsOptions) => AsyncIterable<SessionPage>
   readonly get: (sessionId: string, options?: CallOptions) => Promise<Session>
   /** Starts an instance of the agent. Returns when the session is active. */
@@ -121,7 +125,7 @@ export interface Sessions {
   readonly stop: (sessionId: string, options?: CallOptions) => Promise<Session>
   /** Deletes a session and its history. */
   readonly delete: (sessionId: string, options?: CallOptions) => Promise<void>
-  /** Sends a message, once, even where it takes several connections. The events of the session tell what comes of it. */
+  /** Sends a message once, even over several connections. The events of the session show its outcome. */
   readonly send: (sessionId: string, content: string, options?: SendOptions) => Promise<SentMessage>
   /** Answers a question or a request for approval, once. */
   readonly answer: (sessionId: string, requestId: string, answer: unknown, options?: SendOptions) => Promise<void>
@@ -142,19 +146,19 @@ export interface Sessions {
     options?: CallOptions
   ) => Promise<FileContent>
   /**
-   * The events of a session after a position, then what comes, without gap or double over lost connections and restarts
-   * of the gateway.
+   * The events of a session after a position, and new ones, without gaps or duplicates over lost connections and
+   * restarts of the gateway.
    *
-   * Where a reader falls behind by more than `maxQueuedBytes`, the rest is asked for again when it has caught up.
+   * If a reader falls behind by more than `maxQueuedBytes`, later events are requested again when it has caught up.
    */
   readonly subscribe: (sessionId: string, options?: SubscribeOptions) => AsyncIterable<SessionUpdate>
 }
 
-/** 128 random bits. `crypto.randomUUID` is not there on pages without TLS. */
+/** 128 random bits. `crypto.randomUUID` is absent on pages without TLS. */
 export const randomId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("")
 
-/** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` where there is no WebSocket. */
+/** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` if there is no WebSocket. */
 export const makeSessions = (options: SessionsOptions): Sessions => {
   const {
     clock = systemClock,

@@ -1,4 +1,4 @@
-import { compare } from "../Kv/KeyOrder.ts"
+import { compare } from "./KeyOrder.ts"
 import type { Change, ListPage } from "./Model.ts"
 
 /**

@@ -5,25 +5,25 @@ import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
 import type { Position, Session, SessionEvent, SessionUpdate } from "./SessionModel.ts"
 import { Backoff, type Clock } from "./Time.ts"
 
-/** The most sessions that are followed over one connection. */
+/** The maximum number of followed sessions of one connection. */
 const maxSubscriptions = 128
 
-/** Bytes that an update other than an event counts for. */
+/** The size of an update without an event, in bytes. */
 const smallUpdate = 256
 
-/** One subscriber: its position, and what waits to be taken. */
+/** One subscriber: its position, and its queue of updates. */
 class Reader {
   readonly #queue: Array<{ readonly update: SessionUpdate; readonly bytes: number }> = []
   #bytes = 0
   #failure: { readonly error: unknown } | undefined
   #wake = () => {}
-  /** Whether events are to be told from the first one on, as another history has taken the place of the old one. */
+  /** Whether a new history has replaced the old one, so that the reader starts at its first event. */
   isReset = false
-  /** Whether the events of the present subscription reach it. */
+  /** Whether it receives the events of the current subscription. */
   isLive = false
-  /** Whether events were left out because too many bytes wait. */
+  /** Whether events were omitted because the queue is full. */
   isPaused = false
-  /** Whether events may be missing before the next one, as they are no longer kept. */
+  /** Whether events before the next one may be missing because they are no longer kept. */
   mayMiss = false
   isSynced = false
 
@@ -38,12 +38,12 @@ class Reader {
     this.#wake()
   }
 
-  /** Whether an event may wait here. One may, whatever its size. */
+  /** Whether an event may be queued. An empty queue accepts one of any size. */
   hasRoom(bytes: number): boolean {
     return this.#bytes === 0 || this.#bytes + bytes <= this.maxBytes
   }
 
-  /** Fails once what waits is taken. */
+  /** Fails after the queued updates are consumed. */
   fail(error: unknown): void {
     this.#failure ??= { error }
     this.#wake()
@@ -56,7 +56,7 @@ class Reader {
     this.fail(error)
   }
 
-  /** The next update, if one waits. */
+  /** The next update, if one is queued. */
   shift(): SessionUpdate | undefined {
     const next = this.#queue.shift()
     if (next === undefined) return undefined
@@ -64,7 +64,7 @@ class Reader {
     return next.update
   }
 
-  /** Waits for the next update where none waits here. `onWait` is called before. */
+  /** Waits for the next update. `onWait` is called before. */
   async changed(onWait: () => void): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure.error
     onWait()
@@ -74,7 +74,7 @@ class Reader {
   }
 }
 
-/** The subscription to one session over the present connection, and all who read it. */
+/** The subscription to one session over the current connection, and its readers. */
 class Channel {
   readonly readers = new Set<Reader>()
   readonly #backoff: Backoff
@@ -94,7 +94,7 @@ class Channel {
     this.#backoff = new Backoff(clock)
   }
 
-  /** Subscribes from the position of the reader that is furthest behind; the others pass over what they know. */
+  /** Subscribes from the position of the slowest reader; the others skip known events. */
   refresh(): void {
     this.#cancelRetry()
     if (!this.link.isOpen) return
@@ -127,7 +127,7 @@ class Channel {
       })
   }
 
-  /** Passes an event to the readers that do not know it yet. */
+  /** Passes an event to the readers that have not received it. */
   onEvent(event: SessionEvent, bytes: number): void {
     const { seq } = event
     let isFull = false
@@ -202,7 +202,7 @@ class Channel {
     if (isBeyond) this.refresh()
   }
 
-  /** Tells a reader once that it knows what was there. */
+  /** Notifies a reader once that it has received all earlier events. */
   #sync(reader: Reader): void {
     const { position } = reader
     if (reader.isSynced || position === undefined || position.seq < this.#headSeq) return
@@ -211,11 +211,11 @@ class Channel {
   }
 
   #onRefused(error: unknown, afterSeq: number): void {
-    // The next connection brings another subscription.
+    // The next connection subscribes again.
     if (error instanceof AnswerLost) return
     this.#isSubscribed = false
     if (error instanceof RequestRefused && error.code === "bad_request" && afterSeq > 0) {
-      // The position is beyond the end of the history: it was restored from a backup.
+      // The position is after the end of the history: it was restored from a backup.
       for (const reader of this.readers) {
         reader.isReset = true
         reader.position = undefined
@@ -228,7 +228,7 @@ class Channel {
   }
 }
 
-/** The subscriptions of a client: one for each session, however many read it. */
+/** The subscriptions of a client: one for each session, with any number of readers. */
 export class Subscriptions {
   readonly #channels = new Map<string, Channel>()
 
@@ -238,7 +238,7 @@ export class Subscriptions {
     private readonly maxBytes: number
   ) {}
 
-  /** What happens in a session after a position, or from its first event on. */
+  /** The updates of a session after a position, or from its first event on. */
   async *read(
     sessionId: string,
     after: Position | undefined,
@@ -260,7 +260,7 @@ export class Subscriptions {
       reader.isPaused = false
       channel.refresh()
     }
-    // One listener serves all waits: another one for each event would cost more than the event.
+    // One listener for all waits: a listener for each event would cost more than the event.
     const abort = () => reader.abort(signal.reason)
     signal.addEventListener("abort", abort)
     try {

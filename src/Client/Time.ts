@@ -1,10 +1,10 @@
 import { ConnectionFailed } from "./Errors.ts"
 
-/** The clock, timers and random numbers, which tests replace. */
+/** The clock, timers and random numbers. Tests replace them. */
 export interface Clock {
   /** Monotonic milliseconds. */
   readonly now: () => number
-  /** Calls back after some milliseconds, unless the function that it returns is called before. */
+  /** Calls back after some milliseconds, unless the returned function is called before. */
   readonly after: (ms: number, callback: () => void) => () => void
   /** A number from 0 to 1, less than 1. */
   readonly random: () => number
@@ -12,25 +12,25 @@ export interface Clock {
 
 const longestTimer = 2 ** 31 - 1
 
-/** The host's own. */
+/** The clock of the host. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   after: (ms, callback) => {
-    // A longer time would be taken for none. Time limits are looked at again after it.
+    // A longer timer would fire at once. Time limits are checked again after it.
     const timer = setTimeout(callback, Math.min(ms, longestTimer))
     return () => clearTimeout(timer)
   },
   random: Math.random
 }
 
-/** A time limit that is under way. */
+/** A running time limit. */
 export interface Limit {
-  /** Begins the time anew. It costs little, as no timer is set. */
+  /** Restarts the time. It is cheap: it sets no timer. */
   readonly restart: () => void
   readonly cancel: () => void
 }
 
-/** Something that ends when its parent is aborted, when a time limit passes, or when it is told to. */
+/** A signal that aborts with its parent, after a time limit, or by {@link end}. */
 export class Lifetime {
   readonly #controller = new AbortController()
   readonly #limits = new Set<Limit>()
@@ -47,7 +47,7 @@ export class Lifetime {
     return this.#controller.signal
   }
 
-  /** Ends it with {@link ConnectionFailed} in so many milliseconds. */
+  /** Aborts with {@link ConnectionFailed} after so many milliseconds. */
   limit(ms: number, message: string): Limit {
     const { after, now } = this.clock
     let deadline = now() + ms
@@ -70,7 +70,7 @@ export class Lifetime {
     return limit
   }
 
-  /** Ends it, with all that goes on under its signal. */
+  /** Aborts the signal and cancels all limits. */
   end(): void {
     for (const limit of this.#limits) limit.cancel()
     this.parent?.removeEventListener("abort", this.#onAbort)
@@ -80,7 +80,7 @@ export class Lifetime {
   readonly #onAbort = (): void => this.#controller.abort(this.parent?.reason)
 }
 
-/** A promise that is given up when the signal is aborted. */
+/** Rejects when the signal aborts before the promise settles. */
 export const abortable = <A>(promise: Promise<A>, signal: AbortSignal): Promise<A> =>
   new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason)
@@ -89,7 +89,7 @@ export const abortable = <A>(promise: Promise<A>, signal: AbortSignal): Promise<
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort))
   })
 
-/** Waits, unless the signal is aborted. */
+/** Waits until the time has passed or the signal aborts. */
 export const pause = (clock: Clock, ms: number, signal: AbortSignal): Promise<void> => {
   let cancel = () => {}
   const over = new Promise<void>(resolve => {
@@ -98,34 +98,34 @@ export const pause = (clock: Clock, ms: number, signal: AbortSignal): Promise<vo
   return abortable(over, signal).finally(() => cancel())
 }
 
-/** The bound of the first pause, and of the longest, in milliseconds. */
+/** The bounds of the first and of the longest pause, in milliseconds. */
 const firstPause = 1000
 const longestPause = 30_000
 
-/** The longest `Retry-After` that is kept to, in milliseconds: a timer of more than 24 days would fire at once. */
+/** The maximum `Retry-After` in milliseconds: a timer of more than 24 days would fire at once. */
 const longestRetryAfter = 3_600_000
 
 /**
- * Pauses between tries: random up to a bound that doubles, so that clients that lost their connections at the same
- * moment do not come back at the same moment.
+ * Exponential backoff with full jitter: clients that lost their connections at the same time do not reconnect at the same
+ * time.
  */
 export class Backoff {
-  #tries = 0
+  #attempts = 0
 
   constructor(private readonly clock: Clock) {}
 
-  /** The next pause in milliseconds; not shorter than what the service asks for. */
+  /** The next pause in milliseconds; at least what the service asks for. */
   next(retryAfterMs = 0): number {
-    const bound = Math.min(longestPause, firstPause * 2 ** this.#tries++)
+    const bound = Math.min(longestPause, firstPause * 2 ** this.#attempts++)
     return Math.min(retryAfterMs, longestRetryAfter) + this.clock.random() * bound
   }
 
   reset(): void {
-    this.#tries = 0
+    this.#attempts = 0
   }
 }
 
-/** An iterable that begins anew for each reader, and ends at once when its reader leaves, even during a wait. */
+/** An iterable that starts again for each reader. It ends at once when its reader returns, even during a wait. */
 export const iterable = <A>(
   clock: Clock,
   signal: AbortSignal | undefined,
@@ -135,7 +135,7 @@ export const iterable = <A>(
     const lifetime = new Lifetime(clock, signal)
     const generator = run(lifetime.signal)
     const ended = { done: true, value: undefined } as const
-    let hasLeft = false
+    let hasReturned = false
     return {
       next: async () => {
         try {
@@ -144,12 +144,12 @@ export const iterable = <A>(
           return result
         } catch (error) {
           lifetime.end()
-          if (hasLeft) return ended
+          if (hasReturned) return ended
           throw error
         }
       },
       return: async () => {
-        hasLeft = true
+        hasReturned = true
         lifetime.end()
         await generator.return().catch(() => {})
         return ended

@@ -1,6 +1,6 @@
 import { refused } from "./Errors.ts"
 
-/** What is used of a WebSocket. */
+/** The used part of the WebSocket interface. */
 export interface WebSocketLike {
   addEventListener(type: "open" | "error", listener: () => void): void
   addEventListener(type: "message", listener: (event: { readonly data: unknown }) => void): void
@@ -9,14 +9,14 @@ export interface WebSocketLike {
   send(frame: string): void
 }
 
-/** The WebSocket of the host, or one such as that of the package `ws`. What it takes beside the address differs. */
+/** The WebSocket of the host, or that of the package `ws`. Their arguments after the address differ. */
 export type WebSocketConstructor = new (url: string, options: never) => WebSocketLike
 
-/** The name and version of the protocol that is spoken over WebSockets. */
+/** The name and version of the subprotocol. */
 const subprotocol = "causeway.v1"
 
 /**
- * Opens a WebSocket with a credential, if there is one. Browsers, which cannot set headers, send it as the subprotocol
+ * Opens a WebSocket, with a credential if there is one. Browsers cannot set headers and send it as the subprotocol
  * `bearer.<bearer>`.
  */
 export const connect = (
@@ -29,7 +29,7 @@ export const connect = (
   try {
     return new Constructor(url, { headers: { authorization: `Bearer ${token}` } } as never)
   } catch (error) {
-    // A browser takes the options for the name of a subprotocol, which they cannot be.
+    // A browser takes the options for a subprotocol with an invalid name.
     if (!(error instanceof Error && error.name === "SyntaxError")) throw error
     if (!/^[\w!#$%&'*+.^`|~-]*$/.test(`${bearer}`))
       throw refused("The token has characters that a subprotocol cannot have")
@@ -37,7 +37,7 @@ export const connect = (
   }
 }
 
-/** Text in base64url, as the name of a subprotocol can hold it. */
+/** Text in base64url, which is valid in the name of a subprotocol. */
 export const base64Url = (text: string): string =>
   btoa(String.fromCharCode(...new TextEncoder().encode(text)))
     .replaceAll("+", "-")

@@ -4,38 +4,38 @@ import { abortable, Lifetime } from "./Time.ts"
 import { type FeedPage, isPage, silenceMs, type Transport } from "./Transport.ts"
 import { base64Url, connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
-/** Characters of frames that wait to be taken. Beyond that the connection is given up, as it cannot be paused. */
-const maxWaiting = 4 * 1024 * 1024
+/** The maximum number of characters of queued frames. A WebSocket cannot be paused: it is closed beyond that. */
+const maxQueued = 4 * 1024 * 1024
 
-/** Frames that wait to be taken. */
+/** A queue of frames. */
 class FrameBuffer {
   readonly #frames: Array<string> = []
-  #waiting = 0
+  #queued = 0
   #isFull = false
   #failure: Error | undefined
   #wake = () => {}
 
-  /** Takes a frame, unless too many characters wait already; from then on none is taken. */
+  /** Adds a frame. After the first one that exceeds the limit, all frames are dropped. */
   push(frame: string): void {
-    this.#isFull ||= this.#waiting > 0 && this.#waiting + frame.length > maxWaiting
+    this.#isFull ||= this.#queued > 0 && this.#queued + frame.length > maxQueued
     if (this.#isFull) return this.#wake()
     this.#frames.push(frame)
-    this.#waiting += frame.length
+    this.#queued += frame.length
     this.#wake()
   }
 
-  /** Fails once the frames that wait are taken. */
+  /** Fails after the queued frames are consumed. */
   fail(failure: Error): void {
     this.#failure ??= failure
     this.#wake()
   }
 
-  /** The next frame, once there is one; `undefined` where frames after it were not taken. */
+  /** Waits for the next frame; `undefined` if later frames were dropped. */
   async shift(signal: AbortSignal): Promise<string | undefined> {
     for (;;) {
       const frame = this.#frames.shift()
       if (frame !== undefined) {
-        this.#waiting -= frame.length
+        this.#queued -= frame.length
         return frame
       }
       if (this.#isFull) return undefined
@@ -66,7 +66,7 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
     let socket: WebSocketLike | undefined
     try {
       const { signal } = lifetime
-      const silence = lifetime.limit(silenceMs, "Nothing comes over the WebSocket")
+      const silence = lifetime.limit(silenceMs, "The WebSocket is silent")
       const url = requests.url({ path: "/changes/ws", query })
       url.protocol = url.protocol.replace("http", "ws")
       const token = await requests.credential(signal)

@@ -1,6 +1,6 @@
 /**
- * The client of the key-value store for programs in Effect: the plain client, with the clock, the random numbers
- * and the errors of Effect.
+ * The client of the key-value store for programs in Effect: the plain client with the clock, the random numbers and the
+ * errors of Effect.
  */
 import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
@@ -23,22 +23,22 @@ export type {
 export * from "./Errors.ts"
 export * from "./Sessions.ts"
 
-/** Where the service is, and who asks. */
+/** The service, the credential, and limits. */
 export interface ClientOptions<E = never, R = never>
   extends Pick<
     Plain.ClientOptions,
     "baseUrl" | "prefix" | "maxResponseBytes" | "transports" | "WebSocket" | "fetch" | "json"
   > {
-  /** The credential, or an effect that is run for it at each try. */
+  /** The credential, or an effect that returns it for each attempt. */
   readonly token: Token<E, R>
-  /** How long an answer may take; 30 seconds without it. */
+  /** The time limit of an answer; default 30 seconds. */
   readonly timeout?: Duration.DurationInput
 }
 
-/** Where to begin: at the entries of a namespace, or at a position of the log. */
+/** The start: the entries of a namespace, or a position of the log. */
 export type FollowOptions = WithoutSignal<Plain.FollowOptions>
 
-/** A client of the key-value store; see `Client` of the plain client for what each member does. */
+/** A client of the key-value store. `Client` of the plain client documents the members. */
 export interface Service {
   readonly get: (
     namespace: string,
@@ -83,7 +83,7 @@ export interface Service {
     options?: WithoutSignal<Plain.NamespacesOptions>
   ) => Stream.Stream<Plain.NamespacePage, ClientError>
   readonly tenants: (options?: WithoutSignal<Plain.TenantsOptions>) => Stream.Stream<Plain.TenantPage, ClientError>
-  /** A copy of the whole store at one moment. Its content fails where the connection is lost before the end. */
+  /** A snapshot of the whole store. Its content fails if the connection is lost before the end. */
   readonly backup: (
     options?: WithoutSignal<Plain.BackupOptions>
   ) => Effect.Effect<
@@ -101,7 +101,7 @@ const { call, streamOf } = callsOf(
   fromPlain
 )
 
-/** A body that ends before its end. */
+/** A body that is incomplete. */
 const lost = (cause: unknown): ClientError =>
   new ConnectionFailed({ message: `The connection was lost: ${cause}`, cause, isTimeout: false })
 

@@ -1,15 +1,13 @@
-/**
- * Why a call of the client fails.
- */
+/** The errors of calls. */
 import { Data } from "effect"
 import type * as Plain from "../Client/Client.ts"
 
 interface ResponseFields {
   readonly message: string
   readonly status: number
-  /** The name of the request in the log of the service. */
+  /** The id of the request in the log of the service. */
   readonly requestId: string | undefined
-  /** How long the service asks to wait before the next try. */
+  /** How long the service asks to wait before the next attempt. */
   readonly retryAfterMs: number | undefined
 }
 
@@ -19,24 +17,24 @@ export class BadRequest extends Data.TaggedError("BadRequest")<ResponseFields> {
 /** 401: the credential is missing or wrong. */
 export class Unauthorized extends Data.TaggedError("Unauthorized")<ResponseFields> {}
 
-/** 403: the credential only reads. */
+/** 403: the credential is read-only. */
 export class Forbidden extends Data.TaggedError("Forbidden")<ResponseFields> {}
 
-/** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is no error. */
+/** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is not an error. */
 export class NotFound extends Data.TaggedError("NotFound")<ResponseFields> {}
 
-/** 405: the route takes other methods. */
+/** 405: the route has other methods. */
 export class MethodNotAllowed extends Data.TaggedError("MethodNotAllowed")<ResponseFields> {}
 
 /** 409: the request with this idempotency key is still in progress. */
 export class Conflict extends Data.TaggedError("Conflict")<ResponseFields> {}
 
-/** 410: the changes that were asked for are no longer kept, or are those of another log. */
+/** 410: the requested changes are no longer kept, or belong to another log. */
 export class Gone extends Data.TaggedError("Gone")<
   ResponseFields & {
-    /** The epoch of the log that the service has, if it has said so. */
+    /** The epoch of the log of the service, if the answer has it. */
     readonly epoch: string | undefined
-    /** The last change that is no longer kept, fit to be the next `after`; `undefined` for another log. */
+    /** The last change that is no longer kept, for the next `after`; `undefined` for another log. */
     readonly trimmedSeq: number | undefined
   }
 > {}
@@ -44,14 +42,14 @@ export class Gone extends Data.TaggedError("Gone")<
 /** 412: a precondition does not hold; nothing was written. */
 export class PreconditionFailed extends Data.TaggedError("PreconditionFailed")<
   ResponseFields & {
-    /** The version of the entry, 0 where it is absent: fit to be the next `ifVersion`. */
+    /** The version of the entry, for the next `ifVersion`; 0 if it is absent. */
     readonly currentVersion: number | undefined
-    /** Which operation of a batch was refused. */
+    /** The index of the refused operation of a batch. */
     readonly operation: number | undefined
   }
 > {}
 
-/** 413: a value, a batch or a body is over its limit; the message names it and the figure. */
+/** 413: a value, a batch or a body exceeds its limit; the message names both. */
 export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<ResponseFields> {}
 
 /** 415: the body is not JSON. */
@@ -63,42 +61,42 @@ export class UnprocessableContent extends Data.TaggedError("UnprocessableContent
 /** 431: the head of the request is too large. */
 export class RequestHeaderFieldsTooLarge extends Data.TaggedError("RequestHeaderFieldsTooLarge")<ResponseFields> {}
 
-/** 500: a defect of the service; its log has the detail under the `requestId`. */
+/** 500: a defect of the service; its log has details under the `requestId`. */
 export class InternalServerError extends Data.TaggedError("InternalServerError")<ResponseFields> {}
 
-/** 501: the service does not offer it; the message says what does. */
+/** 501: the service does not support the request; the message says what does. */
 export class NotImplemented extends Data.TaggedError("NotImplemented")<ResponseFields> {}
 
 /** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
 export class ServiceUnavailable extends Data.TaggedError("ServiceUnavailable")<ResponseFields> {}
 
-/** 507: the disk of the service has no room for what was asked for. */
+/** 507: the disk of the service has no room for the result. */
 export class InsufficientStorage extends Data.TaggedError("InsufficientStorage")<ResponseFields> {}
 
-/** The answer is none of the service, such as the error page of a proxy. */
+/** The answer does not come from the service: for example, the error page of a proxy. */
 export class InvalidResponse extends Data.TaggedError("InvalidResponse")<ResponseFields> {}
 
-/** An answer, an event or a frame is over the client's own limit, and was not read to its end. */
+/** An answer, an event or a frame exceeds the limit of the client, and was not read completely. */
 export class ResponseTooLarge extends Data.TaggedError("ResponseTooLarge")<{
   readonly message: string
   readonly limitBytes: number
 }> {}
 
-/** There is no whole answer. A write may or may not have been applied. */
+/** There is no complete answer. A write may or may not have been applied. */
 export class ConnectionFailed extends Data.TaggedError("ConnectionFailed")<{
   readonly message: string
   readonly cause?: unknown
-  /** Whether nothing came for too long. */
+  /** Whether a time limit was exceeded. */
   readonly isTimeout: boolean
 }> {}
 
-/** The token could not be had; `cause` has the reason. */
+/** The token effect failed; `cause` has the reason. */
 export class TokenUnavailable extends Data.TaggedError("TokenUnavailable")<{
   readonly message: string
   readonly cause?: unknown
 }> {}
 
-/** Every error that a call can fail with. */
+/** Every error of a call. */
 export type ClientError =
   | BadRequest
   | Unauthorized
@@ -169,7 +167,7 @@ const byTag = {
   InvalidResponse
 } as const
 
-/** The gateway has refused a request. */
+/** The gateway refused a request. */
 export class RequestRefused extends Data.TaggedError("RequestRefused")<{
   readonly message: string
   readonly code: Plain.RequestRefused["code"]
@@ -179,19 +177,17 @@ export class RequestRefused extends Data.TaggedError("RequestRefused")<{
   readonly traceId: string
 }> {}
 
-/**
- * The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out.
- */
+/** The connection was lost before the answer, and the request is not idempotent: it may have been executed. */
 export class AnswerLost extends Data.TaggedError("AnswerLost")<{ readonly message: string }> {}
 
-/** The connections have ended for good: by a close code after which a client must not come back, or by the scope. */
+/** The link has ended: by a close code after which a client must not reconnect, or by the scope. */
 export class ConnectionClosed extends Data.TaggedError("ConnectionClosed")<{
   readonly message: string
-  /** The close code of the gateway (RFC 6455, 7.4); 1000 where it was this client. */
+  /** The close code of the gateway (RFC 6455, 7.4); 1000 if this client closed it. */
   readonly code: number
 }> {}
 
-/** Every error that a call for a session can fail with. */
+/** Every error of a call for a session. */
 export type SessionsError = RequestRefused | AnswerLost | ConnectionClosed | ClientError
 
 /** An error of the plain client of sessions as one of Effect. */

@@ -1,11 +1,11 @@
-/** How the plain client runs in Effect: its clock, its token, its calls. */
+/** Adapts the plain client to Effect: its clock, its token, its calls. */
 import { Duration, Effect, FiberId, Redacted, Runtime, Stream } from "effect"
 import type * as Plain from "../Client/Client.ts"
 
-/** The credential, or an effect that is run for it at each try. */
+/** The credential, or an effect that returns it for each attempt. */
 export type Token<E, R> = string | Redacted.Redacted | Effect.Effect<string | Redacted.Redacted, E, R>
 
-/** A type without the member by which the plain client is interrupted. */
+/** A type without the signal: effects are interrupted instead. */
 export type WithoutSignal<A> = A extends unknown ? Omit<A, "signal"> : never
 
 /** Effect's clock and random numbers. A fiber waits for each timer. */
@@ -26,14 +26,14 @@ export const clock: Effect.Effect<Plain.Clock> = Effect.gen(function* () {
 const textOf = (token: string | Redacted.Redacted): string =>
   typeof token === "string" ? token : Redacted.value(token)
 
-/** The token as the plain client takes it. */
+/** The token in the form of the plain client. */
 export const tokenOf = <E, R>(token: Token<E, R>): Effect.Effect<Plain.Token, never, R> =>
   Effect.map(Effect.runtime<R>(), runtime => {
     const runPromise = Runtime.runPromise(runtime)
     return Effect.isEffect(token) ? () => runPromise(Effect.map(token, textOf)) : textOf(token)
   })
 
-/** Calls and iterables of the plain client as effects and streams. What is none of its errors is a defect. */
+/** Calls and iterables of the plain client as effects and streams. Errors of other types are defects. */
 export const callsOf = <Error, E>(isError: (u: unknown) => u is Error, fromPlain: (error: Error) => E) => {
   const failWith = (error: unknown): Effect.Effect<never, E> =>
     isError(error) ? Effect.fail(fromPlain(error)) : Effect.die(error)

@@ -1,21 +1,19 @@
-/**
- * The client of the gateway for programs in Effect.
- */
+/** The client of the gateway for programs in Effect. */
 import { Context, Duration, Effect, Layer, type Scope, type Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
 import { fromPlainSessions, type SessionsError } from "./Errors.ts"
 import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
-/** Where the gateway is, and who asks. */
+/** The gateway, the credential, and limits. */
 export interface SessionsOptions<E = never, R = never>
   extends Omit<Plain.SessionsOptions, "token" | "timeoutMs" | "clock"> {
-  /** The JSON Web Token, or an effect that is run for it at each try; none in dev mode. */
+  /** The JSON Web Token, or an effect that returns it for each attempt; none in dev mode. */
   readonly token?: Token<E, R>
-  /** How long an answer may take, the wait for a connection included; 60 seconds without it. */
+  /** The time limit of an answer, including the connection; default 60 seconds. */
   readonly timeout?: Duration.DurationInput
 }
 
-/** A client of the gateway; see `Sessions` of the plain client for what each member does. */
+/** A client of the gateway. `Sessions` of the plain client documents the members. */
 export interface SessionsService {
   readonly connect: Effect.Effect<void, SessionsError>
   readonly create: (

@@ -1,5 +1,5 @@
 /** Ranges of names in the order of keys. */
-import { compare } from "../Kv/KeyOrder.ts"
+import { compare } from "../Client/KeyOrder.ts"
 import type { NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
 
 /** The keys from `low` on and before `high`, if it is given. */

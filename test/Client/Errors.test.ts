@@ -1,4 +1,4 @@
-/** What the client finds in messages of the service, which its answers tell nowhere else. */
+/** What the client reads from messages of the service, because answers have it nowhere else. */
 import { assert, describe, it } from "@effect/vitest"
 import { Either } from "effect"
 import {
@@ -34,7 +34,7 @@ const refusalOf = (index: number, operation: Parameters<typeof Operations.ofBatc
 const expired = { op: "set", namespace: "n", key: "k", value: 1, expiresAt: now } as const
 
 describe("an error of a batch", () => {
-  it("tells the index of the operation, and the rest of the message", () => {
+  it("have the index of the operation, and the rest of the message", () => {
     const error = refusalOf(12, expired)
     assert.strictEqual(operationIndexOf(error), 12)
     assert.strictEqual(withoutOperation(error), `expiresAt must lie in the future: it is ${now}, and now is ${now}`)
@@ -42,28 +42,28 @@ describe("an error of a batch", () => {
     assert.isUndefined(operationIndexOf(new BadRequest(details("actor must not be empty"))))
   })
 
-  it("tells it of a part that does not fit the schema", () => {
+  it("have it for a member that does not match the schema", () => {
     const path = ["operations", 3, "op"]
     const error = new BadRequest(details(Issues.describe([{ _tag: "Type", path, message: "Expected a text" }])))
     assert.strictEqual(operationIndexOf(error), 3)
     assert.strictEqual(withoutOperation(error), "Invalid request: op: Expected a text")
   })
 
-  it("tells it of a precondition", () => {
+  it("have it for a precondition", () => {
     const failed = new Store.PreconditionFailed({ index: 7, currentVersion: 2, isChangedBefore: true })
     const error = new PreconditionFailed(details(Errors.batchRefused(failed).error))
     assert.deepStrictEqual([operationIndexOf(error), error.operation, error.currentVersion], [7, 7, 2])
     assert.match(withoutOperation(error), /^Precondition failed: the entry is at version 2/)
   })
 
-  it("tells the time of the service where it refuses an entry as expired, and only there", () => {
+  it("have the time of the service only if it refuses an expired entry", () => {
     const error = refusalOf(12, expired)
     assert.strictEqual(serverTimeOf(error), now)
     assert.isUndefined(serverTimeOf(refusalOf(12, { ...expired, ttlMs: 1 })))
     assert.isUndefined(serverTimeOf(new PreconditionFailed(details(error.message))))
   })
 
-  it("tells that time of a single write too", () => {
+  it("have that time also for a single write", () => {
     const checked = Operations.expiresAt({ expiresAt: now - 1 }, now)
     assert.strictEqual(Either.isLeft(checked) && serverTimeOf(new BadRequest(details(checked.left.error))), now)
   })

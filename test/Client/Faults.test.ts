@@ -25,7 +25,7 @@ const serving = async (listener: RequestListener, use: (baseUrl: string) => Prom
   }
 }
 
-/** Answers polls with an empty log, and the event stream as told. Polls that wait are left open. */
+/** Answers polls with an empty log, and the event stream with a given function. Long polls stay open. */
 const streaming =
   (stream: RequestListener): RequestListener =>
   (request, response) => {
@@ -54,7 +54,7 @@ describe("an event stream", () => {
     }
   })
 
-  it("tells of a reset behind the changes that came with it", async () => {
+  it("delivers a reset after the changes that came with it", async () => {
     const text = `${event(1)}${event(2)}${event(3)}event: reset\nid: 2\ndata: {"lastSeq":2}\n\n`
     const stream = streaming((_, response) =>
       response.writeHead(200, { "content-type": "text/event-stream" }).write(text)
@@ -190,7 +190,7 @@ describe("a request", () => {
     })
   })
 
-  it("has the token without what stands around it; what no header can carry is refused and not repeated", () =>
+  it("trims the token; one that no header can have is refused and not repeated", () =>
     withService(async ({ connect }) => {
       for (const token of [`${keys.write}\n`, () => ` ${keys.write}\r\n`]) {
         expect((await connect({ token }).set("n", "k", 1)).value).toBe(1)

@@ -16,7 +16,7 @@ const transports: ReadonlyArray<TransportName> = ["webSocket", "serverSentEvents
 describe.each(transports)("a follower by %s", transport => {
   const only = { transports: [transport] }
 
-  it("begins at a position, and is told what comes", () =>
+  it("starts at a position, and receives later changes", () =>
     withService(async ({ connect, direct }) => {
       const writer = direct()
       for (const value of range(1, 3)) await writer.set(namespace, `k${value}`, value, { actor: "anna" })
@@ -40,7 +40,7 @@ describe.each(transports)("a follower by %s", transport => {
       expect(gathered.ended).toEqual({ error: reason })
     }))
 
-  it("begins at a list, and is told of its part alone", () =>
+  it("starts with a list, and receives only the changes of its part", () =>
     withService(async ({ connect, direct }) => {
       const writer = direct()
       await writer.batch(range(1, 5).map(n => ({ op: "set", namespace, key: `a/${n}`, value: n })))
@@ -63,7 +63,7 @@ describe.each(transports)("a follower by %s", transport => {
       await gathered.done
     }))
 
-  it("begins at the end of a namespace, or at a position of its part, and is told of that alone", () =>
+  it("starts at the end of a namespace, or at a position of its part, and receives only its changes", () =>
     withService(async ({ connect, direct }) => {
       const writer = direct()
       const space = "n / %😀"
@@ -88,7 +88,7 @@ describe.each(transports)("a follower by %s", transport => {
       await Promise.all([fresh.done, part.done, all.done])
     }))
 
-  it("goes on after cut connections and restarts, without gap or double", () =>
+  it("continues after lost connections and restarts, without gaps or duplicates", () =>
     withService(async ({ connect, direct, proxy, service }) => {
       const clock = new ManualClock()
       const ending = new AbortController()
@@ -142,7 +142,7 @@ describe.each(transports)("a follower by %s", transport => {
       await until(() => clock.timers === 0)
     }))
 
-  it("is told where its history is no longer kept", () =>
+  it("receives an event if its history is no longer kept", () =>
     withService(async ({ connect, direct, proxy, service }) => {
       const clock = new ManualClock()
       const writer = direct()
@@ -174,7 +174,7 @@ describe.each(transports)("a follower by %s", transport => {
       await gathered.done
     }))
 
-  it("is told where the log was reset", () =>
+  it("receives an event if the log was reset", () =>
     withService(async ({ connect, direct, service }) => {
       const clock = new ManualClock()
       const ending = new AbortController()
@@ -198,7 +198,7 @@ describe.each(transports)("a follower by %s", transport => {
       await part.done
     }))
 
-  it("is told that the log is another one, however far that has come", () =>
+  it("detects another log, however long that is", () =>
     withService(async ({ connect, direct, service }) => {
       const clock = new ManualClock()
       const ending = new AbortController()
@@ -223,7 +223,7 @@ describe.each(transports)("a follower by %s", transport => {
       const epochs = new Set(part.events.flatMap(event => (event.type === "synced" ? event.epoch : [])))
       expect(epochs.size).toBe(2)
 
-      // A position that is stored with its epoch is told from one of the new log.
+      // A position that is stored with its epoch is distinguished from one of the new log.
       const [old, current] = epochs
       for (const after of [0, 4, 9]) {
         const late = new Gathered(client.follow({ after, epoch: old! }))

@@ -5,7 +5,7 @@ import { Gathered, ManualClock, passUntil, randomBy, range, turns, withService }
 
 const disturbances = ["cut", "silence", "restart", "refuse", "admit"] as const
 
-/** What happens beside the followers. */
+/** The events during the test. */
 type Step =
   | { readonly type: "write"; readonly count: number; readonly bytes: number }
   | { readonly type: (typeof disturbances)[number] }
@@ -87,7 +87,7 @@ it("followers see exactly the log, whatever is cut when", { timeout: 600_000 }, 
           await write(1)
           await passUntil(clock, () => log.seqs.length >= written && positionOf(part) === written)
           expect(log.seqs).toEqual(range(1, written))
-          // The entries that were there, and then each change after them.
+          // The existing entries, and then each later change.
           const synced = part.events.findIndex(({ type }) => type === "synced")
           const position = part.events[synced]
           expect(part.types.filter(type => type !== "change" && type !== "entry")).toEqual(["synced"])

@@ -60,7 +60,7 @@ export class Service {
   }
 }
 
-/** The channel of `node:diagnostics_channel` that tells of each connection that begins in this process. */
+/** The channel of `node:diagnostics_channel` that reports each new connection of this process. */
 const connecting = "net.client.socket"
 
 /** Passes connections on, as the network between a client and the service does. */
@@ -266,7 +266,7 @@ export const withService = async (body: (bench: Bench) => Promise<void>): Promis
   }
 }
 
-/** What a follower has told, gathered beside the test. */
+/** The events of a follower, collected in the background. */
 export class Gathered {
   readonly events: Array<FollowEvent> = []
   /** How it ended. */

@@ -259,7 +259,7 @@ describe("requests", () => {
     })
   })
 
-  it("tell answers of others from those of the service", async () => {
+  it("distinguish answers of other servers from those of the service", async () => {
     for (const [status, body] of [
       [502, "<h1>Bad gateway</h1>"],
       [404, "<h1>Not here</h1>"],
@@ -304,7 +304,7 @@ describe("requests", () => {
       await until(() => proxy.connections === 0)
     }))
 
-  it("end when the time is over, and where the connection fails", () =>
+  it("end after the time limit, and when the connection fails", () =>
     withService(async ({ connect, proxy }) => {
       const clock = new ManualClock()
       const silent = connect({ clock, timeoutMs: 5000, token: () => new Promise<string>(() => {}) })

@@ -168,8 +168,8 @@ export class ScriptedGateway {
 export const withGateway = (body: (gateway: ScriptedGateway) => Promise<void>): Promise<void> =>
   new ScriptedGateway().run(body)
 
-/** What a subscriber was told, gathered beside the test. */
-export class Told {
+/** The updates of a subscriber, collected in the background. */
+export class Received {
   readonly updates: Array<SessionUpdate> = []
   ended: { readonly error?: unknown } | undefined
   readonly done: Promise<void>

@@ -58,7 +58,7 @@ describe("a connection", () => {
       expect(await failure(bad.connect())).toBeInstanceOf(BadRequest)
     }))
 
-  const takenBack: ReadonlyArray<readonly [number | undefined, number]> = [
+  const reconnecting: ReadonlyArray<readonly [number | undefined, number]> = [
     [closeCodes.goingAway.code, 0],
     [closeCodes.slowConsumer.code, 0],
     [closeCodes.idle.code, 0],
@@ -69,7 +69,7 @@ describe("a connection", () => {
     [undefined, 0]
   ]
 
-  it.each(takenBack)("comes back after the close code %s, not within %s ms", (code, least) =>
+  it.each(reconnecting)("reconnects after the close code %s, not within %s ms", (code, least) =>
     withGateway(async gateway => {
       const sessions = gateway.client()
       const call = sessions.get("s")
@@ -92,7 +92,7 @@ describe("a connection", () => {
     4999
   ]
 
-  it.each(final)("does not come back after the close code %s", code =>
+  it.each(final)("does not reconnect after the close code %s", code =>
     withGateway(async gateway => {
       const sessions = gateway.client()
       const call = failing(sessions.get("s"))
@@ -107,7 +107,7 @@ describe("a connection", () => {
     })
   )
 
-  it("comes back with a new token after 4501, and ends where there is no other token", () =>
+  it("reconnects with a new token after 4501, and ends if there is no other token", () =>
     withGateway(async gateway => {
       let asked = 0
       const sessions = gateway.client({ token: async () => `token-${++asked}` })
@@ -320,7 +320,7 @@ describe("a request", () => {
       expect(await other).toMatchObject({ _tag: "ConnectionFailed", message: expect.stringContaining("unsubscribed") })
     }))
 
-  it("ends with its time limit and its signal; a late answer is nobody's", () =>
+  it("ends with its time limit and its signal; a late answer is ignored", () =>
     withGateway(async gateway => {
       const sessions = gateway.client({ timeoutMs: 5000 })
       const late = failing(sessions.get("s"))
@@ -344,7 +344,7 @@ describe("a request", () => {
       expect(gateway.statuses).toEqual(["connected"])
     }))
 
-  it("that waits in vain for a connection says what was wrong with it", () =>
+  it("without a connection fails with the error of the connection", () =>
     withGateway(async gateway => {
       gateway.refusal = { status: 503 }
       const sessions = gateway.client({ timeoutMs: 5000 })

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest"
 import type { SessionEvent, Sessions, SessionUpdate } from "../../src/Client/Client.ts"
 import { withGatewayInTurns, withRealGateway } from "./GatewayHarness.ts"
 import { ManualClock, passUntil, randomBy, range, turns, until } from "./Harness.ts"
-import { Told } from "./ScriptedGateway.ts"
+import { Received } from "./ScriptedGateway.ts"
 
 /** Reads until an update is as asked, and returns it. */
 const next = async <A extends SessionUpdate>(
@@ -50,11 +50,11 @@ describe("with the gateway, the client of sessions", () => {
       expect(await sessions.start(made.id)).toMatchObject({ state: "active" })
       expect(await sessions.get(made.id)).toMatchObject({ state: "active" })
       expect(await sessions.stop(made.id)).toMatchObject({ state: "inactive" })
-      const told = new Told(sessions.subscribe(made.id))
-      await until(() => told.story.includes("synced"))
+      const received = new Received(sessions.subscribe(made.id))
+      await until(() => received.story.includes("synced"))
       await sessions.delete(made.id)
-      await told.done
-      expect(told.ended?.error).toMatchObject({ _tag: "RequestRefused", code: "not_found" })
+      await received.done
+      expect(received.ended?.error).toMatchObject({ _tag: "RequestRefused", code: "not_found" })
       const gone = await sessions.get(made.id).catch(error => error)
       expect(gone).toMatchObject({ code: "not_found", traceId: expect.stringMatching(/^[0-9a-f]{32}$/) })
     }))
@@ -63,10 +63,10 @@ describe("with the gateway, the client of sessions", () => {
     withRealGateway(async ({ connect }) => {
       const sessions = connect()
       const { id } = await sessions.create("echo")
-      const told = new Told(sessions.subscribe(id))
+      const received = new Received(sessions.subscribe(id))
       await converse(sessions, id, "Grüße, 世界 😀")
-      await until(() => told.seqs.length > 0 && textOf(told.updates).endsWith("😀"))
-      expect(textOf(told.updates)).toBe("echo: Grüße, 世界 😀")
+      await until(() => received.seqs.length > 0 && textOf(received.updates).endsWith("😀"))
+      expect(textOf(received.updates)).toBe("echo: Grüße, 世界 😀")
       const same = await sessions.send(id, "once", { clientMessageId: "m" })
       expect(await sessions.send(id, "once", { clientMessageId: "m" })).toEqual(same)
       expect(await sessions.send(id, "other", { clientMessageId: "m" }).catch(error => error)).toMatchObject({
@@ -97,13 +97,13 @@ describe("with the gateway, the client of sessions", () => {
       expect(await sessions.readFile(id, "../up").catch(error => error)).toMatchObject({ code: "bad_request" })
     }))
 
-  it("goes on over a gateway that is shut down and one that is killed", () =>
+  it("continues after a gateway was shut down, and after one was killed", () =>
     withGatewayInTurns(async ({ connect, drain, restart }) => {
       const clock = new ManualClock()
       const statuses: Array<string> = []
       const sessions = connect({ clock, onStatus: ({ type }) => statuses.push(type) })
       const { id } = await sessions.create("echo")
-      const told = new Told(sessions.subscribe(id))
+      const received = new Received(sessions.subscribe(id))
       await converse(sessions, id, "one")
       void drain()
       await until(() => statuses.at(-1) === "disconnected")
@@ -113,9 +113,9 @@ describe("with the gateway, the client of sessions", () => {
       void sent.then(() => {
         isSent = true
       })
-      await passUntil(clock, () => isSent && textOf(told.updates).endsWith("two"))
-      expect(textOf(told.updates)).toBe("echo: oneecho: two")
-      expect(told.seqs).toEqual(range(1, told.seqs.length))
+      await passUntil(clock, () => isSent && textOf(received.updates).endsWith("two"))
+      expect(textOf(received.updates)).toBe("echo: oneecho: two")
+      expect(received.seqs).toEqual(range(1, received.seqs.length))
     }))
 })
 
@@ -140,8 +140,8 @@ it("subscribers see exactly the history, whatever is cut when", { timeout: 600_0
           const clock = new ManualClock(randomBy(seed))
           const sessions = connect({ clock, maxQueuedBytes })
           const { id } = await direct().create("echo")
-          const slow = new Told(sessions.subscribe(id), () => turns(pace))
-          const quick = new Told(sessions.subscribe(id))
+          const slow = new Received(sessions.subscribe(id), () => turns(pace))
+          const quick = new Received(sessions.subscribe(id))
           const last: Step = { type: "send", words: 1 }
           for (const step of [...steps, last]) {
             if (step.type === "cut") proxy.cut()

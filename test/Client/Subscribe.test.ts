@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest"
 import { BadRequest, type Position, RequestRefused } from "../../src/Client/Client.ts"
 import { passUntil, range, turns, until } from "./Harness.ts"
-import { Told, withGateway } from "./ScriptedGateway.ts"
+import { Received, withGateway } from "./ScriptedGateway.ts"
 
 const at = (seq: number, epoch = "e1"): Position => ({ epoch, seq })
 
@@ -10,17 +10,17 @@ const at = (seq: number, epoch = "e1"): Position => ({ epoch, seq })
 const asked = ({ afterSeq, epoch }: Record<string, unknown>) => [afterSeq, epoch]
 
 describe("a subscriber", () => {
-  it("is told what was there and what comes, and goes on from there over another connection", () =>
+  it("receives earlier and later events, and continues over another connection", () =>
     withGateway(async gateway => {
-      const told = new Told(gateway.client().subscribe("s"))
+      const received = new Received(gateway.client().subscribe("s"))
       const first = await gateway.requested("subscribe")
       expect(asked(first.frames[0]!)).toEqual([undefined, undefined])
       first.subscribed(2)
       first.events([1, 2, 3])
-      await until(() => told.updates.length === 4)
-      expect(told.story).toEqual([1, 2, "synced", 3])
-      expect(told.updates[2]).toMatchObject({ session: { id: "s" }, position: at(2) })
-      expect(told.updates[3]).toMatchObject({ event: { type: "text_delta", sessionId: "s" }, position: at(3) })
+      await until(() => received.updates.length === 4)
+      expect(received.story).toEqual([1, 2, "synced", 3])
+      expect(received.updates[2]).toMatchObject({ session: { id: "s" }, position: at(2) })
+      expect(received.updates[3]).toMatchObject({ event: { type: "text_delta", sessionId: "s" }, position: at(3) })
       first.socket.terminate()
       await gateway.connected(2)
       const second = await gateway.requested("subscribe", 2)
@@ -29,59 +29,59 @@ describe("a subscriber", () => {
       // What it knows comes again, and what it never asked for.
       second.events([2, 3, 4, 4, 5])
       second.send({ type: "text_delta", sessionId: "other", seq: 6 })
-      await until(() => told.updates.length === 6)
-      expect(told.story).toEqual([1, 2, "synced", 3, 4, 5])
+      await until(() => received.updates.length === 6)
+      expect(received.story).toEqual([1, 2, "synced", 3, 4, 5])
     }))
 
   it("begins after the position that it knows", () =>
     withGateway(async gateway => {
-      const told = new Told(gateway.client().subscribe("s", { after: at(7) }))
+      const received = new Received(gateway.client().subscribe("s", { after: at(7) }))
       const accepted = await gateway.requested("subscribe")
       expect(asked(accepted.frames[0]!)).toEqual([7, "e1"])
       accepted.subscribed(7)
-      await until(() => told.updates.length === 1)
+      await until(() => received.updates.length === 1)
       accepted.events([8])
-      await until(() => told.updates.length === 2)
-      expect(told.story).toEqual(["synced", 8])
+      await until(() => received.updates.length === 2)
+      expect(received.story).toEqual(["synced", 8])
     }))
 
-  it("is told where the history is another one, and where a part of it is no longer kept", () =>
+  it("receives an update if the history was replaced, and if a part of it is no longer kept", () =>
     withGateway(async gateway => {
-      const told = new Told(gateway.client().subscribe("s", { after: at(3) }))
+      const received = new Received(gateway.client().subscribe("s", { after: at(3) }))
       const first = await gateway.requested("subscribe")
       first.subscribed(9, { recovered: false })
       first.events([8, 9])
-      await until(() => told.updates.length === 4)
-      expect(told.story).toEqual(["trimmed", 8, 9, "synced"])
-      expect(told.updates[0]).toEqual({ type: "trimmed", after: 3 })
+      await until(() => received.updates.length === 4)
+      expect(received.story).toEqual(["trimmed", 8, 9, "synced"])
+      expect(received.updates[0]).toEqual({ type: "trimmed", after: 3 })
       first.socket.terminate()
       await gateway.connected(2)
       const second = await gateway.requested("subscribe", 2)
       expect(asked(second.frames[0]!)).toEqual([9, "e1"])
       second.subscribed(2, { epoch: "e2", recovered: false })
       second.events([1, 2, 3])
-      await until(() => told.updates.length === 9)
-      expect(told.story.slice(4)).toEqual(["reset", 1, 2, "synced", 3])
-      expect(told.updates[4]).toEqual({ type: "reset", epoch: "e2" })
-      expect(told.updates[8]).toMatchObject({ position: at(3, "e2") })
+      await until(() => received.updates.length === 9)
+      expect(received.story.slice(4)).toEqual(["reset", 1, 2, "synced", 3])
+      expect(received.updates[4]).toEqual({ type: "reset", epoch: "e2" })
+      expect(received.updates[8]).toMatchObject({ position: at(3, "e2") })
     }))
 
-  it("begins anew where the gateway does not know its position any more", () =>
+  it("starts again if the gateway no longer knows its position", () =>
     withGateway(async gateway => {
-      const told = new Told(gateway.client().subscribe("s", { after: at(7) }))
+      const received = new Received(gateway.client().subscribe("s", { after: at(7) }))
       const accepted = await gateway.requested("subscribe")
       accepted.refuse("subscribe", "bad_request")
       await until(() => accepted.frames.length === 2)
       expect(asked(accepted.frames[1]!)).toEqual([undefined, undefined])
       accepted.subscribed(1)
       accepted.events([1, 2])
-      await until(() => told.updates.length === 4)
-      expect(told.story).toEqual(["reset", 1, "synced", 2])
+      await until(() => received.updates.length === 4)
+      expect(received.story).toEqual(["reset", 1, "synced", 2])
     }))
 
   it("takes another connection where an event is missing", () =>
     withGateway(async gateway => {
-      const told = new Told(gateway.client().subscribe("s"))
+      const received = new Received(gateway.client().subscribe("s"))
       const first = await gateway.requested("subscribe")
       first.subscribed(1)
       first.events([1, 3])
@@ -90,26 +90,26 @@ describe("a subscriber", () => {
       expect(asked(second.frames[0]!)).toEqual([1, "e1"])
       second.subscribed(3)
       second.events([2, 3])
-      await until(() => told.updates.length === 4)
-      expect(told.story).toEqual([1, "synced", 2, 3])
+      await until(() => received.updates.length === 4)
+      expect(received.story).toEqual([1, "synced", 2, 3])
     }))
 
   it("ends where it is refused or the session is deleted, and waits where that passes", () =>
     withGateway(async gateway => {
       const sessions = gateway.client()
-      const refused = new Told(sessions.subscribe("s"))
+      const refused = new Received(sessions.subscribe("s"))
       const accepted = await gateway.requested("subscribe")
       accepted.refuse("subscribe", "not_found")
       await refused.done
       expect(refused.ended?.error).toMatchObject({ _tag: "RequestRefused", code: "not_found" })
 
-      const told = new Told(sessions.subscribe("s"))
+      const received = new Received(sessions.subscribe("s"))
       await until(() => accepted.frames.length === 2)
       accepted.refuse("subscribe", "rate_limited", true)
       await passUntil(gateway.clock, () => accepted.frames.length === 3)
       accepted.subscribed(1)
       accepted.events([1])
-      await until(() => told.updates.length === 2)
+      await until(() => received.updates.length === 2)
       const ending = { type: "error", sessionId: "s" }
       const error = { code: "internal", message: "unreadable", retryable: true, traceId: "t" }
       accepted.send({ ...ending, error })
@@ -117,11 +117,11 @@ describe("a subscriber", () => {
       expect(asked(accepted.frames[3]!)).toEqual([1, "e1"])
       accepted.subscribed(1)
       accepted.events([2])
-      await until(() => told.updates.length === 3)
+      await until(() => received.updates.length === 3)
       accepted.send({ ...ending, error: { ...error, code: "not_found", retryable: false } })
-      await told.done
-      expect(told.story).toEqual([1, "synced", 2])
-      expect(told.ended?.error).toBeInstanceOf(RequestRefused)
+      await received.done
+      expect(received.story).toEqual([1, "synced", 2])
+      expect(received.ended?.error).toBeInstanceOf(RequestRefused)
       expect(gateway.connections.length).toBe(1)
     }))
 
@@ -140,17 +140,17 @@ describe("a subscriber", () => {
       expect(await pending).toEqual({ done: true, value: undefined })
       await until(() => accepted.ofType("unsubscribe").length === 1)
       const ending = new AbortController()
-      const told = new Told(sessions.subscribe("s", { signal: ending.signal }))
+      const received = new Received(sessions.subscribe("s", { signal: ending.signal }))
       await until(() => accepted.ofType("subscribe").length === 2)
       const reason = new Error("enough")
       ending.abort(reason)
-      await told.done
-      expect(told.ended?.error).toBe(reason)
+      await received.done
+      expect(received.ended?.error).toBe(reason)
       sessions.close()
       await until(() => gateway.clock.timers === 0)
     }))
 
-  it("without whom nobody needs the connection does not bring it back", () =>
+  it("does not reopen a connection that nothing else needs", () =>
     withGateway(async gateway => {
       const reader = gateway.client().subscribe("s")[Symbol.asyncIterator]()
       void reader.next().catch(() => {})
@@ -180,7 +180,7 @@ describe("a subscriber that falls behind", () => {
       accepted.subscribed(0)
       expect(await first).toMatchObject({ value: { type: "synced" } })
       accepted.events(range(1, 100), text)
-      // 100,000 bytes each: the gateway is told to stop.
+      // 100,000 bytes each: the client unsubscribes.
       await until(() => accepted.ofType("unsubscribe").length === 1)
       accepted.answer("unsubscribe", { type: "unsubscribed", sessionId: "s" })
       const seqs: Array<number> = []
@@ -201,14 +201,14 @@ describe("a subscriber that falls behind", () => {
       expect(seqs).toEqual(range(1, 11))
     }))
 
-  it("is told an event that is larger than its limit", () =>
+  it("receives an event that exceeds its limit", () =>
     withGateway(async gateway => {
-      const told = new Told(gateway.client({ maxQueuedBytes: 1000 }).subscribe("s"))
+      const received = new Received(gateway.client({ maxQueuedBytes: 1000 }).subscribe("s"))
       const accepted = await gateway.requested("subscribe")
       accepted.subscribed(1)
       accepted.events([1], text)
-      await until(() => told.updates.length === 2)
-      expect(told.story).toEqual([1, "synced"])
+      await until(() => received.updates.length === 2)
+      expect(received.story).toEqual([1, "synced"])
     }))
 
   it("holds up no other", () =>
@@ -219,7 +219,7 @@ describe("a subscriber that falls behind", () => {
       const accepted = await gateway.requested("subscribe")
       accepted.subscribed(0)
       await first
-      const quick = new Told(sessions.subscribe("s"))
+      const quick = new Received(sessions.subscribe("s"))
       await until(() => accepted.frames.length === 2)
       accepted.subscribed(0)
       for (const seq of range(1, 20)) {
@@ -245,15 +245,15 @@ describe("several subscribers to one session", () => {
   it("share one subscription, each from its own position", () =>
     withGateway(async gateway => {
       const sessions = gateway.client()
-      const one = new Told(sessions.subscribe("s", { after: at(5) }))
+      const one = new Received(sessions.subscribe("s", { after: at(5) }))
       const accepted = await gateway.requested("subscribe")
       accepted.subscribed(5)
       accepted.events([6])
       await until(() => one.seqs.length === 1)
-      const other = new Told(sessions.subscribe("s", { after: at(2) }))
+      const other = new Received(sessions.subscribe("s", { after: at(2) }))
       await until(() => accepted.frames.length === 2)
       expect(asked(accepted.frames[1]!)).toEqual([2, "e1"])
-      // The old subscription goes on until the new one begins.
+      // The old subscription continues until the new one starts.
       accepted.events([7])
       accepted.subscribed(7)
       accepted.events([3, 4, 5, 6, 7, 8])
@@ -262,7 +262,7 @@ describe("several subscribers to one session", () => {
         ["synced", 6, 7, 8],
         [3, 4, 5, 6, 7, "synced", 8]
       ])
-      const beyond = new Told(sessions.subscribe("s", { after: at(99) }))
+      const beyond = new Received(sessions.subscribe("s", { after: at(99) }))
       await until(() => accepted.frames.length === 3)
       expect(asked(accepted.frames[2]!)).toEqual([8, "e1"])
       accepted.subscribed(8)
@@ -278,10 +278,10 @@ describe("several subscribers to one session", () => {
   it("are at most so many sessions as a connection may follow", () =>
     withGateway(async gateway => {
       const sessions = gateway.client()
-      const told = range(1, 129).map(number => new Told(sessions.subscribe(`s${number}`)))
-      await until(() => told[128]?.ended !== undefined)
-      expect(told[128]!.ended?.error).toBeInstanceOf(BadRequest)
+      const received = range(1, 129).map(number => new Received(sessions.subscribe(`s${number}`)))
+      await until(() => received[128]?.ended !== undefined)
+      expect(received[128]!.ended?.error).toBeInstanceOf(BadRequest)
       await until(() => gateway.last?.frames.length === 48)
-      expect(told.slice(0, 128).filter(({ ended }) => ended !== undefined)).toEqual([])
+      expect(received.slice(0, 128).filter(({ ended }) => ended !== undefined)).toEqual([])
     }))
 })

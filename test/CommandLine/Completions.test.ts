@@ -52,7 +52,7 @@ gather() {
     if [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "$@"; return; fi
     local -a found
     builtin compadd -A found "$@"
-    told+=("\${found[@]}")
+    offers+=("\${found[@]}")
     builtin compadd "$@"
   }
   _main_complete
@@ -60,14 +60,14 @@ gather() {
   unfunction compadd
 }
 zle -C gather complete-word gather
-tell() {
-  typeset -gaU told=()
+report() {
+  typeset -gaU offers=()
   zle gather
-  print -r -- "<<$told>>"
+  print -r -- "<<$offers>>"
   BUFFER=''
 }
-zle -N tell
-bindkey '^T' tell
+zle -N report
+bindkey '^T' report
 `,
     // Types lines into a shell at a pseudo-terminal, and prints what that prints.
     "complete.zsh": `
@@ -159,7 +159,7 @@ describe("completions", () => {
           ]
           const offered = complete(expected.map(([line]) => line)).map((words, index) => {
             const [line = ""] = expected[index] ?? []
-            // fish offers options where one is begun, and the others do everywhere.
+            // fish offers options only after a dash, the other shells always.
             return [line, words.filter(word => / -\S*$/.test(line) || !word.startsWith("-")).sort()]
           })
           assert.deepStrictEqual<unknown>(offered, expected)

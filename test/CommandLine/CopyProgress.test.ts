@@ -11,7 +11,7 @@ const progress = {
 } as const
 
 describe("CopyProgress", () => {
-  it("tells the pace and the time that is left", () => {
+  it("shows the pace and the remaining time", () => {
     const pace = CopyProgress.paceOf(progress, 10_000)
     expect(pace).toEqual({ rowsPerSecond: 25_000, bytesPerSecond: 10_485_760, secondsLeft: 30 })
     expect(CopyProgress.line(progress, pace)).toBe(

@@ -74,7 +74,7 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
     })
   )
 
-  it.scoped("tells how many entries were deleted before a failure", () =>
+  it.scoped("reports how many entries were deleted before a failure", () =>
     Effect.gen(function* () {
       const { client, url } = yield* Setting
       const changes = new Changes()

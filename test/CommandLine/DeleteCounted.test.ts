@@ -11,7 +11,7 @@ import { quickEdge } from "../Http/Edge/EdgeTransport.ts"
 const namespace = "tenant:acme/carts"
 const prefix = "c"
 
-/** How many keys may be set meanwhile. */
+/** The maximum number of keys that may be set during the deletion. */
 const most = 10
 
 const keysFrom = (first: number, count: number) =>

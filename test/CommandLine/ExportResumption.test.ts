@@ -1,4 +1,4 @@
-/** An export that was interrupted, and goes on. */
+/** An export that was interrupted and is resumed. */
 import { execFile } from "node:child_process"
 import {
   appendFileSync,
@@ -55,7 +55,7 @@ const failing = (target: string, pages: number) =>
 const namesOf = (text: string) => linesOf(text).map(({ key }) => key)
 
 layer(setting, { excludeTestServices: true })("an export that was interrupted", it => {
-  it.scoped("goes on where it was killed, stopped, or lost the service", () =>
+  it.scoped("continues where it was killed, stopped, or lost the service", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
       const namespaces = yield* fill("cli/resumed")
@@ -133,13 +133,13 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
         before.filter(({ key }) => key !== "c001").map(({ key, value }) => [key, key === "c000" ? "later" : value])
       )
       assert.isFalse(existsSync(directory))
-      // A complete file is not gone on with.
+      // A complete file is not resumed.
       const again = yield* call([...args, "--resume"], env)
       assert.deepStrictEqual([again.code, again.stderr], [2, `${file} exists already\n--force replaces it.\n`])
     })
   )
 
-  it.scoped("goes on by itself when the service is back", () =>
+  it.scoped("continues by itself when the service has recovered", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const namespaces = yield* fill("cli/back")
@@ -197,7 +197,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("leaves nothing where it has not begun, and goes on behind what is whole where it is damaged", () =>
+  it.scoped("leaves no directory without entries, and continues after the valid part of a damaged file", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
       yield* client.set("cli/damaged/1", "a", 1)
@@ -239,7 +239,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
         assert.deepInclude(jsonOf(resumed.stdout), { resumedAtLine: kept }, text)
         assert.strictEqual(readFileSync(file, "utf8"), whole.join(""))
       }
-      // Without its record nobody knows what the entries are of.
+      // Without its record the origin of the entries is unknown.
       mkdirSync(`${file}.export`)
       writeFileSync(entries, a1)
       writeFileSync(join(`${file}.export`, "export.json"), "{")
@@ -276,7 +276,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("goes on once there is room on the disk", () =>
+  it.scoped("continues once the disk has room", () =>
     Effect.gen(function* () {
       const { env, files } = yield* Setting
       const [namespace] = yield* fill("cli/full")

@@ -121,7 +121,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
     })
   )
 
-  it.effect("leaves to the service what has expired, wherever the clock of the user stands", () =>
+  it.effect("skips expired entries by the clock of the service, whatever the clock of the user shows", () =>
     Effect.gen(function* () {
       const { client, files } = yield* Setting
       const now = Date.now()
@@ -141,7 +141,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
         })
         const importing = (...more: ReadonlyArray<string>) =>
           call(["import", file, "--existing", "skip", ...more]).pipe(Effect.withClock(shifted))
-        // Errors count by the operations that were sent, and are told by the lines of the file.
+        // Errors name operations of the batch, and are reported with the lines of the file.
         assert.match((yield* importing()).stderr, /^Line 7: .*key/)
         assert.strictEqual((yield* client.deletePrefix("cli/clock", "")).count, 3)
         writeFileSync(file, `${[...lines, line("e", minutes(-1))].join("\n")}\n`)

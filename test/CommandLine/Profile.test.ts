@@ -7,7 +7,7 @@ import { ConfigProvider, Effect, Option } from "effect"
 import * as Profile from "../../src/CommandLine/Profile.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
 
-/** A user of whom the system knows no more than the number, as in a container. */
+/** A user without an entry in the database of users, for example in a container. */
 const unknownUser = Effect.acquireRelease(
   Effect.sync(() => {
     const { homedir, userInfo } = os
@@ -28,7 +28,7 @@ const unknownUser = Effect.acquireRelease(
 const withEnvironment = (variables: Readonly<Record<string, string>>) =>
   Effect.withConfigProvider(ConfigProvider.fromMap(new Map(Object.entries(variables))))
 
-describe("profiles of a user whom the system does not know", () => {
+describe("profiles of a user that the system does not know", () => {
   it.scoped("are looked for below the root, and read where they are named", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "profiles.json")

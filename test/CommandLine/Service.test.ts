@@ -21,7 +21,7 @@ const setting = Layer.scoped(
 ).pipe(Layer.provide(Environment.layer), Layer.orDie)
 
 layer(setting, { excludeTestServices: true })("commands", it => {
-  it.effect("tells health and prints the documents", () =>
+  it.effect("prints health and the documents", () =>
     Effect.gen(function* () {
       const health = yield* run(["health", "--strict"], { env: { CAUSEWAY_TOKEN: "" } })
       assert.include(health.stdout, '"ready":true')
@@ -60,8 +60,8 @@ layer(setting, { excludeTestServices: true })("commands", it => {
       assert.isAbove(events.length, 5)
       const read = yield* run(["sessions", "tail", id, "--once"], { isTerminal: true })
       assert.include(read.stdout, "echo: hello there")
-      const nobody = yield* call(["sessions", "show", "nobody"])
-      assert.strictEqual(nobody.code, 3, nobody.stderr)
+      const absent = yield* call(["sessions", "show", "absent"])
+      assert.strictEqual(absent.code, 3, absent.stderr)
     })
   )
 })

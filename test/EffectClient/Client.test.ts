@@ -99,7 +99,7 @@ describe("the client for Effect", () => {
     })
   )
 
-  it.scoped("ends a call when its time is over, by the test's clock", () =>
+  it.scoped("ends a call after its time limit, by the test's clock", () =>
     Effect.gen(function* () {
       const asked = yield* Deferred.make<void>()
       const token = Effect.zipRight(Deferred.succeed(asked, undefined), Effect.never)

@@ -1,35 +1,34 @@
-/**
- * The call for a copy of the whole store.
- */
+/** The call for a backup of the store. */
 import { detailsOf, InvalidResponse } from "../Errors.ts"
 import type { CallOptions, Requests } from "../Requests.ts"
 import { Lifetime } from "../Time.ts"
 import { positionOf } from "./Position.ts"
 
+/** Options of a backup. */
 export interface BackupOptions extends CallOptions {
-  /** Milliseconds until the answer begins, which takes as long as the service needs for the copy; 600,000 without it. */
+  /** The time limit of the copy, before the answer starts, in milliseconds; default 600,000. */
   readonly timeoutMs?: number
 }
 
 /** A copy of the whole store: a SQLite database. */
 export interface StoreBackup {
   readonly bytes: number
-  /** SHA-256 of its bytes in hexadecimal digits, by which the receiver is to verify it. */
+  /** The SHA-256 of its bytes in hexadecimal digits, for the receiver to verify. */
   readonly sha256: string
-  /** The last change that it has, and the epoch of its log. */
+  /** Its last change, and the epoch of its log. */
   readonly lastSeq: number
   readonly epoch: string
-  /** Fails where the connection is lost before the end. To cancel it ends the backup. */
+  /** Fails if the connection is lost before the end. Cancelling it ends the backup. */
   readonly content: ReadableStream<Uint8Array>
 }
 
-/** The SHA-256 in a header as RFC 9530 has it, in hexadecimal digits. */
+/** The SHA-256 of a header of RFC 9530, in hexadecimal digits. */
 const digestIn = (header: string | null): string | undefined => {
   const [, base64] = /\bsha-256=:([A-Za-z0-9+/]{43}=):/.exec(header ?? "") ?? []
   return base64 && Array.from(atob(base64), byte => byte.charCodeAt(0).toString(16).padStart(2, "0")).join("")
 }
 
-/** Waits until a copy is complete. How long its content takes is up to the reader. */
+/** Waits until a copy is complete. The time limit does not include its content. */
 export const backup = async (
   requests: Requests,
   { signal, timeoutMs = 600_000 }: BackupOptions

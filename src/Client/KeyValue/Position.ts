@@ -1,7 +1,7 @@
 import { detailsOf, InvalidResponse } from "../Errors.ts"
 import { epochOf } from "../Requests.ts"
 
-/** The position of the log at which an answer was read, and the cursor of the next page if there is one: its headers. */
+/** The headers of an answer: the position of the log at which it was read, and the cursor of the next page. */
 export const positionOf = (response: Response) => {
   const lastSeq = Number(response.headers.get("kv-last-seq") ?? Number.NaN)
   if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))

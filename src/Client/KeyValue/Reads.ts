@@ -1,6 +1,4 @@
-/**
- * The calls that read: entries, lists and namespaces.
- */
+/** The calls that read: entries, lists and namespaces. */
 import { InvalidResponse, NotFound } from "../Errors.ts"
 import type { CursorPage } from "../Follow.ts"
 import type { EntriesRead, Entry, EntryAddress, EntryKey, ListPage, NamespacePage, TenantPage } from "../Model.ts"
@@ -9,58 +7,62 @@ import { iterable } from "../Time.ts"
 import { entryPath, matching, readEntry, type VersionOptions } from "./Entry.ts"
 import { positionOf } from "./Position.ts"
 
+/** Options of a read. */
 export interface GetOptions extends VersionOptions {
-  /** The entry as it was read before: returned where it has not changed, without being sent again. */
+  /** The entry of an earlier read. If it has not changed, it is returned without being sent again. */
   readonly known?: Entry
 }
 
+/** Options of a list. */
 export interface ListOptions extends CallOptions {
   /** Only keys that start with this. */
   readonly prefix?: string
-  /** Only this key and those after it. */
+  /** Only this key and later ones. */
   readonly start?: string
   /** Only keys before this one. */
   readonly end?: string
-  /** Whether the last key comes first. */
+  /** Whether keys are in descending order. */
   readonly reverse?: boolean
-  /** Whether the first page tells how many entries there are. */
+  /** Whether the first page has the number of all entries. */
   readonly count?: boolean
-  /** The most entries in a page, 1 to 1000; 1000 without it. */
+  /** The maximum number of entries in a page, 1 to 1000; default 1000. */
   readonly limit?: number
 }
 
+/** Options of a list of namespaces. */
 export interface NamespacesOptions extends CallOptions {
   /** Only namespaces that start with this. */
   readonly prefix?: string
   /** Only those of this tenant. */
   readonly tenant?: string
-  /** Whether only those are listed that belong to no tenant. It excludes `tenant`. */
+  /** Only namespaces without a tenant. It excludes `tenant`. */
   readonly withoutTenant?: boolean
-  /** The most namespaces in a page, 1 to 1000; 1000 without it. */
+  /** The maximum number of namespaces in a page, 1 to 1000; default 1000. */
   readonly limit?: number
 }
 
+/** Options of a list of tenants. */
 export interface TenantsOptions extends CallOptions {
   /** Only tenants whose ids start with this. */
   readonly prefix?: string
-  /** The most tenants in a page, 1 to 1000; 1000 without it. */
+  /** The maximum number of tenants in a page, 1 to 1000; default 1000. */
   readonly limit?: number
 }
 
 /** Reads entries. Calls fail with a `ClientError`. */
 export interface Reads {
-  /** The entry, or `undefined` where it is absent. */
+  /** The entry, or `undefined` if it is absent. */
   readonly get: (namespace: string, key: string, options?: GetOptions) => Promise<Entry | undefined>
-  /** Several entries, read from one snapshot. They may be of several namespaces. */
+  /** Several entries from one snapshot. They may belong to several namespaces. */
   readonly getMany: (addresses: ReadonlyArray<EntryAddress>, options?: CallOptions) => Promise<EntriesRead>
-  /** The same without values: what is there, at which version. */
+  /** The same without values. */
   readonly getManyKeys: (
     addresses: ReadonlyArray<EntryAddress>,
     options?: CallOptions
   ) => Promise<EntriesRead<EntryKey | undefined>>
-  /** The entries of a namespace, page by page, each page read as it is asked for. */
+  /** The entries of a namespace, page by page. Each page is requested when it is consumed. */
   readonly list: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage>
-  /** The same without the values. */
+  /** The same without values. */
   readonly listKeys: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage<EntryKey>>
   /** The namespaces, page by page, with the numbers of their entries. */
   readonly namespaces: (options?: NamespacesOptions) => AsyncIterable<NamespacePage>
@@ -77,7 +79,7 @@ interface Cursor {
   readonly cursor: string | undefined
 }
 
-/** The most entries in a page of a list. */
+/** The maximum number of entries in a page of a list. */
 const maxPage = 1000
 
 const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
@@ -89,7 +91,7 @@ const readPage: Reader<CursorPage> = async (response, limitBytes, format) => {
   return count === null ? page : { ...page, count: Number(count) }
 }
 
-/** Reads a page of names: the member of the answer that has them, and where it was read. */
+/** Reads a page of names, which are in a member of the answer, and its position. */
 const namesOf = <Page extends Position>(member: Exclude<keyof Page, keyof Position>): Reader<Page & Cursor> => {
   const read = json<Page>(body => Array.isArray(body[member]))
   return async (response, limitBytes, format) => ({
@@ -144,7 +146,7 @@ const namePage = <Page>(
 
 const flag = (isOn: boolean | undefined): string | undefined => (isOn ? "1" : undefined)
 
-/** All pages, each read as it is asked for. */
+/** All pages. Each one is requested when it is consumed. */
 const pages = <Page extends object>(
   { clock }: Requests,
   signal: AbortSignal | undefined,

@@ -1,8 +1,8 @@
 /** The entries of an export, and their order. */
 import { type Chunk, Effect, Option, Scope, Stream } from "effect"
+import { compare } from "../../Client/KeyOrder.ts"
 import type { Entry } from "../../Client/Model.ts"
 import type { ClientError, Service } from "../../EffectClient/Client.ts"
-import { compare } from "../../Kv/KeyOrder.ts"
 
 /** What is exported. */
 export interface Job {

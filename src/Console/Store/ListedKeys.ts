@@ -1,6 +1,6 @@
 /** The keys of a list, as far as its pages have been read, and how many there are in all. */
 import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
-import { compare } from "../../Kv/KeyOrder.ts"
+import { compare } from "../../Client/KeyOrder.ts"
 
 /** A change without its value. */
 type KeyChange = Omit<Change, "value">

@@ -3,7 +3,7 @@
  * read again when the store has changed.
  */
 import { signal } from "@preact/signals"
-import { compare } from "../../Kv/KeyOrder.ts"
+import { compare } from "../../Client/KeyOrder.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { mayDoBetter, untilNextTry } from "../Service/Persist.ts"
 

@@ -1,7 +1,7 @@
 /** The first pane of the store: its namespaces, and the tenants that they belong to. */
 import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
-import { compare } from "../../Kv/KeyOrder.ts"
+import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"

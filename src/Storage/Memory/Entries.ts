@@ -1,8 +1,9 @@
 /**
  * The entries and tombstones of a store in memory.
  */
+
+import { compare } from "../../Client/KeyOrder.ts"
 import type * as Entry from "../../Kv/Entry.ts"
-import { compare } from "../../Kv/KeyOrder.ts"
 import type { NamespaceCount, Selection } from "../../Kv/Store.ts"
 import { isLive, type KeyState } from "../../Kv/Write.ts"
 import * as KeyOrder from "../KeyOrder.ts"

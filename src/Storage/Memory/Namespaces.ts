@@ -1,8 +1,9 @@
 /**
  * Pages of the namespaces in memory, and of the tenants that they belong to.
  */
+
+import { compare } from "../../Client/KeyOrder.ts"
 import * as Entry from "../../Kv/Entry.ts"
-import { compare } from "../../Kv/KeyOrder.ts"
 import type {
   NamespaceCount,
   NamespacePage,

@@ -1,7 +1,7 @@
 /** A page that uses the client: the test calls its functions and looks at what it has gathered. */
 import { makeClient, makeSessions, type Sessions, type TransportName } from "../../../src/Client/Client.ts"
 
-/** What the page was told. */
+/** The events that the page received. */
 interface Gathered {
   /** The `seq` of each change, by the way that it came. */
   readonly changes: { readonly [name in TransportName]?: Array<number> }
@@ -98,7 +98,7 @@ const api = {
 
   look: () => gathered,
 
-  /** What a page is told that may not. */
+  /** The answer to a page without permission. */
   knock: async (baseUrl: string, key: string, token: string) => {
     const tagOf = (promise: Promise<unknown>) =>
       promise.then(

@@ -199,7 +199,7 @@ describe("a conversation from a file or a pipe", () => {
     })
   )
 
-  it.scopedLive("prints records for programs, and tells on standard error what has none", () =>
+  it.scopedLive("prints records for programs, and text without a record on standard error", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         refusals: { read_file: "not_found" },
@@ -242,19 +242,19 @@ describe("a conversation from a file or a pipe", () => {
         ],
         ["s_1", "s_1"]
       )
-      // No greeting, and nothing that a record tells.
-      const told = [
+      // No greeting, and no text for which a record exists.
+      const notes = [
         `✗ no read_file (not_found, trace ${FakeGateway.traceId})`,
         Command.help,
         "· The gateway closed the connection: 1001; connecting again",
         "· connected again",
         ""
       ]
-      assert.strictEqual(held.output, told.join("\n"))
+      assert.strictEqual(held.output, notes.join("\n"))
     })
   )
 
-  it.scopedLive("ends where the reader of records has gone", () =>
+  it.scopedLive("ends when the reader of records has closed the pipe", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({ onMessage: echo })
       const { exit } = yield* hold({ url: gateway.url, json: true }, [{ shown: "never" }], false, true)
@@ -327,7 +327,7 @@ describe("an interactive conversation", () => {
         [
           ...["hang", { shown: "well" }, ":read a", { shown: "now" }],
           ...[interrupt, { shown: "the turn was interrupted" }],
-          // What is answered after a turn's end shows that the end is there.
+          // An answer after the end of a turn shows that the end has arrived.
           ...["hello", { shown: "echo: hello" }, ":sessions", { shown: "10 events" }, interrupt]
         ],
         true

@@ -28,7 +28,7 @@ export const hold = (
   options: Partial<Chat.Options> & Pick<Chat.Options, "url">,
   lines: ReadonlyArray<Typed>,
   isInteractive = false,
-  /** Whether the reader of records has gone. */
+  /** Whether the reader of records has closed the pipe. */
   isAbandoned = false
 ): Effect.Effect<Held> =>
   Effect.gen(function* () {
@@ -69,7 +69,7 @@ export const hold = (
       note: text => write(`${text}\n`),
       prompt: () => Effect.void
     })
-    // Lost connections come back without a pause.
+    // Reconnects without a pause.
     const chat = Effect.withRandom(Chat.run({ ...defaults, ...options }), Random.fixed([0]))
     const exit = yield* Effect.exit(Effect.provide(chat, Layer.merge(terminal, standardOutput)))
     return { output, records, exit }

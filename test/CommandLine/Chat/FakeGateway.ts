@@ -1,4 +1,4 @@
-/** A fake gateway for tests of its client: it keeps sessions in memory, and fails as told. */
+/** A fake gateway for tests of its client: it keeps sessions in memory, and fails on demand. */
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, Option, type Scope } from "effect"

@@ -28,7 +28,7 @@ const setting = Effect.gen(function* () {
 })
 
 layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
-  it.scoped("talks with an agent line by line, and goes on with a session", () =>
+  it.scoped("talks with an agent line by line, and continues a session", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const lines = ["hello there", "/ask", "2", "/approve", "no", ":read notes/last-message.md", ":stop", "again"]
@@ -64,7 +64,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("goes on when the gateway was killed and is back, and prints nothing twice", () =>
+  it.scoped("continues after the gateway was killed and restarted, and prints nothing twice", () =>
     Effect.gen(function* () {
       const { env, port, service, start } = yield* setting
       const piped = "/long 100000\nhello\n"
@@ -100,7 +100,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("has a prompt where a person types, and tells at the end how to go on", () =>
+  it.scoped("has a prompt for people, and prints at the end how to continue", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true })
@@ -114,7 +114,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("ends where the reader of the pipe has gone", () =>
+  it.scoped("ends when the reader has closed the pipe", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const chat = yield* Program.start({ env, args: ["chat"] })
@@ -126,7 +126,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("ends with a code that tells how it went", () =>
+  it.scoped("ends with a code for its outcome", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const wrong = yield* Program.run({ env, args: ["chat", "--url", "nowhere"] })

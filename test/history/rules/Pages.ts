@@ -1,5 +1,5 @@
 /** Pages of lists and of the log: their position, and what they must hold. */
-import { compare } from "../../../src/Kv/KeyOrder.ts"
+import { compare } from "../../../src/Client/KeyOrder.ts"
 import { addressOf, type Change, type Entry } from "../History.ts"
 import { type Log, type Presence, presence, type State } from "../Log.ts"
 import type { List, Poll, Read } from "../Operations.ts"

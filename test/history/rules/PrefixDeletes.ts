@@ -1,5 +1,5 @@
 /** A delete of a prefix deletes the first entries that it selects, in order: all of them, or `limit`. */
-import { compare } from "../../../src/Kv/KeyOrder.ts"
+import { compare } from "../../../src/Client/KeyOrder.ts"
 import { addressOf, type PrefixDelete } from "../History.ts"
 import type { Commit, Log, Presence } from "../Log.ts"
 import type { Write } from "../Operations.ts"

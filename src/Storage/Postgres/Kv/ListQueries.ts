@@ -1,8 +1,9 @@
 /**
  * Queries for lists of entries and for their counts.
  */
+
+import { compare } from "../../../Client/KeyOrder.ts"
 import * as Entry from "../../../Kv/Entry.ts"
-import { compare } from "../../../Kv/KeyOrder.ts"
 import { pageBytes, type Selection } from "../../../Kv/Store.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"

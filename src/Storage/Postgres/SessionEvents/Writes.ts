@@ -1,9 +1,10 @@
 /**
  * A group of writes as the parameters of `causeway.write_sessions`, and the decoding of its result.
  */
+
+import { compare } from "../../../Client/KeyOrder.ts"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
-import { compare } from "../../../Kv/KeyOrder.ts"
 import type * as SessionCommit from "../../SessionCommit.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"

@@ -1,7 +1,7 @@
 import type Database from "better-sqlite3"
+import { compare } from "../../../Client/KeyOrder.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
-import { compare } from "../../../Kv/KeyOrder.ts"
 import {
   type Address,
   type EntriesRead,

@@ -1,7 +1,7 @@
 /** The order of keys. */
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { compare } from "../../src/Kv/KeyOrder.ts"
+import { compare } from "../../src/Client/KeyOrder.ts"
 
 describe("the order of keys", () => {
   it("is that of their bytes in UTF-8", () => {
