@@ -3,8 +3,8 @@
  * the histories, receipts and launch configurations of sessions.
  *
  * The change log gets a new epoch, so that its readers list again. Its numbers continue. But if the source were served
- * again, two logs would give the same numbers to different changes. For the same reason the histories of sessions get new
- * epochs.
+ * again, two logs would give the same numbers to different changes. For the same reason the histories of sessions get
+ * new epochs.
  */
 import { createHash } from "node:crypto"
 import { Effect, Option, Stream } from "effect"
@@ -159,11 +159,12 @@ const refuseSameKind = (from: Location, to: Location) => {
 }
 
 /**
- * Copies a store into an empty one of the other kind, and verifies the copy. No node serves either store during the copy.
+ * Copies a store into an empty one of the other kind, and verifies the copy. No node serves either store during the
+ * copy.
  *
  * If the copy fails or is interrupted, or the process ends, no node serves the target until a later copy of the same
- * source is finished; that copy starts from the beginning. The source stays unchanged, except that its schema is brought
- * up to date.
+ * source is finished; that copy starts from the beginning. The source stays unchanged, except that its schema is
+ * brought up to date.
  */
 export const copy = ({
   from,

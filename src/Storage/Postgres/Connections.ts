@@ -3,7 +3,9 @@ import type { Pool } from "./Database/Pool.ts"
 import type { Readiness } from "./Readiness.ts"
 import type { SessionNotifications } from "./SessionEvents/SessionNotifications.ts"
 
-/** The connections of a node to the database. Statements fail until the database is open and its schema is up to date. */
+/**
+ * The connections of a node to the database. Statements fail until the database is open and its schema is up to date.
+ */
 export class Database extends Context.Tag("causeway/PostgresDatabase")<
   Database,
   {

@@ -64,7 +64,9 @@ const listen = (
       else if (name === SessionNotifications.channel) sessions.received(payload)
       else if (/^\d{1,16}$/.test(payload)) onLastSeq(Number(payload))
     })
-    /** Sends a notification and waits for it. This also detects a pooler, which does not deliver it to this connection. */
+    /**
+     * Sends a notification and waits for it. This also detects a pooler, which does not deliver it to this connection.
+     */
     const probe = Effect.async<void, StoreUnavailable>(resume => {
       const fail = (reason: string): void => resume(Exit.fail(new StoreUnavailable({ reason })))
       const timer = setTimeout(() => fail(`no notification within ${probeTimeoutMillis} ms`), probeTimeoutMillis)

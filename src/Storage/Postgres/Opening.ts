@@ -21,8 +21,8 @@ const oldestVersion = 14
 const lockKey = 0x43574b56
 
 /**
- * The version of the row in the table of migrations that marks an unfinished copy of another store into this one. No schema
- * has such a high version, so that every release refuses it. Its name is the id of the source.
+ * The version of the row in the table of migrations that marks an unfinished copy of another store into this one. No
+ * schema has such a high version, so that every release refuses it. Its name is the id of the source.
  */
 export const unfinishedCopy = 2_000_000_000
 

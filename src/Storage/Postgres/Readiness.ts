@@ -1,7 +1,7 @@
 /**
  * Whether the database may be used: only after it was checked, its schema was brought up to date and its clock was
- * read. A node that starts while the database is unavailable continues without it, and must not serve a database that it
- * would have refused.
+ * read. A node that starts while the database is unavailable continues without it, and must not serve a database that
+ * it would have refused.
  */
 import { Cause, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
@@ -21,7 +21,10 @@ const pauses = { unavailable: "500 millis", refused: "2 seconds" } as const
 export interface Readiness {
   /** Returns the reason why nothing may be sent to the database now, if there is one. */
   readonly refusal: () => StoreUnavailable | undefined
-  /** Runs `use` with the time of the database. Until that is known it fails: other nodes must not see the clock of this one. */
+  /**
+   * Runs `use` with the time of the database. Until that is known it fails: other nodes must not see the clock of this
+   * one.
+   */
   readonly atNow: AtNow
 }
 
@@ -35,7 +38,9 @@ const reasonOf = (cause: Failure): string => {
   return Option.isSome(failure) ? failure.value.message : describe(Cause.squash(cause))
 }
 
-/** Opens the database, now or as soon as it is available. It fails only if the first attempt finds a store to refuse. */
+/**
+ * Opens the database, now or as soon as it is available. It fails only if the first attempt finds a store to refuse.
+ */
 export const make = (
   url: Redacted.Redacted,
   clock: DatabaseClock

@@ -1,9 +1,9 @@
 /**
  * The steps of the schema of the store in PostgreSQL, which is the schema `causeway` of the database.
  *
- * `Migrations` has one file for each step. A file `*.sql.ts` has the current text of functions, whole, for the step that
- * made them. To change a function: move the current text into the file of that step, and let a new step import the new
- * one.
+ * `Migrations` has one file for each step. A file `*.sql.ts` has the current text of functions, whole, for the step
+ * that made them. To change a function: move the current text into the file of that step, and let a new step import the
+ * new one.
  */
 import { statements as initial } from "./Migrations/01-initial.ts"
 import { statements as sessions } from "./Migrations/02-sessions.ts"

@@ -1,6 +1,6 @@
 /**
- * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session belongs
- * to one node at a time.
+ * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session
+ * belongs to one node at a time.
  */
 import { Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"

@@ -9,7 +9,9 @@ export class StoreCopyRefused extends Schema.TaggedError<StoreCopyRefused>()("St
   message: Schema.String
 }) {}
 
-/** The copy was started and not finished. No node serves the target until a later copy of the same source is finished. */
+/**
+ * The copy was started and not finished. No node serves the target until a later copy of the same source is finished.
+ */
 export class StoreCopyFailed extends Schema.TaggedError<StoreCopyFailed>()("StoreCopyFailed", {
   message: Schema.String
 }) {}

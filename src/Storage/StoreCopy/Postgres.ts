@@ -1,9 +1,9 @@
 /**
  * The store in PostgreSQL as the source and as the target of a copy.
  *
- * A copy into it is one transaction, so that all of it becomes visible at once. A mark, which is committed before, prevents
- * nodes from serving the database during the copy and after an unfinished one. The lease of a node shows that it runs.
- * Locks prevent writes of nodes without a lease.
+ * A copy into it is one transaction, so that all of it becomes visible at once. A mark, which is committed before,
+ * prevents nodes from serving the database during the copy and after an unfinished one. The lease of a node shows that
+ * it runs. Locks prevent writes of nodes without a lease.
  */
 import { Effect, Redacted, type Scope } from "effect"
 import * as Client from "../Postgres/Database/Client.ts"
@@ -84,8 +84,8 @@ const begin = (query: Query, isolation: "READ COMMITTED" | "REPEATABLE READ") =>
   inTurn(query, [`BEGIN ISOLATION LEVEL ${isolation} READ WRITE`, ...settings])
 
 /**
- * The tables whose locks exclude all writers: every writer of entries locks a row of `log`, every writer of sessions writes
- * to `histories` or `launch_configurations`, and nodes renew their leases in `nodes`.
+ * The tables whose locks exclude all writers: every writer of entries locks a row of `log`, every writer of sessions
+ * writes to `histories` or `launch_configurations`, and nodes renew their leases in `nodes`.
  */
 const writtenTables = ["histories", "launch_configurations", "log", "nodes"]
 

@@ -1,7 +1,7 @@
 /**
- * The store in the SQLite files of a directory as the source and as the target of a copy. A process that serves the store
- * has the lock of the directory. Until a copy is finished, the file has a different application id, so that no process can
- * serve it.
+ * The store in the SQLite files of a directory as the source and as the target of a copy. A process that serves the
+ * store has the lock of the directory. Until a copy is finished, the file has a different application id, so that no
+ * process can serve it.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
@@ -110,8 +110,8 @@ const isEmpty = (db: Database, database: Table["sqlite"]["database"]): boolean =
   )
 
 /**
- * Changes the application id of a file, together with other changes. It leaves WAL mode before, so that the header of the
- * file itself, which is read first, has the id.
+ * Changes the application id of a file, together with other changes. It leaves WAL mode before, so that the header of
+ * the file itself, which is read first, has the id.
  */
 const become = (db: Database, { applicationId }: Format, change: () => void): void => {
   if (db.pragma("journal_mode = DELETE", { simple: true }) !== "delete") throw new Error(`${db.name} is in use`)
@@ -139,7 +139,10 @@ const look = (directory: string) =>
 const refuseUnless = (isAllowed: boolean, message: string) =>
   isAllowed ? Effect.void : new StoreCopyRefused({ message })
 
-/** Opens a store for writing in a new or empty directory, or in one with an unfinished copy of the source, which it removes. */
+/**
+ * Opens a store for writing in a new or empty directory, or in one with an unfinished copy of the source, which it
+ * removes.
+ */
 export const openTarget = (directory: string, sourceId: string): Effect.Effect<Target, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const name = nameOf(directory)

@@ -2,7 +2,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Idempotency from "../../../src/Kv/Idempotency.ts"
 import * as Shares from "../../../src/Kv/IdempotencyShares.ts"
-import * as Functions from "../../../src/Storage/Postgres/Kv/idempotency.sql.ts"
+import { recallWrites, rememberWrites } from "../../../src/Storage/Postgres/Kv/idempotency.sql.ts"
+import { compareTenants } from "../../../src/Storage/Postgres/Kv/tenant_totals.sql.ts"
 import { Op, Result } from "../../../src/Storage/Postgres/SessionEvents/WriteCodes.ts"
 import { writeSessions } from "../../../src/Storage/Postgres/SessionEvents/write_sessions.sql.ts"
 
@@ -18,7 +19,6 @@ const numbersAfter = (text: string, before: string): ReadonlyArray<number> => [
 
 describe("Postgres, functions", () => {
   it("keep the records of writes for as long, and count as many bytes for them, as the other stores do", () => {
-    const { compareTenants, recallWrites, rememberWrites } = Functions
     for (const text of [recallWrites, rememberWrites, compareTenants]) {
       expect(numbersAfter(text, "now - ")).toEqual([Idempotency.lifetime])
     }

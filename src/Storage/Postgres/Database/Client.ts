@@ -37,7 +37,10 @@ const int8 = 20
 
 const noop = (): void => {}
 
-/** `integer` and `bigint` become numbers, as no value exceeds 2^53. `boolean` becomes a boolean. All other types are text. */
+/**
+ * `integer` and `bigint` become numbers, as no value exceeds 2^53. `boolean` becomes a boolean. All other types are
+ * text.
+ */
 const types: pg.CustomTypesConfig = {
   getTypeParser: (oid: number) => (oid === int8 || oid === 23 ? Number : oid === 16 ? isTrue : asText)
 } as pg.CustomTypesConfig
@@ -55,7 +58,9 @@ export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
   types
 })
 
-/** Turns off the limits of a role for whole sessions and transactions. Servers before version 17 do not know the second. */
+/**
+ * Turns off the limits of a role for whole sessions and transactions. Servers before version 17 do not know the second.
+ */
 const unlimitedSession =
   "SET idle_session_timeout = 0; " +
   "SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
@@ -86,8 +91,8 @@ const tooShort = (reason: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `the statement_timeout of the role or of the database is too short: ${reason}` })
 
 /**
- * Sends settings, of which the first is the time limit of statements. The limit of the role applies only to that one, but
- * it may be as short as a millisecond, in which a busy server executes nothing.
+ * Sends settings, of which the first is the time limit of statements. The limit of the role applies only to that one,
+ * but it may be as short as a millisecond, in which a busy server executes nothing.
  */
 const set = async (client: pg.ClientBase, text: string): Promise<void> => {
   for (let attempt = 1; ; attempt++) {
@@ -110,7 +115,9 @@ export const connectClient = async (client: pg.ClientBase, limits: Timeouts): Pr
 /** How long the end of a connection may take, in milliseconds. */
 const endTimeout = 500
 
-/** Ends a connection. Without an answer of the server the socket is destroyed, as `end` would wait for it without limit. */
+/**
+ * Ends a connection. Without an answer of the server the socket is destroyed, as `end` would wait for it without limit.
+ */
 const close = (client: pg.Client): Effect.Effect<void> =>
   Effect.async(resume => {
     const end = (): void => {
@@ -166,7 +173,9 @@ export const prepare = async (client: pg.ClientBase, options: ClientOptions): Pr
   if (isStandby(results)) throw new StoreUnavailable({ reason: "the database is a standby" })
 }
 
-/** Sets the `statement_timeout` of a connection, in milliseconds. The caller must end the connection after a failure. */
+/**
+ * Sets the `statement_timeout` of a connection, in milliseconds. The caller must end the connection after a failure.
+ */
 export const limitTo = (client: pg.ClientBase, millis: number, done: (error?: Error) => void): void =>
   client.query({ text: `SET statement_timeout = ${millis}`, query_timeout: connectTimeout } as pg.QueryConfig, error =>
     done(error ?? undefined)

@@ -62,8 +62,8 @@ export interface DatabaseClock {
 }
 
 /**
- * A clock other than the system's, such as that of a test, is used unchanged. Between two measurements the monotonic clock
- * counts the time: a change of the wall clock of one node must not expire the entries of all.
+ * A clock other than the system's, such as that of a test, is used unchanged. Between two measurements the monotonic
+ * clock counts the time: a change of the wall clock of one node must not expire the entries of all.
  */
 export const make: Effect.Effect<DatabaseClock> = Effect.map(Effect.clock, clock => {
   const isSystem = clock === system

@@ -66,8 +66,8 @@ const sqlStateOf = (error: QueryError | StoreUnavailable): string => (error._tag
 export const isConflict = (error: QueryError): boolean => ["40001", "40P01"].includes(sqlStateOf(error))
 
 /**
- * Whether the statement may have been committed despite the error: the connection was lost, or the server ended the session
- * (classes 08, 57 and 58, and 40003). Any other error of the database means that it was rolled back.
+ * Whether the statement may have been committed despite the error: the connection was lost, or the server ended the
+ * session (classes 08, 57 and 58, and 40003). Any other error of the database means that it was rolled back.
  */
 export const isOutcomeUnknown = (error: QueryError): boolean =>
   error._tag === "Unanswered" || /^(?:40003|08|57P|58)/.test(sqlStateOf(error))

@@ -1,5 +1,6 @@
 /**
- * Arrays in the binary format of PostgreSQL, which client and server process faster than text, and which needs no escapes.
+ * Arrays in the binary format of PostgreSQL, which client and server process faster than text, and which needs no
+ * escapes.
  */
 
 const int4 = 23

@@ -1,6 +1,6 @@
 /**
- * Calls of functions that commit a group of writes. It repeats calls that lost a race, and finds out the outcome of a call
- * whose answer was lost.
+ * Calls of functions that commit a group of writes. It repeats calls that lost a race, and finds out the outcome of a
+ * call whose answer was lost.
  */
 import { Effect, Schedule } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -69,9 +69,9 @@ const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
  * `causeway.commits`. Each attempt has another id; `isRepeated` is true after an attempt has lost a race. The effect
  * returns the result of a call that was committed. It fails with the error of the database.
  *
- * Callers must not overlap calls. No call is sent while the outcome of an earlier one, of any function, is unknown, so that
- * calls are committed in order. Nothing is sent after `isGivenUp` returns true: the clients were answered that the write
- * has failed, and may have repeated it on another node. A later attempt would overwrite that.
+ * Callers must not overlap calls. No call is sent while the outcome of an earlier one, of any function, is unknown, so
+ * that calls are committed in order. Nothing is sent after `isGivenUp` returns true: the clients were answered that the
+ * write has failed, and may have repeated it on another node. A later attempt would overwrite that.
  */
 export type GroupCall = (
   call: Statement,

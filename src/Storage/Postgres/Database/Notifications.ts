@@ -1,6 +1,6 @@
 /**
- * Notifications of the database, by which a node makes others poll at once. As they poll anyway, a lost notification loses
- * nothing. So its commit is not flushed: it would hold a lock of the whole server until then.
+ * Notifications of the database, by which a node makes others poll at once. As they poll anyway, a lost notification
+ * loses nothing. So its commit is not flushed: it would hold a lock of the whole server until then.
  */
 import type { Effect } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"

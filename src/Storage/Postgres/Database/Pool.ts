@@ -48,7 +48,10 @@ export interface Connection {
     text: string,
     values?: ReadonlyArray<Parameter>
   ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
-  /** Whether each statement was answered without a failure. The caller of one without an answer may have been interrupted. */
+  /**
+   * Whether each statement was answered without a failure. The caller of one without an answer may have been
+   * interrupted.
+   */
   readonly isUsable: () => boolean
   /** Ends the connection instead of returning it to the pool. */
   readonly discard: () => void
@@ -129,9 +132,9 @@ export class Pool {
   }
 
   /**
-   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, including the wait for a connection, or
-   * after as long without a part of the answer; then the connection ends. An interruption drops the answer. The effect is
-   * direct.
+   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, including the wait for a connection,
+   * or after as long without a part of the answer; then the connection ends. An interruption drops the answer. The
+   * effect is direct.
    */
   run<A>(
     statement: Statement,

@@ -12,15 +12,15 @@ const largest = 500
 const targetMillis = 300
 
 /**
- * Runs work in portions until one is not full. Returns how much was done in all. The work receives the size of a portion
- * and returns how much it has done.
+ * Runs work in portions until one is not full. Returns how much was done in all. The work receives the size of a
+ * portion and returns how much it has done.
  */
 export type Portions = <E>(work: (size: number) => Effect.Effect<number, E>) => Effect.Effect<number, E>
 
 /**
- * The size follows from the time that portions take, as rows may have any size. A portion may be slow only because it has
- * waited for writers. Smaller portions would then remove less than is written, so the size falls below the first one only
- * if a portion fails.
+ * The size follows from the time that portions take, as rows may have any size. A portion may be slow only because it
+ * has waited for writers. Smaller portions would then remove less than is written, so the size falls below the first
+ * one only if a portion fails.
  */
 export const make = (): Portions => {
   let size = first

@@ -14,7 +14,9 @@ import type { Query } from "./Statement.ts"
 /** How long a snapshot may be without a read until the server ends its transaction, in milliseconds. */
 export const idleTimeout = 60_000
 
-/** The maximum age of a snapshot, in milliseconds: as long as it is held, the server cannot remove rows replaced since. */
+/**
+ * The maximum age of a snapshot, in milliseconds: as long as it is held, the server cannot remove rows replaced since.
+ */
 const maxAgeMillis = 600_000
 
 /** Portions are read in the order of an index. Other plans would start with all rows. */

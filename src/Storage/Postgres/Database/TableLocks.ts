@@ -49,9 +49,9 @@ const holdersText = `SELECT l.virtualtransaction, l.relation::regclass::text || 
   ORDER BY a.xact_start`
 
 /**
- * Locks tables in this order until the end of the transaction. Fails after `timeoutMillis` in all, with the sessions that
- * use the tables; the transaction can continue. Its statements have no time limit afterwards. If it succeeds, it has taken
- * no snapshot.
+ * Locks tables in this order until the end of the transaction. Fails after `timeoutMillis` in all, with the sessions
+ * that use the tables; the transaction can continue. Its statements have no time limit afterwards. If it succeeds, it
+ * has taken no snapshot.
  */
 export const lock = (
   query: Query,

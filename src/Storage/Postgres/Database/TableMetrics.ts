@@ -1,6 +1,6 @@
 /**
- * Metrics of the tables: their sizes from the files of the server, their live and dead rows from its statistics, and the
- * time for which vacuum could not remove dead rows.
+ * Metrics of the tables: their sizes from the files of the server, their live and dead rows from its statistics, and
+ * the time for which vacuum could not remove dead rows.
  */
 import { Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../../MetricTags.ts"
@@ -46,8 +46,8 @@ const counts: Statement = {
 }
 
 /**
- * Measures the tables each minute until the scope closes. If a query fails, its gauges stay unchanged: the size of a locked
- * table cannot be read, while the holders of vacuum can.
+ * Measures the tables each minute until the scope closes. If a query fails, its gauges stay unchanged: the size of a
+ * locked table cannot be read, while the holders of vacuum can.
  */
 export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags => {

@@ -13,8 +13,8 @@ export type Holder = (typeof holders)[number]
 
 /**
  * For each kind of holder: the seconds since the start of the oldest transaction, if the role may read it; the oldest
- * transaction id that is held; and the number of ids assigned since then. Every role may read ids. A running `VACUUM` and
- * transactions in other databases hold nothing back.
+ * transaction id that is held; and the number of ids assigned since then. Every role may read ids. A running `VACUUM`
+ * and transactions in other databases hold nothing back.
  */
 export const statement: Statement = {
   name: "vacuum_holders",
@@ -36,8 +36,8 @@ export const statement: Statement = {
 }
 
 /**
- * The time for which each kind of holder has held vacuum back. If the role may not read it, it is the time for which the
- * oldest id has not changed.
+ * The time for which each kind of holder has held vacuum back. If the role may not read it, it is the time for which
+ * the oldest id has not changed.
  */
 export class HeldBack {
   readonly #seen = new Map<string, { readonly xid: string; readonly since: number }>()

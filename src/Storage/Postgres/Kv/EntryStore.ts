@@ -25,7 +25,9 @@ import * as Queries from "./Queries.ts"
 
 export interface Options {
   readonly reads: Pool.Pool
-  /** For short reads; undefined behind a pooler, which may send the statements of a connection to different sessions. */
+  /**
+   * For short reads; undefined behind a pooler, which may send the statements of a connection to different sessions.
+   */
   readonly pipeline: Pipeline | undefined
   readonly lists: Pool.Pool
   /** The maximum number of whole lists at a time. */

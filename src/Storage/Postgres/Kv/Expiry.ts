@@ -1,10 +1,10 @@
 /**
- * The position from which scans for expired entries start. No stored entry expires at the position or before it, so that
- * scans do not visit deleted entries again.
+ * The position from which scans for expired entries start. No stored entry expires at the position or before it, so
+ * that scans do not visit deleted entries again.
  *
- * The position moves under the lock of the log, and never past the time of the newest record. No later write is recorded
- * with an earlier time. So an entry can be before the position only if it has expired when it is written, and a trigger
- * moves the position back for it.
+ * The position moves under the lock of the log, and never past the time of the newest record. No later write is
+ * recorded with an earlier time. So an entry can be before the position only if it has expired when it is written, and
+ * a trigger moves the position back for it.
  */
 import type { Statement } from "../Database/Statement.ts"
 import * as Positions from "./Positions.ts"

@@ -1,10 +1,10 @@
 /**
- * Calls of the functions that write with idempotency keys. A function looks the keys up, then does what `commit_group` or
- * `remove_entries` does, and stores a record of each write that was applied, all in one transaction.
+ * Calls of the functions that write with idempotency keys. A function looks the keys up, then does what `commit_group`
+ * or `remove_entries` does, and stores a record of each write that was applied, all in one transaction.
  *
  * Records are added under the lock that every writer takes, so that of two nodes with the same key only one applies its
- * write. The other finds the record when it adds its own. It then fails with 40001 and is called again with `lock_first`,
- * so that it finds the record before it applies anything.
+ * write. The other finds the record when it adds its own. It then fails with 40001 and is called again with
+ * `lock_first`, so that it finds the record before it applies anything.
  */
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"

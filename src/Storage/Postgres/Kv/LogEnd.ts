@@ -20,8 +20,8 @@ export class LogEnd {
   }
 
   /**
-   * A read has found this end. All waiting callers are woken if it has another epoch, or is before the end that was known
-   * when the read started: a log only grows, so that this is another log.
+   * A read has found this end. All waiting callers are woken if it has another epoch, or is before the end that was
+   * known when the read started: a log only grows, so that this is another log.
    */
   found({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }, knownBefore: number): void {
     const isOther = (this.epoch !== undefined && epoch !== this.epoch) || lastSeq < knownBefore

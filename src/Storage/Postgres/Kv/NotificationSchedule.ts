@@ -1,7 +1,8 @@
 /**
- * When a node notifies the others of its commits. A notification takes a lock of the whole server at its commit and wakes
- * every node. So all nodes together send about one notification in an interval, whatever their number: a node that has
- * received one waits for the interval, and a node that has received one of a later commit than its own sends none.
+ * When a node notifies the others of its commits. A notification takes a lock of the whole server at its commit and
+ * wakes every node. So all nodes together send about one notification in an interval, whatever their number: a node
+ * that has received one waits for the interval, and a node that has received one of a later commit than its own sends
+ * none.
  */
 
 /** The time between two notifications of any node, in milliseconds. */

@@ -1,14 +1,14 @@
 /**
- * Positions from which scans start. A deleted row stays in its index as long as a snapshot from before is held, and a scan
- * that starts at the least value visits all such rows. A position is the value up to which no live row exists.
+ * Positions from which scans start. A deleted row stays in its index as long as a snapshot from before is held, and a
+ * scan that starts at the least value visits all such rows. A position is the value up to which no live row exists.
  *
- * A new row with the next id moves a position. An update would leave versions of one row, all of which each reader visits;
- * the row with the greatest id is found without visiting those before it. A lock protects each move.
+ * A new row with the next id moves a position. An update would leave versions of one row, all of which each reader
+ * visits; the row with the greatest id is found without visiting those before it. A lock protects each move.
  */
 
 /**
- * `expiry` is in epoch milliseconds, `counts` an id of `count_changes`, `commits` in epoch microseconds, and `idempotency`
- * an `up_to` of `remembered_writes`. Only functions of the database read the last two.
+ * `expiry` is in epoch milliseconds, `counts` an id of `count_changes`, `commits` in epoch microseconds, and
+ * `idempotency` an `up_to` of `remembered_writes`. Only functions of the database read the last two.
  */
 export type Name = "expiry" | "counts" | "commits" | "idempotency"
 

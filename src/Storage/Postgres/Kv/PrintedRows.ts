@@ -24,8 +24,8 @@ export const printedChange = `concat('{"seq":', seq, ',"op":"', op, '","namespac
 export const separator = "\u001e"
 
 /**
- * SQL for a page: its texts in one column, which costs less than a row for each, and the number of selected rows. The texts
- * end with the one at which the values reach `size` bytes. The server knows sizes without reading the values.
+ * SQL for a page: its texts in one column, which costs less than a row for each, and the number of selected rows. The
+ * texts end with the one at which the values reach `size` bytes. The server knows sizes without reading the values.
  */
 export const page = (printed: string, order: string, rows: string, size: string): string =>
   `SELECT string_agg(json, U&'\\001e') AS texts, count(*) AS selected FROM (
@@ -49,8 +49,8 @@ export const textsOf = (
 const nul = "\u0000"
 
 /**
- * Returns the greatest text without U+0000 that is not greater than `key`. The same keys come after it. The database does
- * not accept U+0000.
+ * Returns the greatest text without U+0000 that is not greater than `key`. The same keys come after it. The database
+ * does not accept U+0000.
  */
 export const floor = (key: string): string => {
   const at = key.indexOf(nul)

@@ -19,8 +19,8 @@ type CallError = QueryError | StoreUnavailable
 
 export interface Writer {
   /**
-   * Returns the outcome of each write. `now` is the time of the database in epoch milliseconds. Callers must not overlap
-   * calls. For `isGivenUp` see `GroupCall`.
+   * Returns the outcome of each write. `now` is the time of the database in epoch milliseconds. Callers must not
+   * overlap calls. For `isGivenUp` see `GroupCall`.
    */
   readonly commit: (
     writes: ReadonlyArray<Write>,

@@ -1,21 +1,22 @@
 /**
- * The function that commits a group of writes in one call. It decides what each write does, as `Kv/Write.plan` describes,
- * and is tested against the same model.
+ * The function that commits a group of writes in one call. It decides what each write does, as `Kv/Write.plan`
+ * describes, and is tested against the same model.
  *
- * It decides everything from one snapshot, before it locks the row of `causeway.log`. Every writer of entries, tombstones
- * and records locks that row and keeps the lock until its commit is visible. No writer locks anything else before it. So
- * commits become visible in the order of `seq`, and writers cannot deadlock. Under the lock, the function compares each key
- * with what it has read. If a key has changed, it fails with 40001. The node then calls it again with `lock_first`, which
- * cannot fail this way.
+ * It decides everything from one snapshot, before it locks the row of `causeway.log`. Every writer of entries,
+ * tombstones and records locks that row and keeps the lock until its commit is visible. No writer locks anything else
+ * before it. So commits become visible in the order of `seq`, and writers cannot deadlock. Under the lock, the function
+ * compares each key with what it has read. If a key has changed, it fails with 40001. The node then calls it again with
+ * `lock_first`, which cannot fail this way.
  *
- * Names are given once each; operations refer to them by number, from 1. The value of a delete is null. A condition is null,
- * `*` for any version, or an array of versions.
+ * Names are given once each; operations refer to them by number, from 1. The value of a delete is null. A condition is
+ * null, `*` for any version, or an array of versions.
  *
- * Returns numbers separated by commas. The first two are the timestamp and the last `seq` before the group. Then follow for
- * each write that was applied: 0, the number of records of the group up to its end, and for each operation the version of a
- * set, 0 for a delete, or -1 for a delete of an absent key. For each write that was refused: 1, the index of the refused
- * operation, the current version or -1, and whether an earlier operation of the write has changed the key (0 or 1). The last
- * number is the wait for the lock in microseconds, or -1 if the lock was not taken; nodes of early versions do not read it.
+ * Returns numbers separated by commas. The first two are the timestamp and the last `seq` before the group. Then follow
+ * for each write that was applied: 0, the number of records of the group up to its end, and for each operation the
+ * version of a set, 0 for a delete, or -1 for a delete of an absent key. For each write that was refused: 1, the index
+ * of the refused operation, the current version or -1, and whether an earlier operation of the write has changed the
+ * key (0 or 1). The last number is the wait for the lock in microseconds, or -1 if the lock was not taken; nodes of
+ * early versions do not read it.
  *
  * Rows are looked up one by one (`OFFSET 0` keeps the planner from choosing a join), and changed by their addresses. If
  * most rows of a table are dead, the planner expects it to be empty, and would choose a scan of all dead rows instead.

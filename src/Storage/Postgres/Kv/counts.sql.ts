@@ -1,6 +1,6 @@
 /**
- * Returns the sum of the pending changes of each namespace. A function, so that its scan starts at the position under all
- * settings.
+ * Returns the sum of the pending changes of each namespace. A function, so that its scan starts at the position under
+ * all settings.
  */
 export const waitingCounts = `CREATE FUNCTION causeway.waiting_counts() RETURNS TABLE (namespace text, entries bigint)
   LANGUAGE plpgsql STABLE ROWS 200
@@ -26,7 +26,8 @@ export const namespacesView = `CREATE VIEW causeway.namespaces AS
   GROUP BY n.namespace HAVING sum(n.entries) > 0`
 
 /**
- * The numbers of namespaces and entries of each tenant. Nodes of earlier versions read this view as the table that it was.
+ * The numbers of namespaces and entries of each tenant. Nodes of earlier versions read this view as the table that it
+ * was.
  */
 export const tenantsView = `CREATE VIEW causeway.tenants AS
   SELECT t.tenant, sum(t.namespaces)::bigint AS namespaces, sum(t.entries)::bigint AS entries

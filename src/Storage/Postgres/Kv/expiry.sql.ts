@@ -1,6 +1,6 @@
 /**
- * Deletes entries by their row addresses. Other scans are turned off: if all entries have expired, the planner expects an
- * empty table and would choose a scan of all dead rows for each entry to delete.
+ * Deletes entries by their row addresses. Other scans are turned off: if all entries have expired, the planner expects
+ * an empty table and would choose a scan of all dead rows for each entry to delete.
  */
 export const deleteEntries = `CREATE FUNCTION causeway.delete_entries(places tid[]) RETURNS void
   LANGUAGE plpgsql
@@ -98,8 +98,8 @@ SET jit = off
   $function$`
 
 /**
- * The trigger that moves the position back for an entry that has expired when it is written. It has no settings: they would
- * take longer than the rest of the call.
+ * The trigger that moves the position back for an entry that has expired when it is written. It has no settings: they
+ * would take longer than the rest of the call.
  */
 export const lowerExpiry = `CREATE FUNCTION causeway.lower_expiry() RETURNS trigger
   LANGUAGE plpgsql

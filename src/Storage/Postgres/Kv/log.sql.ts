@@ -3,8 +3,8 @@
  */
 
 /**
- * Removes the oldest records, but never the newest, with the tombstones that they made. Returns how many of up to `portion`
- * records were removed. A later migration turns its `jit` off.
+ * Removes the oldest records, but never the newest, with the tombstones that they made. Returns how many of up to
+ * `portion` records were removed. A later migration turns its `jit` off.
  */
 export const trim = `
 CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
@@ -30,8 +30,8 @@ END
 $function$`
 
 /**
- * Returns the epoch of the log: the stored text and the timeline of the server, which changes with each fail-over and each
- * point-in-time recovery. If the role may not read the timeline, it returns the stored text alone.
+ * Returns the epoch of the log: the stored text and the timeline of the server, which changes with each fail-over and
+ * each point-in-time recovery. If the role may not read the timeline, it returns the stored text alone.
  */
 export const epoch = `
 CREATE FUNCTION causeway.epoch() RETURNS text
@@ -60,8 +60,8 @@ $function$`
 
 /**
  * Stores a new epoch if the database is in another cluster than before, as after a restore of a dump, or on another
- * timeline: two standbys without a common archive are promoted to timelines of the same number. Returns whether the role
- * may read cluster and timeline.
+ * timeline: two standbys without a common archive are promoted to timelines of the same number. Returns whether the
+ * role may read cluster and timeline.
  */
 export const identify = `CREATE OR REPLACE FUNCTION causeway.identify() RETURNS boolean
   LANGUAGE plpgsql

@@ -1,10 +1,10 @@
 /**
- * Removes commit records that no node asks for any longer. Fences, which have no result, stay for an hour: until then, the
- * last packet that could deliver the group has been dropped by every network. Other records stay for a minute.
+ * Removes commit records that no node asks for any longer. Fences, which have no result, stay for an hour: until then,
+ * the last packet that could deliver the group has been dropped by every network. Other records stay for a minute.
  *
  * Scans start at the position, so that records that were removed while a snapshot is held are not visited again. If the
- * clock of the database was set back, the scan starts at the oldest record. One node at a time does this, by the advisory
- * lock `CWKP`. Returns how many of up to `portion` records with a result were removed.
+ * clock of the database was set back, the scan starts at the oldest record. One node at a time does this, by the
+ * advisory lock `CWKP`. Returns how many of up to `portion` records with a result were removed.
  */
 export const pruneCommits = `
 CREATE FUNCTION causeway.prune_commits(portion integer) RETURNS integer

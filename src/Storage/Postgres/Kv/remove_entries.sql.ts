@@ -1,10 +1,10 @@
 /**
- * Deletes the first entries of a prefix. It searches for them under the lock that every writer takes, so that none is added
- * while it runs. `commit_group` does the rest.
+ * Deletes the first entries of a prefix. It searches for them under the lock that every writer takes, so that none is
+ * added while it runs. `commit_group` does the rest.
  *
- * Returns `<more>,` and the result of `commit_group` for a write with one delete for each entry; `<more>` is 1 if entries
- * are left, otherwise 0. If there is nothing to delete, it returns `0,` and the last `seq`. The commit record has the same
- * text.
+ * Returns `<more>,` and the result of `commit_group` for a write with one delete for each entry; `<more>` is 1 if
+ * entries are left, otherwise 0. If there is nothing to delete, it returns `0,` and the last `seq`. The commit record
+ * has the same text.
  */
 export const removeEntries = `
 CREATE FUNCTION causeway.remove_entries(

@@ -1,4 +1,5 @@
-import { compareTenants, deleteTotals, lowerTotal, rememberWrites } from "../Kv/idempotency.sql.ts"
+import { rememberWrites } from "../Kv/idempotency.sql.ts"
+import { compareTenants, deleteTotals, lowerTotal } from "../Kv/tenant_totals.sql.ts"
 
 /**
  * The total of a tenant is the newest of its rows from now on, and records have a position at which scans start. Both

@@ -1,6 +1,6 @@
 /**
- * The id of a node, which is new for each run. The directory of the node stores it. As only one process has the lock of the
- * directory, the next run knows that this one has ended, unless the directory is a copy.
+ * The id of a node, which is new for each run. The directory of the node stores it. As only one process has the lock of
+ * the directory, the next run knows that this one has ended, unless the directory is a copy.
  */
 import { randomUUID } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
@@ -23,8 +23,8 @@ const readId = (file: string): Option.Option<string> =>
 const withoutDirectory = (): NodeIdentity => ({ id: randomUUID(), predecessor: Option.none() })
 
 /**
- * An id for this run. If the directory cannot be used, for example because another node uses it, the id is not stored. The
- * sessions of this run then stay its own until its lease has ended.
+ * An id for this run. If the directory cannot be used, for example because another node uses it, the id is not stored.
+ * The sessions of this run then stay its own until its lease has ended.
  */
 export const make = (directory: string | undefined): Effect.Effect<NodeIdentity, never, Scope.Scope> => {
   if (directory === undefined) return Effect.sync(withoutDirectory)

@@ -28,8 +28,8 @@ const publication: Statement = {
 }
 
 /**
- * Ends the lease of a node that has not renewed it since. It takes no session: if the node is alive, it keeps the sessions
- * that no other node has taken, and cannot write to the others, as after every end of a lease.
+ * Ends the lease of a node that has not renewed it since. It takes no session: if the node is alive, it keeps the
+ * sessions that no other node has taken, and cannot write to the others, as after every end of a lease.
  */
 const expiry: Statement = {
   name: "expire_lease",
@@ -106,7 +106,10 @@ export const publishAddress = (pool: Pool, node: string, address: string | null)
 
 /** Warns of each other live node with the address of this one: one of the two cannot be reached. */
 const addressWatch = () => {
-  /** The renewals of each node when it was first seen. A node that has not renewed its lease since may be an earlier run. */
+  /**
+   * The renewals of each node when it was first seen. A node that has not renewed its lease since may be an earlier
+   * run.
+   */
   let first = new Map<string, number>()
   return (others: ReadonlyArray<Other>, address: string | null) => {
     const sharing = others.filter(({ hasSameAddress }) => hasSameAddress)
@@ -142,7 +145,9 @@ export const keep = ({
     const watchAddress = addressWatch()
     let lapses = 0
     let hasRenewed = false
-    /** How many more renewals check for sessions that others have taken: their transactions may not have committed yet. */
+    /**
+     * How many more renewals check for sessions that others have taken: their transactions may not have committed yet.
+     */
     let checks = 0
 
     const check = Effect.suspend(() => {

@@ -1,6 +1,6 @@
 /**
- * How a node learns that another node has changed the history of a session: by notifications with hashes of sessions, and
- * by polling the ends of watched histories. Polling alone is sufficient.
+ * How a node learns that another node has changed the history of a session: by notifications with hashes of sessions,
+ * and by polling the ends of watched histories. Polling alone is sufficient.
  */
 import { Array as Arr, Duration, Effect, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"

@@ -1,8 +1,8 @@
 /**
  * Renews or creates the lease of a node; unless `always` is true, only if it has ended. Returns how often the lease had
- * ended before it was renewed, by which a node learns that others may have taken its sessions, or NULL if nothing was done.
- * A lease ends as long after its renewal as it says even if the clock of the database is set back. Nodes of earlier versions
- * call it too.
+ * ended before it was renewed, by which a node learns that others may have taken its sessions, or NULL if nothing was
+ * done. A lease ends as long after its renewal as it says even if the clock of the database is set back. Nodes of
+ * earlier versions call it too.
  */
 export const renewLease = `
 CREATE OR REPLACE FUNCTION causeway.renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint
@@ -30,9 +30,9 @@ END
 $function$`
 
 /**
- * Returns whether a node is gone, as seen by `asking`: its lease has ended, and the lease of `asking` has been valid for as
- * long as the longer lease of both. After an outage of the database, in which all leases end, each node has the time to renew
- * its own.
+ * Returns whether a node is gone, as seen by `asking`: its lease has ended, and the lease of `asking` has been valid
+ * for as long as the longer lease of both. After an outage of the database, in which all leases end, each node has the
+ * time to renew its own.
  */
 export const isGone = `
 CREATE OR REPLACE FUNCTION causeway.is_gone(node uuid, asking uuid, lease bigint) RETURNS boolean
@@ -49,8 +49,8 @@ AS $function$
 $function$`
 
 /**
- * Removes events from before a time, in epoch milliseconds, the oldest first. It visits `portion` of them. Returns how many
- * were removed. A later migration turns its `jit` off.
+ * Removes events from before a time, in epoch milliseconds, the oldest first. It visits `portion` of them. Returns how
+ * many were removed. A later migration turns its `jit` off.
  */
 export const trimSessions = `
 CREATE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint

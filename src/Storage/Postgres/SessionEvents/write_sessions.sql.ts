@@ -1,17 +1,17 @@
 /**
- * Writes to the histories of many sessions in one call. It does what `Storage/Sqlite/SessionEvents/Writer` does, and checks
- * that each session belongs to the node. The writes are ordered by session, and each locks the row of its session first, so
- * that groups of several nodes cannot deadlock.
+ * Writes to the histories of many sessions in one call. It does what `Storage/Sqlite/SessionEvents/Writer` does, and
+ * checks that each session belongs to the node. The writes are ordered by session, and each locks the row of its
+ * session first, so that groups of several nodes cannot deadlock.
  *
- * Each array has one element for each write, except `texts`, which contains the events of all appends one after the other.
- * `node` owns its sessions while its lease of `lease` milliseconds is renewed. A token is the one with which the node owns
- * the session, or null. `WriteCodes` has the numbers of operations and outcomes.
+ * Each array has one element for each write, except `texts`, which contains the events of all appends one after the
+ * other. `node` owns its sessions while its lease of `lease` milliseconds is renewed. A token is the one with which the
+ * node owns the session, or null. `WriteCodes` has the numbers of operations and outcomes.
  *
- * A history that is opened in another epoch of the database than before gets a new epoch: events at its end that clients
- * have seen may be lost, and their numbers are used again.
+ * A history that is opened in another epoch of the database than before gets a new epoch: events at its end that
+ * clients have seen may be lost, and their numbers are used again.
  *
- * Returns a JSON array with the outcome of each write: 0 if it was stored, `[1, head]` if it is out of step, `[2]` if the
- * session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
+ * Returns a JSON array with the outcome of each write: 0 if it was stored, `[1, head]` if it is out of step, `[2]` if
+ * the session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
  */
 export const writeSessions = `
 CREATE OR REPLACE FUNCTION causeway.write_sessions(
