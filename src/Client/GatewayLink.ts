@@ -263,7 +263,9 @@ export class GatewayLink {
     if (frame === undefined) return
     this.#isRefused = false
     if ("seq" in frame) {
-      if (isEvent(frame)) listener.onEvent(frame, 2 * text.length)
+      if (!isEvent(frame)) return
+      this.#table.onEvent()
+      listener.onEvent(frame, 2 * text.length)
       return
     }
     const answer = frame as Answer

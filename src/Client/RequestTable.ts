@@ -14,6 +14,12 @@ const maxFrameBytes = 1024 * 1024
 /** The maximum size of all pending requests in bytes. */
 const maxPendingBytes = 16 * 1024 * 1024
 
+/**
+ * Answers may be queued behind many events. Each event and answer that is received therefore restarts the timeouts. No
+ * request waits longer than this multiple of its timeout: an answer that is lost on a busy connection still times out.
+ */
+const maxExtension = 10
+
 /** What happens to a request whose connection is lost before the answer. */
 export type OnLoss =
   /** It is sent again over the next connection: it is idempotent. */
@@ -56,6 +62,8 @@ export class RequestTable {
   /** When the last frames were sent, in monotonic milliseconds. */
   #sentAt: Array<number> = []
   #cancelPump: (() => void) | undefined
+  /** When the last event or answer was received, in monotonic milliseconds. */
+  #receivedAt = Number.NEGATIVE_INFINITY
 
   constructor(
     private readonly requests: Requests,
@@ -85,7 +93,9 @@ export class RequestTable {
       return Promise.reject(refused(`Requests of ${this.#bytes} bytes are pending; the limit is ${maxPendingBytes}`))
     }
     const lifetime = new Lifetime(this.requests.clock, signal)
-    lifetime.limit(this.timeoutMs, `There is no answer within ${this.timeoutMs} ms`)
+    const latest = this.requests.clock.now() + (maxExtension - 1) * this.timeoutMs
+    const lastActivity = () => Math.min(this.#receivedAt, latest)
+    lifetime.limit(this.timeoutMs, `There is no answer within ${this.timeoutMs} ms`, lastActivity)
     this.#bytes += bytes
     const answered = new Promise<Answer>((resolve, reject) => {
       const settle = (answer: Answer) => {
@@ -135,9 +145,15 @@ export class RequestTable {
     const pending = this.#unanswered.get(answer.id ?? "")
     if (pending === undefined) return false
     this.#unanswered.delete(pending.id)
+    this.#receivedAt = this.requests.clock.now()
     pending.settle(answer)
     this.#pump()
     return true
+  }
+
+  /** An event was received. */
+  onEvent(): void {
+    this.#receivedAt = this.requests.clock.now()
   }
 
   /** Fails all requests with an error. */

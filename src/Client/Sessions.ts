@@ -26,7 +26,10 @@ export interface SessionsOptions {
   readonly token?: Token
   /** The path of the gateway; default `/ws`. */
   readonly path?: string
-  /** The time limit of an answer, including the connection, in milliseconds; default 60,000. */
+  /**
+   * The time limit of an answer, including the connection, in milliseconds; default 60,000. Each event or answer that is
+   * received restarts the time, up to ten times as long in total: the answer may be queued behind a long history.
+   */
   readonly timeoutMs?: number
   /** The maximum size of the queue of a subscriber in bytes, two for each character of its events; default 8 MiB. */
   readonly maxQueuedBytes?: number

@@ -47,19 +47,22 @@ export class Lifetime {
     return this.#controller.signal
   }
 
-  /** Aborts with {@link ConnectionFailed} after so many milliseconds. */
-  limit(ms: number, message: string): Limit {
+  /**
+   * Aborts with {@link ConnectionFailed} after so many milliseconds. They count from now, from the latest `restart`, or
+   * from `lastActivity` (monotonic milliseconds), whichever is the latest.
+   */
+  limit(ms: number, message: string, lastActivity: () => number = () => Number.NEGATIVE_INFINITY): Limit {
     const { after, now } = this.clock
-    let deadline = now() + ms
+    let begun = now()
     const check = () => {
-      const left = deadline - now()
+      const left = Math.max(begun, lastActivity()) + ms - now()
       if (left > 0) cancelTimer = after(left, check)
       else this.#controller.abort(new ConnectionFailed(message, true))
     }
     let cancelTimer = this.signal.aborted ? () => {} : after(ms, check)
     const limit: Limit = {
       restart: () => {
-        deadline = now() + ms
+        begun = now()
       },
       cancel: () => {
         this.#limits.delete(limit)

@@ -344,6 +344,56 @@ describe("a request", () => {
       expect(gateway.statuses).toEqual(["connected"])
     }))
 
+  it("does not time out while events and other answers are received, but does after ten times its limit", () =>
+    withGateway(async gateway => {
+      const { clock } = gateway
+      const sessions = gateway.client({ timeoutMs: 5000 })
+      const queued = failing(sessions.stop("s"))
+      const accepted = await gateway.requested("stop_session")
+      const [stop] = accepted.ofType("stop_session")
+      let asked = 0
+      /** Receives an event and an answer every 4 seconds. */
+      const receive = async (times: number) => {
+        for (let end = asked + times; asked < end; ) {
+          const other = sessions.get("s")
+          await until(() => accepted.ofType("get_session").length > asked)
+          asked++
+          accepted.events([asked])
+          accepted.answer("get_session", got)
+          await other
+          clock.advance(4000)
+        }
+      }
+      await receive(6)
+      accepted.send({ ...got, id: stop!.id })
+      expect(await queued).toEqual(session)
+      const lost = failing(sessions.stop("s"))
+      await until(() => accepted.ofType("stop_session").length === 2)
+      await receive(13)
+      expect(await lost).toMatchObject({ _tag: "ConnectionFailed", isTimeout: true })
+    }))
+
+  it("times out while only pings are answered", () =>
+    withGateway(async gateway => {
+      const { clock } = gateway
+      let received = 0
+      class Counting extends WebSocket {
+        constructor(url: string, options: never) {
+          super(url, options)
+          this.addEventListener("message", () => received++)
+        }
+      }
+      const sessions = gateway.client({ timeoutMs: 60_000, WebSocket: Counting })
+      const late = failing(sessions.get("s"))
+      await gateway.requested("get_session")
+      for (const pong of [1, 2]) {
+        clock.advance(25_000)
+        await until(() => received === pong)
+      }
+      clock.advance(10_000)
+      expect(await late).toMatchObject({ _tag: "ConnectionFailed", isTimeout: true })
+    }))
+
   it("without a connection fails with the error of the connection", () =>
     withGateway(async gateway => {
       gateway.refusal = { status: 503 }
