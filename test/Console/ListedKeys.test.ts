@@ -1,4 +1,4 @@
-/** The list of keys: pages and changes that arrive in any order end at what the store has. */
+/** The list of keys: pages and changes in any order end with the keys of the store. */
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import type { Change, EntryKey } from "../../src/Client/Client.ts"
@@ -25,7 +25,7 @@ class Namespace {
     this.log.push({ seq, op, namespace: "n", key, value: null, version, actor: "a", timestamp: seq, tenantId: "" })
   }
 
-  /** A page of the keys behind another one; the first one counts them. */
+  /** A page of the keys after another one. The first page has their number. */
   page(after: string | undefined, size: number) {
     const keys = this.keys.filter(key => after === undefined || key > after)
     const items = keys.slice(0, size).map(key => this.#entries.get(key)!)
@@ -40,7 +40,7 @@ class Namespace {
 const size = 2
 const keyOf = (index: number) => `k${String(index).padStart(2, "0")}`
 
-/** What happens: a write, a change that arrives, a page that is asked for, or its answer that arrives. */
+/** A write, a change that is received, a request for a page, or its answer that is received. */
 const steps = fc.array(
   fc.oneof(
     {
@@ -55,7 +55,7 @@ const steps = fc.array(
 )
 
 describe("The list of keys", () => {
-  it("has all keys of the namespace at its end, however writes, changes and pages cross", () => {
+  it("has all keys of the namespace at its end, in any order of writes, changes and pages", () => {
     fc.assert(
       fc.property(fc.array(fc.nat(7).map(keyOf)), steps, (before, steps) => {
         const store = new Namespace()
@@ -89,7 +89,7 @@ describe("The list of keys", () => {
         }
         answer()
         while (seen < store.log.length) arrive()
-        // Nothing was deleted before the list began to follow the changes.
+        // No key was deleted before the list followed the changes.
         if (list.total !== undefined) assert.strictEqual(list.total, store.keys.length, "before the end")
         while (!list.isComplete) {
           ask()
@@ -105,7 +105,23 @@ describe("The list of keys", () => {
     )
   })
 
-  it("counts what is set and deleted behind the last page, and goes on to it", () => {
+  it("does not count a set as a new key if the page was read after the key was deleted again", () => {
+    const store = new Namespace()
+    for (let index = 0; index < 6; index++) store.write("set", keyOf(index))
+    const list = new ListedKeys()
+    list.expectPage()
+    const first = store.page(undefined, size)
+    list.add(first.page, first.isLast)
+    store.write("set", keyOf(3))
+    store.write("delete", keyOf(3))
+    list.expectPage()
+    const second = store.page(keyOf(1), size)
+    list.add(second.page, second.isLast)
+    for (const change of store.log.slice(6)) list.apply(change)
+    assert.strictEqual(list.total, 5)
+  })
+
+  it("counts changes of keys after the last page", () => {
     const store = new Namespace()
     for (let index = 0; index < 6; index++) store.write("set", keyOf(index))
     const list = new ListedKeys()

@@ -1,11 +1,11 @@
-/** The keys of a list, as far as its pages have been read, and how many there are in all. */
+/** The keys of a list whose pages have been read, and the number of all keys. */
 import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
 import { compare } from "../../Client/KeyOrder.ts"
 
 /** A change without its value. */
 type KeyChange = Omit<Change, "value">
 
-/** The most deleted keys that are remembered. */
+/** The maximum number of deleted keys that are remembered. */
 const maxDeleted = 10_000
 
 export class ListedKeys {
@@ -13,18 +13,18 @@ export class ListedKeys {
   readonly items: Array<EntryKey> = []
   /** Whether the last page has been read. */
   isComplete = false
-  /** How many entries there are, as far as is known; `undefined` before the first page. */
+  /** The known number of entries; `undefined` before the first page. */
   #count: number | undefined
-  /** The position of the log at which they were counted. */
+  /** The position of the log when they were counted. */
   #countedAt = 0
-  /** The last key of the last page: it may have been deleted since. */
-  #upTo: string | undefined
-  /** Changes behind the last page that have come since the next one was asked for. */
+  /** For each page the last key, which may have been deleted since, and the position of the log. */
+  readonly #pages: Array<{ readonly lastKey: string; readonly lastSeq: number }> = []
+  /** Changes after the last page that were received while the next page is read. */
   #missed: Array<KeyChange> | undefined
-  /** The latest keys that were deleted: one that is set again has a higher version than 1. */
+  /** The keys that were deleted last. If such a key is set again, its version is not 1. */
   readonly #deleted = new Set<string>()
 
-  /** How many entries there are, whether listed yet or not. */
+  /** The number of entries, listed or not. */
   get total(): number | undefined {
     if (this.isComplete) return this.items.length
     return this.#count === undefined ? undefined : Math.max(this.#count, this.items.length)
@@ -36,30 +36,31 @@ export class ListedKeys {
     this.isComplete = false
     this.#count = undefined
     this.#countedAt = 0
-    this.#upTo = undefined
+    this.#pages.length = 0
     this.#missed = undefined
     this.#deleted.clear()
   }
 
-  /** Has to be called before a page is asked for: the page may be read before changes that come in meanwhile. */
+  /** Must be called before a page is requested. The page may be older than changes that are received before it. */
   expectPage(): void {
     this.#missed ??= []
   }
 
-  /** Has to be called where a page does not come. */
+  /** Must be called if the page is not received. */
   abandonPage(): void {
     const missed = this.#takeMissed()
     for (const change of missed) this.#recount(change)
   }
 
-  /** Takes the next page, of which the first one tells how many entries there are. */
+  /** Adds the next page. The first page has the number of entries. */
   add({ count, items, lastSeq }: ListPage<EntryKey>, isLast: boolean): void {
     if (count !== undefined) {
       this.#count = count
       this.#countedAt = lastSeq
     }
     for (const item of items) this.#put(item)
-    this.#upTo = items.at(-1)?.key ?? this.#upTo
+    const lastKey = items.at(-1)?.key
+    if (lastKey !== undefined) this.#pages.push({ lastKey, lastSeq })
     this.isComplete = isLast
     for (const change of this.#takeMissed()) {
       this.#recount(change)
@@ -80,9 +81,10 @@ export class ListedKeys {
     return missed
   }
 
-  /** Whether a key lies before the end of the last page. */
+  /** Whether a key is up to the end of the last page. */
   #isRead(key: string): boolean {
-    return this.isComplete || (this.#upTo !== undefined && compare(key, this.#upTo) <= 0)
+    const end = this.#pages.at(-1)?.lastKey
+    return this.isComplete || (end !== undefined && compare(key, end) <= 0)
   }
 
   #recount({ key, op, seq, version }: KeyChange): void {
@@ -93,9 +95,15 @@ export class ListedKeys {
       if (this.#deleted.size > maxDeleted) this.#deleted.delete(this.#deleted.values().next().value!)
       if (isCounted) this.#count!--
     } else {
-      const isNew = this.#deleted.delete(key) || version === 1 || (this.#isRead(key) && !this.#indexOf(key)[1])
+      const isNew = this.#deleted.delete(key) || version === 1 || this.#wasAbsent(key, seq)
       if (isNew && isCounted) this.#count!++
     }
+  }
+
+  /** Whether a key was absent before a change. An older page without the key shows it; a newer page does not. */
+  #wasAbsent(key: string, seq: number): boolean {
+    const page = this.#pages.find(({ lastKey }) => compare(key, lastKey) <= 0)
+    return page !== undefined && seq > page.lastSeq && !this.#indexOf(key)[1]
   }
 
   #applyListed({ actor, key, namespace, op, timestamp, version }: KeyChange): void {
@@ -103,17 +111,17 @@ export class ListedKeys {
       this.#put({ namespace, key, version, updatedBy: actor, updatedAt: timestamp, expiresAt: null })
       return
     }
-    const [index, isThere] = this.#indexOf(key)
-    if (isThere && this.items[index]!.version <= version) this.items.splice(index, 1)
+    const [index, isPresent] = this.#indexOf(key)
+    if (isPresent && this.items[index]!.version <= version) this.items.splice(index, 1)
   }
 
   #put(item: EntryKey): void {
-    const [index, isThere] = this.#indexOf(item.key)
-    if (!isThere) this.items.splice(index, 0, item)
+    const [index, isPresent] = this.#indexOf(item.key)
+    if (!isPresent) this.items.splice(index, 0, item)
     else if (item.version > this.items[index]!.version) this.items[index] = item
   }
 
-  #indexOf(key: string): readonly [index: number, isThere: boolean] {
+  #indexOf(key: string): readonly [index: number, isPresent: boolean] {
     let low = 0
     let high = this.items.length
     while (low < high) {
