@@ -1,7 +1,7 @@
 /**
- * Builds the web pages of the service into `dist`: `npm run build:pages`. With `--if-changed` it builds nothing where
- * they are newer than their sources; a directory takes them in the place of `dist`. `BUILT_PAGES` names a directory
- * that has them already, from which they are copied: tests that build several packages build the pages once.
+ * Builds the web pages of the service into `dist` or another directory: `npm run build:pages`. With `--if-changed`,
+ * pages that are newer than their sources are not built. If `BUILT_PAGES` is set, built pages are copied from that
+ * directory, so that tests with several packages build the pages once.
  */
 import {
   chmodSync,
@@ -29,13 +29,13 @@ const { positionals, values } = parseArgs({
 })
 const out = resolve(positionals[0] ?? join(root, "dist"))
 
-/** The pages, by the directory in `dist` that each has, and where their sources are. */
+/** The directories of the pages in `dist`, and of their sources. */
 const pages = { console: "src/Console", docs: "src/Console/Reference" }
 
-/** What pages are built from. */
+/** The sources of all pages. */
 const sources = ["src/Console/**", "src/Client/**", "scripts/pages.ts", "package-lock.json"]
 
-/** When any of the sources was changed last. */
+/** The time of the latest change of a source. */
 const changedAt = (): number =>
   Math.max(
     ...sources.flatMap(pattern => globSync(pattern, { cwd: root })).map(file => statSync(join(root, file)).mtimeMs)
@@ -52,12 +52,12 @@ const isBuilt = (): boolean => {
 /** The directory of the package that a bundled file belongs to. */
 const packageOf = (file: string): string | undefined => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1]
 
-/** The names of files with licenses, also of what a package has bundled itself. */
+/** Whether a file has a license or a notice. */
 const isLicense = (name: string): boolean => /^(?:licen[cs]e|notice)(?:\.|$)/i.test(name)
 
-/** The licenses of what is bundled, which its authors want to be kept. */
+/** The licenses of the bundled packages, which require that they are included. */
 const licensesOf = (files: Iterable<string>): string => {
-  // Modules that the bundler has made of others have the names of those after a null character.
+  // Modules that the bundler has generated have a null character before the name of their source.
   const bundled = [...files].map(file => file.replace(/^\0/, "").replace(/\?.*$/, ""))
   const packages = new Set(bundled.flatMap(file => packageOf(file) ?? []))
   return [...packages]
@@ -77,10 +77,10 @@ const licensesOf = (files: Iterable<string>): string => {
 const brotli = promisify(brotliCompress)
 const gzipped = promisify(gzip)
 
-/** From so many bytes on, the best quality of Brotli takes seconds and saves little. */
+/** For larger files, the best quality of Brotli takes seconds and saves little. */
 const largeBytes = 500_000
 
-/** Compresses each file beside itself, so that the service need not. */
+/** Writes a compressed copy of each file, so that the service does not compress it. */
 const compress = async (directory: string): Promise<void> => {
   await Promise.all(
     readdirSync(directory).map(async name => {
@@ -94,9 +94,9 @@ const compress = async (directory: string): Promise<void> => {
 }
 
 const buildPage = async (name: string, source: string): Promise<void> => {
-  // It takes half a second to load, which a build that has nothing to do does without.
+  // It takes half a second to load, and is not needed if nothing has changed.
   const { build } = await import("vite")
-  // Built beside its place and moved there whole, so that two builds at once do not meet.
+  // Built in a temporary directory and renamed, so that concurrent builds do not conflict.
   mkdirSync(out, { recursive: true })
   const directory = mkdtempSync(join(out, `.${name}-`))
   const bundled = new Set<string>()
@@ -109,10 +109,10 @@ const buildPage = async (name: string, source: string): Promise<void> => {
       outDir: directory,
       emptyOutDir: true,
       target: "es2022",
-      // Data URLs of images would be allowed, those of scripts not: every file is a file.
+      // The policy of the pages allows data URLs for images only, so nothing is inlined.
       assetsInlineLimit: 0,
       modulePreload: { polyfill: false },
-      // Swagger UI is one file already.
+      // Swagger UI is a single large file.
       chunkSizeWarningLimit: 2000
     },
     plugins: [

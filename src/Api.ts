@@ -7,7 +7,7 @@ import { MetricsGroup } from "./Observability/Api.ts"
 import { DescriptionGroup } from "./OpenApi/Api.ts"
 import { withoutPlatformError } from "./OpenApi/Describe.ts"
 
-/** The whole HTTP surface of the service. */
+/** The HTTP API of the service. */
 export const Api = HttpApi.make("causeway")
   .add(KvGroup)
   .add(ClusterGroup)

@@ -5,13 +5,13 @@ import { type AsyncApiDocument, make } from "./OpenApi/AsyncApi.ts"
 
 export type { AsyncApiDocument } from "./OpenApi/AsyncApi.ts"
 
-/** The paths of the WebSockets; one that is left out is not served. */
+/** The paths of the WebSockets. A WebSocket without a path is not served. */
 export interface Addresses {
   readonly gateway?: string | undefined
   readonly changeFeed?: string | undefined
 }
 
-/** Where the service has them. */
+/** The paths in the service itself. */
 export const defaults = { gateway: "/ws", changeFeed: "/api/v1/changes/ws" } as const satisfies Addresses
 
 interface Made {
@@ -40,7 +40,7 @@ const once = ({ changeFeed, gateway }: Addresses): Made => {
   return fresh
 }
 
-/** The document; made when it is first asked for, and the same object from then on. */
+/** The document, memoized. */
 export const document = (addresses: Addresses = defaults): AsyncApiDocument => once(addresses).document
 
 /** The document as JSON text. */

@@ -7,7 +7,7 @@ import { InternalServerError } from "../Http/ApiError.ts"
 import { Part } from "../Http/Contract.ts"
 import { operation } from "./Describe.ts"
 
-/** What only authentication by a host may answer. */
+/** Statuses that only the authentication of a host may answer. */
 const never = [403, 503]
 
 const described = operation({

@@ -1,24 +1,24 @@
-/** AsyncAPI 3.0.0 documents, which are put together of the channels of an application. */
+/** Creates the AsyncAPI 3.0.0 document of the channels of an application. */
 import { JSONSchema, type Schema } from "effect"
 import { isObject, type JsonObject } from "../Json/Parsing.ts"
 import { version } from "../Version.ts"
 import { mapMembers, withoutUndefined } from "./SchemaProjection.ts"
 
-/** What one WebSocket adds to a document, all by names that no other one uses. */
+/** The parts of a document for one WebSocket. Their names are unique among all channels. */
 export interface Channel {
   readonly name: string
-  /** Without its `messages` and `servers`, which follow from the others. */
+  /** Without `messages` and `servers`, which are derived from the other members. */
   readonly channel: JsonObject
-  /** With the credential that the channel takes. */
+  /** Includes the credential of the channel. */
   readonly server: JsonObject
-  /** The credential's scheme. */
+  /** The security scheme of the credential. */
   readonly credential: readonly [name: string, scheme: JsonObject]
   readonly messages: Readonly<Record<string, JsonObject>>
   readonly operations: Readonly<Record<string, JsonObject>>
   readonly schemas: JsonObject
 }
 
-/** An AsyncAPI document, as far as anything here looks into it. */
+/** The parts of an AsyncAPI document that this package reads. */
 export interface AsyncApiDocument {
   readonly asyncapi: "3.0.0"
   readonly info: JsonObject & { readonly title: string; readonly version: string; readonly description: string }
@@ -43,10 +43,10 @@ export const messageOf = (channel: string, message: string): JsonObject => ({
   $ref: `#/channels/${channel}/messages/${message}`
 })
 
-/** The sentences that effect has for its own checks begin with an article; ours begin with a capital. */
+/** Descriptions of Effect's own checks start with an article; ours start with a capital letter. */
 const isAutomatic = (description: unknown): boolean => typeof description === "string" && /^an? /.test(description)
 
-/** Without the names that effect gives to its own checks, and numbers in place: beside a `$ref` nothing counts. */
+/** Removes the descriptions of Effect's own checks, and inlines numbers, because siblings of a `$ref` are ignored. */
 const project = (u: unknown, definitions: JsonObject): unknown => {
   if (Array.isArray(u)) return u.map(item => project(item, definitions))
   if (!isObject(u)) return u
@@ -66,9 +66,9 @@ const project = (u: unknown, definitions: JsonObject): unknown => {
 const isNumber = (u: unknown): u is JsonObject => isObject(u) && (u.type === "integer" || u.type === "number")
 
 /**
- * The named schemas that some schemas consist of, themselves included, by name.
+ * The named schemas in some schemas, including themselves, by name.
  *
- * Objects may hold more than is named: a newer service tells more, and a newer client asks for more.
+ * Objects may have additional members, which newer services and clients send.
  */
 export const definitionsOf = (schemas: ReadonlyArray<Schema.Schema.All>): JsonObject => {
   const definitions = {}

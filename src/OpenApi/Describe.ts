@@ -1,7 +1,7 @@
 /**
- * What contracts document beyond their types: headers, examples, and the errors that all endpoints share.
+ * Documentation of contracts beyond their types: headers, examples, and errors that all endpoints share.
  *
- * The functions are for `OpenApi.Transform`, so that they apply to a host's document too.
+ * The functions are used with `OpenApi.Transform`, and therefore apply to the document of a host too.
  */
 import { isObject, type JsonObject } from "../Json/Parsing.ts"
 import { mapMembers, withoutUndefined } from "./SchemaProjection.ts"
@@ -30,11 +30,11 @@ export interface Details {
   readonly answers?: Readonly<Record<number, Answer>>
   /** Examples of request bodies by name. */
   readonly requests?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>
-  /** A JSON body that clients send and the endpoint ignores. */
+  /** A JSON body that the endpoint accepts and ignores. */
   readonly ignored?: { readonly schema: JsonObject; readonly example: unknown }
   /** Statuses that the types declare and the endpoint never answers. */
   readonly never?: ReadonlyArray<number>
-  /** The credentials of which one is needed, where no middleware declares them; `{}` is none. */
+  /** The accepted credentials, if no middleware declares them; `{}` for none. */
   readonly security?: ReadonlyArray<JsonObject>
 }
 
@@ -128,8 +128,8 @@ const withMembers = (content: unknown, members: JsonObject): JsonObject =>
 const platformError = "HttpApiDecodeError"
 
 /**
- * Removes @effect/platform's own error from a document, since requests that do not match the contract get the declared
- * 400. Other input is returned as it is: an api that is added to another passes its annotations to its groups.
+ * Removes @effect/platform's own error from a document, because requests that do not match the contract receive the
+ * declared 400. Other input is returned unchanged: an API that is added to another passes its annotations to its groups.
  */
 export const withoutPlatformError = (spec: JsonObject): JsonObject => {
   if (!isObject(spec.paths)) return spec
@@ -166,7 +166,7 @@ const plainSchema = (schema: unknown): unknown => {
   return anyOf.length === 1 ? anyOf[0] : { ...schema, anyOf }
 }
 
-/** Removes a definition, and those that only it referred to. */
+/** Removes a definition, and the definitions that only it refers to. */
 const withoutOrphans = (schemas: JsonObject, name: string): JsonObject => {
   const { [name]: removed, ...rest } = schemas
   const remaining = JSON.stringify(rest)

@@ -1,6 +1,4 @@
-/**
- * The OpenAPI 3.0.3 document of an api, this service's or a host's.
- */
+/** The OpenAPI 3.0.3 document of an API: of this service or of a host. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
@@ -44,8 +42,8 @@ const partsOf = (ast: SchemaAST.AST): ReadonlyArray<SchemaAST.AST> => {
 }
 
 /**
- * The identifiers of objects in request bodies that refuse unknown members. The platform's document says so of every
- * object, also of those that ignore unknown members.
+ * The identifiers of objects in request bodies that refuse unknown members. The platform's document has
+ * `additionalProperties: false` for all objects, even if they ignore unknown members.
  */
 const closedSchemas = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
@@ -83,19 +81,19 @@ const make = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E
   return fresh
 }
 
-/** The document of an api, memoized. The version is that of the api's annotation, or of this package. */
+/** The document of an API, memoized. The version is that of the API's annotation, or of this package. */
 export const fromApi = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): OpenApiDocument => make(api).document
 
-/** The document of an api as JSON text, memoized. */
+/** The document of an API as JSON text, memoized. */
 export const text = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): string => make(api).text
 
 /**
- * Converts @effect/platform's document, which is OpenAPI 3.1.0. The components named in `closed` allow no additional
- * properties.
+ * Converts @effect/platform's document, which is OpenAPI 3.1.0, to 3.0.3. The components named in `closed` allow no
+ * additional properties.
  */
 export const fromSpec = (
   spec: OpenApi.OpenAPISpec,
@@ -149,14 +147,14 @@ const operationOf = (operation: OpenApi.OpenAPISpecOperation, schema: Schema): J
   })
 }
 
-/** Whether a text has to be given, and may be empty. Of other parameters it makes no difference. */
+/** Whether a query parameter is a required text that may be empty. */
 const mayBeEmpty = (place: string, isRequired: boolean, { enum: values, minLength, type }: JsonObject): boolean =>
   place === "query" && isRequired && type === "string" && minLength === undefined && values === undefined
 
 const parameterOf = (parameter: OpenApi.OpenAPISpecParameter, schema: Schema): JsonObject => {
   const { description, ...type } = schema(parameter.schema)
   const { name, in: place, required, ...others } = parameter
-  // Forms that are made of the document, as that of Swagger UI, send no empty text without it.
+  // Without it, generated forms such as those of Swagger UI do not send empty texts.
   const allowEmptyValue = mayBeEmpty(place, required, type) || undefined
   return withoutUndefined({ name, in: place, description, ...others, required, allowEmptyValue, schema: type })
 }

@@ -9,8 +9,8 @@ import { DescriptionGroup } from "./Api.ts"
 import * as Document from "./Document.ts"
 
 /**
- * The handlers of the `description` group. `asyncApi` is the JSON text of the AsyncAPI document of the application's
- * WebSocket, or fails where there is none; the OpenAPI document is made of `api` by the first request for it.
+ * The handlers of the `description` group. `asyncApi` is the JSON text of the application's AsyncAPI document, or fails
+ * if there is none. The first request creates the OpenAPI document of `api`.
  */
 export const endpoints = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,

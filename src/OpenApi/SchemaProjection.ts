@@ -1,7 +1,7 @@
 /**
  * Converts JSON Schema (draft 2020-12), as @effect/platform generates it, to the dialect of OpenAPI 3.0.3.
  *
- * What 3.0.3 cannot express is widened, never narrowed: the result accepts whatever the original accepts.
+ * Schemas that 3.0.3 cannot express are widened: the result accepts everything that the original accepts.
  */
 
 import { isObject, type JsonObject } from "../Json/Parsing.ts"
@@ -13,12 +13,12 @@ export const withoutUndefined = (node: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(node).filter(([, value]) => value !== undefined))
 
 /**
- * Whether nothing satisfies a schema, as that of a member that is refused. Documents leave such members out, for which
- * generated clients would have a type.
+ * Whether no value satisfies a schema, such as that of a refused member. Documents omit such members, because generated
+ * clients would have a type for them.
  */
 export const isNever = (u: unknown): boolean => isObject(u) && isObject(u.not) && Object.keys(u.not).length === 0
 
-/** An object with the same names and other values. */
+/** Maps the values of an object. */
 export const mapMembers = (u: unknown, f: (value: unknown, name: string) => unknown): JsonObject =>
   isObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
 
@@ -44,7 +44,7 @@ const plainKeywords = [
   "xml"
 ]
 
-/** Null alone: `nullable` has an effect only beside a `type`. */
+/** Only null. `nullable` has an effect only with a `type`. */
 const onlyNull: JsonObject = { type: "string", nullable: true, enum: [null] }
 
 const isNull = (node: JsonObject): boolean => node.type === "null" || node.const === null
@@ -52,7 +52,7 @@ const isNull = (node: JsonObject): boolean => node.type === "null" || node.const
 const typeOfLiteral = (literal: unknown): string | undefined =>
   ["string", "number", "boolean"].find(type => typeof literal === type)
 
-/** A converted schema that accepts null too. */
+/** Adds null to a converted schema. */
 const orNull = (schema: JsonObject): JsonObject => {
   if (Object.keys(schema).length === 0) return schema
   if (schema.type === undefined) return { anyOf: [schema, onlyNull] }
@@ -74,7 +74,7 @@ const typed = (node: JsonObject): JsonObject => {
   return takesNull ? orNull(schema) : schema
 }
 
-/** Exclusive bounds, which are flags beside the number in 3.0.3. */
+/** Converts exclusive bounds, which are flags in 3.0.3. */
 const bounds = (node: JsonObject): JsonObject => {
   const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = node
   const lower = typeof above === "number" && !(typeof minimum === "number" && minimum > above)
@@ -89,7 +89,7 @@ const bounds = (node: JsonObject): JsonObject => {
 
 const int32 = 2 ** 31
 
-/** Without a format, code generators take 32 bits for an integer, too few for epoch milliseconds. */
+/** Without a format, code generators use 32 bits for an integer, which is too small for epoch milliseconds. */
 const integerFormat = ({ type, format, minimum, maximum }: JsonObject): JsonObject => {
   if (type !== "integer" || format !== undefined) return {}
   const fits = typeof minimum === "number" && minimum >= -int32 && typeof maximum === "number" && maximum < int32
@@ -102,8 +102,8 @@ const binaryFormat = (node: JsonObject): JsonObject => {
 }
 
 /**
- * Converts a schema and those within it. `definitions` are the unconverted components, in which the discriminators of
- * unions are looked up.
+ * Converts a schema and its nested schemas. `definitions` are the unconverted components, which are needed to find the
+ * discriminators of unions.
  */
 export const project = (input: unknown, definitions: JsonObject): JsonObject => {
   const go = (u: unknown): JsonObject => {

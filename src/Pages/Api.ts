@@ -1,6 +1,6 @@
 /**
- * The routes of the web pages that come with the service. They are files that anybody may read: what a page shows it
- * requests with the credential of its user. They are no part of the OpenAPI document.
+ * The routes of the web pages of the service. The files are public: a page requests its data with the credential of its
+ * user. The routes are not part of the OpenAPI document.
  */
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
@@ -14,7 +14,7 @@ const Html = Schema.String.pipe(HttpApiSchema.withEncoding({ kind: "Text", conte
 
 const AssetPath = Schema.Struct({ file: Schema.String })
 
-/** The console. Its page has a slash at the end, so that what it refers to is found under any prefix. */
+/** The console. The path of its page ends with a slash, so that its relative references work under any prefix. */
 export const ConsoleGroup = HttpApiGroup.make("console")
   .add(HttpApiEndpoint.get("address", "/console").addSuccess(HttpApiSchema.Empty(308)))
   .add(HttpApiEndpoint.get("page", "/console/").addSuccess(Html))
@@ -24,7 +24,7 @@ export const ConsoleGroup = HttpApiGroup.make("console")
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "console")
 
-/** The reference of the API, which the page renders from the OpenAPI document. */
+/** The API reference, which the page renders from the OpenAPI document. */
 export const ReferenceGroup = HttpApiGroup.make("reference")
   .add(HttpApiEndpoint.get("address", "/docs").addSuccess(HttpApiSchema.Empty(308)))
   .add(HttpApiEndpoint.get("page", "/docs/").addSuccess(Html))

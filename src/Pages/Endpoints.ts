@@ -15,16 +15,16 @@ import * as StaticFiles from "./StaticFiles.ts"
 export interface PagesShape {
   readonly console: boolean
   readonly reference: boolean
-  /** The directory of the built pages, for a host that bundles this package; the package's own without it. */
+  /** The directory of the built pages, for hosts that bundle this package; `dist` of the package by default. */
   readonly directory?: URL | undefined
 }
 
-/** The pages that are served: all by default, where the application's api has their groups. */
+/** The pages that are served: by default all whose groups are in the application's API. */
 export class Pages extends Context.Reference<Pages>()("causeway/Pages", {
   defaultValue: (): PagesShape => ({ console: true, reference: true })
 }) {}
 
-/** The pages as configuration variables. */
+/** Reads the configuration variables of the pages. */
 export const config: Config.Config<PagesShape> = Config.all({
   console: Setting.boolean("CONSOLE_ENABLED", {
     description: "Whether the console is served at /console",
@@ -36,7 +36,7 @@ export const config: Config.Config<PagesShape> = Config.all({
   })
 })
 
-/** Where the build leaves the pages: in `dist` of the package that this code is part of, however it is bundled. */
+/** The directory of the build: `dist` of the package that contains this code, bundled or not. */
 const ownDirectory = (): URL => {
   let directory = new URL("./", import.meta.url)
   while (!existsSync(new URL("package.json", directory)) && directory.pathname !== "/") {
@@ -45,7 +45,7 @@ const ownDirectory = (): URL => {
   return new URL("dist/", directory)
 }
 
-/** A page loads nothing but its own files, talks to its own origin alone, and cannot be framed. */
+/** A page loads only its own files, connects only to its own origin, and cannot be framed. */
 const contentSecurityPolicy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -64,8 +64,8 @@ const securityHeaders = {
   "x-content-type-options": "nosniff"
 }
 
-/** Names of files have a hash of what they hold. */
-const forEver = "public, max-age=31536000, immutable"
+/** File names contain a hash of their content. */
+const immutable = "public, max-age=31536000, immutable"
 
 const notFound = Effect.fail(new NotFound({ error: "Not found" }))
 
@@ -89,18 +89,18 @@ const reply = (
   }
 }
 
-/** What stands in the page in the place of the routes. */
+/** The placeholder for the routes in a page. */
 const placeholder = "__ROUTES__"
 
 const escaped = (json: string): string => json.replace(/[&"<>]/g, character => `&#${character.charCodeAt(0)};`)
 
-/** The page itself, into which the routes are written. It is small, and sent as it is. */
+/** Inserts the routes into a page. The page is small and not compressed. */
 const withRoutes = (page: StaticFiles.StaticFile, routes: string): StaticFiles.StaticFile => {
   const body = new TextDecoder().decode(page.body).replace(placeholder, () => escaped(routes))
   return StaticFiles.changed(page, new TextEncoder().encode(body))
 }
 
-/** Without the routes that are switched off, which no page should lead to or ask. */
+/** Removes routes that are disabled, so that no page uses them. */
 const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: MetricsRoutesShape): Routes => ({
   ...routes,
   metrics: prometheus && Option.isNone(token) ? routes.metrics : undefined,
@@ -110,14 +110,14 @@ const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: 
   reference: pages.reference ? routes.reference : undefined
 })
 
-/** Serves a page at `/<name>/` of a path that a host may have put a prefix before, and its files. */
+/** Serves a page and its files at `/<name>/`, possibly under a prefix of the host. */
 const serve = (name: string, address: string, routes: Routes, pages: PagesShape, metrics: MetricsRoutesShape) => {
   const { directory = ownDirectory() } = pages
   const files = StaticFiles.make(new URL(`${name}/`, directory))
   const assets = StaticFiles.make(new URL(`${name}/assets/`, directory))
   const described = describe(`${address}/`, served(routes, pages, metrics))
   return {
-    // Relative, as a proxy may have taken off a prefix.
+    // Relative, because a proxy may have removed a prefix.
     address: () => Effect.succeed(empty(308, { location: `${name}/`, "cache-control": "no-cache" })),
     page: ({ incoming }: { readonly incoming: Incoming }) =>
       Effect.flatMap(
@@ -132,7 +132,7 @@ const serve = (name: string, address: string, routes: Routes, pages: PagesShape,
         assets.file(path.file, StaticFiles.acceptedCodings(incoming.headers["accept-encoding"])),
         Option.match({
           onNone: () => notFound,
-          onSome: file => Effect.succeed(reply(incoming, file, forEver))
+          onSome: file => Effect.succeed(reply(incoming, file, immutable))
         })
       )
   }
@@ -140,7 +140,7 @@ const serve = (name: string, address: string, routes: Routes, pages: PagesShape,
 
 const hidden = { address: () => notFound, page: () => notFound, asset: () => notFound }
 
-/** The handlers of the `console` group, which stands where the routes say. */
+/** The handlers of the `console` group, whose path is in `routes`. */
 export const consoleEndpoints = (routes: Routes) =>
   Endpoints.of(
     ConsoleGroup,
@@ -149,7 +149,7 @@ export const consoleEndpoints = (routes: Routes) =>
     )
   )
 
-/** The handlers of the `reference` group, which stands where the routes say. */
+/** The handlers of the `reference` group, whose path is in `routes`. */
 export const referenceEndpoints = (routes: Routes) =>
   Endpoints.of(
     ReferenceGroup,

@@ -1,33 +1,31 @@
-/**
- * Where a page finds the service, relative to itself: so it works under any prefix, also one that a proxy takes off.
- */
+/** The routes of the service relative to a page. They work under any prefix, also one that a proxy removes. */
 
-/** Absolute paths of the routes that pages use; `undefined` where an application does not have them. */
+/** Absolute paths of the routes that pages use; `undefined` if the application does not have them. */
 export interface Routes {
-  /** What stands before `/kv` and `/changes`. */
+  /** The path before `/kv` and `/changes`. */
   readonly store: string | undefined
   readonly gateway: string | undefined
   readonly health: string | undefined
   readonly ready: string | undefined
-  /** `/metrics`, where it is served and open. */
+  /** `/metrics`, if it is served without a token. */
   readonly metrics: string | undefined
-  /** `/metrics`, where it is served and wants a token of its own. */
+  /** `/metrics`, if it is served and requires a separate token. */
   readonly lockedMetrics: string | undefined
-  /** `/api/metrics`, where it is served. */
+  /** `/api/metrics`, if it is served. */
   readonly metricsJson: string | undefined
   readonly openApi: string | undefined
   readonly asyncApi: string | undefined
   /** The other pages. */
   readonly console: string | undefined
   readonly reference: string | undefined
-  /** What the paths of the OpenAPI document are relative to: `/`. */
+  /** The base of the paths in the OpenAPI document: `/`. */
   readonly root: string
 }
 
-/** An absolute path as seen from a page at another one, which ends with a slash. */
+/** An absolute path, relative to the path of a page, which ends with a slash. */
 export const relative = (page: string, path: string): string => "../".repeat(page.split("/").length - 2) + path.slice(1)
 
-/** The routes as JSON text, seen from a page. */
+/** The routes as JSON text, relative to the path of a page. */
 export const describe = (page: string, routes: Routes): string =>
   JSON.stringify(
     Object.fromEntries(

@@ -1,11 +1,9 @@
-/**
- * Files of web pages as the build has left them, each beside its compressed forms.
- */
+/** The built files of web pages, and their compressed forms. */
 import { createHash } from "node:crypto"
 import { readFile } from "node:fs/promises"
 import { Effect, Option } from "effect"
 
-/** How a file may be sent: the suffix of its compressed form, and the content coding that this is. */
+/** The content codings, and the file suffixes of the compressed forms. */
 const codings = [
   { coding: "br", suffix: ".br" },
   { coding: "gzip", suffix: ".gz" }
@@ -13,7 +11,7 @@ const codings = [
 
 type Coding = (typeof codings)[number]["coding"]
 
-/** The bytes of a file, in one of its forms. */
+/** A file in one of its forms. */
 export interface StaticFile {
   readonly body: Uint8Array
   readonly contentType: string
@@ -32,7 +30,7 @@ const contentTypes: Readonly<Record<string, string>> = {
   woff2: "font/woff2"
 }
 
-/** What the build calls its files; nothing that leads out of their directory, or is longer than a name may be. */
+/** The names of built files. Names that leave the directory or are too long do not match. */
 const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\.([a-z0-9]{1,9})$/
 
 const etagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`
@@ -62,15 +60,15 @@ const read = (url: URL): Effect.Effect<Option.Option<Uint8Array>> =>
 /** A file with another body. */
 export const changed = (file: StaticFile, body: Uint8Array): StaticFile => ({ ...file, body, etag: etagOf(body) })
 
-/** The files of one directory. */
+/** The files of a directory. */
 export interface StaticFiles {
-  /** A file, in the best of its forms that is accepted; nothing where there is none of that name. */
+  /** A file in the best accepted form; `None` if no file has the name. */
   readonly file: (name: string, accepted: ReadonlySet<string>) => Effect.Effect<Option.Option<StaticFile>>
 }
 
-/** The files of a directory of the build. Each is read when it is first asked for, and kept. */
+/** The files of a built directory. Each file is cached when it is first requested. */
 export const make = (directory: URL): StaticFiles => {
-  // Names that no file has are not kept, so that requests cannot make it grow.
+  // Unknown names are not cached, so that requests cannot make the cache grow.
   const known = new Map<string, StaticFile>()
 
   const load = (name: string, suffix: string, coding: Coding | undefined, contentType: string) =>

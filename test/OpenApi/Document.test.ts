@@ -70,7 +70,7 @@ describe("the OpenAPI document", () => {
     if (process.env.UPDATE_GOLDEN === "1") writeFileSync(golden, text)
     expect(
       JSON.parse(text),
-      "The description changed. If that is meant, write the file anew with UPDATE_GOLDEN=1 and look at the difference."
+      "The description changed. If this is intended, update the file with UPDATE_GOLDEN=1 and review the difference."
     ).toStrictEqual(JSON.parse(readFileSync(golden, "utf8")))
   })
 
@@ -102,7 +102,7 @@ describe("the OpenAPI document", () => {
       for (const [status, response] of Object.entries(operation.responses as JsonObject)) {
         const at = `${method} ${path} ${status}`
         expect(member(response, "description"), at).not.toBe("Success")
-        // The reports of an unhealthy gateway, and of a store that is away, are no errors.
+        // The reports of an unhealthy gateway and of an unavailable store are not errors.
         const isReport = ["/health", "/api/v1/ready"].includes(path) && status === "503"
         if (Number(status) < 400 || isReport) continue
         expect(member(response, "content", "application/json", "schema"), at).toStrictEqual({
@@ -115,7 +115,7 @@ describe("the OpenAPI document", () => {
   })
 
   it("requires the credential except where the specification requires none", () => {
-    // Of `/metrics` an operator says whether it takes one.
+    // The operator configures whether `/metrics` requires one.
     const open = operations.filter(({ operation }) => {
       const { length, 0: first } = operation.security as ReadonlyArray<object>
       return length === 0 || Object.keys(first ?? {}).length === 0
@@ -261,7 +261,7 @@ describe("the OpenAPI document", () => {
         media(`${at} ${status}`, content)
         for (const one of Object.values(isObject(content) ? content : {})) {
           if (/\/(?:OpenApi|AsyncApi)Document$/.test(String(member(one, "schema", "$ref")))) continue
-          // A file has none.
+          // A file has no example.
           if (member(member(one, "schema"), "format") === "binary") continue
           expect(member(one, "example"), `${at} ${status} has no example`).toBeDefined()
         }

@@ -23,10 +23,10 @@ const keywords = new Set(
   ).split(" ")
 )
 
-/** What 3.0.3 does not allow in a schema, by the place where it stands. */
+/** The parts of a schema that 3.0.3 does not allow, by their path. */
 const violations = (schema: unknown, at = ""): ReadonlyArray<string> => {
   if (!isObject(schema)) return [`${at} is no schema`]
-  if ("$ref" in schema) return Object.keys(schema).length === 1 ? [] : [`${at} has more beside $ref`]
+  if ("$ref" in schema) return Object.keys(schema).length === 1 ? [] : [`${at} has siblings of $ref`]
   const found: Array<string> = Object.keys(schema)
     .filter(keyword => !keywords.has(keyword))
     .map(keyword => `${at}/${keyword}`)
@@ -51,7 +51,7 @@ const violations = (schema: unknown, at = ""): ReadonlyArray<string> => {
   return found
 }
 
-// Infinities are no JSON, whatever a schema says of them.
+// Infinities are not JSON.
 const Finite = Schema.JsonNumber
 
 interface Tree {
@@ -74,7 +74,7 @@ enum Fruit {
 
 const Named = Schema.Struct({ id: Schema.Int }).annotations({ identifier: "Named" })
 
-/** A schema for each thing that draft 2020-12 says in its own way. */
+/** A schema for each feature that is specific to draft 2020-12. */
 const schemas: Readonly<Record<string, Schema.Schema<unknown, unknown> | Schema.Schema.AnyNoContext>> = {
   unknown: Schema.Unknown,
   object: Schema.Object,
@@ -127,7 +127,7 @@ const projected = (schema: Schema.Schema.AnyNoContext) => {
 }
 
 const compile = (schema: JsonObject, components: Readonly<Record<string, JsonObject>>) =>
-  // Draft 4 is what the schemas of OpenAPI 3.0.3 are close to, exclusive bounds included.
+  // The schemas of OpenAPI 3.0.3 are similar to draft 4, exclusive bounds included.
   new AjvDraft04.default({ strict: false, validateFormats: false }).compile({
     ...schema,
     components: { schemas: components }
