@@ -6,7 +6,7 @@ interface Changes {
   readonly close: () => void
   readonly shown: {
     readonly value: ReadonlyArray<{ readonly preview: string }>
-    readonly subscribe: (told: (shown: Changes["shown"]["value"]) => void) => () => void
+    readonly subscribe: (listener: (shown: Changes["shown"]["value"]) => void) => () => void
   }
 }
 

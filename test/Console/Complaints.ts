@@ -1,9 +1,9 @@
-/** What is wrong with a page in a browser. */
+/** Problems of a page in a browser. */
 import { readFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import type { Page } from "playwright-core"
 
-/** What the browser itself says of answers that a test provokes, or of a service that is away. */
+/** Messages of the browser about errors that a test provokes, or about a stopped service. */
 const isProvoked = (text: string): boolean =>
   /Failed to load resource|WebSocket connection to .* failed|ERR_CONNECTION/.test(text)
 
@@ -29,9 +29,9 @@ interface AxeResults {
   }>
 }
 
-/** What axe finds serious or worse: by all its rules, or by those of the names. */
+/** The serious and critical findings of axe, for all rules or the named ones. */
 export const violations = async (page: Page, rules?: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
-  // The policy of the page refuses scripts that are put into it, but not those of the debugger.
+  // The policy of the page blocks injected scripts, but not those of the debugger.
   if (!(await page.evaluate<boolean>("'axe' in globalThis"))) await page.evaluate(axeSource)
   return page.evaluate(
     async options => {

@@ -1,4 +1,4 @@
-/** How the console opens the connection of sessions, in virtual time. */
+/** Opening the connection of sessions in the console, in virtual time. */
 import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
 import { sourceOf } from "./Page.ts"
 
@@ -15,12 +15,12 @@ interface Connection {
   readonly sessionsProblem: Signal<string>
 }
 
-/** What the gateway makes of connections, and what a plain request to its path is answered; `undefined`: nothing. */
+/** Whether the gateway accepts connections, or the status of a plain request to its path; `undefined` for no answer. */
 type Gateway = "open" | { readonly status: number | undefined }
 
 let gateway: Gateway = "open"
 
-/** When connections were tried, in virtual milliseconds. */
+/** The times of connection attempts, in virtual milliseconds. */
 const tried: Array<number> = []
 
 class FakeSocket extends EventTarget {
@@ -44,7 +44,7 @@ const answer = async (address: string | URL | Request): Promise<Response> => {
 
 describe("The connection of sessions in the console", () => {
   let connection: Connection
-  let tryAgain: () => void
+  let retryNow: () => void
 
   beforeEach(async () => {
     tried.length = 0
@@ -56,8 +56,8 @@ describe("The connection of sessions in the console", () => {
     vi.stubGlobal("WebSocket", FakeSocket)
     vi.resetModules()
     connection = await import(sourceOf("Service/Connection.ts"))
-    const pauses: { readonly tryAgain: () => void } = await import(sourceOf("Service/Pause.ts"))
-    tryAgain = pauses.tryAgain
+    const pauses: { readonly retryNow: () => void } = await import(sourceOf("Service/Pause.ts"))
+    retryNow = pauses.retryNow
     assert.isTrue(await connection.signIn("key"))
   })
 
@@ -68,13 +68,13 @@ describe("The connection of sessions in the console", () => {
   })
 
   const present = () => ({
-    isThere: connection.sessions.value !== undefined,
+    isOpen: connection.sessions.value !== undefined,
     isOpening: connection.isOpeningSessions.value,
     refusal: connection.sessionsRefusal.value
   })
 
   it.each([undefined, 502, 503])(
-    "is tried again, ever more seldom, while the service answers %s, and at once when it is back",
+    "is retried with backoff while the service answers %s, and at once when it recovers",
     async status => {
       gateway = { status }
       void connection.openSessions()
@@ -84,25 +84,25 @@ describe("The connection of sessions in the console", () => {
       const distances = others.map((time, index) => time - (tried[index] ?? first))
       assert.isAtMost(distances[0] ?? 0, 1 + 125)
       assert.isAtMost(Math.max(...distances), 1 + 30_000 / 8)
-      assert.deepStrictEqual(present(), { isThere: false, isOpening: true, refusal: "" })
+      assert.deepStrictEqual(present(), { isOpen: false, isOpening: true, refusal: "" })
       assert.notStrictEqual(connection.sessionsProblem.value, "")
       gateway = "open"
-      tryAgain()
+      retryNow()
       await vi.advanceTimersByTimeAsync(10)
-      assert.deepStrictEqual(present(), { isThere: true, isOpening: false, refusal: "" })
+      assert.deepStrictEqual(present(), { isOpen: true, isOpening: false, refusal: "" })
       assert.strictEqual(connection.sessionsProblem.value, "")
     }
   )
 
-  it("is not tried again where the token is refused", async () => {
+  it("is not retried if the token is refused", async () => {
     gateway = { status: 401 }
     void connection.openSessions()
     await vi.advanceTimersByTimeAsync(120_000)
     assert.strictEqual(tried.length, 1)
-    assert.deepStrictEqual(present(), { isThere: false, isOpening: false, refusal: "the reason" })
+    assert.deepStrictEqual(present(), { isOpen: false, isOpening: false, refusal: "the reason" })
     gateway = "open"
     void connection.openSessions()
     await vi.advanceTimersByTimeAsync(10)
-    assert.deepStrictEqual(present(), { isThere: true, isOpening: false, refusal: "" })
+    assert.deepStrictEqual(present(), { isOpen: true, isOpening: false, refusal: "" })
   })
 })

@@ -46,8 +46,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
 
   const create = async () => {
     await page.getByRole("button", { name: "New" }).click()
-    await page.getByRole("button", { name: "Create" }).click()
-    await page.getByText("Nothing was said yet.").waitFor()
+    await visit.create()
   }
 
   const say = async (text: string) => {
@@ -91,16 +90,16 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
       await page.getByText("reads and writes").waitFor()
       await page.getByLabel("Metrics token").fill("a-key-that-writes")
       await page.getByRole("button", { name: "Show metrics" }).click()
-      await untilRefused("does not know this token")
+      await untilRefused("Invalid token.")
       assert.deepStrictEqual(await violations(page), [])
       await page.getByLabel("Metrics token").fill("a-token-for-metrics")
       await page.keyboard.press("Enter")
       await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
     })
 
-    it("asks for a token of a tenant beside the key, and shows whose sessions there are", async () => {
+    it("asks for the token of a tenant in addition to the key, and shows the tenant and the user", async () => {
       await view("Sessions")
-      await page.getByText("With the present key the gateway answers").waitFor()
+      await page.getByText("With the current key, the gateway answers").waitFor()
       assert.deepStrictEqual(await violations(page), [])
       await page.getByLabel("Token").fill(`${tokens.anna.slice(0, -4)}AAAA`)
       await page.getByRole("button", { name: "Open sessions" }).click()
@@ -148,7 +147,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
       await run(server.ended)
       const renewed = "another secret of at least thirty-two bytes"
       await start({ GATEWAY_JWT_SECRET: renewed })
-      await page.getByText("Sessions need a token").waitFor()
+      await page.getByText("Sessions require a token").waitFor()
       await page.getByText(/the gateway answers: .*signature/).waitFor()
       await page.getByLabel("Token").fill(await Effect.runPromise(token("acme", "anna", renewed)))
       await page.getByRole("button", { name: "Open sessions" }).click()
@@ -221,7 +220,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
       await enter("tenant:acme/settings", "of-acme")
       await page.getByText(/anna/).first().waitFor()
       await view("Feed")
-      const feed = page.getByRole("list", { name: "Changes, the newest first" })
+      const feed = page.getByRole("list", { name: "Changes, newest first" })
       await feed.getByRole("link", { name: /of-acme.*anna/ }).waitFor()
       assert.strictEqual(await feed.getByRole("link").count(), 1)
       await view("Sessions")
@@ -236,7 +235,7 @@ describe.skipIf(absence !== undefined)("The console and its credentials", () => 
       await view("Store")
       await page.getByRole("link", { name: /tenant:globex\/settings/ }).click()
       await page.getByRole("link", { name: /of-globex/ }).click()
-      await page.getByText("This key only reads.").waitFor()
+      await page.getByText("This key is read-only.").waitFor()
       assert.strictEqual(await page.getByRole("button", { name: "New" }).count(), 0)
       await signOut()
     })

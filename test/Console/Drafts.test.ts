@@ -1,11 +1,11 @@
-/** Messages that are typed in the console and not sent. */
+/** Messages that are typed in the console. */
 import { assert, describe, it } from "vitest"
 import type { Sessions } from "../../src/Client/Client.ts"
 import { Draft, draftFor } from "../../src/Console/Sessions/Drafts.ts"
 
 const connection = () => ({}) as Sessions
 
-/** Answers messages as it is told, and notes what it was asked. */
+/** A gateway whose answers are set by the test, and which records requests. */
 const gateway = () => {
   const sent: Array<{ readonly content: string; readonly clientMessageId: string | undefined }> = []
   let settle = (_failure?: Error) => {}
@@ -21,7 +21,7 @@ const gateway = () => {
 const unavailable = new Error("Store unavailable")
 
 describe("A message that is typed", () => {
-  it("stays with its session, and is not there for whoever connects next", () => {
+  it("is kept for its session and its connection", () => {
     const [first, second] = [connection(), connection()]
     draftFor(first, "a").type("half a sent")
     assert.strictEqual(draftFor(first, "a").text, "half a sent")
@@ -29,7 +29,7 @@ describe("A message that is typed", () => {
     assert.strictEqual(draftFor(second, "a").text, "")
   })
 
-  it("is there again with the reason when it is refused, and is the same message when it is sent again", async () => {
+  it("is restored with the reason when it is refused, and is sent again with the same id", async () => {
     const { sent, sessions, settle } = gateway()
     const draft = new Draft(sessions, "a")
     draft.type("hello")
@@ -49,7 +49,7 @@ describe("A message that is typed", () => {
     assert.strictEqual(sent[1]?.clientMessageId, sent[0]?.clientMessageId)
   })
 
-  it("is another message once it was changed, or once one was taken", async () => {
+  it("has another id after it was changed or accepted", async () => {
     const { sent, sessions, settle } = gateway()
     const draft = new Draft(sessions, "a")
     const say = async (text: string, failure?: Error) => {
@@ -64,7 +64,7 @@ describe("A message that is typed", () => {
     assert.strictEqual(new Set(sent.map(({ clientMessageId }) => clientMessageId)).size, 3)
   })
 
-  it("is not sent while another one is, and comes after it when that is refused", async () => {
+  it("is not sent during another message, and follows it if that is refused", async () => {
     const { sent, sessions, settle } = gateway()
     const draft = new Draft(sessions, "a")
     draft.type("first")

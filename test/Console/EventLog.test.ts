@@ -62,7 +62,7 @@ describe("EventSearch", () => {
     assert.deepStrictEqual(byEnvelope.found, [])
   })
 
-  it("goes on with what comes, and forgets what is no longer kept", () => {
+  it("continues with new events, and removes those that are no longer kept", () => {
     const log = logOf(100, { events: 100, characters: 1e6 }, "yes")
     const search = new EventSearch("yes")
     searchAll(search, log)

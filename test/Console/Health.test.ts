@@ -7,7 +7,7 @@ import { sourceOf } from "./Page.ts"
 const dom = { hidden: false, querySelector: () => null, addEventListener: () => {} }
 
 interface Health {
-  readonly doubt: () => void
+  readonly checkHealth: () => void
   readonly isReachable: { readonly value: boolean | undefined }
   readonly isStoreReady: { readonly value: boolean | undefined }
   readonly watchHealth: (ended: AbortSignal) => Promise<void>
@@ -46,8 +46,8 @@ describe("The health in the console", () => {
     vi.unstubAllGlobals()
   })
 
-  it("is asked at once where a connection was lost, at growing distances while it is away, and clients come back with it", async () => {
-    const { clock, doubt, isReachable, watchHealth } = await setUp()
+  it("is checked at once after a lost connection, with backoff while it is unavailable, and clients reconnect when it recovers", async () => {
+    const { clock, checkHealth, isReachable, watchHealth } = await setUp()
     const advance = async (ms: number): Promise<ReadonlyArray<number>> => {
       const before = asked.length
       await vi.advanceTimersByTimeAsync(ms)
@@ -62,18 +62,18 @@ describe("The health in the console", () => {
     // Many connections that are lost at once are one reason to ask.
     isUp = false
     await advance(600)
-    for (let i = 0; i < 100; i++) doubt()
+    for (let i = 0; i < 100; i++) checkHealth()
     assert.strictEqual((await advance(0)).length, 1)
     assert.isFalse(isReachable.value)
 
-    // Those that fail to come back are none.
+    // Failed reconnects do not count.
     let tries = 0
     clock.after(30_000, () => tries++)
     const lifetime = new Lifetime(clock, undefined)
     lifetime.limit(60_000, "It takes too long")
     const times = [asked.at(-1)!]
     for (let second = 0; second < 20; second++) {
-      doubt()
+      checkHealth()
       times.push(...(await advance(1000)))
     }
     const distances = times.slice(1).map((time, index) => time - times[index]!)
@@ -95,7 +95,7 @@ describe("The health in the console", () => {
     assert.isTrue(lifetime.signal.aborted)
   })
 
-  it("tells of the store, of which the report says nothing, whether it says that it is away or does not answer", async () => {
+  it("includes the store, which may be unavailable or not answer", async () => {
     isUp = true
     const { isReachable, isStoreReady, watchHealth } = await setUp()
     void watchHealth(ended.signal)
@@ -120,11 +120,11 @@ describe("The health in the console", () => {
 
   it("is asked about twice in a second at most, however often connections are lost while it answers", async () => {
     isUp = true
-    const { doubt, watchHealth } = await setUp()
+    const { checkHealth, watchHealth } = await setUp()
     asked.length = 0
     void watchHealth(ended.signal)
     for (let i = 0; i < 1000; i++) {
-      doubt()
+      checkHealth()
       await vi.advanceTimersByTimeAsync(10)
     }
     assert.isAtMost(asked.length, 21)

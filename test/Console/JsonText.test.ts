@@ -1,7 +1,7 @@
 /** JSON as text: what the console reads and writes is what JSON.parse reads, and the text stays as it is. */
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { compact, elementsOf, format, membersOf, placeOf, problemOf } from "../../src/Console/Json/JsonText.ts"
+import { compact, elementsOf, format, membersOf, positionOf, problemOf } from "../../src/Console/Json/JsonText.ts"
 
 const json = fc.json({ noUnicodeString: false })
 
@@ -23,7 +23,7 @@ const parses = (text: string): boolean => {
 }
 
 /** What the store refuses beyond the grammar. */
-const isOfStore = /occurs twice|too large|levels/
+const isOfStore = /Duplicate|too large|levels/
 
 describe("JSON as text", () => {
   it("is right where JSON.parse takes it", () => {
@@ -81,21 +81,21 @@ describe("JSON as text", () => {
 
   it.each([
     ['{\n  "a": 1,\n  "b" 2\n}', "A colon is missing before 2", 3, 7],
-    ['{"a": 1, "a": 2}', 'The name "a" occurs twice in its object', 1, 10],
+    ['{"a": 1, "a": 2}', 'Duplicate name "a"', 1, 10],
     ["[1, 2", "A comma or ] is missing before the end", 1, 6],
     ["[1 2]", "A comma or ] is missing before 2", 1, 4],
-    ["{a: 1}", "a is no JSON value", 1, 2],
+    ["{a: 1}", "a is not a JSON value", 1, 2],
     ["{1: 1}", "A name in quotes is missing before 1", 1, 2],
-    ["[nul]", "nul is no JSON value", 1, 2],
-    ['["\\x"]', "\\x is no escape of JSON", 1, 3],
-    ['["a\nb"]', "A string ends on its line; a line break in it is written \\n", 1, 4],
-    ['["a', "The string has no end", 1, 2],
+    ["[nul]", "nul is not a JSON value", 1, 2],
+    ['["\\x"]', "\\x is not a JSON escape", 1, 3],
+    ['["a\nb"]', "A string must not contain a line break; write \\n", 1, 4],
+    ['["a', "The string is not closed", 1, 2],
     ["", "A value is missing before the end", 1, 1],
-    ["1 2", "Something stands behind the value", 1, 3],
-    ["[".repeat(257), "There are more than 256 levels", 1, 257]
-  ])("tells what is wrong with %j, and where", (text, message, line, column) => {
+    ["1 2", "Unexpected text after the value", 1, 3],
+    ["[".repeat(257), "More than 256 levels of nesting", 1, 257]
+  ])("reports the problem of %j and its position", (text, message, line, column) => {
     const problem = problemOf(text)!
     assert.strictEqual(problem.message, message)
-    assert.deepStrictEqual(placeOf(text, problem.offset), { line, column })
+    assert.deepStrictEqual(positionOf(text, problem.offset), { line, column })
   })
 })

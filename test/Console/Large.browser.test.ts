@@ -1,4 +1,4 @@
-/** The console where there is much: a session of 50,000 events, 10,000 keys, and a value of 20,000 lines. */
+/** The console with much data: a session of 50,000 events, 10,000 keys, and a value of 20,000 lines. */
 import type { Locator, Page } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
@@ -9,10 +9,10 @@ import { Visit } from "./Visit.ts"
 const events = 50_000
 const keys = 10_000
 
-/** The most elements that a page of a large session has. A row has about ten. */
+/** The maximum number of elements in the page of a large session. A row has about ten. */
 const maxElements = 1500
 
-describe.skipIf(absence !== undefined)("The console with much in it", () => {
+describe.skipIf(absence !== undefined)("The console with much data", () => {
   const visit = new Visit()
   const { client, editor, nextFrame, open, run, say, shows } = visit
   let page: Page
@@ -33,7 +33,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
       element.scrollTop = share * (element.scrollHeight - element.clientHeight)
     }, share)
 
-  /** Scrolls until something is seen: rows are measured when they come into view, which moves those after them. */
+  /** Scrolls until an element is rendered. Rows are measured when they come into view, which moves later rows. */
   const scrollsTo = async (list: Locator, share: number, sought: Locator) => {
     for (;;) {
       await scrollTo(list, share)
@@ -66,7 +66,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
   })
 
   it("finds events by type and content", async () => {
-    const field = page.getByLabel("Events with")
+    const field = page.getByLabel("Search events")
     await field.fill("QUESTION 777")
     await page.getByText("1 of 50,000 events").waitFor()
     await eventList()
@@ -83,10 +83,10 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await page.getByText("50,000 events", { exact: true }).waitFor()
   })
 
-  it("goes on at the end, and leaves a reader where he is", async () => {
+  it("follows the end, unless the user has scrolled up", async () => {
     await scrollsTo(eventList(), 0.5, eventList().getByRole("button", { name: /^25000 / }))
     await scrollsTo(log(), 0.5, log().getByText(/^question (?:4[5-9]|5[0-5])\d$/))
-    // Who says something wants to see what comes of it.
+    // Sending a message scrolls to the end.
     await say("/long 60")
     await log().getByText(/59 60/).waitFor()
     await eventList()
@@ -97,7 +97,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await scrollsTo(eventList(), 1, eventList().getByRole("button", { name: /turn_completed/ }))
   })
 
-  it("lists 10,000 keys with no more rows than are seen, while some are written", async () => {
+  it("lists 10,000 keys with only the rows in view, while some are written", async () => {
     await open("store", "cities")
     await page.getByText("10,000 entries").waitFor()
     const list = page.getByRole("list", { name: "Keys of cities" })
@@ -119,7 +119,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await page.getByRole("link", { name: /^city-05009a/ }).waitFor()
   })
 
-  it("edits a value of 20,000 lines, of which those near the view are drawn", async () => {
+  it("edits a value of 20,000 lines, and renders those near the view", async () => {
     const value = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [`name ${index}`, index]))
     await client().set("large", "value", value)
     await open("store", "large", "value")
@@ -129,7 +129,7 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await scrollTo(editor(), 1)
     await page.locator(".editor-lines").getByText("20002", { exact: true }).waitFor()
     assert.isBelow(await elements(), maxElements)
-    // The number of the last line but one, and the value on it, lie where the field has that line.
+    // The number and the value of the last line but one are aligned with the field.
     const lines = await page.evaluate<ReadonlyArray<number>>(`(() => {
       const field = document.querySelector(".editor-box textarea")
       const top = field.getBoundingClientRect().top + parseFloat(getComputedStyle(field).paddingTop) - field.scrollTop
@@ -147,13 +147,13 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
     await editor().press("Control+End")
     await page.keyboard.type("}")
     await page.keyboard.press("Control+s")
-    await page.getByText("Line 20002, column 2: Something stands behind the value").waitFor()
+    await page.getByText("Line 20002, column 2: Unexpected text after the value").waitFor()
     await page.locator(".editor-lines .bad", { hasText: "20002" }).waitFor()
     await page.keyboard.press("Backspace")
     await page.getByText("Line 20002, column 2").waitFor({ state: "detached" })
   })
 
-  it("takes 9,000 lines that are pasted", async () => {
+  it("accepts 9,000 pasted lines", async () => {
     const numbers = Array.from({ length: 9000 }, (_, index) => index)
     const text = JSON.stringify(numbers, undefined, 2)
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"])

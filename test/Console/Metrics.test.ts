@@ -80,7 +80,7 @@ describe("The metrics in the console", () => {
     assert.deepStrictEqual([metricsState.value, asked], ["hidden", 2])
   })
 
-  it("are locked without a request where the page was told that they want a token", async () => {
+  it("are locked without a request if the page knows that they require a token", async () => {
     const asked: Array<string> = []
     answer = path => {
       asked.push(path)
@@ -107,7 +107,7 @@ describe("The metrics in the console", () => {
     assert.isTrue(isTryingToken.value)
     await vi.advanceTimersByTimeAsync(0)
     assert.deepStrictEqual([metricsState.value, isTryingToken.value], ["locked", false])
-    assert.strictEqual(metricsRefusal.value, "The service does not know this token.")
+    assert.strictEqual(metricsRefusal.value, "Invalid token.")
     useMetricsToken("right")
     await vi.advanceTimersByTimeAsync(0)
     assert.strictEqual(metricsState.value, "shown")

@@ -45,7 +45,7 @@ describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", 
   /** The look at the end of the log, which is taken every ten seconds and where the page is back online. */
   const look = () => page.evaluate("dispatchEvent(new Event('online'))")
 
-  /** What is requested while something is done, but for looks at the end of the log: their time comes by itself. */
+  /** The requests during some work, except those for the end of the log, which are periodic. */
   const requestsOf = async (work: () => Promise<unknown>): Promise<ReadonlyArray<string>> => {
     const asked: Array<string> = []
     const note = (request: Request) => {
@@ -73,7 +73,7 @@ describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", 
     await foot("1 of 2 tenants")
     await hasRows(tenants(), ["acme-b 1 namespace · 1 entry"])
     await page.getByLabel("Find a tenant").fill("none")
-    await page.getByText("No tenant’s id has “none” in it.").waitFor()
+    await page.getByText("No tenant ID contains “none”.").waitFor()
   })
 
   it("shows the namespaces of the tenant that is chosen by the keyboard, then all of them again", async () => {
@@ -147,7 +147,7 @@ describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", 
   it("reads again what is seen when the log has moved, and nothing else", async () => {
     await namespaces().getByRole("link", { name: "tenant:acme/stock 2" }).waitFor()
     await open("store")
-    await page.getByText("Choose a namespace.").waitFor()
+    await page.getByText("Select a namespace.").waitFor()
     const unchanged = await requestsOf(async () => {
       const answered = page.waitForResponse(/\/changes\?/)
       await look()
@@ -166,9 +166,9 @@ describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", 
   it("says how far 12,000 namespaces are listed, and finds the others by the start of their names", async () => {
     await fill(Array.from({ length: many }, (_, index) => nameOf(index)))
     await page.reload()
-    await foot("The first 1,000 namespaces. Scroll, or type the start of a name to find others.")
+    await foot("First 1,000 namespaces. Scroll or type the start of a name to find more.")
     await isFit()
-    const end = page.getByText("The first 10,000 namespaces. Type the start of a name to find others.")
+    const end = page.getByText("First 10,000 namespaces. Type the start of a name to find more.")
     const last = namespaces().getByRole("link", { name: nameOf(9993) })
     while ((await end.count()) === 0 || (await last.count()) === 0) {
       await namespaces().evaluate(element => {
@@ -197,7 +197,7 @@ describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", 
 
     await tab("Tenants").click()
     await tenants().getByRole("button", { name: "big 12,000 namespaces · 12,001 entries" }).click()
-    await foot("The first 1,000 namespaces. Scroll, or type the start of a name to find others.")
+    await foot("First 1,000 namespaces. Scroll or type the start of a name to find more.")
     await find("n-1199")
     await foot("10 namespaces")
     await eventually(async () => assert.include(await rows(namespaces()), "n-11999 1"))

@@ -1,4 +1,4 @@
-/** The console where what it shows changes under it: history that was removed, slow answers, other writers. */
+/** The console with concurrent changes: removed history, slow answers, other writers. */
 import { Duration, Effect } from "effect"
 import type { Locator, Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
@@ -28,7 +28,7 @@ const fillAndTrim = (directory: string, namespace: string) =>
     assert.strictEqual(yield* kept, 1)
   }).pipe(Effect.provide(Backends.sqlite({ directory })), Effect.orDie)
 
-/** A script of a page that has it see a clock that is off by some milliseconds. */
+/** A script that sets the clock of a page off by some milliseconds. */
 const clockThatIsOff = (ms: number): string => `{
   const { now } = Date
   Date = class extends Date {
@@ -41,7 +41,7 @@ const clockThatIsOff = (ms: number): string => `{
   }
 }`
 
-/** A script of a page that keeps the first message to an agent from the gateway, until it is told to refuse it. */
+/** A script that holds the first message to an agent, until `refuseMessage` refuses it. */
 const firstMessageIsHeld = `{
   const { send } = WebSocket.prototype
   self.sentMessages = []
@@ -55,7 +55,7 @@ const firstMessageIsHeld = `{
   }
 }`
 
-describe.skipIf(absence !== undefined)("The console where things change under it", () => {
+describe.skipIf(absence !== undefined)("The console with concurrent changes", () => {
   const visit = new Visit()
   const { client, editor, open, run, shows } = visit
   let page: Page
@@ -72,47 +72,47 @@ describe.skipIf(absence !== undefined)("The console where things change under it
   const hasCount = (elements: Locator, count: number) =>
     eventually(async () => assert.strictEqual(await elements.count(), count))
 
-  it("shows the changes that are kept where the first ones were removed, and asks no more than it must", async () => {
+  it("shows the changes that are kept after the first ones were removed, with few requests", async () => {
     const asked: Array<string> = []
     const note = (request: { readonly url: () => string }) => {
       if (request.url().includes("/changes?")) asked.push(request.url())
     }
     page.on("request", note)
     await open("feed")
-    const feed = page.getByRole("list", { name: "Changes, the newest first" })
+    const feed = page.getByRole("list", { name: "Changes, newest first" })
     await feed.getByRole("link", { name: /old.*k.*v3/ }).waitFor()
     await client().set("old", "other", 1)
     await feed.getByRole("link", { name: /old.*other.*v1/ }).waitFor()
     page.off("request", note)
-    // The end of the log, the position that is refused, the one that is kept; a poll more where a change came meanwhile.
+    // The end of the log, the refused position, the one that is kept, and another poll after a concurrent change.
     assert.isAtMost(asked.length, 6, asked.join("\n"))
 
     await open("store", "old", "k")
     await page.getByRole("tab", { name: "History" }).click()
-    await page.getByRole("region", { name: "No longer kept beside Version 3" }).waitFor()
+    await page.getByRole("region", { name: "No longer kept compared with Version 3" }).waitFor()
     await hasCount(page.getByRole("list", { name: "Versions" }).getByRole("button"), 1)
   })
 
-  it("reads on to the changes before the last 500 of an entry", async () => {
+  it("shows changes before the last 500 of an entry", async () => {
     const set = { op: "set" as const, namespace: "old", key: "k" }
     await client().batch(Array.from({ length: 600 }, (_, index) => ({ ...set, value: index + 4 })))
     await page.getByRole("tab", { name: "Value" }).click()
     await page.getByRole("tab", { name: "History" }).click()
     const versions = page.getByRole("list", { name: "Versions" }).getByRole("button")
-    await page.getByRole("region", { name: "Version 602 beside Version 603" }).waitFor()
+    await page.getByRole("region", { name: "Version 602 compared with Version 603" }).waitFor()
     await page.getByRole("button", { name: "Older changes" }).click()
-    // What stands beside the first one of a part is the last one of the part before.
-    await page.getByRole("region", { name: "Version 102 beside Version 103" }).waitFor()
+    // The first change of a part is compared with the last change of the previous part.
+    await page.getByRole("region", { name: "Version 102 compared with Version 103" }).waitFor()
     await hasCount(versions, 101)
     await page.getByRole("button", { name: "Newest changes" }).click()
     await page.getByRole("button", { name: /^version 104/ }).click()
-    await page.getByRole("region", { name: "Version 103 beside Version 104" }).waitFor()
+    await page.getByRole("region", { name: "Version 103 compared with Version 104" }).waitFor()
     await hasCount(versions, 500)
   })
 
   const save = () => page.getByRole("button", { name: "Save" }).click()
 
-  /** Holds back what the page asks of some addresses, or their answers, until it is let go. */
+  /** Delays the requests of the page to some addresses, or their answers, until `release`. */
   const hold = async (pattern: RegExp, method: string, of: "request" | "answer") => {
     const held = Promise.withResolvers<void>()
     const handled: Array<Promise<void>> = []
@@ -126,16 +126,16 @@ describe.skipIf(absence !== undefined)("The console where things change under it
       return sent
     }
     await page.route(pattern, handler)
-    const letGo = async () => {
+    const release = async () => {
       held.resolve()
       // A route that is taken away is handled by that.
       await Promise.all(handled)
       await page.unroute(pattern, handler)
     }
-    return { reached: reached.promise, letGo }
+    return { reached: reached.promise, release }
   }
 
-  /** Lets requests fail. */
+  /** Makes requests fail. */
   const refuse = async (pattern: RegExp, method: string, status: number) => {
     const handler = (route: Route) =>
       route.request().method() === method
@@ -150,16 +150,16 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     await open("store", "typed", "k")
     await page.getByText("version 1", { exact: true }).waitFor()
     await editor().fill('{"a": 2}')
-    const { letGo, reached } = await hold(/\/kv\/typed\/k$/, "PUT", "answer")
+    const { release, reached } = await hold(/\/kv\/typed\/k$/, "PUT", "answer")
     await save()
     await reached
-    await editor().fill('{"a": 2, "typed": "meanwhile"}')
-    await letGo()
+    await editor().fill('{"a": 2, "typed": "later"}')
+    await release()
     await page.getByText("Saved as version 2").waitFor()
-    assert.strictEqual(await editor().inputValue(), '{"a": 2, "typed": "meanwhile"}')
+    assert.strictEqual(await editor().inputValue(), '{"a": 2, "typed": "later"}')
     await save()
     await page.getByText("Saved as version 3").waitFor()
-    assert.deepStrictEqual((await client().get("typed", "k"))?.value, { a: 2, typed: "meanwhile" })
+    assert.deepStrictEqual((await client().get("typed", "k"))?.value, { a: 2, typed: "later" })
   })
 
   it("asks before an edit is left, and stays or goes", async () => {
@@ -171,42 +171,42 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     assert.strictEqual(await editor().inputValue(), '{"a": 3}')
     assert.isTrue((await page.evaluate<string>("location.hash")).endsWith("/k"))
     await page.getByRole("navigation").getByRole("link", { name: "Feed", exact: true }).click()
-    await dialog.getByRole("button", { name: "Discard the edit" }).click()
-    await page.getByRole("list", { name: "Changes, the newest first" }).waitFor()
+    await dialog.getByRole("button", { name: "Discard changes" }).click()
+    await page.getByRole("list", { name: "Changes, newest first" }).waitFor()
     await open("store", "typed", "other")
     await page.getByRole("heading", { name: "other" }).waitFor()
     await page.getByText("version 1", { exact: true }).waitFor()
   })
 
-  it("says that an entry cannot be read after a conflict, and not that it was deleted", async () => {
+  it("reports that an entry cannot be read after a conflict, and not that it was deleted", async () => {
     await editor().fill("2")
-    const { letGo, reached } = await hold(/\/kv\/typed\/other$/, "PUT", "request")
+    const { release, reached } = await hold(/\/kv\/typed\/other$/, "PUT", "request")
     await save()
     await reached
     await client().set("typed", "other", "theirs", { actor: "anna" })
     const end = await refuse(/\/kv\/typed\/other$/, "GET", 403)
-    await letGo()
-    await page.getByText("Nothing was saved, as the entry is not at version 1 now. refused by the test").waitFor()
+    await release()
+    await page.getByText("Not saved: the entry is no longer at version 1. refused by the test").waitFor()
     assert.strictEqual(await page.getByRole("dialog").count(), 0)
     await end()
     await save()
     await page.getByRole("dialog").getByText("Stored: version 2 by anna").waitFor()
-    await page.getByRole("dialog").getByRole("button", { name: "Take the stored one" }).click()
+    await page.getByRole("dialog").getByRole("button", { name: "Use the stored value" }).click()
   })
 
-  it("reads an entry again that somebody else has written before it was deleted", async () => {
-    const { letGo, reached } = await hold(/\/kv\/typed\/other\?/, "DELETE", "request")
+  it("reads an entry again that another client has written before it was deleted", async () => {
+    const { release, reached } = await hold(/\/kv\/typed\/other\?/, "DELETE", "request")
     await page.getByRole("button", { name: "Delete" }).click()
     await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click()
     await reached
     await client().set("typed", "other", "again", { actor: "ben" })
-    await letGo()
-    await page.getByText("Nothing was deleted, as somebody else has written or deleted the entry meanwhile.").waitFor()
+    await release()
+    await page.getByText("Not deleted: another client has changed or deleted the entry.").waitFor()
     await page.getByText("version 3", { exact: true }).waitFor()
     await shows('"again"')
   })
 
-  it("shows long texts of a conflict whole where so much differs that comparing them would take seconds", async () => {
+  it("shows the texts of a conflict whole if a comparison would take seconds", async () => {
     await client().set("long", "k", 0)
     await open("store", "long", "k")
     await page.getByText("version 1", { exact: true }).waitFor()
@@ -217,13 +217,13 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     const dialog = page.getByRole("dialog")
     const theirs = await dialog.getByRole("textbox", { name: "Stored: version 2 by anna" }).inputValue()
     assert.deepStrictEqual(JSON.parse(theirs), numbers)
-    assert.strictEqual(await dialog.getByRole("textbox", { name: "Yours: from version 1" }).inputValue(), "1")
-    await dialog.getByRole("button", { name: "Take the stored one" }).click()
+    assert.strictEqual(await dialog.getByRole("textbox", { name: "Yours: based on version 1" }).inputValue(), "1")
+    await dialog.getByRole("button", { name: "Use the stored value" }).click()
     await open("store", "typed", "other")
     await page.getByText("version 3", { exact: true }).waitFor()
   })
 
-  it("has entries expire by the clock of the service, however that of the browser is set", async () => {
+  it("expires entries by the clock of the service, not of the browser", async () => {
     let version = 3
     for (const hours of [-2, 2]) {
       // Not by Playwright, whose clock takes the place of all timers of all pages for good.
@@ -243,44 +243,44 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     }
   })
 
-  it("reads the keys again that it has listed before the feed was there", async () => {
+  it("reads the keys again that it has listed before the feed has started", async () => {
     await client().set("slow", "a", 1)
-    const { letGo, reached } = await hold(/\/changes\?after=\d+&limit=1$/, "GET", "request")
+    const { release, reached } = await hold(/\/changes\?after=\d+&limit=1$/, "GET", "request")
     await open("store", "slow")
     await reached
     await page.getByText("1 entry").waitFor()
     await client().set("slow", "b", 1)
     await client().delete("slow", "a")
-    await letGo()
+    await release()
     const list = page.getByRole("list", { name: "Keys of slow" })
     await list.getByRole("link", { name: /^b/ }).waitFor()
     await list.getByRole("link", { name: /^a/ }).waitFor({ state: "detached" })
   })
 
-  it("imports into the open namespace alone, names the line that is wrong, and leaves out what has expired", async () => {
+  it("imports only into the open namespace, reports the invalid line, and skips expired entries", async () => {
     await page.getByRole("button", { name: "Import and export" }).click()
     const dialog = page.getByRole("dialog")
     const upload = async (existing: string, ...lines: ReadonlyArray<string>) => {
       const file = { name: "a.ndjson", mimeType: "", buffer: Buffer.from(lines.join("\n")) }
       await dialog.getByLabel("File to import").setInputFiles(file)
-      await dialog.getByLabel("Where an entry is there already").selectOption({ label: existing })
+      await dialog.getByLabel("If an entry already exists").selectOption({ label: existing })
       await dialog.getByRole("button", { name: "Import", exact: true }).click()
     }
     const good = '{"namespace":"slow","key":"good","value":1,"version":7,"updatedBy":"anna","updatedAt":1}'
     await upload("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
     await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not "slow"').waitFor()
-    assert.strictEqual((await client().get("slow", "good"))?.version, 1, "what stands before the wrong line is written")
+    assert.strictEqual((await client().get("slow", "good"))?.version, 1, "the lines before the invalid one are written")
     const over = '{"key":"over","value":1,"expiresAt":1000}'
-    for (const existing of ["replace it", "leave it as it is"]) {
+    for (const existing of ["replace it", "skip it"]) {
       await upload(existing, over, `{"key":"${existing}","value":1}`, over)
-      await dialog.getByText("Imported 1 entry. 2 entries left out, as expired.").waitFor()
+      await dialog.getByText("Imported 1 entry. Skipped 2 entries already expired.").waitFor()
       await upload(existing, '{"key":"x","value":1,"expires_at":1000}')
-      // Nothing is said of the import before.
+      // The message of the import before is gone.
       await dialog.getByText(/^Line 1: it has a member "expires_at", which no entry has *$/).waitFor()
     }
     for (const [existing, before] of [
       ["replace it", "fine"],
-      ["leave it as it is", "too"],
+      ["skip it", "too"],
       ["stop the import", "three"]
     ] as const) {
       await upload(existing, `{"key":"${before}","value":1}`, '{"key":"..","value":1}', '{"key":"behind","value":1}')
@@ -292,23 +292,64 @@ describe.skipIf(absence !== undefined)("The console where things change under it
     await dialog.getByText(/^Line 2: value has /).waitFor()
     assert.isDefined(await client().get("slow", "small"))
 
-    // An import that is closed says how far it has come.
-    const { letGo, reached } = await hold(/\/batch$/, "POST", "request")
-    await upload("replace it", '{"key":"closed","value":1}')
-    await reached
-    await page.keyboard.press("Escape")
-    const stopped = page.getByRole("dialog", { name: "The import was stopped" })
-    await stopped.getByText("0 entries of the file were written").waitFor()
-    await letGo()
-    await stopped.getByRole("button", { name: "Close" }).click()
+    await dialog.getByRole("button", { name: "Close" }).click()
     await dialog.waitFor({ state: "detached" })
   })
 
-  it("asks before an edit is left however soon, and no longer once it is discarded", async () => {
+  it("reports the progress of an import that Escape or the browser's Back stops", async () => {
+    await open("store", "before")
+    await page.getByRole("heading", { name: "before" }).waitFor()
+    await open("store", "slow")
+    await page.getByRole("heading", { name: "slow" }).waitFor()
+    for (const [stop, isLeft] of [
+      [() => page.keyboard.press("Escape"), false],
+      [() => page.evaluate("history.back()"), true]
+    ] as const) {
+      await page.getByRole("button", { name: "Import and export" }).click()
+      const dialog = page.getByRole("dialog")
+      const { release, reached } = await hold(/\/batch$/, "POST", "request")
+      const buffer = Buffer.from('{"key":"stopped","value":1}')
+      await dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer })
+      await dialog.getByRole("button", { name: "Import", exact: true }).click()
+      await reached
+      await stop()
+      const stopped = page.getByRole("dialog", { name: "Import stopped" })
+      await stopped.getByText("0 entries of the file were written").waitFor()
+      assert.isTrue((await page.evaluate<string>("location.hash")).endsWith("/slow"))
+      await release()
+      await stopped.getByRole("button", { name: "Close" }).click()
+      await dialog.waitFor({ state: "detached" })
+      await page.getByRole("heading", { name: isLeft ? "before" : "slow" }).waitFor()
+    }
+  })
+
+  it("shows hidden characters of names and values, and saves them unchanged", async () => {
+    const key = "\u202egnp.exe"
+    const value = { "\u202egnp.exe": "a\u200bb" }
+    await client().set("hidden", key, value)
+    await open("store", "hidden", key)
+    await page.getByRole("heading", { name: "<U+202E>gnp.exe" }).waitFor()
+    const note = page.getByRole("button", { name: "Line 2, column 4: hidden character U+202E, and 1 more" })
+    await note.waitFor()
+    await visit.isFit()
+    await note.click()
+    assert.strictEqual(await page.evaluate("getSelection().toString()"), "\u202e")
+    assert.strictEqual(await page.locator(".json-hidden").count(), 2)
+    await editor().press("Control+Home")
+    await page.keyboard.type(" ")
+    await save()
+    await page.getByText("Saved as version 2").waitFor()
+    assert.deepStrictEqual((await client().get("hidden", key))?.value, value)
+    await client().set("hidden", key, { "\u202egnp.exe": "ab" })
+    await page.getByRole("tab", { name: "History" }).click()
+    await page.locator("td.removed", { hasText: '"<U+202E>gnp.exe": "a<U+200B>b"' }).waitFor()
+  })
+
+  it("asks before an edit is left at once, and not after it is discarded", async () => {
     await client().set("typed", "soon", 1)
     await open("store", "typed", "soon")
     await shows("1")
-    // The page draws nothing between what is typed and what leads away.
+    // The page renders nothing between the input and the navigation.
     await page.evaluate(`{
       const field = document.querySelector(".editor-box textarea")
       field.value = "2"
@@ -324,10 +365,10 @@ describe.skipIf(absence !== undefined)("The console where things change under it
       discard.click()
       location.hash = "#/feed"
     }`)
-    await page.getByRole("list", { name: "Changes, the newest first" }).waitFor()
+    await page.getByRole("list", { name: "Changes, newest first" }).waitFor()
   })
 
-  it("asks before a value of the history takes the place of an edit, and forgets what was wrong with the edit", async () => {
+  it("asks before a value of the history replaces an edit, and clears the problem of the edit", async () => {
     await client().set("taken", "k", 1)
     await client().set("taken", "k", 2)
     await open("store", "taken", "k")
@@ -342,23 +383,23 @@ describe.skipIf(absence !== undefined)("The console where things change under it
       await page.getByRole("button", { name: "Edit this value" }).click()
     }
     await take()
-    const dialog = page.getByRole("dialog", { name: "Replace the edit?" })
+    const dialog = page.getByRole("dialog", { name: "Replace your changes?" })
     await dialog.getByRole("button", { name: "Cancel" }).click()
     await page.getByRole("tab", { name: "Value" }).click()
     await shows('{"a" 1}')
     await take()
-    await dialog.getByRole("button", { name: "Discard the edit" }).click()
+    await dialog.getByRole("button", { name: "Discard changes" }).click()
     await shows("1")
     assert.strictEqual(await problem.count(), 0)
     await page.getByRole("button", { name: "Discard" }).click()
     await shows("2")
-    // Where nothing was edited, nobody is asked.
+    // Without changes there is no question.
     await take()
     await shows("1")
     await page.getByRole("button", { name: "Discard" }).click()
   })
 
-  it("has a message that was refused again with the reason, also where another view was looked at, and sends it once", async () => {
+  it("restores a refused message with the reason, also after another view, and sends it once", async () => {
     const talks = makeSessions({ baseUrl: visit.base })
     const { id } = await talks.create("echo")
     talks.close()

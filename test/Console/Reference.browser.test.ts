@@ -68,7 +68,7 @@ describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
     await page.goto(`${visit.base}/docs`)
     await page.getByLabel("Key").fill("wrong")
     await page.getByRole("button", { name: "Open" }).click()
-    await page.getByRole("alert").filter({ hasText: "does not know this key" }).waitFor()
+    await page.getByRole("alert").filter({ hasText: "Invalid key." }).waitFor()
     assert.deepStrictEqual(await violations(page), [])
   })
 

@@ -32,7 +32,7 @@ const get = (url: string, headers: Readonly<Record<string, string>> = {}, method
 const scriptIn = (html: string): string => /src="\.\/(assets\/[^"]+\.js)"/.exec(html)![1]!
 
 describe("The console", () => {
-  it.scopedLive("is a page under a strict policy, with files that may be kept for ever", () =>
+  it.scopedLive("is a page with a strict policy, and files that may be cached without limit", () =>
     Effect.gen(function* () {
       const { base } = yield* start()
       const bare = yield* get(`${base}/console`)
@@ -95,7 +95,7 @@ describe("The console", () => {
     })
   )
 
-  it.scopedLive("tells the page which metrics there are, so that it asks for no others", () =>
+  it.scopedLive("writes the available metrics into the page, so that it requests no others", () =>
     Effect.gen(function* () {
       for (const [env, named] of [
         [{ DEV_MODE: "true" }, ["metricsJson"]],
@@ -134,7 +134,7 @@ describe("The console", () => {
     )
   }
 
-  it.scopedLive("tells where a host has mounted the parts, and nothing of those that it has not", () =>
+  it.scopedLive("writes the paths of the mounted parts into the page, and no others", () =>
     Effect.gen(function* () {
       const api = HttpApi.make("host")
         .add(KvRoutes.prefix("/store"))

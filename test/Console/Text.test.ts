@@ -1,9 +1,9 @@
 /** Names and values as the console shows them. */
 import { assert, describe, it } from "vitest"
-import { isolated, visible, visibleJson } from "../../src/Console/Widgets/Text.ts"
+import { hiddenIn, isolated, visible, visibleJson, visibleText } from "../../src/Console/Widgets/Text.ts"
 
 describe("A name in the console", () => {
-  it("has nothing that is not seen, or that turns others around", () => {
+  it("shows hidden characters, and those that change the direction of others", () => {
     assert.strictEqual(visible("\u202egnp.exe"), "<U+202E>gnp.exe")
     assert.strictEqual(visible("\u200b"), "<U+200B>")
     assert.strictEqual(visible("line\nbreak\u0000\u007f\u0085"), "line\u240abreak\u2400\u2421<U+0085>")
@@ -11,22 +11,42 @@ describe("A name in the console", () => {
     assert.strictEqual(visible(" "), "\u2420")
   })
 
-  it("is shown as it is otherwise", () => {
+  it("is unchanged otherwise", () => {
     for (const name of ["tenant:acme/settings", "caf\u00e9", "\u05d0\u05d1", "\u4e2d", "\ud83d\ude00", "<b>", "a b"]) {
       assert.strictEqual(visible(name), name)
     }
   })
 
-  it("does not leave its place in a sentence", () => {
+  it("does not change the direction of a sentence", () => {
     assert.strictEqual(isolated("\u05d0\u2069\u202eb"), "\u2068\u05d0<U+2069><U+202E>b\u2069")
   })
 })
 
+describe("A text in the console", () => {
+  it("keeps its lines and tabs, and shows other hidden characters", () => {
+    assert.strictEqual(visibleText("a\u202eb\r\n\tc\u0000"), "a<U+202E>b\u240d\n\tc\u2400")
+  })
+})
+
 describe("A value in the console", () => {
-  it("stays the same value where its characters are made visible", () => {
+  it("is the same value with escapes for its hidden characters", () => {
     const value = { "\u202egnp.exe": "a\u200b\u2028\u007f\ufeff", caf\u00e9: ["\u05d0"] }
     const shown = visibleJson(JSON.stringify(value))
     assert.deepStrictEqual(JSON.parse(shown), value)
     assert.strictEqual(shown, '{"\\u202egnp.exe":"a\\u200b\\u2028\\u007f\\ufeff","caf\u00e9":["\u05d0"]}')
+  })
+
+  it("keeps its white space", () => {
+    const text = '{\r\n\t"a": "\u202e"\n}'
+    assert.strictEqual(visibleJson(text), '{\r\n\t"a": "\\u202e"\n}')
+  })
+
+  it("has its hidden characters listed, except white space", () => {
+    const text = '{\r\n\t"a\u200b": "caf\u00e9\u202e"\n}'
+    assert.deepStrictEqual(hiddenIn(text), [
+      { offset: text.indexOf("\u200b"), name: "U+200B" },
+      { offset: text.indexOf("\u202e"), name: "U+202E" }
+    ])
+    assert.deepStrictEqual(hiddenIn('{"a": [1, " b"]}'), [])
   })
 })

@@ -1,4 +1,4 @@
-/** A browser that visits the service, for the tests of a suite. */
+/** A browser with a page of the service, for the tests of a suite. */
 import { randomUUID } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
@@ -10,11 +10,11 @@ import { hangMs, launch } from "../Gateway/browser/Browser.ts"
 import { collectComplaints, violations } from "./Complaints.ts"
 import { buildPages, start } from "./Service.ts"
 
-/** Waits until an assertion holds: a page follows what is done to it as soon as the machine lets it. */
+/** Waits until an assertion holds, because a page updates asynchronously. */
 export const eventually = (holds: () => Promise<void>): Promise<void> =>
   vi.waitFor(holds, { timeout: hangMs, interval: 20 })
 
-/** Asks again while the store is unavailable, as it is for moments where a disk is slow. A write is done once. */
+/** Retries while the store is unavailable, as may happen with a slow disk. A write is applied once. */
 const patientFetch: typeof fetch = async (input, init) => {
   const headers = { "idempotency-key": randomUUID(), ...(init?.headers as Record<string, string>) }
   for (;;) {
@@ -25,23 +25,22 @@ const patientFetch: typeof fetch = async (input, init) => {
   }
 }
 
-/** Whether something has the focus, or has what has it within. */
+/** Whether an element or one of its descendants has the focus. */
 export const hasFocus = (element: Locator): Promise<boolean> =>
   element.evaluate(found => found.matches(":focus-within"))
 
-/** Waits until it has. */
+/** Waits until the element has the focus. */
 export const getsFocus = (element: Locator): Promise<void> =>
   eventually(async () => assert.isTrue(await hasFocus(element)))
 
 /**
- * One browser with one page, from the first test of a suite to its last. After each test there is nothing to complain of;
- * of one that fails the report has what the page showed.
- * It is made where the suite is described, as it registers hooks.
+ * One browser with one page for all tests of a suite. After each test, the page must have no errors. The report of a
+ * failed test includes the content of the page. It must be created within `describe`, because it registers hooks.
  */
 export class Visit {
-  /** From the hooks of the suite on. */
+  /** Set by the hooks of the suite. */
   page!: Page
-  /** The address of the service, without a slash at its end. What does not begin with it must not be requested. */
+  /** The address of the service, without a slash at its end. Requests to other addresses are errors. */
   base = ""
   #browser!: BrowserContext
   readonly #scope = Effect.runSync(Scope.make())
@@ -55,7 +54,7 @@ export class Visit {
     })
     afterAll(() => Effect.runPromise(Scope.close(this.#scope, Exit.void)))
     afterEach(async ({ task }) => {
-      // What the page shows then tells more of a failure than what it lacks.
+      // The content of the page helps to explain a failure.
       if (task.result?.state === "fail") {
         const text = await this.page.locator("body").ariaSnapshot()
         const shown = text.length > 4000 ? `${text.slice(0, 2000)}\n[…]\n${text.slice(-2000)}` : text
@@ -75,18 +74,18 @@ export class Visit {
   readonly run = <A, E>(effect: Effect.Effect<A, E, Scope.Scope>): Promise<A> =>
     Effect.runPromise(Effect.orDie(Scope.extend(effect, this.#scope)))
 
-  /** Starts the service in dev mode, as the one that is visited. */
+  /** Starts the service of the page in dev mode. */
   readonly serve = async (env: Readonly<Record<string, string>> = {}) => {
     const server = await this.run(start(env))
     this.base = server.base
     return server
   }
 
-  /** Writes and reads beside the page. */
+  /** Another client, which writes and reads independently of the page. */
   readonly client = (): Client =>
     makeClient({ baseUrl: this.base, token: "dev-key", fetch: patientFetch, timeoutMs: hangMs })
 
-  /** Gives a credential to the console, at a view or another address. */
+  /** Signs in to the console, at a view or another address. */
   readonly signIn = async (
     credential = "dev-key",
     address = `${this.base}/console`,
@@ -99,7 +98,7 @@ export class Visit {
 
   readonly signOut = (): Promise<void> => this.page.getByRole("button", { name: "Sign out" }).click()
 
-  /** Goes to a view as a link does. */
+  /** Opens a view as a link does. */
   readonly open = (...segments: ReadonlyArray<string>): Promise<unknown> =>
     this.page.evaluate(`location.hash = "#/${segments.map(encodeURIComponent).join("/")}"`)
 
@@ -107,7 +106,7 @@ export class Visit {
   readonly editor = (): Locator =>
     this.page.getByRole("region", { name: "Entry" }).getByRole("textbox", { name: "Value" })
 
-  /** Waits until the editor holds a text. */
+  /** Waits until the editor contains a text. */
   readonly shows = (text: string | RegExp): Promise<void> =>
     eventually(async () => {
       const shown = await this.editor().inputValue()
@@ -115,20 +114,41 @@ export class Visit {
       else assert.match(shown, text)
     })
 
-  /** Writes to the agent of the session that is open. */
+  /** Sends a message to the agent of the open session. */
   readonly say = async (text: string): Promise<void> => {
     await this.page.getByLabel("Message").fill(text)
     await this.send()
   }
 
   /**
-   * Sends what is written in the field that has the focus. It is sent again where it was refused because a commit takes
-   * long, as may happen where a disk or the whole machine is slow; any other refusal is left to be seen.
+   * Acts on a session, and waits for the effect. The action is repeated only if it was refused because the store is
+   * unavailable, which happens on slow machines. The page removes the message of the last refusal at once.
+   */
+  readonly attempt = async (act: () => Promise<void>, effect: Locator): Promise<void> => {
+    const unavailable = this.page.getByRole("alert").getByText("Store unavailable", { exact: true })
+    for (;;) {
+      await act()
+      await effect.or(unavailable).first().waitFor()
+      if ((await unavailable.count()) === 0) return
+      await setTimeout(200)
+    }
+  }
+
+  /** Creates a session in the view of sessions. */
+  readonly create = (): Promise<void> =>
+    this.attempt(
+      () => this.page.getByRole("button", { name: "Create", exact: true }).click(),
+      this.page.getByText("No messages yet.")
+    )
+
+  /**
+   * Sends the message in the focused field. It is sent again only if it was refused because the store is unavailable,
+   * which happens on slow machines.
    */
   readonly send = async (): Promise<void> => {
     const unavailable = this.page.getByRole("alert").getByText("Store unavailable", { exact: true })
     for (;;) {
-      // A message is sent once the one before has been taken.
+      // A message can be sent after the previous one was accepted.
       await this.page.getByRole("button", { name: "Send", exact: true, disabled: false }).waitFor()
       await this.page.keyboard.press("Enter")
       await this.page.getByRole("button", { name: "Sending…" }).waitFor({ state: "detached" })
@@ -139,12 +159,12 @@ export class Visit {
 
   readonly nextFrame = (): Promise<unknown> => this.page.evaluate("new Promise(requestAnimationFrame)")
 
-  /** The view is fit for all eyes: light and dark, and no wider than the window. */
+  /** Checks accessibility in light and dark, and that the view is no wider than a narrow window. */
   readonly isFit = async (): Promise<void> => {
     const { page } = this
     try {
       assert.deepStrictEqual(await violations(page), [])
-      // What differs in the dark is colors; what differs in a narrow window is no concern of axe.
+      // The dark theme changes only colors. A narrow window changes nothing that axe checks.
       await page.emulateMedia({ colorScheme: "dark" })
       assert.deepStrictEqual(await violations(page, ["color-contrast"]), [], "dark")
       await page.setViewportSize({ width: 360, height: 740 })

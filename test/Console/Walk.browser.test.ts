@@ -1,4 +1,4 @@
-/** The console as its users see it: one browser, one service that is restarted underneath. */
+/** The console as its users see it, with one browser and a service that is restarted. */
 import { readFileSync } from "node:fs"
 import { rename } from "node:fs/promises"
 import { join } from "node:path"
@@ -28,17 +28,17 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
   })
 
   const say = async (text: string) => {
-    // Its turn is the only one then: an interrupt of the turn before would leave it as it is.
+    // Otherwise the turn before would still be in progress.
     await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
     await visit.say(text)
   }
 
-  /** The last one of the choices of a field. */
+  /** The last option of a field. */
   const oldest = async (field: Locator): Promise<string> => (await field.getByRole("option").allTextContents()).at(-1)!
 
   it("refuses a wrong key, and forgets a right one at the end", async () => {
     await signIn("wrong")
-    await page.getByRole("alert").filter({ hasText: "does not know this key" }).waitFor()
+    await page.getByRole("alert").filter({ hasText: "Invalid key or token." }).waitFor()
     await isFit()
     await page.getByLabel("Key or token").fill("dev-key")
     await page.getByRole("button", { name: "Sign in" }).click()
@@ -63,7 +63,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await isFit()
   })
 
-  it("says that the store is away, of which the health of the gateway says nothing", async () => {
+  it("shows that the store is unavailable, which the health of the gateway does not include", async () => {
     const { DATA_DIR = "" } = env
     const file = join(DATA_DIR, "kv.db")
     await rename(file, `${file}.away`)
@@ -75,7 +75,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await page.getByRole("row", { name: /^Store ok/ }).waitFor()
   })
 
-  it("says that breakers are unknown where the page is told of no metrics, and asks for none", async () => {
+  it("shows unknown breakers without metrics, and requests none", async () => {
     const asked: Array<string> = []
     const note = (request: { readonly url: () => string }) => {
       if (request.url().endsWith("metrics")) asked.push(request.url())
@@ -89,7 +89,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     page.on("request", note)
     const platform = page.getByRole("row", { name: /^Agent platform/ })
     await platform.filter({ hasText: "unknown: no metrics" }).waitFor()
-    await page.getByText("The service shows no metrics.").waitFor()
+    await page.getByText("Metrics are disabled.").waitFor()
     await page.unroute(`${visit.base}/console/`)
     page.off("request", note)
     assert.deepStrictEqual(asked, [])
@@ -139,7 +139,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     assert.include(await dialog.locator("td.removed").textContent(), "theirs")
     assert.include(await dialog.locator("td.added").textContent(), "mine")
     assert.deepStrictEqual(await violations(page), [])
-    await dialog.getByRole("button", { name: "Replace version 4 by mine" }).click()
+    await dialog.getByRole("button", { name: "Overwrite version 4" }).click()
     await page.getByText("Saved as version 5").waitFor()
     assert.deepStrictEqual((await client().get(namespace, "theme"))?.value, { dark: "mine" })
 
@@ -186,16 +186,16 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await upload('{"key":"big","value":1}')
     await dialog.getByRole("button", { name: "Import", exact: true }).click()
     await dialog.getByText(/Precondition failed/).waitFor()
-    await dialog.getByLabel("Where an entry is there already").selectOption({ label: "leave it as it is" })
+    await dialog.getByLabel("If an entry already exists").selectOption({ label: "skip it" })
     // More than a batch; of the two lines of one key the first one counts.
     const many = Array.from({ length: 700 }, (_, i) => `{"key":"m-${i}","value":${i}}`)
     await upload(
       ['{"key":"big","value":1}', ...many, '{"key":"small","value":1}', '{"key":"m-699","value":0}'].join("\n")
     )
     await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    await dialog.getByText("Imported 700 entries. 3 entries left out, as they were there.").waitFor()
+    await dialog.getByText("Imported 700 entries. Skipped 3 entries already present.").waitFor()
     assert.strictEqual((await client().get(namespace, "m-699"))?.value, 699)
-    await dialog.getByLabel("Where an entry is there already").selectOption({ label: "replace it" })
+    await dialog.getByLabel("If an entry already exists").selectOption({ label: "replace it" })
     await upload('{"key":"m-699","value":"new"}')
     await dialog.getByRole("button", { name: "Import", exact: true }).click()
     await dialog.getByText("Imported 1 entry.").waitFor()
@@ -208,10 +208,10 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
 
   it("shows changes as they happen, paused and filtered", async () => {
     await open("feed")
-    const feed = page.getByRole("list", { name: "Changes, the newest first" })
+    const feed = page.getByRole("list", { name: "Changes, newest first" })
     await feed.getByRole("link", { name: /delete.*m-99\b/ }).waitFor()
     await page.getByLabel("Filter by namespace, key or actor").fill("anna")
-    await page.getByText("No change fits the filter.").waitFor()
+    await page.getByText("No changes match the filter.").waitFor()
     await client().set(namespace, "fresh", { a: 1 }, { actor: "anna" })
     await feed.getByRole("link", { name: /fresh.*anna/ }).waitFor()
     await page.getByRole("button", { name: "Pause" }).click()
@@ -225,8 +225,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await open("sessions")
     await page.getByRole("button", { name: "New" }).click()
     await page.getByLabel("Agent type").fill("coder")
-    await page.getByRole("button", { name: "Create" }).click()
-    await page.getByText("Nothing was said yet.").waitFor()
+    await visit.create()
     await say("hello there")
     const log = page.getByRole("log", { name: "Conversation" })
     await log.getByText("echo: hello there").waitFor()
@@ -239,14 +238,13 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await say("/approve")
     await page.getByRole("region", { name: "Approval" }).getByText("rm -r build").waitFor()
     await isFit()
-    await page.getByRole("button", { name: "Approve", exact: true }).click()
-    await page.getByRole("region", { name: "Approval" }).getByText("Answer: approved").waitFor()
+    const press = (name: string) => () => page.getByRole("button", { name, exact: true }).click()
+    const approval = page.getByRole("region", { name: "Approval" })
+    await visit.attempt(press("Approve"), approval.getByText("Answer: approved"))
     await say("/ask")
-    await page.getByRole("button", { name: "blue", exact: true }).click()
-    await log.getByText("answer: blue").last().waitFor()
+    await visit.attempt(press("blue"), log.getByText("answer: blue"))
     await say("/hang")
-    await page.getByRole("button", { name: "Interrupt", exact: true }).click()
-    await log.getByText("The turn was interrupted").waitFor()
+    await visit.attempt(press("Interrupt"), log.getByText("The turn was interrupted"))
 
     const events = page.getByRole("region", { name: "Events" })
     await events.getByRole("button", { name: /turn_interrupted/ }).click()
@@ -271,7 +269,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await files.locator("td.added", { hasText: "hello there" }).waitFor()
   })
 
-  it("goes on by itself when the store was unavailable", async () => {
+  it("continues by itself after the store was unavailable", async () => {
     const requests = /\/api\/v1\/(?:kv|changes)/
     const body = '{"error":"Store unavailable"}'
     await page.route(requests, route => route.fulfill({ status: 503, contentType: "application/json", body }))

@@ -1,13 +1,13 @@
-/** The latest changes of the store, as they happen. */
+/** The latest changes of the store, live. */
 import { signal } from "@preact/signals"
 import type { Change } from "../../Client/Client.ts"
 import { followTexts } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { persist, untilNextTry } from "../Service/Persist.ts"
+import { retryUntilDone, untilNextTry } from "../Service/Retry.ts"
 import { endOfLog } from "../Store/Entries.ts"
 
-/** A change without its value, of which only the beginning is kept. */
+/** A change with only the start of its value. */
 export interface SeenChange {
   readonly seq: number
   readonly op: "set" | "delete"
@@ -16,23 +16,23 @@ export interface SeenChange {
   readonly version: number
   readonly actor: string
   readonly timestamp: number
-  /** The beginning of the value's JSON. */
+  /** The start of the value's JSON text. */
   readonly preview: string
 }
 
-/** The most changes that are kept; the oldest make room. */
+/** The maximum number of changes. The oldest ones are removed first. */
 export const maxChanges = 5000
 
-/** Milliseconds after which a feed that is connected and tells nothing counts as empty. */
+/** Milliseconds after which a connected feed without changes counts as empty. */
 const emptyMs = 500
 
-/** Changes that are shown from before. */
-const before = 200
+/** The number of earlier changes that are shown. */
+const earlier = 200
 
 const previewLength = 200
 
-/** The beginning of a text. A slice alone would keep all of the text in memory. */
-const beginningOf = (text: string): string => Array.from(text.slice(0, previewLength)).join("")
+/** The start of a text. A slice alone would keep the whole text in memory. */
+const startOf = (text: string): string => Array.from(text.slice(0, previewLength)).join("")
 
 const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Change): SeenChange => ({
   seq,
@@ -42,22 +42,22 @@ const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Cha
   version,
   actor,
   timestamp,
-  preview: op === "delete" ? "" : beginningOf(String(value))
+  preview: op === "delete" ? "" : startOf(String(value))
 })
 
-/** A view of the feed, from its opening to its closing. */
+/** The changes of an open feed. */
 export class Changes {
-  /** The oldest first. */
+  /** Oldest first. */
   #all: Array<SeenChange> = []
-  /** What has come in since the last frame of the page. */
+  /** The changes since the last frame of the page. */
   #arrived: Array<SeenChange> = []
   readonly shown = signal<ReadonlyArray<SeenChange>>([])
   readonly isLive = signal(false)
-  /** Whether what is shown is all that there is from before. */
+  /** Whether the earlier changes have been read. */
   readonly isRead = signal(false)
   readonly problem = signal("")
   readonly isPaused = signal(false)
-  /** Changes that came while the view was paused. */
+  /** The number of changes since the feed was paused. */
   readonly waiting = signal(0)
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.#draw())
@@ -105,13 +105,13 @@ export class Changes {
     const { signal } = this.#ended
     try {
       let first = 0
-      let mayHurry = true
+      let isImmediate = true
       for (;;) {
         const kept = await this.#followOnce(signal, first)
-        // The log is another one, or the position is no longer kept: begin at its end again.
+        // The log has been replaced, or the position is no longer kept: start from its end again.
         this.clear()
-        if (!mayHurry || kept <= first) await untilNextTry(signal)
-        mayHurry = !mayHurry
+        if (!isImmediate || kept <= first) await untilNextTry(signal)
+        isImmediate = !isImmediate
         first = kept
       }
     } catch (error) {
@@ -120,16 +120,16 @@ export class Changes {
   }
 
   /**
-   * Follows the log from shortly before its end, but not before a position, until it has to be begun anew. Returns the
-   * position after which it is kept.
+   * Follows the log from shortly before its end, but not before the position `first`, until it must start again. Returns
+   * the position after which the log is kept.
    */
   async #followOnce(signal: AbortSignal, first: number): Promise<number> {
     const onProblem = (message: string) => {
       this.problem.value = message
     }
-    const end = await persist(() => endOfLog(signal), signal, onProblem)
+    const end = await retryUntilDone(() => endOfLog(signal), signal, onProblem)
     if (end === 0) this.isRead.value = true
-    const after = Math.max(first, end - before)
+    const after = Math.max(first, end - earlier)
     const onStatus = ({ type }: { readonly type: string }) => {
       this.isLive.value = type === "connected"
       if (type === "connected") setTimeout(() => (this.isRead.value = true), emptyMs)

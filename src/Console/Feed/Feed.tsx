@@ -1,4 +1,4 @@
-/** The change feed as it flows, with pause and filter. */
+/** The live change feed, with a filter and a pause. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import { href } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"
@@ -14,7 +14,7 @@ interface Filter {
   readonly op: "all" | SeenChange["op"]
 }
 
-const isWanted = ({ op, text }: Filter, change: SeenChange): boolean =>
+const matches = ({ op, text }: Filter, change: SeenChange): boolean =>
   (op === "all" || change.op === op) &&
   (text === "" || [change.namespace, change.key, change.actor].some(part => part.includes(text)))
 
@@ -35,7 +35,7 @@ const Row = ({ change }: { readonly change: SeenChange }) => (
   </a>
 )
 
-/** What the columns hold. Rows say it by themselves to those who hear them. */
+/** The titles of the columns. Screen readers do not need them, as rows are read as text. */
 const Titles = () => (
   <div class="feed-row feed-titles" aria-hidden="true">
     <span>Time</span>
@@ -53,7 +53,7 @@ export const Feed = () => {
   useEffect(() => () => changes.close(), [changes])
   const [filter, setFilter] = useState<Filter>({ text: "", op: "all" })
   const all = changes.shown.value
-  const wanted = useMemo(() => all.filter(change => isWanted(filter, change)).reverse(), [all, filter])
+  const wanted = useMemo(() => all.filter(change => matches(filter, change)).reverse(), [all, filter])
   const isPaused = changes.isPaused.value
   const waiting = changes.waiting.value
   return (
@@ -92,16 +92,16 @@ export const Feed = () => {
       {wanted.length === 0 ? (
         <p class="empty">
           {all.length > 0
-            ? "No change fits the filter."
+            ? "No changes match the filter."
             : changes.isRead.value
               ? "No changes yet. New ones appear here."
-              : changes.problem.value === "" && "Reading…"}
+              : changes.problem.value === "" && "Loading…"}
         </p>
       ) : (
         <>
           <Titles />
           <VirtualList
-            label="Changes, the newest first"
+            label="Changes, newest first"
             count={wanted.length}
             rowHeight={36}
             keyOf={index => wanted[index]?.seq ?? index}
@@ -112,7 +112,7 @@ export const Feed = () => {
       <ListFoot isLive={changes.isLive.value}>
         {wanted.length === all.length ? "" : `${count(wanted.length)} of `}
         {count(all.length)} changes
-        {all.length === maxChanges && `; only the last ${count(maxChanges)} are kept`}
+        {all.length === maxChanges && `, the latest ${count(maxChanges)} only`}
       </ListFoot>
     </div>
   )

@@ -1,22 +1,22 @@
 /**
- * JSON as text. `JSON.parse` would round large numbers and reorder members that look like numbers; what is read, shown
- * and written here is the text itself.
+ * JSON as text. `JSON.parse` would round large numbers and reorder members whose names look like numbers. Values are
+ * therefore read, shown and written as text.
  */
 
-/** Why a text is not JSON that the store takes. */
+/** Why a text is not JSON that the store accepts. */
 export interface Problem {
   readonly message: string
-  /** Where, in UTF-16 code units from the start. */
+  /** The position, in UTF-16 code units from the start. */
   readonly offset: number
 }
 
 /** Line and column of an offset, from 1. */
-export const placeOf = (text: string, offset: number): { readonly line: number; readonly column: number } => {
+export const positionOf = (text: string, offset: number): { readonly line: number; readonly column: number } => {
   const before = text.slice(0, offset)
   return { line: before.split("\n").length, column: offset - (before.lastIndexOf("\n") + 1) + 1 }
 }
 
-/** What a text consists of: the kinds of JSON, or one of the six structural characters. */
+/** The kinds of tokens. Structural characters are their own kinds. */
 type TokenKind = "string" | "number" | "word" | "{" | "}" | "[" | "]" | ":" | ","
 
 interface Token {
@@ -40,13 +40,13 @@ const escape = /\\(?:["\\/bfnrt]|u[\da-fA-F]{4})/y
 const word = /true|false|null/y
 const looseWord = /[^\s{}[\]:,"]+/y
 
-/** The end of what a sticky pattern matches at an offset, or -1. */
+/** The end of the match of a sticky pattern at an offset, or -1. */
 const endOf = (pattern: RegExp, text: string, at: number): number => {
   pattern.lastIndex = at
   return pattern.test(text) ? pattern.lastIndex : -1
 }
 
-/** As the limits of the service are by default. */
+/** The default limit of the service. */
 const maxDepth = 256
 
 /** Reads the tokens of a text. */
@@ -88,25 +88,25 @@ class Tokens {
     const wordEnd = endOf(word, text, start)
     if (wordEnd !== -1 && endOf(looseWord, text, wordEnd) === -1) return { kind: "word", start, end: wordEnd }
     const found = text.slice(start, endOf(looseWord, text, start))
-    throw new Malformed(`${found.slice(0, 30)} is no JSON value`, start)
+    throw new Malformed(`${found.slice(0, 30)} is not a JSON value`, start)
   }
 }
 
-/** The end of the string that begins at an offset. A pattern for all of it would need stack for each character. */
+/** The end of the string that starts at an offset. A regular expression would need stack for each character. */
 const endOfString = (text: string, start: number): number => {
   for (let at = start + 1; at < text.length; at++) {
     const code = text.charCodeAt(at)
     if (code === 0x22) return at + 1
-    if (code < 0x20) throw new Malformed("A string ends on its line; a line break in it is written \\n", at)
+    if (code < 0x20) throw new Malformed("A string must not contain a line break; write \\n", at)
     if (code !== 0x5c) continue
     const end = endOf(escape, text, at)
-    if (end === -1) throw new Malformed(`\\${text[at + 1] ?? ""} is no escape of JSON`, at)
+    if (end === -1) throw new Malformed(`\\${text[at + 1] ?? ""} is not a JSON escape`, at)
     at = end - 1
   }
-  throw new Malformed("The string has no end", start)
+  throw new Malformed("The string is not closed", start)
 }
 
-/** What is told of a text while it is read. */
+/** Callbacks for the parts of a text. */
 interface Sink {
   readonly open: (kind: "{" | "[", isEmpty: boolean) => void
   readonly close: (kind: "}" | "]") => void
@@ -118,10 +118,10 @@ interface Sink {
 const nothing = (): void => {}
 const ignore: Sink = { open: nothing, close: nothing, name: nothing, scalar: nothing, comma: nothing }
 
-const unexpected = (tokens: Tokens, wanted: string): Malformed => {
+const unexpected = (tokens: Tokens, expected: string): Malformed => {
   const { token } = tokens
   const found = token === undefined ? "the end" : tokens.text.slice(token.start, Math.min(token.end, token.start + 30))
-  return new Malformed(`${wanted} is missing before ${found}`, tokens.offset)
+  return new Malformed(`${expected} is missing before ${found}`, tokens.offset)
 }
 
 const readValue = (tokens: Tokens, sink: Sink, depth: number): void => {
@@ -136,7 +136,7 @@ const readValue = (tokens: Tokens, sink: Sink, depth: number): void => {
       return
     case "{":
     case "[":
-      if (depth === maxDepth) throw new Malformed(`There are more than ${maxDepth} levels`, token.start)
+      if (depth === maxDepth) throw new Malformed(`More than ${maxDepth} levels of nesting`, token.start)
       tokens.next()
       return token.kind === "{" ? readMembers(tokens, sink, depth) : readElements(tokens, sink, depth)
     default:
@@ -169,7 +169,7 @@ const readMembers = (tokens: Tokens, sink: Sink, depth: number): void => {
     if (token?.kind !== "string") throw unexpected(tokens, "A name in quotes")
     const quoted = text.slice(token.start, token.end)
     const name: string = JSON.parse(quoted)
-    if (names.has(name)) throw new Malformed(`The name ${quoted.slice(0, 40)} occurs twice in its object`, token.start)
+    if (names.has(name)) throw new Malformed(`Duplicate name ${quoted.slice(0, 40)}`, token.start)
     names.add(name)
     sink.name(quoted)
     if (tokens.next()?.kind !== ":") throw unexpected(tokens, "A colon")
@@ -187,10 +187,10 @@ const readMembers = (tokens: Tokens, sink: Sink, depth: number): void => {
 const read = (text: string, sink: Sink): void => {
   const tokens = new Tokens(text)
   readValue(tokens, sink, 0)
-  if (tokens.token !== undefined) throw new Malformed("Something stands behind the value", tokens.offset)
+  if (tokens.token !== undefined) throw new Malformed("Unexpected text after the value", tokens.offset)
 }
 
-/** What is wrong with a text, or `undefined` where it is one JSON value that the store takes. */
+/** The first problem of a text; `undefined` if it is one JSON value that the store accepts. */
 export const problemOf = (text: string): Problem | undefined => {
   try {
     read(text, ignore)
@@ -201,7 +201,7 @@ export const problemOf = (text: string): Problem | undefined => {
   }
 }
 
-/** Writes a JSON text anew, token by token: with line breaks and indentation, or without any white space. */
+/** Rewrites a JSON text token by token, with line breaks and `indent`, or without white space. */
 const rewrite = (text: string, indent: string | undefined): string => {
   const parts: Array<string> = []
   const nesting: Array<boolean> = []
@@ -228,13 +228,13 @@ const rewrite = (text: string, indent: string | undefined): string => {
   return parts.join("")
 }
 
-/** A JSON text with one member or element on a line. Names, numbers and strings stay as they are written. */
+/** A JSON text with one member or element per line. Names, numbers and strings keep their spelling. */
 export const format = (text: string): string => rewrite(text, "  ")
 
 /** A JSON text without white space. */
 export const compact = (text: string): string => rewrite(text, undefined)
 
-/** The end of the value that begins at an offset of a valid text. */
+/** The end of the value that starts at an offset of a valid text. */
 const skip = (text: string, start: number): number => {
   const character = text[start]
   if (character === '"') return endOfString(text, start)
@@ -272,14 +272,14 @@ export const elementsOf = (text: string): ReadonlyArray<string> => {
   while (at < text.length && text[at] !== "]") {
     const end = skip(text, at)
     elements.push(text.slice(at, end))
-    const behind = next(text, end)
-    if (text[behind] !== ",") break
-    at = next(text, behind + 1)
+    const following = next(text, end)
+    if (text[following] !== ",") break
+    at = next(text, following + 1)
   }
   return elements
 }
 
-/** A part of a text as it is colored. */
+/** A part of a text, and its kind, which decides its color. */
 export interface Colored {
   readonly text: string
   readonly kind: "name" | "string" | "number" | "word" | "other"
@@ -287,7 +287,7 @@ export interface Colored {
 
 const pieces = /"(?:[^"\\\n]|\\.)*"?(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b/g
 
-/** Splits a text, which need not be valid, into what is colored. */
+/** Splits a text into parts for coloring. The text may be invalid. */
 export const colored = (text: string): ReadonlyArray<Colored> => {
   const parts: Array<Colored> = []
   let from = 0

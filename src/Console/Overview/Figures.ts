@@ -1,7 +1,7 @@
-/** What is plotted: rates and quantiles between two readings of the metrics. */
+/** The plotted figures: rates and quantiles between two readings of the metrics. */
 import type { Distribution, Sample, Snapshot } from "./Samples.ts"
 
-/** The figures of one moment. `NaN` where nothing happened that could be measured. */
+/** The figures at one time. `NaN` if there was nothing to measure. */
 export interface Figures {
   /** Epoch milliseconds. */
   readonly at: number
@@ -22,27 +22,27 @@ export interface Figures {
   readonly heap: number
 }
 
-/** Routes by which the service itself is watched, and which would drown what its users do. */
-const isOfWatching = (route: string | undefined): boolean =>
+/** Whether a route is for monitoring, which would hide the requests of users. */
+const isMonitoring = (route: string | undefined): boolean =>
   route === undefined || /\/(?:metrics|health|ready)$|\/console\/?/.test(route)
 
-/** Routes that wait or stream: the time that they take says nothing. */
-const isLasting = (route: string | undefined): boolean =>
-  isOfWatching(route) || /\/changes(?:\/\w+)?$|\/ws$/.test(route ?? "")
+/** Whether the duration of a route means nothing: monitoring, long polls and streams. */
+const isUntimed = (route: string | undefined): boolean =>
+  isMonitoring(route) || /\/changes(?:\/\w+)?$|\/ws$/.test(route ?? "")
 
-const sum = (snapshot: Snapshot, name: string, isWanted: (labels: Sample["labels"]) => boolean = () => true): number =>
-  (snapshot.values.get(name) ?? []).reduce((all, { labels, value }) => (isWanted(labels) ? all + value : all), 0)
+const sum = (snapshot: Snapshot, name: string, matches: (labels: Sample["labels"]) => boolean = () => true): number =>
+  (snapshot.values.get(name) ?? []).reduce((all, { labels, value }) => (matches(labels) ? all + value : all), 0)
 
 const merged = (
   snapshot: Snapshot,
   name: string,
-  isWanted: (labels: Sample["labels"]) => boolean = () => true
+  matches: (labels: Sample["labels"]) => boolean = () => true
 ): Distribution => {
   const counts = new Map<number, number>()
   let total = 0
   let count = 0
   for (const { labels, value } of snapshot.distributions.get(name) ?? []) {
-    if (!isWanted(labels)) continue
+    if (!matches(labels)) continue
     total += value.sum
     count += value.count
     for (const [le, cumulative] of value.buckets) counts.set(le, (counts.get(le) ?? 0) + cumulative)
@@ -76,20 +76,20 @@ export const quantile = ({ buckets, count }: Distribution, q: number): number =>
   return lower
 }
 
-/** Whether the process was started anew between two readings: its counters began at 0 again. */
+/** Whether the process was restarted between two readings, which resets its counters. */
 export const isRestarted = (earlier: Snapshot, later: Snapshot): boolean =>
   sum(later, "process_uptime_seconds") < sum(earlier, "process_uptime_seconds")
 
 /** The figures between two readings of the same process. */
 export const between = (earlier: Snapshot, later: Snapshot): Figures => {
   const seconds = (later.at - earlier.at) / 1000
-  const rate = (name: string, isWanted?: (labels: Sample["labels"]) => boolean) =>
-    Math.max(0, sum(later, name, isWanted) - sum(earlier, name, isWanted)) / seconds
+  const rate = (name: string, matches?: (labels: Sample["labels"]) => boolean) =>
+    Math.max(0, sum(later, name, matches) - sum(earlier, name, matches)) / seconds
   const requests = (status: RegExp) =>
-    rate("http_requests_total", labels => !isOfWatching(labels.route) && status.test(labels.status ?? ""))
-  const spread = (name: string, isWanted?: (labels: Sample["labels"]) => boolean) =>
-    minus(merged(later, name, isWanted), merged(earlier, name, isWanted))
-  const latency = spread("http_request_duration_ms", labels => !isLasting(labels.route))
+    rate("http_requests_total", labels => !isMonitoring(labels.route) && status.test(labels.status ?? ""))
+  const spread = (name: string, matches?: (labels: Sample["labels"]) => boolean) =>
+    minus(merged(later, name, matches), merged(earlier, name, matches))
+  const latency = spread("http_request_duration_ms", labels => !isUntimed(labels.route))
   return {
     at: later.at,
     succeeded: requests(/^[123]/),
@@ -110,6 +110,7 @@ export const between = (earlier: Snapshot, later: Snapshot): Figures => {
   }
 }
 
+/** The state of a circuit breaker. */
 export type BreakerState = "closed" | "half-open" | "open"
 
 const breakerStates: ReadonlyArray<BreakerState> = ["closed", "half-open", "open"]

@@ -1,67 +1,68 @@
-/** Reads the metrics of the service again and again, and keeps the figures of the last quarter of an hour. */
+/** Polls the metrics of the service, and keeps the figures of the last 15 minutes. */
 import { signal } from "@preact/signals"
-import { names } from "../Service/Kept.ts"
 import { pause } from "../Service/Pause.ts"
 import { routes } from "../Service/Routes.ts"
+import { names } from "../Service/TabStorage.ts"
 import { between, type Figures, isRestarted } from "./Figures.ts"
 import { fromJson, fromPrometheus, type Snapshot } from "./Samples.ts"
 
-/** The figures so far, the oldest first. */
+/** The figures, oldest first. */
 export const history = signal<ReadonlyArray<Figures>>([])
 
+/** The latest reading; `undefined` before the first one. */
 export const latest = signal<Snapshot | undefined>(undefined)
 
-/** Whether there are metrics: `hidden` where no route shows them, `locked` where they want a token of their own. */
+/** Whether metrics are available: `hidden` without a route, `locked` if they require a separate token. */
 export const metricsState = signal<"unknown" | "shown" | "hidden" | "locked">("unknown")
 
-/** What is wrong with the token that was given for them. */
+/** Why the token for metrics was refused; `""` if it was not. */
 export const metricsRefusal = signal("")
 
-/** Whether the service runs in dev mode, which alone has metrics as JSON. */
+/** Whether the service runs in dev mode. Only then it has metrics as JSON. */
 export const isDevMode = signal(false)
 
-const everyMs = 2000
-const kept = 450
+const intervalMs = 2000
+const maxFigures = 450
 
-/** Whether a token that was given is being tried. */
+/** Whether a new token is being tried. */
 export const isTryingToken = signal(false)
 
 let token = sessionStorage.getItem(names.metricsToken) ?? ""
 
-/** Takes the token of `/metrics`, for this tab. */
+/** Sets the token of `/metrics` for this tab. */
 export const useMetricsToken = (text: string): void => {
   token = text
   sessionStorage.setItem(names.metricsToken, text)
   isTryingToken.value = true
-  given.abort()
+  tokenSet.abort()
 }
 
 /** Ends the pause before the next reading. */
-let given = new AbortController()
+let tokenSet = new AbortController()
 
 const ask = (url: string, authorization: Readonly<Record<string, string>>) =>
   fetch(url, { cache: "no-store", headers: authorization, signal: AbortSignal.timeout(4000) })
 
-/** Whether there is no such route. Any other failure may pass, as while the service ends. */
+/** Whether the route does not exist. Other failures may be temporary. */
 const isAbsent = ({ ok, status }: Response): boolean => {
-  if (!ok && status !== 404) throw new Error(`The metrics are answered ${status}`)
+  if (!ok && status !== 404) throw new Error(`Metrics failed with status ${status}`)
   return !ok
 }
 
-/** One reading, or why there is none. */
+/** One reading, or why it is not possible. */
 const read = async (): Promise<Snapshot | "hidden" | "locked"> => {
   if (routes.metricsJson !== undefined && (isDevMode.value || metricsState.value === "unknown")) {
     const response = await ask(routes.metricsJson, {})
     isDevMode.value = !isAbsent(response)
     if (response.ok) return fromJson(await response.text(), Date.now())
   }
-  // Without a token the answer is known, and the browser would report it as an error of the page.
+  // Without a token the answer is known to be 401, which the browser would report as an error of the page.
   if (routes.lockedMetrics !== undefined && token === "") return "locked"
   const prometheus = routes.metrics ?? routes.lockedMetrics
   if (prometheus === undefined) return "hidden"
   const response = await ask(prometheus, token === "" ? {} : { authorization: `Bearer ${token}` })
   if (response.status === 401) {
-    metricsRefusal.value = token === "" ? "" : "The service does not know this token."
+    metricsRefusal.value = token === "" ? "" : "Invalid token."
     return "locked"
   }
   return isAbsent(response) ? "hidden" : fromPrometheus(await response.text(), Date.now())
@@ -71,17 +72,17 @@ const take = (snapshot: Snapshot): void => {
   const before = latest.value
   latest.value = snapshot
   if (before === undefined || snapshot.at <= before.at || isRestarted(before, snapshot)) return
-  history.value = [...history.value.slice(1 - kept), between(before, snapshot)]
+  history.value = [...history.value.slice(1 - maxFigures), between(before, snapshot)]
 }
 
-/** Whether another reading can tell more than the last one. */
+/** Whether another reading may give figures. */
 const isWorthReading = (): boolean =>
   isTryingToken.value || metricsState.value === "unknown" || metricsState.value === "shown"
 
-/** Reads until the signal ends it, while somebody sees the page. What is hidden stays so until a token is given. */
+/** Polls until the signal is aborted, while the page is visible. Hidden or locked metrics wait for a new token. */
 export const watchMetrics = async (ended: AbortSignal): Promise<void> => {
   while (!ended.aborted) {
-    given = new AbortController()
+    tokenSet = new AbortController()
     if (!document.hidden && isWorthReading()) {
       try {
         const found = await read()
@@ -89,9 +90,9 @@ export const watchMetrics = async (ended: AbortSignal): Promise<void> => {
         isTryingToken.value = false
         if (typeof found !== "string") take(found)
       } catch {
-        // The service does not answer; the health shows it.
+        // The health reports that the service is unavailable.
       }
     }
-    await pause(everyMs, AbortSignal.any([ended, given.signal]))
+    await pause(intervalMs, AbortSignal.any([ended, tokenSet.signal]))
   }
 }

@@ -1,4 +1,4 @@
-/** How the service is: its health, what it depends on, and what it does at present. */
+/** The state of the service: its health, its dependencies, and its activity. */
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
 import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
@@ -19,8 +19,8 @@ const toneOf: Readonly<Record<Status | BreakerState, string>> = {
 
 const summaries: Readonly<Record<Status, string>> = {
   ok: "Everything works",
-  degraded: "A dependency does not work as it should",
-  unhealthy: "The agent platform cannot be reached"
+  degraded: "A dependency is degraded",
+  unhealthy: "The agent platform is unreachable"
 }
 
 const Fact = ({ children, name }: { readonly name: string; readonly children: ComponentChildren }) => (
@@ -36,15 +36,15 @@ const Summary = () => {
     return (
       <section class="panel summary" data-tone="bad">
         <h2>The service does not answer</h2>
-        <p class="muted">It is asked again every second or two. This page goes on by itself.</p>
+        <p class="muted">The page retries every one to two seconds and recovers by itself.</p>
       </section>
     )
   }
   if (report === undefined) return <section class="panel summary" aria-busy="true" />
-  const isStoreAway = isStoreReady.value === false
+  const isStoreDown = isStoreReady.value === false
   return (
-    <section class="panel summary" data-tone={isStoreAway ? "bad" : toneOf[report.status]}>
-      <h2>{isStoreAway ? "The store is unavailable" : summaries[report.status]}</h2>
+    <section class="panel summary" data-tone={isStoreDown ? "bad" : toneOf[report.status]}>
+      <h2>{isStoreDown ? "The store is unavailable" : summaries[report.status]}</h2>
       <dl class="facts">
         <Fact name="Status">{report.status}</Fact>
         <Fact name="Up for">{duration(report.uptime)}</Fact>
@@ -59,24 +59,24 @@ const Summary = () => {
 const names: Readonly<Record<string, string>> = {
   store: "Store",
   agent_platform: "Agent platform",
-  agent_platform_cleanup: "Stops of agent instances",
+  agent_platform_cleanup: "Stopping of agent instances",
   inference: "Inference",
   replication: "Replication"
 }
 
 const nameOf = (name: string): string => names[name] ?? name
 
-/** The store as a dependency, in the form of the others. */
+/** The store in the form of the other dependencies. */
 const store = (): ReadonlyArray<Dependency> => {
   if (health.value === undefined || isStoreReady.value === undefined) return []
   if (isStoreReady.value) return [{ name: "store", status: "ok" }]
-  return [{ name: "store", status: "unhealthy", error: "It does not answer; writes are refused with 503" }]
+  return [{ name: "store", status: "unhealthy", error: "Not ready; requests are answered 503" }]
 }
 
 /** Dependencies without a circuit breaker. */
 const unbroken = new Set(["store", "replication"])
 
-/** Breakers are in the metrics alone. */
+/** The state of a dependency whose breaker is not in the metrics. */
 const withoutBreaker = (name: string): string => {
   if (unbroken.has(name) || latest.value !== undefined) return "none"
   return metricsState.value === "unknown" || metricsState.value === "shown" ? "unknown" : "unknown: no metrics"
@@ -92,7 +92,7 @@ const Dependencies = () => {
     <section class="panel">
       <h2>Dependencies</h2>
       {rows.size === 0 ? (
-        <p class="muted pad">None is configured.</p>
+        <p class="muted pad">None configured.</p>
       ) : (
         <div class="table-box" tabIndex={0} role="region" aria-label="Dependencies">
           <table class="table">
@@ -154,7 +154,7 @@ const Plots = () => {
     <div class="plots">
       <Plot
         title="Requests"
-        hint="Without probes, scrapes and pages"
+        hint="Excluding probes, scrapes and pages"
         times={times}
         format={perSecond}
         isFilled
@@ -166,7 +166,7 @@ const Plots = () => {
       />
       <Plot
         title="Latency"
-        hint="Without requests that wait or stream"
+        hint="Excluding long polls and streams"
         times={times}
         format={millis}
         lines={[
@@ -186,7 +186,7 @@ const Plots = () => {
       />
       <Plot
         title="Change feed"
-        hint="Followers, and changes not yet sent to the WebSocket that is furthest behind"
+        hint="Followers, and changes not yet sent to the slowest WebSocket"
         times={times}
         format={short}
         lines={[
@@ -222,7 +222,7 @@ const Activity = () => {
         <section class="panel">
           <h2>Activity</h2>
           <p class="muted pad">
-            The service shows no metrics. Start it with <code>METRICS_PROMETHEUS=true</code> to see plots here.
+            Metrics are disabled. Start the service with <code>METRICS_PROMETHEUS=true</code> to see plots here.
           </p>
         </section>
       )
@@ -230,12 +230,12 @@ const Activity = () => {
       return (
         <section class="panel">
           <h2>Activity</h2>
-          <p class="muted pad">The metrics want a token of their own (METRICS_TOKEN).</p>
+          <p class="muted pad">The metrics require a separate token (METRICS_TOKEN).</p>
           <div class="pad">
             <SecretForm
               label="Metrics token"
               action="Show metrics"
-              hint="It is kept for this tab alone."
+              hint="Stored for this tab only."
               isBusy={isTryingToken.value}
               problem={metricsRefusal.value}
               onGiven={useMetricsToken}

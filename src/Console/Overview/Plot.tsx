@@ -1,11 +1,11 @@
-/** Lines over the last minutes. */
+/** A plot of lines over the last minutes. */
 import { useEffect, useRef } from "preact/hooks"
 import uPlot from "uplot"
 import { isDark } from "../Widgets/Theme.ts"
 
 export interface Line {
   readonly label: string
-  /** A custom property of the style sheet. */
+  /** The name of a custom property of the style sheet. */
   readonly color: string
   readonly values: ReadonlyArray<number>
 }
@@ -17,7 +17,7 @@ interface Props {
   readonly times: ReadonlyArray<number>
   readonly lines: ReadonlyArray<Line>
   readonly format: (value: number) => string
-  /** What the distances between the marks of the axis are chosen from; powers of ten without it. */
+  /** The possible distances between the ticks of the axis; powers of ten without it. */
   readonly steps?: ReadonlyArray<number>
   /** Whether the first line is filled down to zero. */
   readonly isFilled?: boolean
@@ -25,14 +25,14 @@ interface Props {
 
 const height = 132
 
-/** The least span of time that is shown, so that the first minutes do not look like hours. */
-const leastSeconds = 120
+/** The minimum time range in seconds. */
+const minSeconds = 120
 
 const sync = uPlot.sync("overview")
 
 const property = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
-/** A color as the canvas takes it; `light-dark()` is resolved by an element only. */
+/** A color for the canvas. Only an element resolves `light-dark()`. */
 const resolved = (name: string): string => {
   const probe = document.createElement("span")
   probe.style.color = `var(${name})`
@@ -54,11 +54,11 @@ const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uP
     legend: { show: false },
     padding: [8, 24, 0, 0],
     scales: {
-      // Before the first figure the axis ends now.
+      // Before the first figure, the axis ends at the current time.
       x: {
         range: (_, min, max) => {
           const end = max ?? Date.now() / 1000
-          return [Math.min(min ?? end, end - leastSeconds), end]
+          return [Math.min(min ?? end, end - minSeconds), end]
         }
       },
       y: { range: (_, __, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] }

@@ -1,12 +1,13 @@
-/** The metrics of the service, in either of the formats that it has. */
+/** Parses the metrics of the service in its two formats. */
 
-/** A histogram: the sum of its values, and how many were at most so large, cumulative. */
+/** A histogram: the sum and the number of its values, and cumulative counts by upper bound (`le`). */
 export interface Distribution {
   readonly sum: number
   readonly count: number
   readonly buckets: ReadonlyArray<readonly [le: number, count: number]>
 }
 
+/** The value of a series. */
 export interface Sample {
   readonly labels: Readonly<Record<string, string>>
   readonly value: number
@@ -31,7 +32,7 @@ const push = <A>(map: Map<string, Array<A>>, name: string, item: A): void => {
   else items.push(item)
 }
 
-/** Reads what `/api/metrics` answers. */
+/** Parses the JSON of `/api/metrics`. */
 export const fromJson = (text: string, at: number): Snapshot => {
   const values = new Map<string, Array<Sample>>()
   const distributions = new Map<string, Array<DistributionSample>>()
@@ -55,7 +56,7 @@ const label = /([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"/g
 const unescape = (text: string): string =>
   text.replace(/\\(.)/g, (_, character) => (character === "n" ? "\n" : character))
 
-/** Reads the Prometheus text format, as far as the service writes it. */
+/** Parses the part of the Prometheus text format that the service uses. */
 export const fromPrometheus = (text: string, at: number): Snapshot => {
   const histograms = new Set<string>()
   const values = new Map<string, Array<Sample>>()

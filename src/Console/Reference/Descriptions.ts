@@ -1,10 +1,10 @@
-/** The documents that describe the service, which it gives to those who have a key. */
+/** The documents that describe the service. They require a key. */
 import { signal } from "@preact/signals"
-import { names } from "../Service/Kept.ts"
 import { routes } from "../Service/Routes.ts"
+import { names } from "../Service/TabStorage.ts"
 import { download } from "../Widgets/Download.ts"
 
-/** What the page looks at in the OpenAPI document. */
+/** The parts of the OpenAPI document that the page uses. */
 export interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, OpenApiOperation>>>>
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
@@ -19,12 +19,13 @@ interface Described {
   readonly key: string
 }
 
-/** The OpenAPI document, and the key that it was given for. */
+/** The OpenAPI document, and the key that it was read with. */
 export const described = signal<Described | undefined>(undefined)
 
-/** Why there is none, where there was an attempt. */
+/** Why the last request failed; `""` if it did not. */
 export const problem = signal("")
 
+/** Whether a request is in progress. */
 export const isBusy = signal(false)
 
 class Refused extends Error {}
@@ -34,8 +35,8 @@ const read = async (address: string, key: string): Promise<Response> => {
     throw new Refused("The service does not answer.")
   })
   if (response.ok) return response
-  if (response.status === 401) throw new Refused("The service does not know this key.")
-  const { error = `The service answers ${response.status}.` } = await response.json().catch(() => ({}))
+  if (response.status === 401) throw new Refused("Invalid key.")
+  const { error = `The service answered ${response.status}.` } = await response.json().catch(() => ({}))
   throw new Refused(error)
 }
 
@@ -45,13 +46,13 @@ const attempt = async (work: () => Promise<void>): Promise<void> => {
   try {
     await work()
   } catch (error) {
-    problem.value = error instanceof Refused ? error.message : "The answer of the service cannot be read."
+    problem.value = error instanceof Refused ? error.message : "The answer of the service is invalid."
   } finally {
     isBusy.value = false
   }
 }
 
-/** Reads the OpenAPI document with a key, which the tab keeps if it is right. */
+/** Reads the OpenAPI document with a key. A valid key is stored for the tab. */
 export const describe = (key: string): Promise<void> =>
   attempt(async () => {
     if (routes.openApi === undefined) throw new Refused("This application has no OpenAPI document.")
@@ -60,13 +61,13 @@ export const describe = (key: string): Promise<void> =>
     described.value = { document, key }
   })
 
-/** Reads it with the key that the tab has kept, if any. */
+/** Reads it with the stored key, if any. */
 export const resume = (): void => {
   const key = sessionStorage.getItem(names.credential)
   if (key !== null) void describe(key)
 }
 
-/** Saves a document as a file. */
+/** Downloads a document as a file. */
 export const save = (address: string, name: string): Promise<void> =>
   attempt(async () => {
     const response = await read(address, described.peek()?.key ?? "")

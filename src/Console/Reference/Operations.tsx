@@ -1,15 +1,15 @@
-/** The operations of the OpenAPI document, as Swagger UI shows them and tries them out. */
+/** The operations of the OpenAPI document in Swagger UI. */
 import { useEffect, useRef } from "preact/hooks"
 import SwaggerUI from "swagger-ui-dist/swagger-ui-es-bundle.js"
 import "swagger-ui-dist/swagger-ui.css"
 import { routes } from "../Service/Routes.ts"
 import type { OpenApiDocument, OpenApiOperation } from "./Descriptions.ts"
 
-/** Whether a request gets one answer that ends: a stream would be waited for without end. */
+/** Whether the response of a request ends. Swagger UI would wait forever for a stream. */
 const isAnswered = ({ responses }: OpenApiOperation): boolean =>
   !("101" in responses || Object.values(responses).some(({ content }) => "text/event-stream" in (content ?? {})))
 
-/** Requests go to where the page comes from, also where a proxy has put a prefix before all paths. */
+/** Requests go to the origin of the page, with the prefix that a proxy may add. */
 const withServer = (document: OpenApiDocument) => ({
   ...document,
   servers: [{ url: new URL(routes.root, location.href).href.replace(/\/$/, "") }]
@@ -46,7 +46,7 @@ const Operations = ({ credential, document }: Props) => {
       docExpansion: "list",
       tryItOutEnabled: true,
       syntaxHighlight: { theme: "tomorrow-night" },
-      // It would be asked at another host.
+      // The validator is on another host.
       validatorUrl: null,
       onComplete: () => {
         for (const scheme of Object.keys(document.components?.securitySchemes ?? {})) {

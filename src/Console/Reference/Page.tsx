@@ -1,4 +1,4 @@
-/** The frame of the page. It asks for a key first, as the documents want one. */
+/** The frame of the page. It asks for a key first, because the documents require one. */
 import { useSignalEffect } from "@preact/signals"
 import { lazy, Suspense } from "preact/compat"
 import { routes } from "../Service/Routes.ts"
@@ -10,7 +10,7 @@ import { isDark } from "../Widgets/Theme.ts"
 import { ThemeButton } from "../Widgets/ThemeButton.tsx"
 import { describe, described, isBusy, problem, save } from "./Descriptions.ts"
 
-/** Swagger UI is a hundred times as large as the rest of the page, and needed once the key is right. */
+/** Swagger UI is loaded after the sign-in, because it is a hundred times as large as the rest of the page. */
 const Operations = lazy(() => import("./Operations.tsx"))
 
 const ConsoleLink = () =>
@@ -27,7 +27,7 @@ const SignIn = () => (
     action="Open"
     isBusy={isBusy.value}
     problem={problem.value}
-    hint="Requests are tried out with it. It is kept for this tab alone."
+    hint="Used to try out requests. Stored for this tab only."
     onGiven={key => void describe(key)}
   >
     <ConsoleLink />
@@ -60,8 +60,8 @@ const Frame = () => {
               "This page shows the OpenAPI document."
             ) : (
               <>
-                This page shows the OpenAPI document. WebSockets are described by the AsyncAPI document, at{" "}
-                <code>{routes.asyncApi}</code>.
+                This page shows the OpenAPI document. The AsyncAPI document, at <code>{routes.asyncApi}</code>,
+                describes the WebSockets.
               </>
             )}
           </p>

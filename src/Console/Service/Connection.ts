@@ -1,6 +1,4 @@
-/**
- * Who uses the console, and the clients that act for them. The credential is kept for this tab alone.
- */
+/** The user of the console, and the clients with the user's credential. It is stored for this tab only. */
 import { computed, type ReadonlySignal, signal } from "@preact/signals"
 import {
   type Client,
@@ -22,13 +20,13 @@ import { isTransient } from "../../Client/Retry.ts"
 import { Backoff } from "../../Client/Time.ts"
 import { parseChanges } from "../Json/Records.ts"
 import { messageOf } from "./Failure.ts"
-import { doubt } from "./Health.ts"
-import { forget, names } from "./Kept.ts"
+import { checkHealth } from "./Health.ts"
 import { clock, pause } from "./Pause.ts"
 import { routes } from "./Routes.ts"
+import { clear, names } from "./TabStorage.ts"
 import { claimsOf } from "./Token.ts"
 
-/** What the store lets the user do; `none` where the application has no store, or the credential is not for it. */
+/** The user's access to the store; `none` if the application has no store or the credential is not for it. */
 export type StoreAccess = "write" | "read" | "none"
 
 export interface User {
@@ -36,22 +34,22 @@ export interface User {
   readonly store: StoreAccess
 }
 
-/** Who is signed in. */
+/** The user who is signed in. */
 export const user = signal<User | undefined>(undefined)
 
 /** Whether a credential is being checked. */
 export const isChecking = signal(false)
 
-/** Why nobody is signed in, where there was an attempt. */
+/** Why the last attempt to sign in failed; `""` without one. */
 export const refusal = signal("")
 
-/** The token of sessions, where it is another one than the credential of the store. */
+/** The token of sessions, if it differs from the credential of the store. */
 const sessionToken = signal<string | undefined>(undefined)
 
 /** Whether the user may change entries. */
 export const canWrite = computed(() => user.value?.store === "write")
 
-/** Whether the user may talk to agents: with a credential that only reads, nothing that writes is offered. */
+/** Whether the user may talk to agents. With a read-only credential, nothing that writes is offered. */
 export const canConverse = computed(() => user.value?.store !== "read" || sessionToken.value !== undefined)
 
 const { origin } = location
@@ -78,15 +76,15 @@ const followBy =
     client.value.follow({
       ...options,
       onStatus: status => {
-        if (status.type === "disconnected") doubt()
+        if (status.type === "disconnected") checkHealth()
         options.onStatus?.(status)
       }
     })
 
-/** Follows the change log. That a connection is lost is told to the health, too. */
+/** Follows the change log. After a lost connection the health is checked at once. */
 export const follow = followBy(client)
 
-/** The same with values as JSON text, as they were written. */
+/** The same with values as JSON text, as written. */
 export const followTexts = followBy(textClient)
 
 const sessionsWith = (token: string): Sessions =>
@@ -98,30 +96,30 @@ const sessionsWith = (token: string): Sessions =>
     onStatus: onSessionsStatus
   })
 
-/** Whether the connection of sessions is there. */
+/** Whether the connection of sessions is open. */
 export const isGatewayConnected = signal(true)
 
 const onSessionsStatus = ({ type }: ConnectionStatus): void => {
   isGatewayConnected.value = type === "connected"
-  if (type === "disconnected") doubt()
+  if (type === "disconnected") checkHealth()
 }
 
-/** The client of sessions. One that is no longer used has been closed. */
+/** The client of sessions. It is closed before it is replaced. */
 export const sessions = signal<Sessions | undefined>(undefined)
 
 /** Whether the connection of sessions is being opened for the first time. */
 export const isOpeningSessions = signal(false)
 
-/** Why sessions cannot be had with the present token. */
+/** Why the gateway refuses the current token; `""` if it does not. */
 export const sessionsRefusal = signal("")
 
-/** Why there is no connection of sessions yet, where the next try may do better. */
+/** Why the connection of sessions cannot be opened yet, while it is retried. */
 export const sessionsProblem = signal("")
 
-/** Whether a token for sessions was given, beside the credential of the store. */
+/** Whether the user has entered a token for sessions, in addition to the credential of the store. */
 export const hasSessionToken = computed(() => sessionToken.value !== undefined)
 
-/** Whose sessions they are, where the token says so. */
+/** The tenant and the user of the sessions, if the token names them. */
 export const sessionsIdentity = computed(() => claimsOf(sessionToken.value ?? user.value?.credential ?? ""))
 
 const closeSessions = (): void => {
@@ -129,7 +127,7 @@ const closeSessions = (): void => {
   sessions.value = undefined
 }
 
-/** Tries once. Returns how long to wait for the next try, in milliseconds, unless sessions are there or refused. */
+/** Tries once. Returns the milliseconds until the next try; `undefined` if the connection is open or refused. */
 const tryToOpenSessions = async (credential: string, backoff: Backoff): Promise<number | undefined> => {
   const opened = sessionsWith(credential)
   try {
@@ -140,15 +138,15 @@ const tryToOpenSessions = async (credential: string, backoff: Backoff): Promise<
     return undefined
   } catch (error) {
     opened.close()
-    const mayDoBetter = isClientError(error) && isTransient(error)
-    sessionsRefusal.value = mayDoBetter ? "" : messageOf(error)
-    sessionsProblem.value = mayDoBetter ? messageOf(error) : ""
-    if (!mayDoBetter) return undefined
+    const isRetryable = isClientError(error) && isTransient(error)
+    sessionsRefusal.value = isRetryable ? "" : messageOf(error)
+    sessionsProblem.value = isRetryable ? messageOf(error) : ""
+    if (!isRetryable) return undefined
     return backoff.next("retryAfterMs" in error ? error.retryAfterMs : 0)
   }
 }
 
-/** Opens the connection of sessions, in as many tries as it takes, and notes why it is refused where it is. */
+/** Opens the connection of sessions. It is retried until it is open or refused. */
 export const openSessions = async (): Promise<void> => {
   const { value } = user
   if (value === undefined || routes.gateway === undefined || isOpeningSessions.peek()) return
@@ -159,7 +157,7 @@ export const openSessions = async (): Promise<void> => {
     for (;;) {
       const ms = await tryToOpenSessions(sessionToken.peek() ?? value.credential, backoff)
       if (ms === undefined) return
-      // It ends early when the service answers again.
+      // The wait ends early when the service is available again.
       await new Promise<void>(resolve => void clock.after(ms, resolve))
     }
   } finally {
@@ -167,24 +165,24 @@ export const openSessions = async (): Promise<void> => {
   }
 }
 
-/** Takes a token for sessions alone. */
+/** Sets a token that is used only for sessions. */
 export const useSessionToken = async (token: string): Promise<void> => {
   sessionToken.value = token
   sessionStorage.setItem(names.sessionToken, token)
   await openSessions()
 }
 
-/** Finds out what a credential may do, without changing anything: a batch of no operations is refused to readers. */
+/** Finds the access of a credential without a write: an empty batch is refused for read-only credentials. */
 const storeAccess = async (credential: string): Promise<StoreAccess> => {
   if (routes.store === undefined) return "none"
-  const asked = requestsWith(credential)
+  const requests = requestsWith(credential)
   try {
-    await asked.ask({ method: "POST", path: "/batch", body: '{"operations":[]}' }, undefined, drain)
+    await requests.ask({ method: "POST", path: "/batch", body: '{"operations":[]}' }, undefined, drain)
     return "write"
   } catch (error) {
     if (!(error instanceof Forbidden)) throw error
   }
-  await asked.ask({ path: "/changes", query: { after: Number.MAX_SAFE_INTEGER, limit: 1 } }, undefined, drain)
+  await requests.ask({ path: "/changes", query: { after: Number.MAX_SAFE_INTEGER, limit: 1 } }, undefined, drain)
   return "read"
 }
 
@@ -194,7 +192,7 @@ const drain = async (response: Response): Promise<void> => {
 
 const looksLikeToken = (credential: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(credential)
 
-/** What a credential may do. One that the store refuses may be a token of sessions. */
+/** The access of a credential. If the store refuses it, it may be a token of sessions. */
 const accessOf = async (credential: string): Promise<StoreAccess> => {
   try {
     return await storeAccess(credential)
@@ -210,7 +208,7 @@ const accessOf = async (credential: string): Promise<StoreAccess> => {
   }
 }
 
-/** Signs in with a key or a token. Returns whether the service has answered. */
+/** Signs in with a key or a token. Returns false if the service is unavailable. */
 export const signIn = async (credential: string): Promise<boolean> => {
   isChecking.value = true
   refusal.value = ""
@@ -220,15 +218,15 @@ export const signIn = async (credential: string): Promise<boolean> => {
     user.value = { credential, store }
     return true
   } catch (error) {
-    if (error instanceof Unauthorized) forget()
-    refusal.value = error instanceof Unauthorized ? "The service does not know this key." : messageOf(error)
+    if (error instanceof Unauthorized) clear()
+    refusal.value = error instanceof Unauthorized ? "Invalid key or token." : messageOf(error)
     return !(error instanceof ConnectionFailed || error instanceof ServiceUnavailable)
   } finally {
     isChecking.value = false
   }
 }
 
-/** Signs in with what the tab has kept, if anything. A service that does not answer yet is asked again. */
+/** Signs in with the stored credential, if any. It is retried while the service is unavailable. */
 export const resume = async (): Promise<void> => {
   const credential = sessionStorage.getItem(names.credential)
   sessionToken.value = sessionStorage.getItem(names.sessionToken) ?? undefined

@@ -1,15 +1,15 @@
-/** What went wrong, for people. */
+/** Error messages for users. */
 import { isClientError } from "../../Client/Errors.ts"
 
-/** Whether a message tells more than that there was no answer, as browsers put it. */
-const says = (message: string): boolean => !/^(?:Failed to fetch|Load failed|NetworkError\b)/.test(message)
+/** Whether a message has details. Those of browsers for failed requests have none. */
+const isDetailed = (message: string): boolean => !/^(?:Failed to fetch|Load failed|NetworkError\b)/.test(message)
 
-/** What an error tells, and the name of the request in the service's log. */
+/** The message of an error, with the id of the request in the log of the service. */
 export const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   if (!isClientError(error)) return error.message
   if (error._tag === "ConnectionFailed") {
-    return says(error.message) ? `The service does not answer: ${error.message}` : "The service does not answer"
+    return isDetailed(error.message) ? `The service does not answer: ${error.message}` : "The service does not answer"
   }
   const { message } = error
   return "requestId" in error && error.requestId !== undefined && error.status >= 500
@@ -17,5 +17,5 @@ export const messageOf = (error: unknown): string => {
     : message
 }
 
-/** Whether a call was ended by the page itself. */
+/** Whether the page itself has aborted a call. */
 export const isAbort = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError"

@@ -1,4 +1,4 @@
-/** Work that is done once in a frame of the page, however often it is asked for. */
+/** Work that runs at most once in a frame of the page, however often it is requested. */
 export class FrameWork {
   #frame = 0
 

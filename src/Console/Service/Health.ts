@@ -1,6 +1,6 @@
-/** The health of the service, asked for again and again while the page is seen. */
+/** The health of the service, which is polled while the page is visible. */
 import { signal } from "@preact/signals"
-import { pause, tryAgain } from "./Pause.ts"
+import { pause, retryNow } from "./Pause.ts"
 import { routes } from "./Routes.ts"
 
 export type Status = "ok" | "degraded" | "unhealthy"
@@ -22,49 +22,50 @@ export interface Report {
   readonly version: string
 }
 
+/** The latest health; `undefined` before the first one. */
 export const health = signal<Report | undefined>(undefined)
 
-/** Whether the service has answered the last time it was asked; unknown at first. */
+/** Whether the service has answered the last request; `undefined` before the first one. */
 export const isReachable = signal<boolean | undefined>(undefined)
 
-/** Whether the store answers, of which the health does not tell; unknown at first, and where there is no such route. */
+/** Whether the store is ready, which the health does not include; `undefined` at first, and without the route. */
 export const isStoreReady = signal<boolean | undefined>(undefined)
 
-/** Milliseconds between questions: while the service answers, and the least where a connection was lost. */
-const usualMs = 5000
-const leastMs = 500
+/** Milliseconds between requests while the service is available. After a lost connection the minimum applies. */
+const intervalMs = 5000
+const minIntervalMs = 500
 
-/** Bounds of the pauses while it does not answer, in milliseconds: each is twice the one before, and all are random. */
-const firstMs = 300
-const longestMs = 2000
+/** The first and the longest backoff while the service is unavailable, in milliseconds. It doubles, with jitter. */
+const firstBackoffMs = 300
+const maxBackoffMs = 2000
 
-const answerMs = 4000
+const timeoutMs = 4000
 
-let doubts = new AbortController()
+let check = new AbortController()
 
-/** Has the health asked for at once, as a connection was lost. */
-export const doubt = (): void => {
-  // A service that is known to be away is asked at its own pace, however many connections try to come back.
-  if (isReachable.value !== false) doubts.abort()
+/** Requests the health at once, because a connection was lost. */
+export const checkHealth = (): void => {
+  // If the service is known to be unavailable, the backoff applies, however many connections are lost.
+  if (isReachable.value !== false) check.abort()
 }
 
-/** Waits for the time of the next question. */
+/** Waits until the next request. */
 const untilNext = async (failures: number, ended: AbortSignal): Promise<void> => {
   if (failures > 0) {
-    const bound = Math.min(longestMs, firstMs * 2 ** (failures - 1))
+    const bound = Math.min(maxBackoffMs, firstBackoffMs * 2 ** (failures - 1))
     return pause(bound * (0.5 + Math.random() / 2), ended)
   }
-  await pause(leastMs, ended)
-  await pause(usualMs - leastMs, AbortSignal.any([ended, doubts.signal]))
+  await pause(minIntervalMs, ended)
+  await pause(intervalMs - minIntervalMs, AbortSignal.any([ended, check.signal]))
 }
 
-/** Asks until the signal ends it. A page that nobody sees does not ask. */
+/** Polls the health until the signal is aborted, while the page is visible. */
 export const watchHealth = async (ended: AbortSignal): Promise<void> => {
   let failures = 0
   while (!ended.aborted) {
     if (!document.hidden) {
-      doubts = new AbortController()
-      await ask()
+      check = new AbortController()
+      await poll()
       failures = isReachable.value === false ? failures + 1 : 0
     }
     await untilNext(failures, ended)
@@ -72,12 +73,12 @@ export const watchHealth = async (ended: AbortSignal): Promise<void> => {
 }
 
 const read = async (route: string) => {
-  const response = await fetch(route, { cache: "no-store", signal: AbortSignal.timeout(answerMs) })
+  const response = await fetch(route, { cache: "no-store", signal: AbortSignal.timeout(timeoutMs) })
   return response.json()
 }
 
-/** A store that does not answer in time is not ready either. */
-const askStore = async (): Promise<boolean | undefined> => {
+/** A store without an answer in time is not ready. */
+const readStore = async (): Promise<boolean | undefined> => {
   if (routes.ready === undefined) return undefined
   try {
     return (await read(routes.ready)).ok === true
@@ -86,16 +87,16 @@ const askStore = async (): Promise<boolean | undefined> => {
   }
 }
 
-const ask = async (): Promise<void> => {
+const poll = async (): Promise<void> => {
   if (routes.health === undefined) return
-  const wasAway = isReachable.value === false
+  const wasUnreachable = isReachable.value === false
   try {
-    const [report, isReady] = await Promise.all([read(routes.health), askStore()])
+    const [report, isReady] = await Promise.all([read(routes.health), readStore()])
     if (typeof report.status === "string") health.value = report
     isReachable.value = typeof report.status === "string"
     isStoreReady.value = isReady
   } catch {
     isReachable.value = false
   }
-  if (wasAway && isReachable.value) tryAgain()
+  if (wasUnreachable && isReachable.value) retryNow()
 }

@@ -1,7 +1,7 @@
-/** Pauses between requests that are made again and again. */
+/** Pauses between requests that are repeated. */
 import { type Clock, systemClock } from "../../Client/Time.ts"
 
-/** Waits, but no longer than until the signal, or until the page is looked at again or is back online. */
+/** Waits until the time has passed, the signal is aborted, or the page becomes visible or online. */
 export const pause = (ms: number, ended?: AbortSignal): Promise<void> =>
   new Promise(resolve => {
     if (ended?.aborted) return resolve()
@@ -21,12 +21,12 @@ export const pause = (ms: number, ended?: AbortSignal): Promise<void> =>
     document.addEventListener("visibilitychange", seen, { signal })
   })
 
-/** What fires the timers of the page's clients. */
+/** Functions that fire the pending timers of the clients. */
 const timers = new Set<() => void>()
 
 /**
- * The clock of the page's clients. Clients wait longer after each try, up to 30 seconds, so that a great many of them do
- * not come back at once; somebody who looks at a page waits an eighth of that.
+ * The clock of the page's clients. Their backoff grows to 30 seconds, for services with very many clients. A user who
+ * looks at a page waits an eighth of that.
  */
 export const clock: Clock = {
   ...systemClock,
@@ -47,9 +47,9 @@ export const clock: Clock = {
 }
 
 /**
- * Lets the clients try again now, as the service answers again. Their timers fire early: pauses between tries end, and
- * time limits are looked at again, which sees that they are not over.
+ * Ends the pauses of the clients, because the service is available again. All timers fire early. Timeouts check the time
+ * and continue.
  */
-export const tryAgain = (): void => {
+export const retryNow = (): void => {
   for (const fire of [...timers]) fire()
 }

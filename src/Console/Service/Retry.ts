@@ -1,25 +1,25 @@
-/** Work that is tried again while the service cannot do it at present. */
+/** Retries work while the service is unavailable. */
 import { ConnectionFailed, isClientError } from "../../Client/Errors.ts"
 import { isTransient } from "../../Client/Retry.ts"
 import { RequestRefused } from "../../Client/SessionErrors.ts"
 import { messageOf } from "./Failure.ts"
 import { pause } from "./Pause.ts"
 
-/** Milliseconds between two tries: somebody looks at the page. */
+/** Milliseconds between two tries. They are short, because a user is waiting. */
 const pauseMs = 2000
 
-/** Whether another try may do better. */
-export const mayDoBetter = (error: unknown): boolean =>
+/** Whether another try may succeed. */
+export const isRetryable = (error: unknown): boolean =>
   error instanceof RequestRefused ? error.retryable : isClientError(error) && isTransient(error)
 
-/** Waits until the next try. Fails where the signal has ended the work. */
+/** Waits until the next try. Throws if the signal is aborted. */
 export const untilNextTry = async (ended: AbortSignal): Promise<void> => {
   await pause(pauseMs, ended)
   ended.throwIfAborted()
 }
 
-/** Tries until it succeeds. `onProblem` is told why a try has failed, and `""` where one has succeeded. */
-export const persist = async <A>(
+/** Tries until it succeeds. `onProblem` receives the reason of a failure, and `""` after a success. */
+export const retryUntilDone = async <A>(
   work: () => Promise<A>,
   ended: AbortSignal,
   onProblem: (message: string) => void
@@ -30,8 +30,8 @@ export const persist = async <A>(
       onProblem("")
       return done
     } catch (error) {
-      if (!mayDoBetter(error)) throw error
-      // Of a service that is away the frame of the page says that it is asked again.
+      if (!isRetryable(error)) throw error
+      // If the service is unreachable, the frame of the page reports the retry.
       onProblem(error instanceof ConnectionFailed ? messageOf(error) : `${messageOf(error)}. Trying again…`)
     }
     await untilNextTry(ended)

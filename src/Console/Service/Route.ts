@@ -1,16 +1,16 @@
 /**
- * The view that the page shows, as its fragment has it: `#/store/<namespace>/<key>?tenant=<id>`. The service knows one
- * page only, so that the console works under any prefix.
+ * The view that the page shows, which is in the fragment of its address: `#/store/<namespace>/<key>?tenant=<id>`. The
+ * service serves a single page, so that the console works under any prefix.
  */
 import { computed, signal } from "@preact/signals"
 
-/** The place that a fragment names, and what is chosen there, with its `?`. */
-const placeOf = (hash: string): string => hash.split("?", 1)[0]!
-const choicesOf = (hash: string): string => hash.slice(placeOf(hash).length)
+/** The path of a fragment, and the choices after it, with their `?`. */
+const pathOf = (hash: string): string => hash.split("?", 1)[0]!
+const choicesOf = (hash: string): string => hash.slice(pathOf(hash).length)
 
 const segmentsOf = (hash: string): ReadonlyArray<string> => {
   try {
-    return placeOf(hash).replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent)
+    return pathOf(hash).replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent)
   } catch {
     return []
   }
@@ -18,66 +18,79 @@ const segmentsOf = (hash: string): ReadonlyArray<string> => {
 
 const hash = signal(location.hash)
 
-/** Asks the user whether to leave the view; it is left by calling `leave`. */
-type Ask = (leave: () => void) => void
+/** Asks the user whether to leave the view. `leave` continues the navigation. */
+type Guard = (leave: () => void) => void
 
-let ask: Ask | undefined
+/** The latest guard asks first. */
+let guards: ReadonlyArray<Guard> = []
 
 addEventListener("hashchange", () => {
   const { hash: wanted, pathname, search } = location
-  // Nothing is lost where the place stays.
-  if (ask === undefined || placeOf(wanted) === placeOf(hash.value)) {
+  // Choices change nothing that guards protect.
+  if (guards.length === 0 || pathOf(wanted) === pathOf(hash.value)) {
     hash.value = wanted
     return
   }
   history.replaceState(undefined, "", hash.value === "" ? pathname + search : hash.value)
-  ask(() => leaveFor(wanted))
+  navigate(wanted)
 })
 
 addEventListener("beforeunload", event => {
-  if (ask !== undefined) event.preventDefault()
+  if (guards.length > 0) event.preventDefault()
 })
 
-/** Has the user asked before the view is left, since something would be lost. Returns what ends that. */
-export const guard = (wanted: Ask): (() => void) => {
-  ask = wanted
+/** Calls the guard before the user leaves the view. Returns a function that removes the guard. */
+export const guard = (added: Guard): (() => void) => {
+  guards = [...guards, added]
   return () => {
-    if (ask === wanted) ask = undefined
+    guards = guards.filter(other => other !== added)
   }
 }
 
-const leaveFor = (wanted: string): void => {
-  ask = undefined
-  location.hash = wanted
+/** Goes to a fragment once all guards have agreed. */
+const navigate = (wanted: string): void => {
+  const latest = guards.at(-1)
+  if (latest === undefined) {
+    location.hash = wanted
+    return
+  }
+  latest(() => {
+    guards = guards.filter(other => other !== latest)
+    navigate(wanted)
+  })
 }
 
-/** The parts of the place, decoded. */
+/** The segments of the path, decoded. */
 export const route = computed(() => segmentsOf(hash.value))
 
-/** What is chosen, by name. */
+/** The choices, by name. */
 export const choices = computed(() => new URLSearchParams(choicesOf(hash.value)))
 
 /** The name of the view. */
 export const view = computed(() => route.value[0] ?? "overview")
 
-/** The address of a place. Within the view what is chosen stays. */
+/** The address of a path. Choices are kept within the view. */
 export const href = (...segments: ReadonlyArray<string>): string =>
   `#/${segments.map(encodeURIComponent).join("/")}${segments[0] === view.value ? choicesOf(hash.value) : ""}`
 
+/** Goes to a path, if the guards agree. */
 export const go = (...segments: ReadonlyArray<string>): void => {
   location.hash = href(...segments)
 }
 
-/** Goes without asking. */
-export const leave = (...segments: ReadonlyArray<string>): void => leaveFor(href(...segments))
+/** Goes without calling the guards. */
+export const leave = (...segments: ReadonlyArray<string>): void => {
+  guards = []
+  location.hash = href(...segments)
+}
 
-/** Chooses something, or nothing any more where the value is `undefined`. The place stays, and the way back is kept. */
+/** Sets a choice, or removes it if the value is `undefined`. The path stays, and the browser's Back undoes it. */
 export const choose = (name: string, value: string | undefined): void => {
   const chosen = new URLSearchParams(choices.peek())
   if (value === undefined) chosen.delete(name)
   else chosen.set(name, value)
   const query = String(chosen)
-  const wanted = placeOf(hash.peek()) + (query === "" ? "" : `?${query}`)
+  const wanted = pathOf(hash.peek()) + (query === "" ? "" : `?${query}`)
   if (wanted === hash.peek()) return
   history.pushState(undefined, "", wanted)
   hash.value = wanted

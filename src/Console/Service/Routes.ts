@@ -1,7 +1,7 @@
-/** Where the service is, as the page was told by it. */
+/** The routes of the service, which it writes into the page. */
 import type { Routes } from "../../Pages/Paths.ts"
 
-/** Those of the service itself, for a page that a development server sends. */
+/** The default routes, for pages from a development server. */
 const defaults: Partial<Routes> & Pick<Routes, "root"> = {
   store: "/api/v1",
   gateway: "/ws",
@@ -16,7 +16,7 @@ const defaults: Partial<Routes> & Pick<Routes, "root"> = {
   root: "/"
 }
 
-/** Absolute paths; what the application does not have is not there. */
+/** Absolute paths. Routes that the application does not have are absent. */
 const read = (): Partial<Routes> & Pick<Routes, "root"> => {
   const content = document.querySelector<HTMLMetaElement>('meta[name="causeway-routes"]')?.content ?? ""
   if (!content.startsWith("{")) return defaults

@@ -1,6 +1,6 @@
-/** What a tab keeps, for all pages of the service that are opened in it. */
+/** The storage of a tab, which all pages of the service in the tab share. */
 
-/** The names in `sessionStorage`, where other pages of the same origin may keep things of their own. */
+/** The names in `sessionStorage`, which other pages of the origin may use too. */
 export const names = {
   credential: "causeway.credential",
   sessionToken: "causeway.session-token",
@@ -8,14 +8,14 @@ export const names = {
   namespaces: "causeway.namespaces"
 } as const
 
-/** Forgets what the tab keeps. */
-export const forget = (): void => {
+/** Removes everything from the storage. */
+export const clear = (): void => {
   for (const name of Object.values(names)) sessionStorage.removeItem(name)
 }
 
-/** Forgets the credential, and all that was read with it: the page is loaded anew. */
+/** Removes the credential and all that was read with it, by loading the page again. */
 export const signOut = (): void => {
-  forget()
+  clear()
   history.replaceState(undefined, "", location.pathname)
   location.reload()
 }

@@ -1,4 +1,4 @@
-/** What a JSON Web Token says of its bearer. The page shows it; only the service verifies it. */
+/** The claims of a JSON Web Token. The page only shows them; the service verifies the token. */
 
 export interface Claims {
   readonly tenant: string
@@ -11,7 +11,7 @@ const decoded = (part: string): string =>
     Uint8Array.from(atob(part.replaceAll("-", "+").replaceAll("_", "/")), character => character.charCodeAt(0))
   )
 
-/** The claims of a token; `undefined` where it is none, or names no tenant. */
+/** The claims of a token; `undefined` if it is not a token or names no tenant. */
 export const claimsOf = (token: string): Claims | undefined => {
   try {
     const { sub, tenant }: Partial<Record<string, unknown>> = JSON.parse(decoded(token.split(".")[1] ?? ""))

@@ -1,4 +1,4 @@
-/** The field in which the user writes to the agent. */
+/** The field for messages to the agent. */
 import type { Sessions } from "../../Client/Client.ts"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { draftFor } from "./Drafts.ts"
@@ -7,14 +7,14 @@ interface Props {
   readonly id: string
   readonly sessions: Sessions
   readonly isBusy: boolean
-  /** Whether the agent waits for an answer to a question of its own. */
+  /** Whether the agent is waiting for an answer. */
   readonly isWaiting: boolean
-  /** What went wrong with another request. */
+  /** Why another request failed; `""` if none did. */
   readonly problem: string
   readonly onSend: () => void
 }
 
-/** Lines that the field grows to. */
+/** The maximum height of the field in lines. */
 const maxRows = 8
 
 export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: Props) => {
@@ -39,7 +39,7 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
         aria-label="Message"
         dir="auto"
         placeholder={
-          isWaiting ? "The agent waits for an answer" : isBusy ? "The agent is at work" : "Write to the agent"
+          isWaiting ? "The agent is waiting for an answer" : isBusy ? "The agent is working" : "Message the agent"
         }
         rows={Math.min(maxRows, text.split("\n").length)}
         value={text}

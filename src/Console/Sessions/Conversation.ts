@@ -1,20 +1,9 @@
-/**
- * A conversation, as its events make it: messages, thoughts, calls of tools, questions and whatever else an agent does.
- * The items are changed in place, as a session may have very many events.
- */
+/** The conversation that the events of a session describe: messages, thoughts, tool calls, questions and others. */
 import type { EventBody, SessionEvent } from "../../Client/Client.ts"
-import {
-  type AgentText,
-  charactersOf,
-  type Inquiry,
-  type Item,
-  type Notice,
-  type TerminalItem,
-  type Thought,
-  type ToolCall,
-  type UserMessage
-} from "./Item.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
+import { ItemList } from "./ItemList.ts"
 
+/** The total usage of a session. `cost` is in US dollars, `input` and `output` in tokens. */
 export interface Usage {
   input: number
   output: number
@@ -23,53 +12,47 @@ export interface Usage {
   context: { readonly used: number; readonly limit: number; readonly percent: number } | undefined
 }
 
-/** The most items that are kept, and the most characters of all of them; the oldest make room. */
-export const maxItems = 20_000
-export const maxCharacters = 32 * 1024 * 1024
-
-/** The most files whose last change is remembered. */
+/** The maximum number of files whose last change is kept. */
 const maxFiles = 10_000
 
-/** Items and characters that may come before room is made, as that looks at all items. */
-const slack = { items: 1000, characters: 4 * 1024 * 1024 }
-
-/** The most characters of a terminal or of a tool's arguments. */
+/** The maximum number of characters of a terminal or of the arguments of a tool. */
 const maxText = 200_000
 
-/** The most characters of a message or a thought. */
+/** The maximum number of characters of a message or a thought. */
 const maxMessage = 1_000_000
 
-/** The end of a text. It is cut when it is half as long again, as each cut copies it. */
-const tail = (text: string, most = maxText): string => (text.length > most * 1.5 ? text.slice(-most) : text)
+/** The end of a text. It is cut only when it is 1.5 times too long, because each cut copies it. */
+const tail = (text: string, max = maxText): string => (text.length > max * 1.5 ? text.slice(-max) : text)
 
 const pretty = (value: unknown): string =>
   value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, undefined, 2)
 
 type Of<Type extends EventBody["type"]> = Extract<EventBody, { readonly type: Type }>
 
+/** The state of a conversation. Events are added in their order. */
 export class Conversation {
-  readonly items: Array<Item> = []
+  readonly #list = new ItemList()
   readonly usage: Usage = { input: 0, output: 0, cost: 0, model: "", context: undefined }
-  /** The turns in progress; but for unusual agents there is one at most. */
+  /** The turns in progress. Usual agents have at most one. */
   readonly #turns = new Set<string>()
-  /** Files that were changed, by path, with the last thing that happened to them. */
+  /** The last change of each file, by path. */
   readonly changedFiles = new Map<string, Of<"file_changed">["change"]>()
-  /** Rises with each change of a file. */
+  /** Increases with each change of a file. */
   fileChanges = 0
-  /** Items that later events add to, by kind and id. */
-  readonly #open = new Map<string, Item>()
   #event: SessionEvent | undefined
-  /** Characters that have come since room was made. */
-  #added = 0
 
-  /** Whether the agent is at work. */
+  get items(): ReadonlyArray<Item> {
+    return this.#list.all
+  }
+
+  /** Whether a turn is in progress. */
   get isBusy(): boolean {
     return this.#turns.size > 0
   }
 
-  /** Questions and requests for approval that wait for an answer. */
+  /** Questions and requests for approval without an answer. */
   get waiting(): ReadonlyArray<Item & Inquiry> {
-    return [...this.#open.values()].filter(
+    return [...this.#list.open.values()].filter(
       (item): item is Item & Inquiry =>
         (item.kind === "question" || item.kind === "approval") && item.answer === undefined
     )
@@ -78,40 +61,17 @@ export class Conversation {
   #add<New extends Item>(id: string | undefined, item: Omit<New, "seq" | "at">): New {
     const { seq, timestamp: at } = this.#event!
     const added = { seq, at, ...item } as New
-    this.items.push(added)
-    if (id !== undefined) this.#open.set(id, added)
+    this.#list.add(added, id)
     return added
-  }
-
-  /** Makes room now and then, by what events may have added. */
-  #grow(characters: number): void {
-    this.#added += characters
-    if (this.items.length <= maxItems + slack.items && this.#added <= slack.characters) return
-    this.#added = 0
-    let left = maxCharacters
-    let first = this.items.length - 1
-    while (first > 0 && this.items.length - first < maxItems) {
-      left -= charactersOf(this.items[first]!)
-      if (left < charactersOf(this.items[first - 1]!)) break
-      first--
-    }
-    const kept = this.items[first]?.seq ?? 0
-    this.items.splice(0, first)
-    for (const [id, item] of this.#open) if (item.seq < kept) this.#open.delete(id)
   }
 
   #notice(title: string, text = "", tone: Notice["tone"] = "plain"): void {
     this.#add<Item & Notice>(undefined, { kind: "notice", tone, title, text })
   }
 
-  #at<Kind extends Item["kind"]>(id: string, kind: Kind): Extract<Item, { readonly kind: Kind }> | undefined {
-    const item = this.#open.get(id)
-    return item?.kind === kind ? (item as Extract<Item, { readonly kind: Kind }>) : undefined
-  }
-
   #text(kind: "text" | "thought", id: string): Item & (AgentText | Thought) {
-    const open = this.#open.get(id)
-    if (open?.kind === kind && !open.isDone) return open
+    const open = this.#list.find(id, kind)
+    if (open !== undefined && !open.isDone) return open
     return this.#add<Item & (AgentText | Thought)>(id, { kind, text: "", isDone: false } as never)
   }
 
@@ -124,51 +84,51 @@ export class Conversation {
     const item = this.#text(kind, id)
     if (text !== undefined && text.length > item.text.length) item.text = tail(text, maxMessage)
     item.isDone = true
-    this.#open.delete(id)
+    this.#list.close(id)
   }
 
   #tool(callId: string, name = "tool"): Item & ToolCall {
     const id = `tool ${callId}`
-    const found = this.#at(id, "tool")
+    const found = this.#list.find(id, "tool")
     if (found !== undefined) return found
     return this.#add<Item & ToolCall>(id, { kind: "tool", name, args: "", progress: "", outcome: undefined })
   }
 
   #settle(callId: string, isError: boolean, text: string): void {
     this.#tool(callId).outcome = { isError, text: tail(text) }
-    this.#open.delete(`tool ${callId}`)
+    this.#list.close(`tool ${callId}`)
   }
 
-  #answered(requestId: string, answer: string): void {
+  #onAnswered(requestId: string, answer: string): void {
     for (const kind of ["question", "approval"] as const) {
-      const item = this.#at(`${kind} ${requestId}`, kind)
+      const item = this.#list.find(`${kind} ${requestId}`, kind)
       if (item === undefined) continue
       item.answer = answer
-      this.#open.delete(`${kind} ${requestId}`)
+      this.#list.close(`${kind} ${requestId}`)
     }
   }
 
-  /** A turn has ended. When none is left, nothing goes on. */
-  #turnEnded(turnId: string): void {
+  /** A turn has ended. After the last one, all open items are closed. */
+  #endTurn(turnId: string): void {
     this.#turns.delete(turnId)
     if (this.isBusy) return
-    for (const [id, item] of this.#open) {
+    for (const [id, item] of [...this.#list.open]) {
       if (item.kind === "text" || item.kind === "thought") item.isDone = true
-      if (item.kind === "tool") item.outcome ??= { isError: true, text: "The turn ended before it had a result." }
+      if (item.kind === "tool") item.outcome ??= { isError: true, text: "The turn ended before the result." }
       if (item.kind === "question" || item.kind === "approval") item.answer ??= "not answered"
       if (item.kind === "terminal") item.exit ??= "not ended"
-      this.#open.delete(id)
+      this.#list.close(id)
     }
   }
 
-  /** Takes the next event, which has so many characters as JSON text. */
+  /** Adds the next event. `characters` is its size as JSON text. */
   add(event: SessionEvent, characters: number): void {
     this.#event = event
-    this.#take(event)
-    this.#grow(characters)
+    this.#addMessage(event)
+    this.#list.limit(characters)
   }
 
-  #take(event: SessionEvent): void {
+  #addMessage(event: SessionEvent): void {
     switch (event.type) {
       case "turn_started":
         this.#turns.add(event.turnId)
@@ -177,12 +137,12 @@ export class Conversation {
         }
         return
       case "turn_completed":
-        return this.#turnEnded(event.turnId)
+        return this.#endTurn(event.turnId)
       case "turn_errored":
-        this.#turnEnded(event.turnId)
+        this.#endTurn(event.turnId)
         return this.#notice("The turn failed", `${event.message} (${event.code})`, "bad")
       case "turn_interrupted":
-        this.#turnEnded(event.turnId)
+        this.#endTurn(event.turnId)
         return this.#notice("The turn was interrupted", event.reason, "warn")
       case "text_start":
         this.#text("text", `text ${event.messageId}`)
@@ -241,9 +201,9 @@ export class Conversation {
         )
         return
       case "question_resolved":
-        return this.#answered(event.requestId, pretty(event.answer))
+        return this.#onAnswered(event.requestId, pretty(event.answer))
       case "approval_resolved":
-        return this.#answered(
+        return this.#onAnswered(
           event.requestId,
           `${event.approved ? "approved" : "denied"}${event.reason === undefined ? "" : `: ${event.reason}`}`
         )
@@ -293,14 +253,14 @@ export class Conversation {
         })
         return
       case "terminal_output": {
-        const terminal = this.#at(`terminal ${event.terminalId}`, "terminal")
+        const terminal = this.#list.find(`terminal ${event.terminalId}`, "terminal")
         if (terminal !== undefined) terminal.text = tail(terminal.text + event.text)
         return
       }
       case "terminal_exited": {
-        const terminal = this.#at(`terminal ${event.terminalId}`, "terminal")
+        const terminal = this.#list.find(`terminal ${event.terminalId}`, "terminal")
         if (terminal !== undefined) terminal.exit = event.signal ?? `exit code ${event.exitCode ?? "unknown"}`
-        this.#open.delete(`terminal ${event.terminalId}`)
+        this.#list.close(`terminal ${event.terminalId}`)
         return
       }
       case "file_changed":
@@ -329,7 +289,7 @@ export class Conversation {
       case "error":
         return this.#notice("Error", `${event.message} (${event.code})`, "bad")
       default:
-        // States are seen among the raw events, and so is what a newer service sends.
+        // The panel of events shows the states, and the events of newer services.
         return
     }
   }

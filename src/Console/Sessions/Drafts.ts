@@ -1,17 +1,17 @@
-/** Messages that are typed and not sent, and how they are sent. */
+/** Messages that the user has typed for sessions, and their sending. */
 import { batch, computed, signal } from "@preact/signals"
 import type { Sessions } from "../../Client/Client.ts"
 import { randomId } from "../../Client/Sessions.ts"
 import { messageOf } from "../Service/Failure.ts"
 
-/** The message that is typed for a session. It outlives the view that shows it, and so does the sending of it. */
+/** The message that the user types for a session. It is kept and sent even if its view is closed. */
 export class Draft {
   readonly #text = signal("")
   readonly #isSending = signal(false)
   readonly #failure = signal("")
-  /** A message that may have been taken all the same: what is sent again as it is must be the same message. */
+  /** A failed message that may have been accepted. If it is sent again unchanged, it must have the same id. */
   #unsent: { readonly text: string; readonly clientMessageId: string } | undefined
-  /** Whether there is a message, and none that is being sent. */
+  /** Whether there is a message and none is being sent. */
   readonly canBeSent = computed(() => this.#text.value.trim() !== "" && !this.#isSending.value)
 
   constructor(
@@ -32,13 +32,13 @@ export class Draft {
     return this.#failure.value
   }
 
-  /** The user has changed the text. */
+  /** Sets the text, as the user changes it. */
   type(text: string): void {
     this.#unsent = undefined
     this.#text.value = text
   }
 
-  /** Sends the message if it can be sent. One that is refused, or is not answered, is there again, with the reason. */
+  /** Sends the message if it can be sent. After a failure the text is restored, and `failure` has the reason. */
   async send(): Promise<void> {
     if (!this.canBeSent.peek()) return
     const text = this.#text.peek()
@@ -56,7 +56,7 @@ export class Draft {
       this.#unsent = { text, clientMessageId }
       const typed = this.#text.peek()
       batch(() => {
-        // Before what was typed meanwhile.
+        // The user may have typed more in the meantime.
         this.#text.value = typed === "" ? text : `${text}\n${typed}`
         this.#failure.value = messageOf(error)
         this.#isSending.value = false
@@ -67,10 +67,7 @@ export class Draft {
 
 const drafts = new WeakMap<Sessions, Map<string, Draft>>()
 
-/**
- * The message that is typed for a session. It stays while another view is looked at, and is gone with the connection of
- * who has typed it.
- */
+/** The message that the user types for a session. It is kept until the client is closed. */
 export const draftFor = (sessions: Sessions, id: string): Draft => {
   const ofConnection = drafts.get(sessions) ?? new Map<string, Draft>()
   drafts.set(sessions, ofConnection)

@@ -1,45 +1,47 @@
-/** The events of a session that are kept to be shown, and those of them that a search finds. */
+/** The events of a session that the page keeps, and a search of them. */
 import type { SessionEvent } from "../../Client/Client.ts"
 
-/** The bounds of what is kept; the oldest events make room. */
+/** The limits of the log. The oldest events are removed first. */
 export interface Bounds {
   readonly events: number
   /** Characters of the events as JSON text. */
   readonly characters: number
 }
 
+/** The limits in the page. */
 export const bounds: Bounds = { events: 100_000, characters: 64 * 1024 * 1024 }
 
-/** The share that is removed at once, so that not each event moves all others. */
+/** The share of the log that is removed together, because each removal moves all other events. */
 const portion = 1 / 20
 
+/** The latest events of a session. */
 export class EventLog {
   readonly #events: Array<SessionEvent> = []
   readonly #sizes: Array<number> = []
   #characters = 0
 
-  constructor(private readonly most: Bounds = bounds) {}
+  constructor(private readonly max: Bounds = bounds) {}
 
-  /** In the order of their numbers. */
+  /** In the order of `seq`. */
   get events(): ReadonlyArray<SessionEvent> {
     return this.#events
   }
 
-  /** Returns the characters of the event as JSON text. */
+  /** Adds an event. Returns its number of characters as JSON text. */
   add(event: SessionEvent): number {
     const size = JSON.stringify(event).length
     this.#events.push(event)
     this.#sizes.push(size)
     this.#characters += size
-    const { characters, events } = this.most
-    if (this.#events.length > events || this.#characters > characters) this.#makeRoom()
+    const { characters, events } = this.max
+    if (this.#events.length > events || this.#characters > characters) this.#removeOldest()
     return size
   }
 
-  /** Removes the oldest events. The newest one stays, whatever its size. */
-  #makeRoom(): void {
-    const events = this.most.events * (1 - portion)
-    const characters = this.most.characters * (1 - portion)
+  /** Removes the oldest events, but never the newest one. */
+  #removeOldest(): void {
+    const events = this.max.events * (1 - portion)
+    const characters = this.max.characters * (1 - portion)
     let removed = 0
     while (
       removed < this.#events.length - 1 &&
@@ -53,13 +55,13 @@ export class EventLog {
   }
 }
 
-/** What an event has beside its envelope, as JSON text. */
+/** An event without its envelope, as JSON text. */
 const bodyOf = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEvent): string => JSON.stringify(body)
 
-/** Events that are searched at once: a few milliseconds. */
-const searchedAtOnce = 2000
+/** The number of events in a portion of the search, which takes a few milliseconds. */
+const portionSize = 2000
 
-/** The place of the first event after a number. */
+/** The index of the first event after a `seq`. */
 const indexAfter = (events: ReadonlyArray<SessionEvent>, seq: number): number => {
   let low = 0
   let high = events.length
@@ -71,41 +73,41 @@ const indexAfter = (events: ReadonlyArray<SessionEvent>, seq: number): number =>
   return low
 }
 
-/** The events whose type or content has a text in it, in any case. They are searched part by part, the oldest first. */
+/** Searches the types and contents of events for a text, ignoring case. It searches in portions, oldest first. */
 export class EventSearch {
   readonly #found: Array<SessionEvent> = []
-  readonly #wanted: string
+  readonly #text: string
   #searched = 0
 
   constructor(text: string) {
-    this.#wanted = text.toLowerCase()
+    this.#text = text.toLowerCase()
   }
 
-  /** The events that were found so far, in the order of their numbers. */
+  /** The events found so far, in the order of `seq`. */
   get found(): ReadonlyArray<SessionEvent> {
     return this.#found
   }
 
-  /** Searches more of what is kept. Returns whether all was searched. */
+  /** Searches the next portion. Returns whether all events have been searched. */
   search(events: ReadonlyArray<SessionEvent>): boolean {
-    this.#forget(events[0]?.seq ?? 0)
+    this.#removeBefore(events[0]?.seq ?? 0)
     const from = indexAfter(events, this.#searched)
-    const to = Math.min(events.length, from + searchedAtOnce)
+    const to = Math.min(events.length, from + portionSize)
     for (let index = from; index < to; index++) {
       const event = events[index]!
-      if (this.#isWanted(event)) this.#found.push(event)
+      if (this.#matches(event)) this.#found.push(event)
       this.#searched = event.seq
     }
     return to === events.length
   }
 
-  #isWanted(event: SessionEvent): boolean {
-    return event.type.includes(this.#wanted) || bodyOf(event).toLowerCase().includes(this.#wanted)
+  #matches(event: SessionEvent): boolean {
+    return event.type.includes(this.#text) || bodyOf(event).toLowerCase().includes(this.#text)
   }
 
-  /** Forgets what is no longer kept. */
-  #forget(oldest: number): void {
-    const gone = indexAfter(this.#found, oldest - 1)
-    if (gone > 0) this.#found.splice(0, gone)
+  /** Removes events that are no longer kept. */
+  #removeBefore(oldest: number): void {
+    const removed = indexAfter(this.#found, oldest - 1)
+    if (removed > 0) this.#found.splice(0, removed)
   }
 }

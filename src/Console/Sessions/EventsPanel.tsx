@@ -1,8 +1,8 @@
-/** The events of a session as the gateway sends them. */
+/** The events of a session, as the gateway sends them. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { SessionEvent } from "../../Client/Client.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { useRested } from "../Widgets/Rested.ts"
+import { useDebounced } from "../Widgets/Debounce.ts"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { count, cut, dateAndTime, time, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -10,17 +10,17 @@ import { type EventLog, EventSearch } from "./EventLog.ts"
 
 interface Props {
   readonly log: EventLog
-  /** Rises as events come. */
+  /** Increases when events are received. */
   readonly revision: number
 }
 
-/** The most characters that are shown of an event. */
+/** The maximum number of characters of an event that are shown. */
 const maxShown = 20_000
 
-/** The beginnings of events, which are made once, as events may be large. */
+/** The starts of events. They are cached, because events may be large. */
 const previews = new WeakMap<SessionEvent, string>()
 
-/** What an event has beside its envelope, its ids last, as they tell little. */
+/** An event without its envelope. Its ids are last, because they say little. */
 const idsLast = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEvent): object => {
   const isId = (name: string) => Number(name.endsWith("Id"))
   return Object.fromEntries(Object.entries(body).sort(([a], [b]) => isId(a) - isId(b)))
@@ -37,7 +37,7 @@ interface Found {
   readonly isComplete: boolean
 }
 
-/** The events in which a text occurs, searched in portions so that the page stays quick. */
+/** The events that contain a text. The search runs in portions, so that the page stays responsive. */
 const useFound = ({ log, revision }: Props, text: string): Found => {
   const [, setComplete] = useState(0)
   const state = useMemo(() => {
@@ -62,13 +62,13 @@ const useFound = ({ log, revision }: Props, text: string): Found => {
 export const EventsPanel = ({ log, revision }: Props) => {
   const [chosen, setChosen] = useState<SessionEvent>()
   const [typed, setTyped] = useState("")
-  const { events, isComplete } = useFound({ log, revision }, useRested(typed.trim()))
-  const text = useMemo(() => cut(JSON.stringify(chosen, undefined, 2) ?? "", maxShown), [chosen])
+  const { events, isComplete } = useFound({ log, revision }, useDebounced(typed.trim()))
+  const text = useMemo(() => visibleJson(cut(JSON.stringify(chosen, undefined, 2) ?? "", maxShown)), [chosen])
   const all = log.events
   return (
     <section class="side" aria-label="Events">
       <div class="pane-head">
-        <SearchField label="Events with" placeholder="Type or content" value={typed} onInput={setTyped} />
+        <SearchField label="Search events" placeholder="Type or content" value={typed} onInput={setTyped} />
       </div>
       <VirtualList
         label="Events"

@@ -1,33 +1,34 @@
-/** The workspace of a session: its files, their iterations, and what changed between two of them. */
+/** The workspace of a session: its files, their iterations, and the changes between iterations. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { useDebounced } from "../Widgets/Debounce.ts"
 import { Diff } from "../Widgets/Diff.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
+import { IconButton } from "../Widgets/IconButton.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { useRested } from "../Widgets/Rested.ts"
-import { bytes, time } from "../Widgets/Text.ts"
-import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { RowList } from "../Widgets/RowList.tsx"
+import { bytes, time, visible, visibleText } from "../Widgets/Text.ts"
 
 interface Props {
   readonly id: string
   readonly sessions: Sessions
-  /** What happened to files, by path. */
+  /** The last change of each file, by path. */
   readonly changed: ReadonlyMap<string, string>
-  /** Rises with each change of a file. */
+  /** Increases with each change of a file. */
   readonly changes: number
 }
 
-/** Levels of directories that are listed at once. */
+/** The number of directory levels in the list. */
 const depth = 8
 
-/** Contents of more characters than this are not shown. */
+/** Longer files are not shown. In characters. */
 const maxShown = 200_000
 
 const textOf = (content: FileContent | undefined): string => {
   if (content === undefined) return ""
-  if (content.encoding === "base64") return "This file is not text."
-  return content.content.length > maxShown ? "This file is too long to be shown here." : content.content
+  if (content.encoding === "base64") return "This is a binary file."
+  return content.content.length > maxShown ? "This file is too large to be shown." : content.content
 }
 
 interface Opened {
@@ -47,7 +48,7 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
   const [isDiff, setDiff] = useState(false)
   const [problem, setProblem] = useState("")
   const back = useRef<HTMLButtonElement>(null)
-  // The row that was pressed has gone.
+  // The row that had the focus has been removed.
   useLayoutEffect(() => back.current?.focus(), [])
   useEffect(() => {
     const ended = new AbortController()
@@ -72,18 +73,9 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
   return (
     <>
       <div class="pane-head">
-        <button
-          ref={back}
-          type="button"
-          class="button quiet icon-only"
-          aria-label="All files"
-          title="All files"
-          onClick={onClose}
-        >
-          <Icon name="back" />
-        </button>
-        <h3 class="pane-title mono" title={path}>
-          {path}
+        <IconButton buttonRef={back} icon="back" label="All files" onClick={onClose} />
+        <h3 class="pane-title mono" title={visible(path)}>
+          {visible(path)}
         </h3>
       </div>
       <Banner tone="bad" text={problem} />
@@ -117,7 +109,7 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
           />
         ) : (
           <pre class="file-text" tabIndex={0}>
-            {textOf(shown)}
+            {visibleText(textOf(shown))}
           </pre>
         ))}
     </>
@@ -126,13 +118,13 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
 
 export const FilesPanel = (props: Props) => {
   const { changed, id, sessions } = props
-  // Many files may change within a moment.
-  const changes = useRested(props.changes)
+  // Many files may change at the same time.
+  const changes = useDebounced(props.changes)
   const [files, setFiles] = useState<ReadonlyArray<FileEntry>>()
   const [problem, setProblem] = useState("")
   const [path, setPath] = useState<string>()
-  /** The file that was open last. */
-  const [left, setLeft] = useState<string>()
+  /** The file that was closed last. */
+  const [closed, setClosed] = useState<string>()
   useEffect(() => {
     const ended = new AbortController()
     sessions
@@ -149,8 +141,8 @@ export const FilesPanel = (props: Props) => {
 
   const box = useRef<HTMLElement>(null)
   useLayoutEffect(() => {
-    if (path === undefined && left !== undefined) box.current?.querySelector<HTMLElement>('[role="list"]')?.focus()
-  }, [path, left])
+    if (path === undefined && closed !== undefined) box.current?.querySelector<HTMLElement>('[role="list"]')?.focus()
+  }, [path, closed])
 
   if (path !== undefined) {
     return (
@@ -162,7 +154,7 @@ export const FilesPanel = (props: Props) => {
           changes={changes}
           path={path}
           onClose={() => {
-            setLeft(path)
+            setClosed(path)
             setPath(undefined)
           }}
         />
@@ -172,35 +164,34 @@ export const FilesPanel = (props: Props) => {
   return (
     <section class="side" aria-label="Files" ref={box}>
       <Banner tone="warn" text={problem} />
-      {files === undefined || files.length === 0 ? (
-        <p class="empty">{files !== undefined ? "The workspace is empty." : problem === "" && "Reading…"}</p>
-      ) : (
-        <VirtualList
-          label="Files of the workspace"
-          count={files.length}
-          rowHeight={34}
-          revision={props.changes}
-          keyOf={index => files[index]?.path ?? index}
-          row={index => {
-            const file = files[index]
-            return (
-              file && (
-                <button
-                  type="button"
-                  class="row"
-                  aria-current={file.path === left ? "true" : undefined}
-                  onClick={() => setPath(file.path)}
-                >
-                  <Icon name="file" />
-                  <span class="row-title mono grow">{file.path}</span>
-                  {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}
-                  <span class="row-count">{file.size === undefined ? "" : bytes(file.size)}</span>
-                </button>
-              )
+      <RowList
+        label="Files of the workspace"
+        isRead={files !== undefined}
+        problem={problem}
+        empty="The workspace is empty."
+        count={files?.length ?? 0}
+        rowHeight={34}
+        revision={props.changes}
+        keyOf={index => files?.[index]?.path ?? index}
+        row={index => {
+          const file = files?.[index]
+          return (
+            file && (
+              <button
+                type="button"
+                class="row"
+                aria-current={file.path === closed ? "true" : undefined}
+                onClick={() => setPath(file.path)}
+              >
+                <Icon name="file" />
+                <span class="row-title mono grow">{visible(file.path)}</span>
+                {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}
+                <span class="row-count">{file.size === undefined ? "" : bytes(file.size)}</span>
+              </button>
             )
-          }}
-        />
-      )}
+          )
+        }}
+      />
     </section>
   )
 }

@@ -1,4 +1,4 @@
-/** What a conversation is made of. Items are changed in place. */
+/** The items of a conversation. They are changed in place. */
 
 export interface UserMessage {
   readonly kind: "user"
@@ -21,7 +21,7 @@ export interface Thought {
 export interface ToolCall {
   readonly kind: "tool"
   name: string
-  /** The arguments as JSON text, as far as they have come. */
+  /** The arguments as JSON text, as far as they were received. */
   args: string
   progress: string
   outcome: { readonly isError: boolean; readonly text: string } | undefined
@@ -34,7 +34,7 @@ export interface Inquiry {
   readonly title: string
   readonly text: string
   readonly options: ReadonlyArray<unknown>
-  /** What was answered; `undefined` while it waits. */
+  /** The answer; `undefined` until it is given. */
   answer: string | undefined
 }
 
@@ -52,7 +52,7 @@ export interface Notice {
   readonly text: string
 }
 
-/** One item, with the place of the event that began it. */
+/** One item, with the `seq` and the timestamp of its first event. */
 export type Item = { readonly seq: number; readonly at: number } & (
   | UserMessage
   | AgentText
@@ -63,7 +63,7 @@ export type Item = { readonly seq: number; readonly at: number } & (
   | Notice
 )
 
-/** The characters of an item, for those texts that may be long. */
+/** The number of characters in the long texts of an item. */
 export const charactersOf = (item: Item): number => {
   const text = "text" in item ? item.text.length : 0
   return item.kind === "tool" ? item.args.length + (item.outcome?.text.length ?? 0) : text

@@ -5,14 +5,14 @@ import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
-import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
+import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
 import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
 
-/** Longer texts are cut until the user wants all: to lay out a million characters takes seconds. */
+/** Longer texts are cut until the user asks for all: the layout of a million characters takes seconds. */
 const longText = 20_000
 const shownOfLong = 8000
 
-/** Which items are unfolded, by session and place: rows that leave the view are drawn anew when they come back. */
+/** Which items are unfolded, by session and `seq`. Rows that leave the view lose their own state. */
 const unfolded = new Map<string, boolean>()
 const maxUnfolded = 1000
 
@@ -28,7 +28,7 @@ const useUnfolded = (key: string, initial: boolean): readonly [boolean, (isUnfol
   ]
 }
 
-/** A part of a message that stands between lines of three backticks is code. */
+/** Code between lines of three backticks. */
 const fence = /^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/gm
 
 const Prose = ({ text }: { readonly text: string }) => {
@@ -49,7 +49,7 @@ const LongText = ({ text }: { readonly text: string }) => {
   return (
     <>
       <button type="button" class="button small" onClick={() => setWhole(true)}>
-        Show {count(text.length - shownOfLong)} characters before this
+        Show {count(text.length - shownOfLong)} earlier characters
       </button>
       <Prose text={`…${text.slice(-shownOfLong)}`} />
     </>
@@ -89,7 +89,7 @@ const Fold = ({ children, icon, id, note, title, tone = "" }: FoldProps) => {
     <div class={`said fold ${tone}`}>
       <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name={icon} />
-        <b>{title}</b>
+        <b>{visible(title)}</b>
         <span class="fold-note">{note}</span>
         <span class="fold-mark">
           <Icon name="right" />
@@ -111,11 +111,11 @@ const ToolView = ({ args, id, name, outcome, progress }: ToolCall & { readonly i
   return (
     <Fold id={id} icon="tool" title={name} note={state} {...(outcome?.isError && { tone: "failed" })}>
       <h4>Arguments</h4>
-      <pre>{args === "" ? "none" : args}</pre>
+      <pre>{args === "" ? "none" : visibleText(args)}</pre>
       {outcome !== undefined && (
         <>
           <h4>{outcome.isError ? "Error" : "Result"}</h4>
-          <pre>{outcome.text === "" ? "nothing" : outcome.text}</pre>
+          <pre>{outcome.text === "" ? "none" : visibleText(outcome.text)}</pre>
         </>
       )}
     </Fold>
@@ -146,7 +146,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
   const reply = async (given: unknown) => {
     setSent(true)
     setFailure("")
-    // The buttons go with the answer, and the focus must not.
+    // The answer removes the focused button.
     box.current?.focus()
     try {
       await sessions.answer(id, requestId, given)
@@ -165,11 +165,11 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       aria-label={kind === "question" ? "Question" : "Approval"}
     >
       <header>{kind === "question" ? "The agent asks" : "The agent wants to"}</header>
-      <h3 dir="auto">{title}</h3>
-      {text !== "" && <pre>{text}</pre>}
+      <h3 dir="auto">{visibleText(title)}</h3>
+      {text !== "" && <pre>{visibleText(text)}</pre>}
       {answer !== undefined && (
         <p class="muted">
-          Answer: <b>{answer}</b>
+          Answer: <b>{visibleText(answer)}</b>
         </p>
       )}
       {isOpen && kind === "approval" && (
@@ -192,7 +192,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
         >
           {options.map(option => (
             <button type="button" class="button" disabled={isSent} onClick={() => void reply(option)}>
-              {labelOf(option)}
+              {visibleText(labelOf(option))}
             </button>
           ))}
           <input
@@ -215,7 +215,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
 const TerminalView = ({ command, exit, text }: TerminalItem) => (
   <div class="said terminal">
     <header>
-      <code>$ {command}</code> <span class="muted">{exit ?? "running…"}</span>
+      <code>$ {visibleText(command)}</code> <span class="muted">{exit ?? "running…"}</span>
     </header>
     {text !== "" && <pre>{text.slice(-shownOfLong)}</pre>}
   </div>
@@ -223,7 +223,7 @@ const TerminalView = ({ command, exit, text }: TerminalItem) => (
 
 const NoticeView = ({ text, title, tone }: Notice) => (
   <p class={`said notice ${tone}`}>
-    <b>{title}</b> <span>{cut(text, 2000)}</span>
+    <b>{title}</b> <span>{visibleText(cut(text, 2000))}</span>
   </p>
 )
 
@@ -232,7 +232,7 @@ interface Props {
   /** The session. */
   readonly id: string
   readonly sessions: Sessions
-  /** Rises as events come: items are changed in place. */
+  /** Increases when events are received. Items are changed in place. */
   readonly revision: number
 }
 

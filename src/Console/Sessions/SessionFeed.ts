@@ -1,4 +1,4 @@
-/** One session as it is followed: its conversation, and the events that it was made of. */
+/** Follows one session: its conversation and its events. */
 import { signal } from "@preact/signals"
 import {
   RequestRefused,
@@ -9,23 +9,20 @@ import {
 } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { persist } from "../Service/Persist.ts"
+import { retryUntilDone } from "../Service/Retry.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
 
-/**
- * Milliseconds between two drawings while a history is read: to draw what comes in each frame of the page would take more
- * time than to read it.
- */
-const readingMs = 250
+/** Milliseconds between two renderings while a history is read. Rendering every frame would take longer than reading. */
+const renderMs = 250
 
-/** A history of more events is shown from its end while the whole of it is read. */
+/** Of a history with more events, the end is read and shown first. */
 const longHistory = 5000
 
-/** Events at the end of a long history that are read first. */
+/** The number of events at the end of a long history that are read first. */
 const endEvents = 1000
 
-/** What has been read of a session. */
+/** The events that have been read. */
 class History {
   readonly conversation = new Conversation()
   readonly log = new EventLog()
@@ -35,12 +32,13 @@ class History {
   }
 }
 
+/** A session that is followed. It must be closed. */
 export class SessionFeed {
   readonly session = signal<Session | undefined>(undefined)
-  /** What is shown: the end of a long history until the whole of it is read. Another one when it has begun anew. */
+  /** The history that is shown: the end of a long one, until all of it has been read. A reset replaces it. */
   #shown = new History()
   #whole = this.#shown
-  /** Rises at most once in a frame of the page, when events have come. */
+  /** Increases after events were received, at most once in a frame of the page. */
   readonly revision = signal(0)
   readonly isSynced = signal(false)
   readonly isTrimmed = signal(false)
@@ -49,7 +47,7 @@ export class SessionFeed {
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.#draw())
   #drawnAt = 0
-  /** What the newest event says of the session's state. */
+  /** The state of the session in the newest event. */
   #state: SessionState | undefined
 
   constructor(
@@ -67,7 +65,7 @@ export class SessionFeed {
     return this.#shown.log
   }
 
-  /** How much is still to be read of a long history, in events; `undefined` of any other. */
+  /** The progress of reading a long history, in events; `undefined` if there is none. */
   get reading(): { readonly read: number; readonly all: number } | undefined {
     const all = this.session.value?.headSeq ?? 0
     if (this.isSynced.value || all <= longHistory) return undefined
@@ -104,7 +102,7 @@ export class SessionFeed {
     const end = new History()
     for await (const update of this.sessions.subscribe(this.id, { after, signal })) {
       if (update.type === "event") end.add(update.event)
-      // The history is another one by now: the whole of it is read next.
+      // The history has been replaced. All of it is read next.
       if (update.type === "reset") return
       if (update.type === "synced") break
     }
@@ -116,7 +114,7 @@ export class SessionFeed {
   async #follow(): Promise<void> {
     const { signal } = this.#ended
     try {
-      const session = await persist(
+      const session = await retryUntilDone(
         () => this.sessions.get(this.id, { signal }),
         signal,
         message => {
@@ -135,7 +133,7 @@ export class SessionFeed {
           this.session.value = update.session
           this.isSynced.value = true
         }
-        if (this.isSynced.peek() || performance.now() - this.#drawnAt >= readingMs) this.#drawing.request()
+        if (this.isSynced.peek() || performance.now() - this.#drawnAt >= renderMs) this.#drawing.request()
       }
     } catch (error) {
       if (isAbort(error)) return

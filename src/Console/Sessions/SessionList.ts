@@ -4,22 +4,25 @@ import { type Session, type Sessions, Unauthorized } from "../../Client/Client.t
 import { openSessions } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 
+/** The sessions, newest first. */
 export const listed = signal<ReadonlyArray<Session>>([])
 
+/** Why the list cannot be read; `""` if it can. */
 export const listProblem = signal("")
 
+/** Whether the list has been read. */
 export const isListRead = signal(false)
 
-/** The most sessions that are listed: the newest. */
-const most = 2000
+/** The maximum number of sessions in the list. */
+const maxSessions = 2000
 
-/** Lists the sessions anew, the newest first. */
+/** Reads the list again, newest sessions first. */
 export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): Promise<void> => {
   try {
     const all: Array<Session> = []
     for await (const page of sessions.list({ signal })) {
       all.push(...page.sessions)
-      if (all.length >= most) break
+      if (all.length >= maxSessions) break
     }
     listed.value = all
     listProblem.value = ""
@@ -27,7 +30,7 @@ export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): 
   } catch (error) {
     if (isAbort(error)) return
     listProblem.value = messageOf(error)
-    // The token has expired, or is not valid any more: nothing comes over this client again.
+    // The token has expired or was revoked. This client receives nothing any longer.
     if (error instanceof Unauthorized) void openSessions()
   }
 }

@@ -1,4 +1,4 @@
-/** One session: the conversation, and beside it the files or the events. */
+/** One session: the conversation, and next to it the files or the events. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
@@ -45,7 +45,7 @@ const UsageMeter = ({ usage: { context, cost, input, model, output } }: { readon
   </div>
 )
 
-/** The title, which is made while the session goes on; the list has it first. */
+/** The title. It is created during the session, and the list has it first. */
 const titleOf = (session: Session | undefined): string =>
   session === undefined ? "" : (listed.value.find(({ id }) => id === session.id)?.title ?? session.title)
 
@@ -53,7 +53,7 @@ interface HeadProps {
   readonly session: Session | undefined
   readonly id: string
   readonly isBusy: boolean
-  /** Whether the agent waits for an answer. */
+  /** Whether the agent is waiting for an answer. */
   readonly isWaiting: boolean
   readonly sessions: Sessions
   readonly side: Side | undefined
@@ -70,7 +70,7 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
   const isRunning = session !== undefined && !["inactive", "deactivating", "error"].includes(session.state)
   return (
     <PaneHead title={titleOf(session) || id} hint={id} back={{ href: href("sessions"), label: "All sessions" }}>
-      {isWaiting && <span class="badge warn">waits for you</span>}
+      {isWaiting && <span class="badge warn">waiting for you</span>}
       {session !== undefined && <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>}
       <span class="button-row">
         {canConverse.value && session !== undefined && (
@@ -117,7 +117,7 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
             attempt(sessions.delete(id).then(() => go("sessions")))
           }}
         >
-          Its agent is stopped, and its history is deleted for good.
+          This stops its agent and permanently deletes its history.
         </Confirm>
       )}
     </PaneHead>
@@ -125,9 +125,9 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
 }
 
 const readingOf = ({ reading }: SessionFeed): string =>
-  reading === undefined ? "" : `Reading what was before: ${count(reading.read)} of ${count(reading.all)} events…`
+  reading === undefined ? "" : `Loading earlier events: ${count(reading.read)} of ${count(reading.all)}…`
 
-/** From this width on, the events are shown from the start. */
+/** Windows that show the events at first. */
 const roomForEvents = "(min-width: 1200px)"
 
 export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly sessions: Sessions }) => {
@@ -146,7 +146,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
     return (
       <section class="pane item" aria-label="Session">
         <PaneHead title={id} isName back={{ href: href("sessions"), label: "All sessions" }} />
-        <p class="empty">There is no such session, or it was deleted.</p>
+        <p class="empty">This session does not exist or was deleted.</p>
       </section>
     )
   }
@@ -165,11 +165,11 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
       <UsageMeter usage={usage} />
       <Banner tone="info" text={readingOf(feed)} />
       <Banner tone="bad" text={feed.problem.value} />
-      <Banner tone="info" text={feed.isTrimmed.value ? "Older events are no longer kept." : ""} />
+      <Banner tone="info" text={feed.isTrimmed.value ? "Older events have been removed." : ""} />
       <div class="session-body" data-side={side ?? "none"}>
         <div class="conversation">
           {items.length === 0 ? (
-            <p class="empty">{feed.isSynced.value ? "Nothing was said yet." : "Reading…"}</p>
+            <p class="empty">{feed.isSynced.value ? "No messages yet." : "Loading…"}</p>
           ) : (
             <VirtualList
               label="Conversation"
@@ -196,7 +196,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
               onSend={() => setSent(sent + 1)}
             />
           ) : (
-            <p class="pane-foot">This key only reads.</p>
+            <p class="pane-foot">This key is read-only.</p>
           )}
         </div>
         {side === "files" && (

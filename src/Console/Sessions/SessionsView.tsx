@@ -1,4 +1,4 @@
-/** Sessions with agents: their list, and one of them. */
+/** Sessions with agents: the list, and one session. */
 import { useEffect, useState } from "preact/hooks"
 import type { Session, Sessions } from "../../Client/Client.ts"
 import {
@@ -21,15 +21,15 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { now } from "../Widgets/Now.ts"
 import { ListFoot } from "../Widgets/Pane.tsx"
+import { RowList } from "../Widgets/RowList.tsx"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { SecretForm } from "../Widgets/SecretForm.tsx"
-import { ago, count } from "../Widgets/Text.ts"
-import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { ago, count, visible } from "../Widgets/Text.ts"
 import { isListRead, listed, listProblem, refreshSessions } from "./SessionList.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
 import { toneOf } from "./Tone.ts"
 
-const everyMs = 4000
+const refreshMs = 4000
 
 const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readonly onClose: () => void }) => {
   const [agentType, setAgentType] = useState("echo")
@@ -60,7 +60,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
           Title
           <input
             value={title}
-            placeholder="made from the first message"
+            placeholder="Created from the first message"
             onInput={event => setTitle(event.currentTarget.value)}
           />
         </label>
@@ -82,24 +82,24 @@ const SessionRow = ({ isPresent, session }: { readonly session: Session; readonl
   <a class="row two" href={href("sessions", session.id)} aria-current={isPresent ? "true" : undefined}>
     <span class="row-line">
       <span class="row-title" dir="auto">
-        {session.title === "" ? <em class="muted">untitled</em> : session.title}
+        {session.title === "" ? <em class="muted">untitled</em> : visible(session.title)}
       </span>
       <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>
     </span>
     <span class="row-note">
-      {session.agentType} · {count(session.headSeq)} events · {ago(session.updatedAt, now.value)}
+      {visible(session.agentType)} · {count(session.headSeq)} events · {ago(session.updatedAt, now.value)}
     </span>
   </a>
 )
 
-/** Whose sessions are shown. In dev mode they are nobody's. */
+/** The tenant and the user of the sessions. In dev mode there are none. */
 const Identity = ({ onChangeToken }: { readonly onChangeToken: () => void }) => {
   const identity = sessionsIdentity.value
   if (identity === undefined) return null
   return (
     <p class="pane-note">
       <span class="grow">
-        Tenant <b>{identity.tenant}</b>, as <b>{identity.sub}</b>
+        Tenant <b>{visible(identity.tenant)}</b>, as <b>{visible(identity.sub)}</b>
       </span>
       <button type="button" class="button small quiet" onClick={onChangeToken}>
         Change
@@ -120,7 +120,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
   useEffect(() => {
     const ended = new AbortController()
     void refreshSessions(sessions, ended.signal)
-    const timer = setInterval(() => document.hidden || void refreshSessions(sessions, ended.signal), everyMs)
+    const timer = setInterval(() => document.hidden || void refreshSessions(sessions, ended.signal), refreshMs)
     return () => {
       clearInterval(timer)
       ended.abort(new DOMException("The list is closed", "AbortError"))
@@ -133,7 +133,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
   return (
     <section class="pane list" aria-label="Sessions">
       <div class="pane-head">
-        <SearchField label="Find a session" placeholder="Title, type or id" value={filter} onInput={setFilter} />
+        <SearchField label="Find a session" placeholder="Title, type or ID" value={filter} onInput={setFilter} />
         {canConverse.value && (
           <button type="button" class="button small primary" onClick={() => setNew(true)}>
             <Icon name="plus" /> New
@@ -142,23 +142,16 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
       </div>
       <Identity onChangeToken={onChangeToken} />
       <Banner tone="bad" text={listProblem.value} />
-      {shown.length === 0 ? (
-        <p class="empty">
-          {isListRead.value
-            ? wanted === ""
-              ? "No sessions yet."
-              : "No session fits."
-            : listProblem.value === "" && "Reading…"}
-        </p>
-      ) : (
-        <VirtualList
-          label="Sessions, the newest first"
-          count={shown.length}
-          rowHeight={54}
-          keyOf={index => shown[index]?.id ?? index}
-          row={index => shown[index] && <SessionRow session={shown[index]} isPresent={shown[index].id === present} />}
-        />
-      )}
+      <RowList
+        label="Sessions, newest first"
+        isRead={isListRead.value}
+        problem={listProblem.value}
+        empty={wanted === "" ? "No sessions yet." : "No sessions match."}
+        count={shown.length}
+        rowHeight={54}
+        keyOf={index => shown[index]?.id ?? index}
+        row={index => shown[index] && <SessionRow session={shown[index]} isPresent={shown[index].id === present} />}
+      />
       <ListFoot isLive={isGatewayConnected.value}>
         {count(shown.length)} {shown.length === 1 ? "session" : "sessions"}
       </ListFoot>
@@ -168,28 +161,28 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
 }
 
 interface TokenFormProps {
-  /** Goes back to the sessions that are there. */
+  /** Returns to the open sessions. Without it there is no such button. */
   readonly onCancel: (() => void) | undefined
   readonly onGiven: (token: string) => void
 }
 
-/** Asks for a token where the credential of the store is not one of sessions, or for another one. */
+/** Asks for a token, if the key of the store does not open sessions or the user wants to use another token. */
 const TokenForm = ({ onCancel, onGiven }: TokenFormProps) => {
   const refusal = sessionsRefusal.value
   const isFirst = !hasSessionToken.value
   return (
     <div class="scroll-view">
       <section class="panel pad">
-        <h2>{onCancel === undefined ? "Sessions need a token" : "Sessions with another token"}</h2>
+        <h2>{onCancel === undefined ? "Sessions require a token" : "Use another token"}</h2>
         <p class="muted">
-          A tenant’s sessions are there for those who have a JSON Web Token of it, with the claims <code>tenant</code>{" "}
-          and <code>sub</code>.{isFirst && refusal !== "" && ` With the present key the gateway answers: ${refusal}`}
+          Sessions belong to a tenant. Enter a JSON Web Token with the claims <code>tenant</code> and <code>sub</code>.
+          {isFirst && refusal !== "" && ` With the current key, the gateway answers: ${refusal}`}
         </p>
         <div class="spaced">
           <SecretForm
             label="Token"
             action="Open sessions"
-            hint="It is kept for this tab alone."
+            hint="Stored for this tab only."
             isBusy={isOpeningSessions.value}
             problem={isFirst ? "" : refusal}
             onGiven={onGiven}
@@ -237,7 +230,7 @@ export const SessionsView = () => {
       <SessionsPane sessions={opened} present={id} onChangeToken={() => setChanging(true)} />
       {id === undefined ? (
         <section class="pane item vacant" aria-label="Session">
-          <p class="empty">Choose a session, or begin a new one.</p>
+          <p class="empty">Select a session, or create one.</p>
         </section>
       ) : (
         <SessionPanel key={id} id={id} sessions={opened} />

@@ -1,4 +1,4 @@
-/** The frame of the page: who is signed in, where one can go, and the view. */
+/** The frame of the page: the navigation, the user, and the view. */
 import type { FunctionComponent } from "preact"
 import { useEffect } from "preact/hooks"
 import { Feed } from "../Feed/Feed.tsx"
@@ -88,7 +88,7 @@ const Frame = () => {
   return (
     <div class="frame">
       <button type="button" class="skip" onClick={() => document.querySelector<HTMLElement>("main")?.focus()}>
-        To the content
+        Skip to content
       </button>
       <Navigation all={all} present={shown.name} />
       <main id="main" tabIndex={-1}>

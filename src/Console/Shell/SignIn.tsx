@@ -12,8 +12,8 @@ export const SignIn = () => (
     problem={refusal.value}
     hint={
       isDevMode.value
-        ? "Dev mode: the key is dev-key, and dev-agent-key only reads, unless others were set."
-        : "It is kept for this tab alone."
+        ? "Dev mode: use dev-key, or dev-agent-key to only read, unless other keys are set."
+        : "Stored for this tab only."
     }
     onGiven={secret => void signIn(secret)}
   />

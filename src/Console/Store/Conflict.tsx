@@ -1,13 +1,13 @@
-/** What is stored beside what the user has typed, where both have changed. */
+/** Compares the stored entry with the user's changes, if another client has changed it since. */
 import { format } from "../Json/JsonText.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
 import { dateAndTime, isolated } from "../Widgets/Text.ts"
-import type { TextEntry } from "./Entries.ts"
+import type { TextEntry } from "./TextEntry.ts"
 
 interface Props {
   readonly base: TextEntry
-  /** The entry as it is now; `undefined` where it was deleted. */
+  /** The entry as it is now; `undefined` if it was deleted. */
   readonly stored: TextEntry | undefined
   readonly draft: string
   readonly onClose: () => void
@@ -16,31 +16,31 @@ interface Props {
 }
 
 export const Conflict = ({ base, draft, onClose, onOverwrite, onTake, stored }: Props) => (
-  <Dialog title="Two changes of the same entry" isWide onClose={onClose}>
+  <Dialog title="Edit conflict" isWide onClose={onClose}>
     <div class="dialog-body">
       <p>
-        You have edited version {base.version}.{" "}
+        Your changes are based on version {base.version}.{" "}
         {stored === undefined
-          ? "Meanwhile the entry was deleted."
-          : `Meanwhile ${isolated(stored.updatedBy)} wrote version ${stored.version}, ${dateAndTime(stored.updatedAt)}.`}{" "}
-        Nothing of yours was saved.
+          ? "The entry has been deleted since."
+          : `${isolated(stored.updatedBy)} wrote version ${stored.version} on ${dateAndTime(stored.updatedAt)}.`}{" "}
+        Your changes are not saved.
       </p>
       <Diff
         left={stored === undefined ? "" : format(stored.value)}
         right={draft}
         leftTitle={
           stored === undefined
-            ? "Stored: nothing"
+            ? "Stored: deleted"
             : `Stored: version ${stored.version} by ${isolated(stored.updatedBy)}`
         }
-        rightTitle={`Yours: from version ${base.version}`}
+        rightTitle={`Yours: based on version ${base.version}`}
       />
       <div class="actions">
         <button type="button" class="button primary" onClick={onOverwrite}>
-          {stored === undefined ? "Create it again with mine" : `Replace version ${stored.version} by mine`}
+          {stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
         </button>
         <button type="button" class="button" onClick={onTake}>
-          {stored === undefined ? "Leave it deleted" : "Take the stored one"}
+          {stored === undefined ? "Keep it deleted" : "Use the stored value"}
         </button>
         <button type="button" class="button quiet" onClick={onClose}>
           Keep editing

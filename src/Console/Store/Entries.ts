@@ -1,4 +1,4 @@
-/** Entries with their values as text, by the requests of the product's client. */
+/** Reads and writes entries whose values are JSON text. */
 
 import { Gone, NotFound } from "../../Client/Client.ts"
 import type { EntryLine } from "../../Client/EntryLines.ts"
@@ -9,32 +9,11 @@ import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, elementsOf, membersOf } from "../Json/JsonText.ts"
 import { recordOf } from "../Json/Records.ts"
 import { client, requests } from "../Service/Connection.ts"
+import type { WrittenExpiry } from "./Expiry.ts"
 import type { NamePage } from "./NameList.ts"
+import type { TextChange, TextEntry } from "./TextEntry.ts"
 
-export interface TextEntry {
-  readonly namespace: string
-  readonly key: string
-  /** JSON text, as it was written. */
-  readonly value: string
-  readonly version: number
-  readonly updatedBy: string
-  readonly updatedAt: number
-  readonly expiresAt: number | null
-}
-
-export interface TextChange {
-  readonly seq: number
-  readonly op: "set" | "delete"
-  readonly namespace: string
-  readonly key: string
-  /** JSON text; `null` for a delete. */
-  readonly value: string
-  readonly version: number
-  readonly actor: string
-  readonly timestamp: number
-}
-
-/** Who writes, as the change log will have it, unless the credential says who it is. */
+/** The actor of writes in the change log, unless the credential names one. */
 export const actor = "console"
 
 const path = (namespace: string, key: string): string => `/kv/${segment("namespace", namespace)}/${segment("key", key)}`
@@ -42,7 +21,7 @@ const path = (namespace: string, key: string): string => `/kv/${segment("namespa
 const readEntry = async (response: Response, limitBytes: number): Promise<TextEntry> =>
   recordOf(await textOf(response, limitBytes))
 
-/** The entry, or `undefined` where it is absent. */
+/** The entry, or `undefined` if it is absent. */
 export const readText = async (
   namespace: string,
   key: string,
@@ -56,10 +35,7 @@ export const readText = async (
   }
 }
 
-/** When an entry that is written expires: after some time, at a time in epoch milliseconds, or never. */
-export type WrittenExpiry = { readonly ttlMs: number } | { readonly expiresAt: number } | Record<string, never>
-
-/** Sets an entry that is at a version; 0 means that it is absent. Fails with `PreconditionFailed` where it is not. */
+/** Sets an entry. Fails with `PreconditionFailed` unless the entry is at the version; version 0 means absent. */
 export const writeText = (
   namespace: string,
   key: string,
@@ -83,7 +59,7 @@ export const writeText = (
 interface ChangePage {
   readonly changes: ReadonlyArray<TextChange>
   readonly lastSeq: number
-  /** The log that the position belongs to. */
+  /** The epoch of the log that `lastSeq` belongs to. */
   readonly epoch: string
 }
 
@@ -103,35 +79,35 @@ interface LogQuery {
   readonly limit: number
 }
 
-/** A page of the change log. What is no longer kept after the position is passed over. */
+/** A page of the change log. Changes after the position that are no longer kept are skipped. */
 export const readLog = async (query: LogQuery, signal?: AbortSignal): Promise<ChangePage> => {
   for (let { after } = query; ; ) {
     try {
       return await requests.value.ask({ path: "/changes", query: { ...query, after } }, signal, readChanges)
     } catch (error) {
       const kept = error instanceof Gone ? (error.trimmedSeq ?? 0) : 0
-      // More may be removed meanwhile.
+      // More changes may have been removed since.
       if (kept <= after) throw error
       after = kept
     }
   }
 }
 
-/** Reads nothing but where the log ends. */
+/** Reads only the end of the log. */
 const readEnd = (signal?: AbortSignal): Promise<ChangePage> =>
   readLog({ after: Number.MAX_SAFE_INTEGER, limit: 1 }, signal)
 
 /** The position of the end of the log. */
 export const endOfLog = async (signal?: AbortSignal): Promise<number> => (await readEnd(signal)).lastSeq
 
-/** The end of a log, as a text that is another one where the store has changed. */
+/** The end of a log as text. It differs after each change of the store. */
 const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }): string =>
   `${lastSeq}@${epoch}`
 
-/** The end of the log at present. */
-export const presentEnd = async (signal: AbortSignal): Promise<string> => textOfEnd(await readEnd(signal))
+/** The current end of the log, as text. */
+export const currentEnd = async (signal: AbortSignal): Promise<string> => textOfEnd(await readEnd(signal))
 
-/** The changes of one entry that are kept, up to a position, the oldest first, told as they are found. */
+/** The changes of one entry that are kept, up to a position, oldest first, in pages. */
 export async function* historyOf(
   namespace: string,
   key: string,
@@ -162,13 +138,13 @@ export const listTexts = (
     })
   )
 
-/** Where the next page of a list begins; `undefined` on the last one. */
+/** The cursor of the next page of a list; `undefined` on the last one. */
 const cursorOf = (response: Response): string | undefined => {
   const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
   return next === undefined ? undefined : (new URL(next, location.origin).searchParams.get("cursor") ?? undefined)
 }
 
-/** Those of the keys that have an entry. */
+/** The keys that have an entry. */
 export const existingKeys = async (
   namespace: string,
   keys: ReadonlyArray<string>,
@@ -182,7 +158,7 @@ export const existingKeys = async (
   return sought.filter((_, index) => items[index] !== undefined)
 }
 
-/** Sets entries, whose values are JSON text, all or none; with `isNew` only if none of them exists. */
+/** Sets entries, all or none. With `isNew` it fails with `PreconditionFailed` if any of them exists. */
 export const writeAll = (
   namespace: string,
   entries: ReadonlyArray<Pick<EntryLine<string>, "key" | "value" | "expiresAt">>,
@@ -203,9 +179,9 @@ export const writeAll = (
 
 /** Which namespaces are listed. */
 export interface NamespacePart {
-  /** Those of one tenant, or `""` for those of none; all of them without it. */
+  /** The namespaces of one tenant, or without a tenant if `""`; all without it. */
   readonly tenant?: string | undefined
-  /** Only those that start with this. */
+  /** The start of their names. */
   readonly prefix: string
 }
 
@@ -220,7 +196,7 @@ export const readNamespaces = async (
   return { items: page.namespaces, end: textOfEnd(page), cursor: page.cursor }
 }
 
-/** A page of tenants whose ids start with a text. */
+/** A page of tenants whose IDs start with a text. */
 export const readTenants = async (
   prefix: string,
   cursor: string | undefined,

@@ -1,36 +1,11 @@
-/** When an entry expires: never, as it does, or at another time. */
+/** A field for the expiry of an entry. */
 import { useId } from "preact/hooks"
 import { dateAndTime } from "../Widgets/Text.ts"
-import type { WrittenExpiry } from "./Entries.ts"
-
-/** What the user has chosen. */
-export type Expiry =
-  | { readonly kind: "never" }
-  | { readonly kind: "kept"; readonly at: number }
-  | { readonly kind: "after"; readonly amount: number; readonly unit: Unit }
-
-type Unit = "minutes" | "hours" | "days"
-
-const unitMs: Readonly<Record<Unit, number>> = { minutes: 60_000, hours: 3_600_000, days: 86_400_000 }
-
-export const expiryOf = (expiresAt: number | null): Expiry =>
-  expiresAt === null ? { kind: "never" } : { kind: "kept", at: expiresAt }
-
-/** As it is sent. What is counted from now on is counted by the clock of the service. */
-export const writtenOf = (expiry: Expiry): WrittenExpiry => {
-  switch (expiry.kind) {
-    case "never":
-      return {}
-    case "kept":
-      return { expiresAt: expiry.at }
-    case "after":
-      return { ttlMs: Math.round(expiry.amount * unitMs[expiry.unit]) }
-  }
-}
+import { type Expiry, type Unit, unitMs } from "./Expiry.ts"
 
 interface Props {
   readonly expiry: Expiry
-  /** When the stored entry expires. */
+  /** When the stored entry expires, in epoch milliseconds. */
   readonly stored: number | null
   readonly onChange: (expiry: Expiry) => void
 }

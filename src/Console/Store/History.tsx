@@ -2,24 +2,25 @@
 import { useEffect, useRef, useState } from "preact/hooks"
 import { format } from "../Json/JsonText.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { persist } from "../Service/Persist.ts"
+import { retryUntilDone } from "../Service/Retry.ts"
 import { Diff } from "../Widgets/Diff.tsx"
-import { isAlone, placeAfter } from "../Widgets/Keys.ts"
+import { indexAfter, isAlone } from "../Widgets/Keys.ts"
 import { now } from "../Widgets/Now.ts"
 import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
-import { endOfLog, historyOf, type TextChange } from "./Entries.ts"
+import { endOfLog, historyOf } from "./Entries.ts"
+import type { TextChange } from "./TextEntry.ts"
 
 interface Props {
   readonly namespace: string
   readonly entryKey: string
-  /** Takes a value of the past into the editor. */
+  /** Edits an earlier value. Without it there is no such button. */
   readonly onTake: ((value: string) => void) | undefined
 }
 
-/** The most changes that are shown at a time, and the most characters of their values. */
-const most = { changes: 500, characters: 16 * 1024 * 1024 }
+/** The maximum number of changes in a part, and of characters in their values. */
+const max = { changes: 500, characters: 16 * 1024 * 1024 }
 
-/** A part of the changes, the oldest first. */
+/** A part of the changes, oldest first. */
 interface Part {
   /** The change before the first one, if it is kept. */
   readonly before: TextChange | undefined
@@ -28,19 +29,19 @@ interface Part {
 
 const nothing: Part = { before: undefined, changes: [] }
 
-/** The latest changes within the bounds. */
+/** The latest changes within the limits. */
 const latest = (changes: ReadonlyArray<TextChange>): Part => {
   let first = changes.length
-  for (let characters = 0; first > 0 && changes.length - first < most.changes; first--) {
+  for (let characters = 0; first > 0 && changes.length - first < max.changes; first--) {
     characters += changes[first - 1]!.value.length
-    if (characters > most.characters && first < changes.length) break
+    if (characters > max.characters && first < changes.length) break
   }
   return { before: changes[first - 1], changes: changes.slice(first) }
 }
 
 const titleOf = ({ op, version }: TextChange): string => (op === "delete" ? "Deleted" : `Version ${version}`)
 
-/** What stands beside the first change that is known. */
+/** The title of what precedes the first known change. */
 const titleBefore = ({ version }: TextChange): string => (version === 1 ? "Before" : "No longer kept")
 
 const textOf = (change: TextChange | undefined): string =>
@@ -48,7 +49,7 @@ const textOf = (change: TextChange | undefined): string =>
 
 export const History = ({ entryKey, namespace, onTake }: Props) => {
   const [{ before, changes }, setPart] = useState(nothing)
-  /** The last change that is wanted; all where there is none. */
+  /** The `seq` of the last change to show; the end of the log without it. */
   const [end, setEnd] = useState<number>()
   const [isComplete, setComplete] = useState(false)
   const [problem, setProblem] = useState("")
@@ -68,7 +69,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
     }
     setPart(nothing)
     setComplete(false)
-    persist(read, signal, setProblem).catch((error: unknown) => {
+    retryUntilDone(read, signal, setProblem).catch((error: unknown) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     })
     return () => ended.abort(new DOMException("The history is closed", "AbortError"))
@@ -78,10 +79,10 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
   const move = (event: KeyboardEvent) => {
     const rows = [...(list.current?.querySelectorAll("button") ?? [])]
     const from = rows.indexOf(event.target as HTMLButtonElement)
-    const place = placeAfter(event.key, from, rows.length, { axis: "vertical", wraps: false })
-    if (place === undefined || !isAlone(event)) return
+    const index = indexAfter(event.key, from, rows.length, { axis: "vertical", wraps: false })
+    if (index === undefined || !isAlone(event)) return
     event.preventDefault()
-    rows[place]?.focus()
+    rows[index]?.focus()
   }
 
   const index = changes.findIndex(({ seq }) => seq === chosen)
@@ -92,7 +93,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
   if (change === undefined) {
     return (
       <p class="empty" role="status">
-        {problem !== "" ? problem : isComplete ? "The change log keeps no change of this key." : "Reading the log…"}
+        {problem !== "" ? problem : isComplete ? "The change log has no changes of this key." : "Loading…"}
       </p>
     )
   }
@@ -128,7 +129,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
         <div class="pane-actions">
           <p class="muted grow">
             {dateAndTime(change.timestamp)} · change {change.seq}
-            {!isComplete && (problem === "" ? " · reading…" : ` · ${problem}`)}
+            {!isComplete && (problem === "" ? " · loading…" : ` · ${problem}`)}
           </p>
           {end !== undefined && (
             <button type="button" class="button quiet" onClick={() => setEnd(undefined)}>

@@ -1,35 +1,36 @@
-/** The keys of a part of a namespace: read page by page, and kept up to date by the change feed. */
+/** The keys of a namespace with a prefix. They are read in pages, and kept up to date by the change feed. */
 import { signal } from "@preact/signals"
 import type { EntryKey } from "../../Client/Client.ts"
 import { listPage } from "../../Client/KeyValue/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { mayDoBetter, untilNextTry } from "../Service/Persist.ts"
+import { isRetryable, untilNextTry } from "../Service/Retry.ts"
 import { ListedKeys } from "./ListedKeys.ts"
 
 /** Keys in a page. */
 const pageSize = 500
 
-/** How long a list waits for the feed, which may be out of reach. */
-const feedWaitMs = 1500
+/** Milliseconds that a list waits for the feed, which may be unavailable, before it reads the first page. */
+const feedTimeoutMs = 1500
 
+/** An open list of keys. It must be closed. */
 export class KeyList {
   readonly #keys = new ListedKeys()
-  /** Rises when the keys or their number have changed, at most once in a frame of the page. */
+  /** Increases when the keys or their number have changed, at most once in a frame of the page. */
   readonly revision = signal(0)
   readonly isComplete = signal(false)
   readonly isLoading = signal(false)
   readonly problem = signal("")
-  /** Whether changes come in as they happen. */
+  /** Whether the feed is connected. */
   readonly isLive = signal(false)
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.revision.value++)
-  /** Whether a page has been read, or is being read. */
-  #isBegun = false
-  /** Rises when the list is begun anew: a page that was asked for before is of no use then. */
+  /** Whether a page has been read or is being read. */
+  #isStarted = false
+  /** Increases when the list starts again. A page that was requested before is ignored. */
   #round = 0
-  /** Where the next page begins; `undefined` before the first one. */
+  /** The cursor of the next page; `undefined` for the first page. */
   #cursor: string | undefined
 
   constructor(
@@ -44,7 +45,7 @@ export class KeyList {
     return this.#keys.items
   }
 
-  /** How many keys there are, whether listed yet or not. */
+  /** The number of keys, listed or not. */
   get total(): number | undefined {
     return this.#keys.total
   }
@@ -54,11 +55,11 @@ export class KeyList {
     this.#ended.abort(new DOMException("The list is closed", "AbortError"))
   }
 
-  /** Reads the next page, unless one is being read. */
+  /** Reads the next page, unless a page is being read. */
   async loadMore(): Promise<void> {
     if (this.isLoading.value || this.isComplete.value) return
     this.isLoading.value = true
-    this.#isBegun = true
+    this.#isStarted = true
     const round = this.#round
     try {
       const { prefix } = this
@@ -74,8 +75,8 @@ export class KeyList {
     } catch (error) {
       if (round === this.#round) this.#keys.abandonPage()
       if (!isAbort(error)) this.problem.value = messageOf(error)
-      if (mayDoBetter(error)) this.#tryAgain()
-      // The service may not know where the page begins any more.
+      if (isRetryable(error)) this.#retryLater()
+      // The cursor may be invalid.
       else this.#cursor = undefined
     } finally {
       this.isLoading.value = false
@@ -84,7 +85,7 @@ export class KeyList {
     }
   }
 
-  #tryAgain(): void {
+  #retryLater(): void {
     untilNextTry(this.#ended.signal).then(
       () => {
         if (this.problem.value !== "") void this.loadMore()
@@ -93,7 +94,7 @@ export class KeyList {
     )
   }
 
-  /** Begins anew. */
+  /** Starts again from the first page. */
   async reload(): Promise<void> {
     this.#round++
     this.#keys.clear()
@@ -102,11 +103,11 @@ export class KeyList {
     await this.loadMore()
   }
 
-  /** Follows the feed. The first page is read once the feed is there, so that nothing falls between both. */
+  /** Follows the feed. The first page is read after the feed has started, so that no change is missed. */
   async #follow(): Promise<void> {
     const { namespace, prefix } = this
     const { signal } = this.#ended
-    const timer = setTimeout(() => void this.loadMore(), feedWaitMs)
+    const timer = setTimeout(() => void this.loadMore(), feedTimeoutMs)
     signal.addEventListener("abort", () => clearTimeout(timer))
     try {
       const onStatus = ({ type }: { readonly type: string }) => {
@@ -115,8 +116,8 @@ export class KeyList {
       for await (const event of follow({ namespace, prefix, initial: false, signal, onStatus })) {
         if (event.type === "synced") {
           clearTimeout(timer)
-          // What was read before the feed was there may have changed since.
-          if (this.#isBegun) void this.reload()
+          // Pages that were read before the feed started may be outdated.
+          if (this.#isStarted) void this.reload()
           else void this.loadMore()
         }
         if (event.type === "change") {

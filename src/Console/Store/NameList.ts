@@ -1,55 +1,55 @@
 /**
- * A list of names that the service sends in pages. Pages are read as the list is scrolled. Those that are in view are
- * read again when the store has changed.
+ * A list of names that is read in pages as it is scrolled. The pages in view are read again after the store has changed.
  */
 import { signal } from "@preact/signals"
 import { compare } from "../../Client/KeyOrder.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { mayDoBetter, untilNextTry } from "../Service/Persist.ts"
+import { isRetryable, untilNextTry } from "../Service/Retry.ts"
 
 export interface NamePage<A> {
   /** In byte order of their names. */
   readonly items: ReadonlyArray<A>
-  /** The end of the log at which it was read. */
+  /** The end of the log when the page was read. */
   readonly end: string
-  /** Where the next page begins, if there is one. */
+  /** The cursor of the next page; `undefined` on the last one. */
   readonly cursor: string | undefined
 }
 
 export interface NameListOptions<A> {
   readonly nameOf: (item: A) => string
-  /** Reads the page at a cursor; the first one without it. */
+  /** Reads the page at a cursor; the first page without it. */
   readonly read: (cursor: string | undefined, signal: AbortSignal) => Promise<NamePage<A>>
-  /** The list is read until it has so many names. */
-  readonly most: number
+  /** The list is read until it has this number of names. */
+  readonly maxNames: number
 }
 
-/** Where a page begins. Pages that were read again may begin elsewhere than those that were read before. */
+/** The start of a page. A page that is read again may start at another name than before. */
 interface Start {
-  /** The name before it; none for the first page. */
+  /** The name before the page; `undefined` for the first page. */
   readonly after: string | undefined
   readonly cursor: string | undefined
-  /** The end of the log at which the page was last read, if it was. */
+  /** The end of the log when the page was last read; `undefined` before that. */
   readAt: string | undefined
 }
 
-/** Pages in view that are read again at once. A window has fewer rows than a page. */
-const maxAtOnce = 3
+/** The maximum number of pages that are read again together. A window has fewer rows than a page. */
+const maxRefreshed = 3
 
+/** An open list of names. It must be closed. */
 export class NameList<A> {
-  /** What is known, from the first name on without a gap. */
+  /** The known names, from the first one without gaps. */
   readonly items = signal<ReadonlyArray<A>>([])
-  /** Whether anything was read. */
+  /** Whether a page has been read. */
   readonly isRead = signal(false)
-  /** Whether nothing follows what is known. */
+  /** Whether the last page has been read. */
   readonly isComplete = signal(false)
   readonly problem = signal("")
   readonly #ended = new AbortController()
-  /** In the order of the list. Of the last one it depends on `readAt` whether the list is complete. */
+  /** In order. If the last start has been read, the list is complete. */
   #starts: ReadonlyArray<Start> = [{ after: undefined, cursor: undefined, readAt: undefined }]
   #isBusy = false
-  /** Whether the next try is to come. */
-  #isFailed = false
+  /** Whether a retry is scheduled. */
+  #isRetrying = false
 
   constructor(private readonly options: NameListOptions<A>) {}
 
@@ -57,19 +57,19 @@ export class NameList<A> {
     this.#ended.abort(new DOMException("The list is closed", "AbortError"))
   }
 
-  /** Reads the next page, unless one is being read or there are enough. */
+  /** Reads the next page, unless a page is being read or the list has enough names. */
   loadMore(): Promise<void> {
     return this.#attempt(async () => {
       const start = this.#starts.at(-1)!
-      if (start.readAt === undefined && this.items.value.length < this.options.most) await this.#read(start)
+      if (start.readAt === undefined && this.items.value.length < this.options.maxNames) await this.#read(start)
     })
   }
 
-  /** Reads the names that are in view again, where they were not read at this end of the log. */
+  /** Reads the names in view again, unless they were read at this end of the log. */
   refresh(end: string, from: string | undefined, to: string | undefined): Promise<void> {
     return this.#attempt(async () => {
       let index = this.#starts.findLastIndex(({ after }) => isBefore(after, from))
-      for (let pages = 0; pages < maxAtOnce; pages++) {
+      for (let pages = 0; pages < maxRefreshed; pages++) {
         const start = this.#starts[Math.max(0, index++)]
         if (start === undefined || (pages > 0 && !isBefore(start.after, to))) break
         if (start.readAt !== end) await this.#read(start)
@@ -77,7 +77,7 @@ export class NameList<A> {
     })
   }
 
-  /** Does one thing at a time, and tries it again while the service is away. */
+  /** Runs one piece of work at a time. While the service is unavailable, the work is repeated. */
   async #attempt(work: () => Promise<void>): Promise<void> {
     const { signal } = this.#ended
     if (this.#isBusy || signal.aborted) return
@@ -87,11 +87,11 @@ export class NameList<A> {
       this.problem.value = ""
     } catch (error) {
       if (!isAbort(error)) this.problem.value = messageOf(error)
-      if (mayDoBetter(error) && !this.#isFailed) {
-        this.#isFailed = true
+      if (isRetryable(error) && !this.#isRetrying) {
+        this.#isRetrying = true
         untilNextTry(signal).then(
           () => {
-            this.#isFailed = false
+            this.#isRetrying = false
             return this.#attempt(work)
           },
           () => {}
@@ -108,16 +108,16 @@ export class NameList<A> {
     const last = page.items.at(-1)
     const isLast = page.cursor === undefined || last === undefined
     const known = this.items.value
-    const before = start.after === undefined ? 0 : this.#after(start.after)
-    const behind = isLast ? known.length : this.#after(nameOf(last))
+    const before = start.after === undefined ? 0 : this.#indexAfter(start.after)
+    const behind = isLast ? known.length : this.#indexAfter(nameOf(last))
     this.items.value = [...known.slice(0, before), ...page.items, ...known.slice(behind)]
-    this.#place(start, page, isLast ? undefined : nameOf(last))
+    this.#replaceStarts(start, page, isLast ? undefined : nameOf(last))
     this.isRead.value = true
     this.isComplete.value = this.#starts.at(-1)!.readAt !== undefined
   }
 
-  /** Puts the start of the next page, which is after `last`, in the place of those that were there up to it. */
-  #place(start: Start, page: NamePage<A>, last: string | undefined): void {
+  /** Replaces the starts up to `last` by the start of the next page, which follows `last`. */
+  #replaceStarts(start: Start, page: NamePage<A>, last: string | undefined): void {
     const index = this.#starts.indexOf(start)
     const before = this.#starts.slice(0, index)
     const behind = this.#starts.slice(index + 1)
@@ -131,8 +131,8 @@ export class NameList<A> {
     this.#starts = [...before, read, next, ...behind.slice(passed.length)]
   }
 
-  /** How many of the known names are not after a name. */
-  #after(name: string): number {
+  /** The number of known names up to a name. */
+  #indexAfter(name: string): number {
     const known = this.items.value
     let low = 0
     let high = known.length
@@ -145,6 +145,6 @@ export class NameList<A> {
   }
 }
 
-/** Whether a name comes before another one; nothing comes before all names. */
+/** Whether a name comes before another one. `undefined` as the first name comes before all others. */
 const isBefore = (name: string | undefined, other: string | undefined): boolean =>
   other !== undefined && (name === undefined || compare(name, other) < 0)

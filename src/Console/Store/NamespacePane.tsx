@@ -4,20 +4,20 @@ import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Route.ts"
-import { Icon } from "../Widgets/Icon.tsx"
+import { IconButton } from "../Widgets/IconButton.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
+import { RowList } from "../Widgets/RowList.tsx"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
 import { count, isolated, visible } from "../Widgets/Text.ts"
-import { VirtualList } from "../Widgets/VirtualList.tsx"
 import {
   chooseTenant,
   chosenTenant,
   type ListedNamespace,
   listNamespaces,
   listTenants,
-  meant,
-  most,
+  maxNames,
+  namespaceOf,
   partsOf,
   remembered,
   titleOf
@@ -32,29 +32,29 @@ interface NamesProps<A> {
   readonly onText: (text: string) => void
   readonly onEnter: () => void
   readonly field: { readonly label: string; readonly placeholder: string }
-  /** What a name is called, for one and for several. */
+  /** The noun for the names, in the singular and the plural. */
   readonly kind: readonly [one: string, many: string]
   readonly label: string
   readonly names: ReadonlyArray<string>
-  /** How many names are known, of which some are shown. Rows that are no names do not count. */
+  /** The number of known names, some of which are shown. Rows that are not names do not count. */
   readonly known: number
   readonly shown: number
   readonly rowHeight: number
   readonly row: (index: number) => ComponentChildren
-  /** What is said where there are no rows. */
+  /** The note for a list without rows. */
   readonly empty: string
-  /** What stands between the field and the list. */
+  /** Content between the field and the list. */
   readonly children?: ComponentChildren
 }
 
-/** A list of names with its search, and how much of it is known. */
+/** A list of names with its search, and the number of names. */
 const Names = <A,>(props: NamesProps<A>) => {
   const { children, empty, field, kind, names, search, text } = props
-  const { isAsked, isRead, list, problem } = search
+  const { isRemote, isRead, list, problem } = search
   const all = counted(props.known, ...kind)
-  const told = !list.isComplete.value
-    ? `The first ${all}. ${list.items.value.length < most ? "Scroll, or type" : "Type"} the start of a name to find others.`
-    : text === "" || isAsked
+  const summary = !list.isComplete.value
+    ? `First ${all}. ${list.items.value.length < maxNames ? "Scroll or type" : "Type"} the start of a name to find more.`
+    : text === "" || isRemote
       ? all
       : `${count(props.shown)} of ${all}`
   return (
@@ -70,27 +70,26 @@ const Names = <A,>(props: NamesProps<A>) => {
       </form>
       <Banner tone="bad" text={problem} />
       {children}
-      {names.length === 0 ? (
-        <p class="empty">{isRead ? empty : problem === "" && "Reading…"}</p>
-      ) : (
-        <VirtualList
-          label={props.label}
-          count={names.length}
-          rowHeight={props.rowHeight}
-          keyOf={index => names[index] ?? index}
-          onEnd={() => void list.loadMore()}
-          onRange={search.show(index => names[index])}
-          row={props.row}
-        />
-      )}
+      <RowList
+        label={props.label}
+        isRead={isRead}
+        problem={problem}
+        empty={empty}
+        count={names.length}
+        rowHeight={props.rowHeight}
+        keyOf={index => names[index] ?? index}
+        onEnd={() => void list.loadMore()}
+        onRange={search.show(index => names[index])}
+        row={props.row}
+      />
       <p class="pane-foot" role="status">
-        {isRead && told}
+        {isRead && summary}
       </p>
     </>
   )
 }
 
-/** The namespaces of a list, and those that the user has opened. */
+/** Adds the namespaces that the user has opened to a list. */
 const withOpened = (
   listed: ReadonlyArray<ListedNamespace>,
   opened: ReadonlyArray<string>
@@ -106,11 +105,11 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
   const [text, setText] = useState("")
   const { value: tenant } = chosenTenant
   const typed = text.trim()
-  const wanted = meant(typed, tenant)
+  const wanted = namespaceOf(typed, tenant)
   const search = useSearch(tenant, wanted, prefix => listNamespaces({ tenant, prefix }))
   const opened = remembered.value.filter(name => tenant === undefined || partsOf(name).tenant === tenant)
   const rows = withOpened(search.items, opened).filter(
-    ({ namespace }) => namespace.startsWith(wanted) || (!search.isAsked && titleOf(namespace, tenant).includes(typed))
+    ({ namespace }) => namespace.startsWith(wanted) || (!search.isRemote && titleOf(namespace, tenant).includes(typed))
   )
   const isNew = wanted !== "" && !rows.some(({ namespace }) => namespace === wanted)
   return (
@@ -144,8 +143,8 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
         isNew
           ? ""
           : tenant !== undefined
-            ? "There is no such namespace now."
-            : `No namespaces yet.${canWrite.value ? " Type a name above to open one, and put an entry into it." : ""}`
+            ? "No namespaces found."
+            : `No namespaces yet.${canWrite.value ? " To create one, open it by its name and add an entry." : ""}`
       }
     >
       {tenant !== undefined && (
@@ -159,15 +158,7 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
               </>
             )}
           </span>
-          <button
-            type="button"
-            class="button quiet icon-only"
-            aria-label="All namespaces"
-            title="All namespaces"
-            onClick={onAll}
-          >
-            <Icon name="close" />
-          </button>
+          <IconButton icon="close" label="All namespaces" onClick={onAll} />
         </p>
       )}
       {isNew && (
@@ -181,7 +172,7 @@ const NamespaceList = ({ onAll, present }: { readonly onAll: () => void; readonl
   )
 }
 
-/** A namespace, of which the tenant is told apart, or is left out where it is known. */
+/** A namespace, with its tenant highlighted. If the tenant is known, it is left out. */
 const NamespaceName = ({ name, tenant: known }: { readonly name: string; readonly tenant: string | undefined }) => {
   const { rest, tenant } = partsOf(name)
   const title = titleOf(name, known)
@@ -212,7 +203,7 @@ const TenantList = ({ onChoose }: { readonly onChoose: (tenant: string) => void 
   const search = useSearch("tenants", typed, listTenants)
   const rows = search.items.filter(
     ({ tenant }) =>
-      typed === "" || (tenant !== "" && (search.isAsked ? tenant.startsWith(typed) : tenant.includes(typed)))
+      typed === "" || (tenant !== "" && (search.isRemote ? tenant.startsWith(typed) : tenant.includes(typed)))
   )
   const named = rows.filter(({ tenant }) => tenant !== "")
   return (
@@ -228,7 +219,7 @@ const TenantList = ({ onChoose }: { readonly onChoose: (tenant: string) => void 
       kind={["tenant", "tenants"]}
       label="Tenants"
       names={rows.map(({ tenant }) => tenant)}
-      // Those without a tenant come first, if there are any.
+      // The row of namespaces without a tenant comes first, if it exists.
       known={search.items.length - (search.items[0]?.tenant === "" ? 1 : 0)}
       shown={named.length}
       rowHeight={48}
@@ -258,7 +249,7 @@ const TenantList = ({ onChoose }: { readonly onChoose: (tenant: string) => void 
       empty={
         typed === ""
           ? "No tenants yet."
-          : `No tenant’s id ${search.isAsked ? "starts with" : "has"} “${isolated(typed)}”${search.isAsked ? "" : " in it"}.`
+          : `No tenant ID ${search.isRemote ? "starts with" : "contains"} “${isolated(typed)}”.`
       }
     />
   )

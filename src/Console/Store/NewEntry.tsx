@@ -1,23 +1,24 @@
-/** Puts an entry where there is none. */
+/** Creates an entry. */
 import { useId, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
-import { JsonEditor } from "../Json/JsonEditor.tsx"
 import { type Problem, problemOf } from "../Json/JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go } from "../Service/Route.ts"
 import { useAttempt } from "../Widgets/Attempt.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
+import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { isolated } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { type Expiry, ExpiryField, writtenOf } from "./Expiry.tsx"
+import { type Expiry, writtenOf } from "./Expiry.ts"
+import { ExpiryField } from "./ExpiryField.tsx"
 
 export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; readonly onClose: () => void }) => {
   const [key, setKey] = useState("")
   const [text, setText] = useState("{}")
   const [expiry, setExpiry] = useState<Expiry>({ kind: "never" })
   const [problem, setProblem] = useState<Problem>()
-  const { failure, forgive, isBusy, run } = useAttempt()
+  const { failure, clearFailure, isBusy, run } = useAttempt()
   const field = useId()
 
   const save = async () => {
@@ -32,7 +33,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
   const trySave = () =>
     run(save, error =>
       error instanceof PreconditionFailed
-        ? `There is an entry ${isolated(key)} already. Close this and choose it in the list to change it.`
+        ? `The entry ${isolated(key)} already exists. To change it, select it in the list.`
         : messageOf(error)
     )
 
@@ -56,12 +57,12 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
             value={key}
             onInput={event => {
               setKey(event.currentTarget.value)
-              forgive()
+              clearFailure()
             }}
           />
         </div>
         <span class="field-title" aria-hidden="true">
-          Value, as JSON
+          Value (JSON)
         </span>
         <JsonEditor
           label="Value"

@@ -1,23 +1,24 @@
-/** Lists of names that are searched. */
+/** Searching a list of names. */
 import { useEffect, useMemo, useRef } from "preact/hooks"
-import { useRested } from "../Widgets/Rested.ts"
+import { useDebounced } from "../Widgets/Debounce.ts"
 import type { NameList } from "./NameList.ts"
-import { watchEnd } from "./Namespaces.ts"
+import { pollLogEnd } from "./Namespaces.ts"
 
 export interface Search<A> {
-  /** What is listed: all that is known, or what the service has found. */
+  /** All names, or those that the service has found. */
   readonly list: NameList<A>
   readonly items: ReadonlyArray<A>
-  /** Whether the service is asked for names that start with the text, as not all of them are known. */
-  readonly isAsked: boolean
-  /** Whether anything is known, and why not if it should be. */
+  /** Whether the service searches, because not all names are known. It finds names that start with the text. */
+  readonly isRemote: boolean
+  /** Whether a page has been read. */
   readonly isRead: boolean
+  /** Why the names cannot be read; `""` if they can. */
   readonly problem: string
-  /** Tells which rows are in view, so that they are kept up to date, and what their names are. */
+  /** Sets the rows in view and their names, so that they are kept up to date. */
   readonly show: (nameOf: (index: number) => string | undefined) => (first: number, last: number) => void
 }
 
-/** A list, which is closed when it is no longer shown. */
+/** Opens a list, and closes it when it is no longer shown. */
 const useList = <A>(open: () => NameList<A> | undefined, inputs: ReadonlyArray<unknown>): NameList<A> | undefined => {
   const list = useMemo(open, inputs)
   useEffect(() => {
@@ -28,20 +29,20 @@ const useList = <A>(open: () => NameList<A> | undefined, inputs: ReadonlyArray<u
 }
 
 /**
- * The names of a part of the store, and those of them that fit a text. While all are known, the service is not asked for
- * those that fit. `open` lists those that start with a text.
+ * Searches the names of a part of the store. If all names are known, the caller filters them. Otherwise `open` lists the
+ * names that start with the text.
  */
 export const useSearch = <A>(part: unknown, text: string, open: (text: string) => NameList<A>): Search<A> => {
   const all = useList(() => open(""), [part])!
-  const typed = useRested(text)
-  const isAsked = text !== "" && all.isRead.value && !all.isComplete.value
-  const found = useList(() => (isAsked && typed !== "" ? open(typed) : undefined), [part, isAsked, typed])
+  const typed = useDebounced(text)
+  const isRemote = text !== "" && all.isRead.value && !all.isComplete.value
+  const found = useList(() => (isRemote && typed !== "" ? open(typed) : undefined), [part, isRemote, typed])
   const list = found?.isRead.value ? found : all
   const nameAt = useRef<(index: number) => string | undefined>(() => undefined)
   const rows = useRef({ first: 0, last: -1 })
   useEffect(() => {
     const ended = new AbortController()
-    void watchEnd(ended.signal, end => {
+    void pollLogEnd(ended.signal, end => {
       const { first, last } = rows.current
       void list.refresh(end, nameAt.current(first), nameAt.current(last))
     })
@@ -50,7 +51,7 @@ export const useSearch = <A>(part: unknown, text: string, open: (text: string) =
   return {
     list,
     items: list.items.value,
-    isAsked,
+    isRemote,
     isRead: all.isRead.value,
     problem: found?.problem.value || all.problem.value,
     show: nameOf => {

@@ -2,10 +2,11 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
 import { href, route } from "../Service/Route.ts"
+import { useDebounced } from "../Widgets/Debounce.ts"
 import { Icon } from "../Widgets/Icon.tsx"
+import { IconButton } from "../Widgets/IconButton.tsx"
 import { now } from "../Widgets/Now.ts"
 import { ListFoot, PaneHead } from "../Widgets/Pane.tsx"
-import { useRested } from "../Widgets/Rested.ts"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { ago, count, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -16,7 +17,7 @@ import { remember } from "./Namespaces.ts"
 import { NewEntry } from "./NewEntry.tsx"
 import { Transfer } from "./Transfer.tsx"
 
-/** What stands between the parts of a view on a narrow window: which of them is seen. */
+/** The pane that a narrow window shows. */
 const depthOf = (namespace: string | undefined, key: string | undefined): string =>
   key !== undefined ? "item" : namespace !== undefined ? "list" : "groups"
 
@@ -30,20 +31,12 @@ interface KeyPaneProps {
 const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   const [dialog, setDialog] = useState<"new" | "transfer">()
   const { isComplete, isLive, isLoading, items, namespace, problem, revision, total } = list
-  // What is listed changes with the revision.
+  // The items are changed in place.
   const version = revision.value
   return (
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
-        <button
-          type="button"
-          class="button quiet icon-only"
-          aria-label="Import and export"
-          title="Import and export"
-          onClick={() => setDialog("transfer")}
-        >
-          <Icon name="down" />
-        </button>
+        <IconButton icon="down" label="Import and export" onClick={() => setDialog("transfer")} />
         {canWrite.value && (
           <button type="button" class="button small primary" onClick={() => setDialog("new")}>
             <Icon name="plus" /> New
@@ -96,10 +89,10 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
       <ListFoot isLive={isLive.value}>
         {total === undefined
           ? isLoading.value
-            ? "Reading…"
+            ? "Loading…"
             : ""
           : `${count(total)} ${total === 1 ? "entry" : "entries"}`}
-        {items.length < (total ?? 0) && `, ${count(items.length)} read`}
+        {items.length < (total ?? 0) && `, ${count(items.length)} loaded`}
       </ListFoot>
       {dialog === "new" && <NewEntry namespace={namespace} onClose={() => setDialog(undefined)} />}
       {dialog === "transfer" && <Transfer list={list} onClose={() => setDialog(undefined)} />}
@@ -108,7 +101,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
 }
 
 const useKeyList = (namespace: string, prefix: string): KeyList => {
-  const typed = useRested(prefix)
+  const typed = useDebounced(prefix)
   const list = useMemo(() => new KeyList(namespace, typed), [namespace, typed])
   useEffect(() => () => list.close(), [list])
   return list
@@ -123,7 +116,7 @@ const Keys = ({ namespace, present }: { readonly namespace: string; readonly pre
       <KeyPane list={list} present={present} prefix={prefix} onPrefix={setPrefix} />
       {present === undefined ? (
         <section class="pane item vacant" aria-label="Entry">
-          <p class="empty">Choose a key to see its entry.</p>
+          <p class="empty">Select a key to see its entry.</p>
         </section>
       ) : (
         <EntryPanel key={present} namespace={namespace} entryKey={present} />
@@ -152,7 +145,7 @@ export const StoreView = () => {
       <NamespacePane present={namespace} />
       {namespace === undefined ? (
         <section class="pane list vacant" aria-label="Keys">
-          <p class="empty">Choose a namespace.</p>
+          <p class="empty">Select a namespace.</p>
         </section>
       ) : (
         <Keys key={namespace} namespace={namespace} present={key} />

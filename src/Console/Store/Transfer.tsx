@@ -1,55 +1,71 @@
-/** Import and export of a namespace, as lines of JSON (NDJSON). */
-import { useEffect, useRef, useState } from "preact/hooks"
-import type { Existing } from "../../Client/EntryLines.ts"
+/** Import and export of a namespace. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import type { Existing, Imported } from "../../Client/EntryLines.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { guard } from "../Service/Route.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { download } from "../Widgets/Download.ts"
 import { Icon } from "../Widgets/Icon.tsx"
-import { bytes, count } from "../Widgets/Text.ts"
-import { listTexts } from "./Entries.ts"
+import { bytes, count, visible } from "../Widgets/Text.ts"
+import { exportLines } from "./Export.ts"
 import { bounds, importFile } from "./ImportFile.ts"
 import type { KeyList } from "./KeyList.ts"
 
-/** What a page can hold. More is for the command line. */
-const maxBytes = 256 * 1024 * 1024
+const entries = (number: number): string => `${count(number)} ${number === 1 ? "entry" : "entries"}`
 
-const entries = (many: number): string => `${count(many)} ${many === 1 ? "entry" : "entries"}`
+const summaryOf = ({ expired, skipped, written }: Imported): string =>
+  [
+    `Imported ${entries(written)}.`,
+    ...(skipped === 0 ? [] : [`Skipped ${entries(skipped)} already present.`]),
+    ...(expired === 0 ? [] : [`Skipped ${entries(expired)} already expired.`])
+  ].join(" ")
 
-/** Writes the entries of a part of a namespace as lines, with their values as they are stored. */
-const exportLines = async (list: KeyList, signal: AbortSignal, onCount: (entries: number) => void): Promise<Blob> => {
-  const parts: Array<Blob> = []
-  let size = 0
-  let read = 0
-  for (let cursor: string | undefined, isMore = true; isMore; ) {
-    const page = await listTexts(list.namespace, list.prefix, cursor, signal)
-    const lines = page.items.map(
-      ({ expiresAt, key, value }) => `{"key":${JSON.stringify(key)},"value":${value},"expiresAt":${expiresAt}}\n`
-    )
-    const part = new Blob(lines)
-    size += part.size
-    if (size > maxBytes) throw new Error(`The export is larger than ${bytes(maxBytes)}: use the command line for it`)
-    parts.push(part)
-    read += page.items.length
-    onCount(read)
-    cursor = page.cursor
-    isMore = cursor !== undefined
-  }
-  return new Blob(parts, { type: "application/x-ndjson" })
+interface Props {
+  readonly list: KeyList
+  readonly onClose: () => void
 }
 
-export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly onClose: () => void }) => {
+/** An import that the user has stopped. */
+interface Stopped {
+  readonly written: number
+  /** Continues what has stopped it. */
+  readonly onClose: () => void
+}
+
+const StoppedDialog = ({ onClose, written }: Stopped) => (
+  <Dialog title="Import stopped" onClose={onClose}>
+    <div class="dialog-body">
+      <p>
+        {entries(written)} of the file {written === 1 ? "was" : "were"} written. A batch of up to {bounds.lines} more
+        may have been written.
+      </p>
+    </div>
+  </Dialog>
+)
+
+export const Transfer = ({ list, onClose }: Props) => {
   const [progress, setProgress] = useState("")
   const [failure, setFailure] = useState("")
   const [isBusy, setBusy] = useState(false)
   const [existing, setExisting] = useState<Existing>("stop")
   const [file, setFile] = useState<File>()
-  /** How many entries an import that is under way has written. */
+  /** The number of entries that the running import has written. */
   const [written, setWritten] = useState<number>()
-  /** How many it had written when it was stopped. */
-  const [stoppedAfter, setStoppedAfter] = useState<number>()
+  const [stopped, setStopped] = useState<Stopped>()
   const ended = useRef(new AbortController())
-  useEffect(() => () => ended.current.abort(new DOMException("The dialog is closed", "AbortError")), [])
+  const abort = () => ended.current.abort(new DOMException("The dialog is closed", "AbortError"))
+  useEffect(() => abort, [])
+
+  const stop = (after: number, onClose: () => void) => {
+    abort()
+    setStopped({ written: after, onClose })
+  }
+  // Navigation such as the browser's Back stops the import as Escape does.
+  useLayoutEffect(
+    () => (written === undefined || stopped !== undefined ? undefined : guard(leave => stop(written, leave))),
+    [written, stopped]
+  )
 
   const run = async (work: (signal: AbortSignal) => Promise<string>) => {
     setBusy(true)
@@ -58,7 +74,7 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
     try {
       setProgress(await work(ended.current.signal))
     } catch (error) {
-      if (!isAbort(error)) setFailure(messageOf(error))
+      if (!isAbort(error)) setFailure(visible(messageOf(error)))
     } finally {
       setBusy(false)
       setWritten(undefined)
@@ -67,60 +83,32 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
 
   const exportAll = () =>
     run(async signal => {
-      const blob = await exportLines(list, signal, read => setProgress(`${entries(read)} read…`))
-      download(blob, `${list.namespace.replace(/[^\w.-]+/g, "-")}.ndjson`)
-      return `Exported, ${bytes(blob.size)}.`
+      const { namespace, prefix } = list
+      const blob = await exportLines(namespace, prefix, signal, read => setProgress(`${entries(read)} read…`))
+      download(blob, `${namespace.replace(/[^\w.-]+/g, "-")}.ndjson`)
+      return `Exported ${bytes(blob.size)}.`
     })
 
   const importAll = (chosen: File) =>
     run(async signal => {
       setWritten(0)
-      const { expired, skipped, written } = await importFile(
-        chosen,
-        list.namespace,
-        existing,
-        signal,
-        ({ written }) => {
-          setWritten(written)
-          setProgress(`${entries(written)} written…`)
-        }
-      )
-      const left =
-        skipped === 0 ? "" : ` ${entries(skipped)} left out, as ${skipped === 1 ? "it was" : "they were"} there.`
-      const over = expired === 0 ? "" : ` ${entries(expired)} left out, as expired.`
-      return `Imported ${entries(written)}.${left}${over}`
+      const onProgress = ({ written }: Imported) => {
+        setWritten(written)
+        setProgress(`${entries(written)} written…`)
+      }
+      return summaryOf(await importFile(chosen, list.namespace, existing, signal, onProgress))
     })
 
-  const stop = (after: number) => {
-    ended.current.abort(new DOMException("The dialog is closed", "AbortError"))
-    setStoppedAfter(after)
-  }
-
-  if (stoppedAfter !== undefined) {
-    return (
-      <Dialog key="stopped" title="The import was stopped" onClose={onClose}>
-        <div class="dialog-body">
-          <p>
-            {entries(stoppedAfter)} of the file {stoppedAfter === 1 ? "was" : "were"} written, and perhaps the batch of
-            up to {bounds.lines} behind them. Nothing else was.
-          </p>
-        </div>
-      </Dialog>
-    )
-  }
+  if (stopped !== undefined) return <StoppedDialog {...stopped} />
 
   return (
-    <Dialog
-      key="transfer"
-      title="Import and export"
-      onClose={() => (written === undefined ? onClose() : stop(written))}
-    >
+    <Dialog title="Import and export" onClose={() => (written === undefined ? onClose() : stop(written, onClose))}>
       <div class="dialog-body">
         <h3>Export</h3>
         <p class="muted">
-          {list.prefix === "" ? "All entries of " : `Entries that start with ${list.prefix} in `}
-          <code>{list.namespace}</code>, one on a line: <code>{'{"key":…,"value":…,"expiresAt":…}'}</code>. Entries that
-          change meanwhile are exported as they are when their page is read.
+          {list.prefix === "" ? "All entries of " : `Entries that start with ${visible(list.prefix)} in `}
+          <code>{visible(list.namespace)}</code>, one per line: <code>{'{"key":…,"value":…,"expiresAt":…}'}</code>.
+          Concurrent changes may or may not be included.
         </p>
         <div class="actions">
           <button type="button" class="button" disabled={isBusy} onClick={() => void exportAll()}>
@@ -130,10 +118,7 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
         {canWrite.value && (
           <>
             <h3>Import</h3>
-            <p class="muted">
-              Lines in the same form, written in batches of up to {bounds.lines}, each of which is written whole or not
-              at all.
-            </p>
+            <p class="muted">Lines in the same format, written in atomic batches of up to {bounds.lines} entries.</p>
             <input
               type="file"
               aria-label="File to import"
@@ -141,10 +126,10 @@ export const Transfer = ({ list, onClose }: { readonly list: KeyList; readonly o
               onChange={event => setFile(event.currentTarget.files?.[0])}
             />
             <label class="field">
-              Where an entry is there already
+              If an entry already exists
               <select value={existing} onChange={event => setExisting(event.currentTarget.value as Existing)}>
                 <option value="stop">stop the import</option>
-                <option value="skip">leave it as it is</option>
+                <option value="skip">skip it</option>
                 <option value="replace">replace it</option>
               </select>
             </label>

@@ -1,23 +1,25 @@
 import { useState } from "preact/hooks"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 
-/** Something that the user tries, one time after the other, and what went wrong the last time. */
+/** An action of the user, and why it failed the last time. */
 export interface Attempt {
   readonly isBusy: boolean
+  /** `""` if it did not fail. */
   readonly failure: string
-  /** Tries it, unless it is being tried. */
+  /** Runs the action, unless it is running. `explain` makes the message of an error. */
   readonly run: (work: () => Promise<unknown>, explain?: (error: unknown) => string) => Promise<void>
-  /** Takes back what is said of the last failure. */
-  readonly forgive: () => void
+  /** Removes the message. */
+  readonly clearFailure: () => void
 }
 
+/** An action that runs once at a time and reports its failure. */
 export const useAttempt = (): Attempt => {
   const [isBusy, setBusy] = useState(false)
   const [failure, setFailure] = useState("")
   return {
     isBusy,
     failure,
-    forgive: () => setFailure(""),
+    clearFailure: () => setFailure(""),
     run: async (work, explain = messageOf) => {
       if (isBusy) return
       setBusy(true)

@@ -1,4 +1,4 @@
-/** Asks before something is done that cannot be undone. */
+/** Asks before an action that cannot be undone. */
 import type { ComponentChildren } from "preact"
 import { Dialog } from "./Dialog.tsx"
 

@@ -1,14 +1,13 @@
 import { useEffect, useState } from "preact/hooks"
 
-/** How long typing must rest before anything is done about it. */
-const typingMs = 200
+const delayMs = 200
 
-/** A value once it has not changed for a moment, such as a text that is being typed. */
-export const useRested = <A>(value: A): A => {
-  const [rested, setRested] = useState(value)
+/** A value after it has not changed for 200 ms, such as a text that is being typed. */
+export const useDebounced = <A>(value: A): A => {
+  const [debounced, setDebounced] = useState(value)
   useEffect(() => {
-    const timer = setTimeout(() => setRested(value), typingMs)
+    const timer = setTimeout(() => setDebounced(value), delayMs)
     return () => clearTimeout(timer)
   }, [value])
-  return rested
+  return debounced
 }

@@ -1,10 +1,10 @@
 /**
- * A modal dialog of the browser's own: it keeps the focus, and Escape closes it. What has the attribute `data-first`
- * has the focus at first.
+ * A modal dialog of the browser: it keeps the focus, and Escape closes it. The element with the attribute `data-first`
+ * is focused at first.
  */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
-import { Icon } from "./Icon.tsx"
+import { IconButton } from "./IconButton.tsx"
 
 interface Props {
   readonly title: string
@@ -13,10 +13,10 @@ interface Props {
   readonly isWide?: boolean
 }
 
-/** Gives the focus back to where it was, or to the view where that is gone. */
-const giveBack = (opener: Element | null): void => {
-  const isThere = opener instanceof HTMLElement && opener.isConnected && !opener.matches(":disabled")
-  const target = isThere ? opener : document.querySelector<HTMLElement>("main")
+/** Returns the focus to the element that had it, or to the view if that element has been removed. */
+const returnFocus = (opener: Element | null): void => {
+  const isPresent = opener instanceof HTMLElement && opener.isConnected && !opener.matches(":disabled")
+  const target = isPresent ? opener : document.querySelector<HTMLElement>("main")
   target?.focus()
 }
 
@@ -27,20 +27,13 @@ export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
     const opener = document.activeElement
     element.current?.showModal()
     element.current?.querySelector<HTMLElement>("[data-first]")?.focus()
-    return () => giveBack(opener)
+    return () => returnFocus(opener)
   }, [])
   return (
     <dialog ref={element} class={isWide ? "dialog wide" : "dialog"} aria-labelledby={heading} onClose={onClose}>
       <header>
         <h2 id={heading}>{title}</h2>
-        <button
-          type="button"
-          class="button quiet icon-only"
-          aria-label="Close"
-          onClick={() => element.current?.close()}
-        >
-          <Icon name="close" />
-        </button>
+        <IconButton icon="close" label="Close" onClick={() => element.current?.close()} />
       </header>
       {children}
     </dialog>

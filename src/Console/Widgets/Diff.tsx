@@ -1,27 +1,25 @@
-/** Two texts side by side, line by line. */
+/** Two texts side by side, compared line by line. */
 import { diffLines } from "diff"
 import { useMemo } from "preact/hooks"
+import { visibleText } from "./Text.ts"
 
 interface Row {
   readonly left: string | undefined
   readonly right: string | undefined
 }
 
-/** Milliseconds for which the page may stand still while texts are compared. */
+/** The maximum time of a comparison in milliseconds, because it blocks the page. */
 const timeout = 300
 
-/** The most rows of a table that a browser shows at once without delay. */
+/** The maximum number of rows in a table that a browser renders without delay. */
 const maxRows = 5000
 
-/** Unchanged lines that stay in view around a change. */
-const around = 3
+/** The number of unchanged lines that are shown around a change. */
+const context = 3
 
 const linesOf = (text: string): ReadonlyArray<string> => text.replace(/\n$/, "").split("\n")
 
-/**
- * The lines of both texts beside each other; a line that only one has stands beside nothing. `undefined` where so much
- * differs that to compare them takes too long.
- */
+/** The lines of both texts in rows. `undefined` if the texts differ so much that the comparison takes too long. */
 const rowsOf = (left: string, right: string): ReadonlyArray<Row> | undefined => {
   const ended = (text: string) => (text === "" || text.endsWith("\n") ? text : `${text}\n`)
   const parts = diffLines(ended(left), ended(right), { timeout })
@@ -47,11 +45,11 @@ const rowsOf = (left: string, right: string): ReadonlyArray<Row> | undefined => 
 
 const isChanged = ({ left, right }: Row): boolean => left !== right
 
-/** Rows with long unchanged stretches replaced by how many lines they have. */
+/** Replaces long runs of unchanged rows by their number. */
 const folded = (rows: ReadonlyArray<Row>): ReadonlyArray<Row | number> => {
   const near = new Set<number>()
   rows.forEach((row, index) => {
-    if (isChanged(row)) for (let i = index - around; i <= index + around; i++) near.add(i)
+    if (isChanged(row)) for (let i = index - context; i <= index + context; i++) near.add(i)
   })
   const result: Array<Row | number> = []
   let hidden = 0
@@ -73,7 +71,7 @@ interface Props {
   readonly rightTitle: string
 }
 
-/** The rows to show; `undefined` where they cannot be found or shown without delay. */
+/** The rows to show; `undefined` if they cannot be computed or rendered without delay. */
 const shownRows = (left: string, right: string): ReadonlyArray<Row | number> | undefined => {
   const rows = rowsOf(left, right)
   if (rows === undefined) return undefined
@@ -83,7 +81,7 @@ const shownRows = (left: string, right: string): ReadonlyArray<Row | number> | u
 
 const Uncompared = ({ left, leftTitle, right, rightTitle }: Props) => (
   <>
-    <p class="muted">So much differs that the lines are not compared.</p>
+    <p class="muted">The texts differ too much to be compared line by line.</p>
     <div class="diff-texts">
       {[
         { title: leftTitle, text: left },
@@ -91,7 +89,7 @@ const Uncompared = ({ left, leftTitle, right, rightTitle }: Props) => (
       ].map(({ text, title }) => (
         <label>
           <span>{title}</span>
-          <textarea readOnly rows={16} value={text} />
+          <textarea readOnly rows={16} value={visibleText(text)} />
         </label>
       ))}
     </div>
@@ -103,7 +101,7 @@ export const Diff = (props: Props) => {
   const rows = useMemo(() => shownRows(left, right), [left, right])
   if (rows === undefined) return <Uncompared {...props} />
   return (
-    <div class="diff" tabIndex={0} role="region" aria-label={`${leftTitle} beside ${rightTitle}`}>
+    <div class="diff" tabIndex={0} role="region" aria-label={`${leftTitle} compared with ${rightTitle}`}>
       <table>
         <thead>
           <tr>
@@ -115,12 +113,16 @@ export const Diff = (props: Props) => {
           {rows.map(row =>
             typeof row === "number" ? (
               <tr class="diff-fold">
-                <td colSpan={2}>{row === 1 ? "1 line is" : `${row} lines are`} the same</td>
+                <td colSpan={2}>{row === 1 ? "1 unchanged line" : `${row} unchanged lines`}</td>
               </tr>
             ) : (
               <tr>
-                <td class={isChanged(row) && row.left !== undefined ? "removed" : undefined}>{row.left ?? ""}</td>
-                <td class={isChanged(row) && row.right !== undefined ? "added" : undefined}>{row.right ?? ""}</td>
+                <td class={isChanged(row) && row.left !== undefined ? "removed" : undefined}>
+                  {visibleText(row.left ?? "")}
+                </td>
+                <td class={isChanged(row) && row.right !== undefined ? "added" : undefined}>
+                  {visibleText(row.right ?? "")}
+                </td>
               </tr>
             )
           )}

@@ -1,4 +1,4 @@
-/** Lets the user save a file that the page has made. */
+/** Downloads a file that the page has created. */
 export const download = (blob: Blob, name: string): void => {
   const url = URL.createObjectURL(blob)
   const link = document.createElement("a")

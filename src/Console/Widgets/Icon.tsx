@@ -1,4 +1,4 @@
-/** Icons of 16 pixels, as paths of one stroke. */
+/** Icons of 16 pixels, as stroked paths. */
 
 const paths = {
   overview: "M2 13h12M3.5 10.5v-3M6.5 10.5v-6M9.5 10.5v-4M12.5 10.5v-8",
@@ -39,7 +39,7 @@ export const Icon = ({ name }: { readonly name: IconName }) => (
   </svg>
 )
 
-/** The mark of the product. */
+/** The logo of the product. */
 export const Mark = ({ size }: { readonly size: number }) => (
   <svg class="mark" viewBox="0 0 32 32" width={size} height={size} aria-hidden="true">
     <path d="M4 12h24M7 12v10M25 12v10M7 22a4.5 4.5 0 0 1 9 0a4.5 4.5 0 0 1 9 0" />

@@ -1,6 +1,6 @@
-/** The keys that move the focus within a widget, as the ARIA Authoring Practices have them. */
+/** The keys that move the focus within a widget (ARIA Authoring Practices). */
 
-/** The order in which elements stand, and whether the last one is followed by the first. */
+/** The direction of the elements, and whether the first one follows the last. */
 interface Order {
   readonly axis: "horizontal" | "vertical"
   readonly wraps: boolean
@@ -12,8 +12,8 @@ const stepOf = (key: string, axis: Order["axis"]): number | undefined => {
   return undefined
 }
 
-/** The place that a key leads to from one of `count` places; `undefined` where it leads nowhere. */
-export const placeAfter = (key: string, from: number, count: number, { axis, wraps }: Order): number | undefined => {
+/** The index that a key moves to from `from`, of `count` elements; `undefined` if it does not move. */
+export const indexAfter = (key: string, from: number, count: number, { axis, wraps }: Order): number | undefined => {
   if (count === 0) return undefined
   if (key === "Home") return 0
   if (key === "End") return count - 1
@@ -24,6 +24,6 @@ export const placeAfter = (key: string, from: number, count: number, { axis, wra
   return next >= 0 && next < count ? next : undefined
 }
 
-/** Whether a key is pressed alone: with others it is the browser's. */
+/** Whether a key is pressed without modifiers. The browser handles the others. */
 export const isAlone = ({ altKey, ctrlKey, metaKey, shiftKey }: KeyboardEvent): boolean =>
   !(altKey || ctrlKey || metaKey || shiftKey)

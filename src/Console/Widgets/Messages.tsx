@@ -1,10 +1,10 @@
-/** What the page says where something went wrong, or is worth knowing. Without a text it says nothing. */
+/** Messages. An empty text shows nothing. */
 
 interface Props {
   readonly text: string
 }
 
-/** Across a view or a pane. */
+/** A message across a view or a pane. */
 export const Banner = ({ text, tone }: Props & { readonly tone: "bad" | "warn" | "info" }) =>
   text === "" ? null : (
     <p class={`banner ${tone}`} role={tone === "info" ? "status" : "alert"}>
@@ -12,7 +12,7 @@ export const Banner = ({ text, tone }: Props & { readonly tone: "bad" | "warn" |
     </p>
   )
 
-/** Beside what the user has tried. */
+/** Why an action of the user failed. */
 export const FailureNote = ({ text }: Props) =>
   text === "" ? null : (
     <p class="note bad" role="alert">

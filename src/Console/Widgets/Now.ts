@@ -1,9 +1,9 @@
-/** The time as it is told beside things that happened some time ago. */
+/** The current time, for texts such as `5 min ago`. */
 import { signal } from "@preact/signals"
 
 const everyMs = 10_000
 
-/** Epoch milliseconds, at most some seconds old. */
+/** Epoch milliseconds, updated every 10 seconds. */
 export const now = signal(Date.now())
 
 setInterval(() => {

@@ -1,20 +1,20 @@
-/** The parts that panes have in common. */
+/** The head of a pane, and the foot of a list. */
 import type { ComponentChildren } from "preact"
 import { Icon } from "./Icon.tsx"
 import { visible } from "./Text.ts"
 
 interface HeadProps {
   readonly title: string
-  /** What is told of the title where the pointer rests on it; the title itself without it. */
+  /** The tooltip of the title; the title itself without it. */
   readonly hint?: string
-  /** Whether the title is a name that is written in code. */
+  /** Whether the title is shown in a monospaced font. */
   readonly isName?: boolean
-  /** Where a narrow window, which shows one pane, goes back to. */
+  /** The link back, for narrow windows, which show one pane. */
   readonly back: { readonly href: string; readonly label: string }
   readonly children?: ComponentChildren
 }
 
-/** The title of a pane, and what can be done with it. */
+/** The title of a pane, and its actions. */
 export const PaneHead = ({ back, children, hint, isName = false, title }: HeadProps) => (
   <div class="pane-head">
     <a class="button quiet icon-only only-narrow" href={back.href} aria-label={back.label}>
@@ -32,7 +32,7 @@ interface FootProps {
   readonly children: ComponentChildren
 }
 
-/** What a list has, and whether changes come in as they happen. */
+/** The summary of a list, and whether it is updated live. */
 export const ListFoot = ({ children, isLive }: FootProps) => (
   <p class="pane-foot" role="status">
     <span>{children}</span>

@@ -1,4 +1,4 @@
-/** A field that narrows a list down. */
+/** A field that filters a list. */
 import { Icon } from "./Icon.tsx"
 
 interface Props {

@@ -1,4 +1,4 @@
-/** A field for a key or a token. */
+/** A form for a key or a token. */
 import { useEffect, useId, useRef, useState } from "preact/hooks"
 
 export interface SecretFormProps {
@@ -8,7 +8,7 @@ export interface SecretFormProps {
   readonly isBusy?: boolean
   readonly problem?: string
   readonly hint?: string | undefined
-  /** Whether the field has the focus at first, as it is what the page is for. */
+  /** Whether the field is focused at first. */
   readonly isFirst?: boolean
 }
 

@@ -1,8 +1,4 @@
-import { signOut } from "../Service/Kept.ts"
-import { Icon } from "./Icon.tsx"
+import { signOut } from "../Service/TabStorage.ts"
+import { IconButton } from "./IconButton.tsx"
 
-export const SignOutButton = () => (
-  <button type="button" class="button quiet icon-only" aria-label="Sign out" title="Sign out" onClick={() => signOut()}>
-    <Icon name="out" />
-  </button>
-)
+export const SignOutButton = () => <IconButton icon="out" label="Sign out" onClick={signOut} />

@@ -1,7 +1,7 @@
-/** Tabs, of which one is chosen. Tab goes to the chosen one and on to its panel; the arrow keys, Home and End choose. */
+/** Tabs. The Tab key moves to the selected tab and to its panel; the arrow keys, Home and End select a tab. */
 import type { ComponentChildren } from "preact"
 import { useId, useLayoutEffect, useRef } from "preact/hooks"
-import { isAlone, placeAfter } from "./Keys.ts"
+import { indexAfter, isAlone } from "./Keys.ts"
 
 interface Props<Name extends string> {
   readonly label: string
@@ -9,9 +9,9 @@ interface Props<Name extends string> {
   readonly titles: Readonly<Record<Name, string>>
   readonly chosen: Name
   readonly onChoose: (name: Name) => void
-  /** What stands beside the tabs. */
+  /** Content next to the tabs. */
   readonly note?: ComponentChildren
-  /** The panel of the chosen one. */
+  /** The panel of the selected tab. */
   readonly children: ComponentChildren
 }
 
@@ -22,7 +22,7 @@ export const Tabs = <Name extends string>({ children, chosen, label, note, onCho
 
   const tabs = () => list.current?.querySelectorAll<HTMLElement>('[role="tab"]') ?? []
 
-  // Where the focus has gone with the panel that had it, it goes to the tab of the new one.
+  // If the focus was in the panel that was removed, it moves to the tab of the new one.
   const shown = useRef(chosen)
   useLayoutEffect(() => {
     if (shown.current !== chosen && document.activeElement === document.body) tabs()[names.indexOf(chosen)]?.focus()
@@ -32,11 +32,11 @@ export const Tabs = <Name extends string>({ children, chosen, label, note, onCho
   const move = (event: KeyboardEvent) => {
     if (!isAlone(event)) return
     const order = { axis: "horizontal", wraps: true } as const
-    const place = placeAfter(event.key, names.indexOf(chosen), names.length, order)
-    if (place === undefined) return
+    const index = indexAfter(event.key, names.indexOf(chosen), names.length, order)
+    if (index === undefined) return
     event.preventDefault()
-    onChoose(names[place]!)
-    tabs()[place]?.focus()
+    onChoose(names[index]!)
+    tabs()[index]?.focus()
   }
 
   return (

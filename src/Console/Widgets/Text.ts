@@ -1,7 +1,8 @@
-/** Figures and times as people read them. */
+/** Numbers, times and names as the page shows them. */
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"] as const
 
+/** A size, such as `1.5 MiB`. */
 export const bytes = (count: number): string => {
   let value = count
   let unit = 0
@@ -14,9 +15,10 @@ export const bytes = (count: number): string => {
 
 const grouped = new Intl.NumberFormat("en-US")
 
+/** A whole number with groups of digits: `12,345`. */
 export const count = (value: number): string => grouped.format(value)
 
-/** A figure with three digits, as `1.25k`. */
+/** A number with three digits, such as `1.25k`. */
 export const short = (value: number): string => {
   if (!Number.isFinite(value)) return "–"
   if (value >= 1e6) return `${(value / 1e6).toPrecision(3)}M`
@@ -25,12 +27,13 @@ export const short = (value: number): string => {
   return value >= 10 ? value.toFixed(1) : value.toFixed(2)
 }
 
+/** A duration in milliseconds or seconds: `12.5 ms`. */
 export const millis = (value: number): string => {
   if (!Number.isFinite(value)) return "–"
   return value >= 1000 ? `${(value / 1000).toPrecision(3)} s` : `${short(value)} ms`
 }
 
-/** A span as its two largest units: `3 d 4 h`. */
+/** A duration in its two largest units: `3 d 4 h`. */
 export const duration = (ms: number): string => {
   const seconds = Math.max(0, Math.floor(ms / 1000))
   const parts = [
@@ -58,10 +61,12 @@ const dateFormat = new Intl.DateTimeFormat("en-GB", {
   second: "2-digit"
 })
 
+/** The time of day of epoch milliseconds. */
 export const time = (at: number): string => timeFormat.format(at)
+/** The date and the time of epoch milliseconds. */
 export const dateAndTime = (at: number): string => dateFormat.format(at)
 
-/** How long ago, in one unit. */
+/** The time since `at` in one unit, such as `5 min ago`. Both are epoch milliseconds. */
 export const ago = (at: number, now: number): string => {
   const seconds = Math.round((now - at) / 1000)
   if (seconds < 5) return "now"
@@ -71,8 +76,8 @@ export const ago = (at: number, now: number): string => {
   return `${Math.round(seconds / 86_400)} d ago`
 }
 
-/** What has no shape of its own, or changes the order in which others are shown. */
-const unseen =
+/** Control characters, and characters without a shape or that change the direction of others. */
+const hidden =
   /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]/g
 
 const hex = (character: string): string => character.charCodeAt(0).toString(16).padStart(4, "0")
@@ -84,21 +89,41 @@ const pictureOf = (character: string): string => {
 }
 
 /**
- * A name as it is shown: characters that are not seen, and those that would turn others around, become visible, as do
- * spaces at its ends. So names that differ look different.
+ * A name with its hidden characters replaced by visible ones, as are spaces at its ends. Names that differ look
+ * different.
  */
-export const visible = (name: string): string => name.replace(unseen, pictureOf).replace(/^ | $/g, pictureOf)
+export const visible = (name: string): string => name.replace(hidden, pictureOf).replace(/^ | $/g, pictureOf)
 
-/** A JSON text on one line as it is shown: the same value, with escapes for such characters. */
-export const visibleJson = (text: string): string => text.replace(unseen, character => `\\u${hex(character)}`)
+/** A text with its hidden characters replaced by visible ones, except tabs and line feeds. */
+export const visibleText = (text: string): string =>
+  text.replace(hidden, character => (character === "\n" || character === "\t" ? character : pictureOf(character)))
+
+const isJsonSpace = (character: string): boolean => /[\t\n\r]/.test(character)
+
+/** A JSON text of the same value, with escapes for hidden characters. White space stays. */
+export const visibleJson = (text: string): string =>
+  text.replace(hidden, character => (isJsonSpace(character) ? character : `\\u${hex(character)}`))
+
+export interface HiddenCharacter {
+  /** UTF-16 code units from the start. */
+  readonly offset: number
+  /** The code point, such as `U+202E`. */
+  readonly name: string
+}
+
+/** The hidden characters of a JSON text, except white space. */
+export const hiddenIn = (text: string): ReadonlyArray<HiddenCharacter> =>
+  [...text.matchAll(hidden)]
+    .filter(([character]) => !isJsonSpace(character))
+    .map(({ 0: character, index }) => ({ offset: index, name: `U+${hex(character).toUpperCase()}` }))
 
 const rightToLeft = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
 
-/** A name within a sentence. One that is written from right to left does not turn the words and figures beside it. */
+/** A name within a sentence. If it is written from right to left, the direction of the words around it stays. */
 export const isolated = (name: string): string => {
   const shown = visible(name)
   return rightToLeft.test(shown) ? `\u2068${shown}\u2069` : shown
 }
 
-/** Text of one line, cut with an ellipsis. */
-export const cut = (text: string, most: number): string => (text.length <= most ? text : `${text.slice(0, most - 1)}…`)
+/** The start of a text, with an ellipsis if it is longer than `max` UTF-16 code units. */
+export const cut = (text: string, max: number): string => (text.length <= max ? text : `${text.slice(0, max - 1)}…`)

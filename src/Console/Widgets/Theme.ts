@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it. */
+/** The theme: light, dark, or that of the system. */
 import { signal } from "@preact/signals"
 
 export type Theme = "system" | "light" | "dark"
@@ -14,9 +14,10 @@ export const theme = signal<Theme>(stored())
 
 const systemDark = matchMedia("(prefers-color-scheme: dark)")
 
-/** Whether the page is dark at present; plots draw their own colors. */
+/** Whether the page is dark. Plots need it, as they draw their own colors. */
 export const isDark = signal(false)
 
+/** Applies the theme to the page. */
 export const applyTheme = (): void => {
   const { value } = theme
   document.documentElement.dataset.theme = value
@@ -25,6 +26,7 @@ export const applyTheme = (): void => {
 
 systemDark.addEventListener("change", applyTheme)
 
+/** Sets the theme, and stores it for all tabs. */
 export const chooseTheme = (chosen: Theme): void => {
   theme.value = chosen
   if (chosen === "system") localStorage.removeItem(storageName)

@@ -1,4 +1,4 @@
-/** Changes between light, dark and the system's choice. */
+/** Switches between the light, the dark and the system's theme. */
 import { Icon, type IconName } from "./Icon.tsx"
 import { chooseTheme, type Theme, theme } from "./Theme.ts"
 

@@ -1,4 +1,4 @@
-/** A list of which only the rows that are seen exist. */
+/** A list that renders only the rows in view. */
 import {
   elementScroll,
   measureElement,
@@ -8,58 +8,58 @@ import {
 } from "@tanstack/virtual-core"
 import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
-import { isAlone, placeAfter } from "./Keys.ts"
+import { indexAfter, isAlone } from "./Keys.ts"
 
-interface Props {
+export interface VirtualListProps {
   readonly count: number
-  /** Pixels of a row, as far as they are known before it is drawn. */
+  /** The estimated height of a row in pixels, until it is measured. */
   readonly rowHeight: number
   readonly label: string
   readonly row: (index: number) => ComponentChildren
-  /** What identifies a row while others come before it. */
+  /** Identifies a row when rows are inserted before it. */
   readonly keyOf: (index: number) => string | number
-  /** Whether the end stays in view as rows are added, unless the user has scrolled away from it. */
+  /** Whether the end stays in view when rows are added, unless the user has scrolled up. */
   readonly isFollowing?: boolean
-  /** Each new number brings the end into view, wherever the user is. */
+  /** Each new number scrolls to the end. */
   readonly endRequest?: number
-  /** Is called when the last rows come into view. */
+  /** Called when the last row comes into view. */
   readonly onEnd?: () => void
-  /** Is told which rows are drawn: those that are seen, and some beyond. */
+  /** Called with the range of the rendered rows, which includes some rows out of view. */
   readonly onRange?: (first: number, last: number) => void
   readonly role?: "list" | "log"
-  /** Whether what is there is still being read: nothing of it is read aloud. */
+  /** Whether the rows are still being loaded. Screen readers do not announce them then. */
   readonly isBusy?: boolean
   readonly class?: string
-  /** Is told of what is added or changes its size, so that the end is kept in view. */
+  /** Changes when rows are added or change their size, so that the end is kept in view. */
   readonly revision?: unknown
 }
 
-/** How near to the end counts as there, in pixels. */
+/** The distance from the end, in pixels, that counts as the end. */
 const nearEnd = 60
 
 const order = { axis: "vertical", wraps: false } as const
 
-/** What can be pressed in an element. */
+/** The links and buttons in an element. */
 const controlsIn = (element: Element | null | undefined): ReadonlyArray<HTMLElement> => [
   ...(element?.querySelectorAll<HTMLElement>("a, button") ?? [])
 ]
 
-/** The row that an element is in. */
+/** The index of the row that contains an element. */
 const indexOf = (element: Element | null | undefined): number | undefined => {
   const row = element?.closest<HTMLElement>("[data-index]")
   return row == null ? undefined : Number(row.dataset.index)
 }
 
-export const VirtualList = (props: Props) => {
+export const VirtualList = (props: VirtualListProps) => {
   const { count, isFollowing = false, keyOf, label, onEnd, role = "list", row, rowHeight } = props
   const box = useRef<HTMLDivElement>(null)
   const [, redraw] = useState(0)
   const isAtEnd = useRef(true)
-  const isAway = useRef(false)
+  const isScrolled = useRef(false)
 
   const options = {
-    // Away from both ends, the rows that are seen stay where they are while others come or go before them.
-    anchorTo: isAway.current && !(isFollowing && isAtEnd.current) ? ("end" as const) : ("start" as const),
+    // Between both ends, rows in view stay in place when rows before them are added or removed.
+    anchorTo: isScrolled.current && !(isFollowing && isAtEnd.current) ? ("end" as const) : ("start" as const),
     count,
     estimateSize: () => rowHeight,
     getItemKey: keyOf,
@@ -95,12 +95,12 @@ export const VirtualList = (props: Props) => {
     if (count > 0 && last >= count - 1) onEnd?.()
   }, [last, count])
 
-  /** Tab passes a list at once, as the arrow keys move within it. */
+  // Tab skips the rows, because the arrow keys move among them.
   useLayoutEffect(() => {
     if (role === "list") for (const control of controlsIn(box.current)) control.tabIndex = -1
   })
 
-  /** Focuses a row when it is there: those far away are drawn in one of the next frames. */
+  /** Focuses a row. A row out of view is rendered in one of the next frames. */
   const focus = (index: number, frames = 20): void => {
     const [control] = controlsIn(box.current?.querySelector(`[data-index="${index}"]`))
     if (control !== undefined) control.focus({ preventScroll: true })
@@ -112,9 +112,9 @@ export const VirtualList = (props: Props) => {
     const isInRow = target !== box.current
     if (role !== "list" || (isInRow && !target.matches("a, button"))) return
     const present = isInRow ? indexOf(target) : (indexOf(box.current?.querySelector("[aria-current]")) ?? firstSeen())
-    // From the list itself, either arrow leads to the row that is present.
+    // From the list itself, both arrows go to the current row.
     const isFirst = !isInRow && /^Arrow(?:Up|Down)$/.test(event.key)
-    const next = isFirst ? (present ?? 0) : placeAfter(event.key, present ?? 0, count, order)
+    const next = isFirst ? (present ?? 0) : indexAfter(event.key, present ?? 0, count, order)
     if (next === undefined || !isAlone(event) || count === 0) return
     event.preventDefault()
     virtualizer.scrollToIndex(next)
@@ -130,12 +130,12 @@ export const VirtualList = (props: Props) => {
       role={role}
       aria-label={label}
       aria-busy={props.isBusy}
-      // Away from the end, rows come because the user scrolls to them.
+      // Out of the end, rows appear because the user scrolls.
       aria-live={role === "log" && !isAtEnd.current ? "off" : undefined}
       tabIndex={0}
       onKeyDown={move}
       onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
-        isAway.current = scrollTop > 0
+        isScrolled.current = scrollTop > 0
         isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearEnd
       }}
     >

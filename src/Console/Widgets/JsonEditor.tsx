@@ -1,14 +1,16 @@
-/** A text field for JSON, which shows where it is wrong and keeps the text as it is. */
+/** A text field for JSON. It keeps the text as it is, and shows syntax errors and hidden characters. */
+import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
-import { colored, type Problem, placeOf } from "./JsonText.ts"
+import { colored, type Problem, positionOf } from "../Json/JsonText.ts"
+import { hiddenIn } from "./Text.ts"
 
-/** Pixels of a line, as the style has it. */
+/** The height of a line in pixels, as in the style sheet. */
 const lineHeight = 20
 
-/** Lines that are drawn before and after those in view, so that they are there while the text is scrolled. */
-const around = 40
+/** The number of lines that are rendered before and after those in view, for scrolling. */
+const overscan = 40
 
-/** Lines of more characters than this are not colored, so that typing stays quick. */
+/** Longer texts in view are not colored, so that typing stays fast. */
 const maxColored = 50_000
 
 interface Props {
@@ -21,24 +23,68 @@ interface Props {
   readonly onSave?: () => void
 }
 
-/** The text in colors, for eyes alone: the field above it is what is typed into and read aloud. */
+/** A text with a mark at each hidden character. The marks have no width, so that the text stays aligned. */
+const Marked = ({ text }: { readonly text: string }) => {
+  const parts: Array<ComponentChildren> = []
+  let from = 0
+  for (const { offset } of hiddenIn(text)) {
+    parts.push(text.slice(from, offset), <span class="json-hidden">{text[offset]}</span>)
+    from = offset + 1
+  }
+  return <>{[...parts, text.slice(from)]}</>
+}
+
+/** The text in colors. It is only for sight: the field above it receives the input and is read aloud. */
 const Colors = ({ text }: { readonly text: string }) => {
   const parts = useMemo(() => (text.length > maxColored ? undefined : colored(text)), [text])
   if (parts === undefined) return <>{text}</>
-  return <>{parts.map(({ kind, text }) => (kind === "other" ? text : <span class={`json-${kind}`}>{text}</span>))}</>
+  return (
+    <>
+      {parts.map(({ kind, text }) =>
+        kind === "other" ? (
+          <Marked text={text} />
+        ) : (
+          <span class={`json-${kind}`}>
+            <Marked text={text} />
+          </span>
+        )
+      )}
+    </>
+  )
+}
+
+interface NoteProps {
+  readonly text: string
+  readonly offset: number
+  readonly tone: "bad" | "warn"
+  readonly message: string
+  readonly onSelect: (offset: number) => void
+}
+
+/** A message about a position in the text, which is selected by a click. */
+const PositionNote = ({ message, offset, onSelect, text, tone }: NoteProps) => {
+  const { column, line } = positionOf(text, offset)
+  return (
+    <p class={`editor-note ${tone}`} role="status">
+      <button type="button" onClick={() => onSelect(offset)}>
+        Line {line}, column {column}: {message}
+      </button>
+    </p>
+  )
 }
 
 export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem, text }: Props) => {
   const field = useRef<HTMLTextAreaElement>(null)
   const backdrop = useRef<HTMLDivElement>(null)
   const lines = useMemo(() => text.split("\n"), [text])
-  const place = problem && placeOf(text, problem.offset)
+  const problemLine = problem && positionOf(text, problem.offset).line
+  const hidden = useMemo(() => hiddenIn(text), [text])
 
-  // Only lines near the view are drawn: a text may have a hundred thousand, and is drawn anew with each key.
-  const [drawn, setDrawn] = useState({ first: 0, end: 2 * around })
+  // Only lines near the view are rendered, because each key renders them again.
+  const [drawn, setDrawn] = useState({ first: 0, end: 2 * overscan })
   const shown = useMemo(() => lines.slice(drawn.first, drawn.end), [lines, drawn])
 
-  /** Puts what is drawn where the field has it. */
+  /** Aligns the rendered lines with the field. */
   const align = () => {
     if (backdrop.current === null || field.current === null) return
     const { scrollLeft, scrollTop } = field.current
@@ -52,7 +98,7 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
     const first = Math.floor(scrollTop / lineHeight)
     const end = Math.ceil((scrollTop + clientHeight) / lineHeight)
     if (first >= drawn.first && end <= drawn.end) return
-    setDrawn({ first: Math.max(0, first - around), end: end + around })
+    setDrawn({ first: Math.max(0, first - overscan), end: end + overscan })
   }
 
   const latest = useRef(look)
@@ -64,10 +110,9 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
     return () => observer.disconnect()
   }, [])
 
-  const showProblem = () => {
-    if (problem === undefined) return
+  const select = (offset: number) => {
     field.current?.focus()
-    field.current?.setSelectionRange(problem.offset, Math.min(problem.offset + 1, text.length))
+    field.current?.setSelectionRange(offset, Math.min(offset + 1, text.length))
   }
 
   return (
@@ -78,7 +123,7 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
             <div class="editor-lines">
               {shown.map((_, index) => {
                 const line = drawn.first + index + 1
-                return <span class={place?.line === line ? "bad" : undefined}>{line}</span>
+                return <span class={problemLine === line ? "bad" : undefined}>{line}</span>
               })}
             </div>
             <pre class="editor-colors">
@@ -106,12 +151,17 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
           onScroll={look}
         />
       </div>
-      {problem && place && (
-        <p class="editor-problem" role="status">
-          <button type="button" onClick={showProblem}>
-            Line {place.line}, column {place.column}: {problem.message}
-          </button>
-        </p>
+      {problem && (
+        <PositionNote text={text} offset={problem.offset} tone="bad" message={problem.message} onSelect={select} />
+      )}
+      {hidden[0] && (
+        <PositionNote
+          text={text}
+          offset={hidden[0].offset}
+          tone="warn"
+          message={`hidden character ${hidden[0].name}${hidden.length === 1 ? "" : `, and ${hidden.length - 1} more`}`}
+          onSelect={select}
+        />
       )}
     </div>
   )

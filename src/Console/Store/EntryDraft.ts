@@ -1,0 +1,130 @@
+/** The draft of an entry as a pure state machine: what the user has typed, and what was saved or failed. */
+import { format, type Problem, problemOf } from "../Json/JsonText.ts"
+import { isolated } from "../Widgets/Text.ts"
+import { type Expiry, expiryOf } from "./Expiry.ts"
+import type { TextEntry } from "./TextEntry.ts"
+
+export interface EntryDraft {
+  /** The entry that the draft is based on. Its version is the precondition of a write. */
+  readonly base: TextEntry | undefined
+  /** The formatted value of `base`. It is kept because a value may have megabytes. */
+  readonly original: string
+  readonly text: string
+  readonly expiry: Expiry
+  /** Why `text` is not JSON, if it was checked since it was changed. */
+  readonly problem: Problem | undefined
+  /** Why the last write failed; `""` if it did not. */
+  readonly failure: string
+  /** What was saved, or changed by another client; `""` for nothing. */
+  readonly notice: string
+  /** Whether a write is in progress. */
+  readonly isBusy: boolean
+}
+
+export type DraftEvent =
+  /** The entry was read. */
+  | { readonly type: "read"; readonly entry: TextEntry; readonly isOwn: boolean }
+  | { readonly type: "typed"; readonly text: string }
+  | { readonly type: "expirySet"; readonly expiry: Expiry }
+  | { readonly type: "formatted" }
+  /** A value of the history replaces the text. */
+  | { readonly type: "taken"; readonly value: string }
+  | { readonly type: "discarded"; readonly entry: TextEntry }
+  /** The user wants to write. Nothing is written if the text has a problem. */
+  | { readonly type: "submitted" }
+  /** `sent` is the draft that was written. The user may have typed more since. */
+  | { readonly type: "written"; readonly entry: TextEntry; readonly sent: EntryDraft }
+  | { readonly type: "failed"; readonly message: string }
+  /** The write has ended. */
+  | { readonly type: "settled" }
+
+/** The draft before the entry is read. */
+export const empty: EntryDraft = {
+  base: undefined,
+  original: "",
+  text: "",
+  expiry: { kind: "never" },
+  problem: undefined,
+  failure: "",
+  notice: "",
+  isBusy: false
+}
+
+/** Whether the text differs from the stored value. */
+export const isEdited = ({ base, original, text }: EntryDraft): boolean => base !== undefined && text !== original
+
+/** Whether the text or the expiry differs from the stored entry. */
+export const isDirty = (draft: EntryDraft): boolean =>
+  isEdited(draft) || (draft.base !== undefined && draft.expiry.kind !== expiryOf(draft.base.expiresAt).kind)
+
+/** Whether both are the same write. The version alone is not enough: it restarts at 1 after a delete. */
+const isSame = (entry: TextEntry, base: TextEntry | undefined): boolean =>
+  entry.version === base?.version && entry.updatedAt === base.updatedAt
+
+/** Whether the stored entry has changed since the draft was started; `"absent"` if it was deleted. */
+export const isBehind = (draft: EntryDraft, stored: TextEntry | "absent" | undefined): boolean =>
+  isDirty(draft) &&
+  !draft.isBusy &&
+  (stored === "absent" || (stored !== undefined && stored.version !== draft.base?.version))
+
+const basedOn = (draft: EntryDraft, entry: TextEntry): EntryDraft => {
+  const original = format(entry.value)
+  return { ...draft, base: entry, original, text: original, expiry: expiryOf(entry.expiresAt), problem: undefined }
+}
+
+const noticeOf = ({ base, notice }: EntryDraft, { updatedBy, version }: TextEntry, isOwn: boolean): string =>
+  base !== undefined && version > base.version && !isOwn
+    ? `Changed by ${isolated(updatedBy)} to version ${version}`
+    : notice
+
+const changed = (draft: EntryDraft, text: string): EntryDraft => ({
+  ...draft,
+  text,
+  problem: undefined,
+  notice: "",
+  failure: ""
+})
+
+const written = (draft: EntryDraft, entry: TextEntry, sent: EntryDraft): EntryDraft => {
+  const saved = basedOn(draft, entry)
+  return {
+    ...saved,
+    text: draft.text === sent.text ? saved.text : draft.text,
+    expiry: draft.expiry === sent.expiry ? saved.expiry : draft.expiry,
+    problem: draft.problem,
+    notice: `Saved as version ${entry.version}`
+  }
+}
+
+/** The draft after an event. */
+export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
+  switch (event.type) {
+    case "read":
+      // An edit is never replaced by what other clients write.
+      if (isDirty(draft) || isSame(event.entry, draft.base)) return draft
+      return { ...basedOn(draft, event.entry), notice: noticeOf(draft, event.entry, event.isOwn) }
+    case "typed":
+      return changed(draft, event.text)
+    case "expirySet":
+      return { ...draft, expiry: event.expiry }
+    case "formatted": {
+      const problem = problemOf(draft.text)
+      return { ...draft, problem, text: problem === undefined ? format(draft.text) : draft.text }
+    }
+    case "taken":
+      return changed(draft, format(event.value))
+    case "discarded":
+      return { ...basedOn(draft, event.entry), failure: "" }
+    case "submitted": {
+      if (draft.isBusy) return draft
+      const problem = problemOf(draft.text)
+      return problem === undefined ? { ...draft, problem, failure: "", isBusy: true } : { ...draft, problem }
+    }
+    case "written":
+      return written(draft, event.entry, event.sent)
+    case "failed":
+      return { ...draft, failure: event.message }
+    case "settled":
+      return { ...draft, isBusy: false }
+  }
+}

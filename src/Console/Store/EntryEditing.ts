@@ -1,0 +1,126 @@
+/** Reads an entry, and edits it with the version that it had as the precondition of each write. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { PreconditionFailed } from "../../Client/Client.ts"
+import { client, follow } from "../Service/Connection.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
+import { retryUntilDone } from "../Service/Retry.ts"
+import { actor, readText, writeText } from "./Entries.ts"
+import { type DraftEvent, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
+import { writtenOf } from "./Expiry.ts"
+import type { TextEntry } from "./TextEntry.ts"
+
+/** The entry as it is stored; `undefined` until it is read. It is read again after each change. */
+const useEntry = (namespace: string, key: string) => {
+  const [stored, setStored] = useState<TextEntry | "absent">()
+  const [problem, setProblem] = useState("")
+  useEffect(() => {
+    const ended = new AbortController()
+    const { signal } = ended
+    const report = (error: unknown) => {
+      if (!isAbort(error)) setProblem(messageOf(error))
+    }
+    const read = async () => {
+      try {
+        setStored((await retryUntilDone(() => readText(namespace, key, signal), signal, setProblem)) ?? "absent")
+      } catch (error) {
+        report(error)
+      }
+    }
+    const readAfterChanges = async () => {
+      try {
+        for await (const event of follow({ namespace, prefix: key, initial: false, signal })) {
+          // The other events mark the start of the feed. Earlier changes are found by reading once more.
+          if (event.type !== "change" || event.change.key === key) await read()
+        }
+      } catch (error) {
+        report(error)
+      }
+    }
+    void read()
+    void readAfterChanges()
+    return () => ended.abort(new DOMException("The entry is closed", "AbortError"))
+  }, [namespace, key])
+  return { stored, setStored, problem }
+}
+
+/** An open entry and its draft. */
+export interface EntryEditing {
+  /** The entry as it is stored; `undefined` until it is read. */
+  readonly stored: TextEntry | "absent" | undefined
+  /** Why it cannot be read; `""` if it can. */
+  readonly problem: string
+  readonly draft: EntryDraft
+  readonly dispatch: (event: DraftEvent) => void
+  /** Writes the draft if the entry is at a version; 0 if it was deleted. */
+  readonly write: (ifVersion: number) => Promise<Outcome>
+  /** Deletes the entry if it is at the version that the draft is based on. */
+  readonly remove: () => Promise<Outcome>
+}
+
+/** `"conflict"`: another client has changed the entry, and the draft has changes that are not saved. */
+export type Outcome = "done" | "failed" | "conflict"
+
+/** Opens an entry for editing. */
+export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
+  const { problem, setStored, stored } = useEntry(namespace, key)
+  const [draft, setDraft] = useState(empty)
+  // Asynchronous work needs the draft as it is when it ends.
+  const latest = useRef(draft)
+  const dispatch = (event: DraftEvent): EntryDraft => {
+    latest.current = reduce(latest.current, event)
+    setDraft(latest.current)
+    return latest.current
+  }
+
+  // A layout effect runs before the next key is typed, which would otherwise be lost.
+  useLayoutEffect(() => {
+    if (stored === undefined || stored === "absent") return
+    dispatch({ type: "read", entry: stored, isOwn: stored.updatedBy === actor })
+  }, [stored])
+
+  /** Reports why nothing was written. After a change by another client the entry is read again. */
+  const onFailure = async (error: unknown, what: string): Promise<Outcome> => {
+    const fail = (message: string): Outcome => {
+      dispatch({ type: "failed", message })
+      return "failed"
+    }
+    if (!(error instanceof PreconditionFailed)) return fail(messageOf(error))
+    try {
+      setStored((await readText(namespace, key)) ?? "absent")
+    } catch (error) {
+      const { base } = latest.current
+      return fail(`Not ${what}: the entry is no longer at version ${base?.version}. ${messageOf(error)}`)
+    }
+    return isDirty(latest.current) ? "conflict" : fail(`Not ${what}: another client has changed or deleted the entry.`)
+  }
+
+  const write = async (ifVersion: number): Promise<Outcome> => {
+    if (latest.current.isBusy) return "failed"
+    const sent = dispatch({ type: "submitted" })
+    if (!sent.isBusy) return "failed"
+    try {
+      const entry = await writeText(namespace, key, sent.text, ifVersion, writtenOf(sent.expiry))
+      dispatch({ type: "written", entry, sent })
+      setStored(entry)
+      return "done"
+    } catch (error) {
+      return await onFailure(error, "saved")
+    } finally {
+      dispatch({ type: "settled" })
+    }
+  }
+
+  const remove = async (): Promise<Outcome> => {
+    const { base } = latest.current
+    if (base === undefined) return "failed"
+    dispatch({ type: "failed", message: "" })
+    try {
+      await client.value.delete(namespace, key, { ifVersion: base.version, actor })
+      return "done"
+    } catch (error) {
+      return onFailure(error, "deleted")
+    }
+  }
+
+  return { stored, problem, draft, dispatch, write, remove }
+}

@@ -1,0 +1,26 @@
+/** Entries and changes whose values are JSON text. */
+
+/** An entry. Times are epoch milliseconds. */
+export interface TextEntry {
+  readonly namespace: string
+  readonly key: string
+  /** JSON text, as written. */
+  readonly value: string
+  readonly version: number
+  readonly updatedBy: string
+  readonly updatedAt: number
+  readonly expiresAt: number | null
+}
+
+/** A change of the log. `timestamp` is in epoch milliseconds. */
+export interface TextChange {
+  readonly seq: number
+  readonly op: "set" | "delete"
+  readonly namespace: string
+  readonly key: string
+  /** JSON text; `null` for a delete. */
+  readonly value: string
+  readonly version: number
+  readonly actor: string
+  readonly timestamp: number
+}

@@ -1,0 +1,117 @@
+/** The draft of an entry in the console. */
+import { assert, describe, it } from "vitest"
+import {
+  type DraftEvent,
+  type EntryDraft,
+  empty,
+  isBehind,
+  isDirty,
+  isEdited,
+  reduce
+} from "../../src/Console/Store/EntryDraft.ts"
+import type { TextEntry } from "../../src/Console/Store/TextEntry.ts"
+
+const entry = (version: number, value: string, more: Partial<TextEntry> = {}): TextEntry => ({
+  namespace: "n",
+  key: "k",
+  value,
+  version,
+  updatedBy: "anna",
+  updatedAt: version * 1000,
+  expiresAt: null,
+  ...more
+})
+
+const draftAfter = (events: ReadonlyArray<DraftEvent>, draft: EntryDraft = empty): EntryDraft =>
+  events.reduce(reduce, draft)
+
+const read = (entry: TextEntry, isOwn = false): DraftEvent => ({ type: "read", entry, isOwn })
+const typed = (text: string): DraftEvent => ({ type: "typed", text })
+
+const first = entry(1, '{"a":1}')
+const opened = draftAfter([read(first)])
+
+describe("The draft of an entry", () => {
+  it("is the formatted value, and not dirty", () => {
+    assert.strictEqual(opened.text, '{\n  "a": 1\n}')
+    assert.isFalse(isDirty(opened))
+    assert.isFalse(isDirty(empty))
+  })
+
+  it("follows changes of other clients with a notice, and its own without one", () => {
+    const changed = draftAfter([read(entry(2, "2"))], opened)
+    assert.deepInclude(changed, { text: "2", notice: "Changed by anna to version 2" })
+    assert.deepInclude(draftAfter([read(entry(2, "2"), true)], opened), { text: "2", notice: "" })
+  })
+
+  it("follows an entry that was deleted and created again, which has version 1 again", () => {
+    const again = entry(1, "3", { updatedAt: 9000 })
+    assert.deepInclude(draftAfter([read(again)], opened), { base: again, text: "3", notice: "" })
+  })
+
+  it("is never replaced by a change of another client once it was edited", () => {
+    const edited = draftAfter([typed("mine"), read(entry(2, "2"))], opened)
+    assert.deepInclude(edited, { base: first, text: "mine" })
+    assert.isTrue(isBehind(edited, entry(2, "2")))
+    assert.isTrue(isBehind(edited, "absent"))
+    assert.isFalse(isBehind(edited, first))
+    assert.isFalse(isBehind(opened, entry(2, "2")))
+  })
+
+  it("is dirty with another expiry, but not edited", () => {
+    const expiring = draftAfter([{ type: "expirySet", expiry: { kind: "after", amount: 1, unit: "hours" } }], opened)
+    assert.deepStrictEqual([isDirty(expiring), isEdited(expiring)], [true, false])
+  })
+
+  it("is not submitted with a syntax error, nor twice", () => {
+    const wrong = draftAfter([typed("{"), { type: "submitted" }], opened)
+    assert.isFalse(wrong.isBusy)
+    assert.isDefined(wrong.problem)
+    assert.isUndefined(draftAfter([typed("1")], wrong).problem)
+    const submitted = draftAfter([typed("1"), { type: "submitted" }], opened)
+    assert.isTrue(submitted.isBusy)
+    assert.strictEqual(reduce(submitted, { type: "submitted" }), submitted)
+  })
+
+  it("keeps what is typed during a write, which is not saved yet", () => {
+    const sent = draftAfter([typed('{"a":2}'), { type: "submitted" }], opened)
+    const second = entry(2, '{"a":2}')
+    const saved = draftAfter([{ type: "written", entry: second, sent }, { type: "settled" }], sent)
+    assert.deepInclude(saved, { base: second, text: '{\n  "a": 2\n}', notice: "Saved as version 2", isBusy: false })
+    assert.isFalse(isDirty(saved))
+    const more = draftAfter([typed('{"a":3}'), { type: "written", entry: second, sent }, { type: "settled" }], sent)
+    assert.deepInclude(more, { base: second, text: '{"a":3}' })
+    assert.isTrue(isDirty(more))
+  })
+
+  it("keeps an expiry that is set during a write", () => {
+    const sent = draftAfter([typed("2"), { type: "submitted" }], opened)
+    const expiry = { kind: "after", amount: 2, unit: "days" } as const
+    const saved = draftAfter(
+      [
+        { type: "expirySet", expiry },
+        { type: "written", entry: entry(2, "2"), sent }
+      ],
+      sent
+    )
+    assert.strictEqual(saved.expiry, expiry)
+    assert.isTrue(isDirty(saved))
+  })
+
+  it("forgets the problem, the failure and the notice with another value or text", () => {
+    const failed = draftAfter([{ type: "submitted" }, { type: "failed", message: "no" }, { type: "settled" }], opened)
+    assert.strictEqual(failed.failure, "no")
+    for (const event of [typed("5"), { type: "taken", value: "5" }] as const) {
+      assert.deepInclude(reduce(failed, event), { text: "5", failure: "", notice: "", problem: undefined })
+    }
+    const discarded = draftAfter([typed("x"), { type: "discarded", entry: first }], failed)
+    assert.deepInclude(discarded, { text: opened.text, failure: "", problem: undefined })
+    assert.isFalse(isDirty(discarded))
+  })
+
+  it("is formatted if it is JSON", () => {
+    assert.strictEqual(draftAfter([typed("[1]"), { type: "formatted" }], opened).text, "[\n  1\n]")
+    const wrong = draftAfter([typed("[1"), { type: "formatted" }], opened)
+    assert.deepStrictEqual([wrong.text, wrong.problem?.offset], ["[1", 2])
+  })
+})
