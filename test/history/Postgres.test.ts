@@ -1,6 +1,6 @@
 /**
- * Several nodes over one PostgreSQL, of which each is killed or paused, and the database stopped, while clients go to all
- * of them in turn: what they were told is one history.
+ * Several nodes over one PostgreSQL. Nodes are killed or paused and the database is stopped, while clients use all nodes in
+ * turn. The answers must form one history.
  */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
@@ -15,7 +15,7 @@ import * as Workload from "./Workload.ts"
 const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.HISTORY_SEED ?? "history"
 
-/** A server that ends at once loses nothing of what it acknowledged, as the machine goes on. */
+/** A server that ends at once loses no acknowledged write, as the machine continues. */
 const settings = { ...Server.fast, synchronous_commit: "on" }
 
 const start = (count: number) =>
