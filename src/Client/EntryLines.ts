@@ -183,6 +183,7 @@ export interface Imported {
   readonly expired: number
 }
 
+/** The outcome before the first batch. */
 export const nothingImported: Imported = { written: 0, skipped: 0, expired: 0 }
 
 /** The sum of two outcomes. */

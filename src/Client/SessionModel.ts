@@ -1,5 +1,6 @@
 /** The data of the gateway as plain types. A test compares them with the schemas of the contract. */
 
+/** The state of the instance of a session. */
 export type SessionState = "inactive" | "activating" | "active" | "reconnecting" | "deactivating" | "error"
 
 /** A session; times are epoch milliseconds. */

@@ -8,8 +8,10 @@ import type { Node } from "./Tree.ts"
 /** The supported shells. */
 export const shells = ["bash", "zsh", "fish"] as const
 
+/** A supported shell. */
 export type Shell = (typeof shells)[number]
 
+/** Whether a text is the name of a supported shell. */
 export const isShell = (text: string): text is Shell => shells.some(shell => shell === text)
 
 /** A position in the tree, and the words that can follow. */

@@ -47,6 +47,7 @@ const gateway = (given: Connection.Given) =>
     return { sessions, explain }
   })
 
+/** `causeway sessions list`. */
 export const list = Command.make(
   "list",
   {
@@ -71,6 +72,7 @@ export const list = Command.make(
     }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("List the sessions of your tenant"))
 
+/** `causeway sessions show <session>`. */
 export const show = Command.make("show", { id, ...Connection.options }, ({ id, json, ...given }) =>
   Effect.gen(function* () {
     const { explain, sessions } = yield* gateway(given)
@@ -103,6 +105,7 @@ export const show = Command.make("show", { id, ...Connection.options }, ({ id, j
 /** A newer gateway may send other events. Text for people omits them. */
 const isKnown = Schema.is(Event)
 
+/** `causeway sessions tail <session>`. */
 export const tail = Command.make(
   "tail",
   {
@@ -157,6 +160,7 @@ export const tail = Command.make(
     }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Print the events of a session, and follow them until interrupted"))
 
+/** `causeway chat`. */
 export const chat = Command.make(
   "chat",
   {

@@ -64,6 +64,7 @@ const describe = (ready: boolean, { dependencies, status, uptime, version }: Rep
         cells
       )}`)
 
+/** `causeway health`. Exit code 1 if the service is not well. */
 export const health = Command.make(
   "health",
   {
@@ -106,6 +107,7 @@ export interface Documents {
   readonly asyncApi: Effect.Effect<string>
 }
 
+/** `causeway openapi`. */
 export const openapi = (documents: Documents) =>
   Command.make(
     "openapi",

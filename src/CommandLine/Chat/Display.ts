@@ -10,6 +10,7 @@ import { Terminal } from "./Terminal.ts"
 /** Why a conversation must end. */
 export type Fatal = Client.SessionsError | Output.WriteError
 
+/** The output of one conversation. */
 export interface Display {
   readonly paint: Paint
   /** Draws on the screen, then shows the prompt. Programs get nothing. */

@@ -95,6 +95,7 @@ const outcomeText = ({ count, kept }: Outcome): string => {
   return count + kept === 0 ? "There were no such entries" : `Deleted: ${entries(count)}${stays}`
 }
 
+/** `causeway kv delete <namespace>` of a key or a prefix. */
 export const remove = Command.make(
   "delete",
   {

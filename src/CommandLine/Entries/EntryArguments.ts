@@ -3,6 +3,7 @@ import { Effect, Option } from "effect"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import { Args, Options } from "../Library.ts"
 
+/** The arguments that address an entry. */
 export const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
 export const key = Args.text({ name: "key" })
 
@@ -20,12 +21,14 @@ export const checkVersion = (version: Option.Option<number>, minimum: 0 | 1): Ef
     ? wrong(`--if-version must be ${minimum} or more`, "Versions of entries start at 1.")
     : Effect.void
 
+/** The option for the actor of a write. */
 export const actor = Options.text("actor").pipe(
   Options.withPseudoName("name"),
   Options.withDescription("Recorded as the author; default api"),
   Options.optional
 )
 
+/** The option for a prefix of keys. */
 export const prefix = Options.text("prefix").pipe(
   Options.withDescription("Only keys that start with this"),
   Options.optional

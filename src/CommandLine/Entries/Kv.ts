@@ -15,6 +15,7 @@ import { actor, checkVersion, given, ifVersion, key, namespace } from "./EntryAr
 import * as EntryText from "./EntryText.ts"
 import * as Write from "./Write.ts"
 
+/** `causeway kv get <namespace> <key>`. Exit code 3 if the entry is absent. */
 export const get = Command.make(
   "get",
   {
@@ -87,6 +88,7 @@ const lifetime = (text: string): Effect.Effect<number, CommandFailed> => {
   })
 }
 
+/** `causeway kv set <namespace> <key> [value]`. */
 export const set = Command.make(
   "set",
   {

@@ -94,6 +94,7 @@ export const countOf = (
     })
   )
 
+/** `causeway kv list <namespace>`. */
 export const list = Command.make(
   "list",
   {
@@ -147,6 +148,7 @@ export const list = Command.make(
     })
 ).pipe(Command.withDescription("List the entries of a namespace"))
 
+/** `causeway kv namespaces`. */
 export const namespaces = Command.make(
   "namespaces",
   {

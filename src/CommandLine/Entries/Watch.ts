@@ -100,6 +100,7 @@ const noteOf = (status: FollowStatus): string | undefined =>
     ? `${status.error.message}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`
     : undefined
 
+/** `causeway kv watch [namespace]`. It runs until it is interrupted, or until the position is no longer valid. */
 export const watch = Command.make(
   "watch",
   {

@@ -73,6 +73,7 @@ const noteVariables = (directory: string) =>
     }
   })
 
+/** `causeway backup <target>`. */
 export const command = Command.make(
   "backup",
   {

@@ -21,6 +21,7 @@ const summary = (restored: RestoredStore): string => {
   ])
 }
 
+/** `causeway restore <backup>`. */
 export const command = Command.make(
   "restore",
   {

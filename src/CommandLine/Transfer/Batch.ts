@@ -66,6 +66,7 @@ export const parse = (text: string): Parsed => {
   return isLines ? ofLines(text) : refuse(whole.left)
 }
 
+/** `causeway batch [file]`. */
 export const command = Command.make(
   "batch",
   {

@@ -122,6 +122,7 @@ const toFile = (
     return { count, before: partial.entries }
   }).pipe(Effect.scoped)
 
+/** `causeway export [namespace]…`. */
 export const command = Command.make(
   "export",
   {

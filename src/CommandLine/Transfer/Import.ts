@@ -181,6 +181,7 @@ const describe = ({ expired, skipped, written }: Imported, elapsed: Duration.Dur
   ].join("; ")
 }
 
+/** `causeway import [file]`. */
 export const command = Command.make(
   "import",
   {

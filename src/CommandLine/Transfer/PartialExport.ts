@@ -48,6 +48,7 @@ export interface PartialExport {
   readonly complete: Effect.Effect<void, CommandFailed>
 }
 
+/** The target file and the source of an export. */
 export interface Options {
   readonly path: string
   readonly origin: Origin
