@@ -11,6 +11,7 @@ import * as Postgres from "./Storage/Postgres.ts"
 
 export { StoreRefused } from "./Storage/Postgres.ts"
 
+/** The database, and the settings of this process. */
 export interface PostgresOptions {
   /**
    * The address of the database, or of a pooler in front of it:

@@ -32,6 +32,7 @@ export class AuthenticationUnavailable extends Schema.TaggedError<Authentication
   { message: Schema.String }
 ) {}
 
+/** Authenticates clients of the gateway. `Unauthorized` and `Refused` are final; an unavailable check is retryable. */
 export class Authentication extends Context.Tag("causeway/Authentication")<
   Authentication,
   {
@@ -45,6 +46,7 @@ export class Authentication extends Context.Tag("causeway/Authentication")<
   }
 >() {}
 
+/** How tokens of clients (JWTs) are verified, and which web pages may connect. */
 export interface Settings {
   /** The secret of HS256. */
   readonly secret: Option.Option<Redacted.Redacted>
@@ -228,6 +230,7 @@ export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): Rea
       ])
 ]
 
+/** Verifies tokens by the settings. A key set is fetched by the `HttpClient` of the context, and cached. */
 export const layer = (settings: Settings): Layer.Layer<Authentication, never, HttpClient.HttpClient> =>
   Layer.scoped(
     Authentication,

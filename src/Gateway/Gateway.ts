@@ -23,6 +23,7 @@ export const config = Config.all({
   nodes: NodeSettings.config
 })
 
+/** All settings of the gateway, as its configuration variables provide them. */
 export type Settings = Config.Config.Success<typeof config>
 
 /** Settings that override the defaults. */

@@ -31,11 +31,13 @@ export interface TransferredSession {
   readonly secrets: Readonly<Record<string, Redacted.Redacted>>
 }
 
+/** The parameters of `create_session`, without the envelope of the request. */
 export interface CreateSession extends Omit<RequestOf<"create_session">, "type" | "id"> {}
 
 /** The parts of the session that a start replaces. */
 export interface StartSession extends Pick<CreateSession, "deployment" | "environment" | "secrets"> {}
 
+/** The parameters of `list_sessions`: the maximum length of a page, and the cursor of the previous one. */
 export type ListSessions = { readonly [Name in "limit" | "cursor"]?: RequestOf<"list_sessions">[Name] | undefined }
 
 /** A page of a tenant's sessions, the newest first by `createdAt`, then `id`. */
@@ -75,10 +77,12 @@ export class SessionsBusy extends Schema.TaggedError<SessionsBusy>()("SessionsBu
   message: Schema.String
 }) {}
 
+/** The agent platform did not bring the instance up within `SESSION_ACTIVATION_TIMEOUT`. */
 export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("ActivationTimeout", {
   message: Schema.String
 }) {}
 
+/** Why a session cannot be found or used at present. */
 export type LookupError = SessionElsewhere | SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
 
 /** Why a session cannot be activated. It is a conflict if secrets or the launch configuration were lost. */
@@ -97,6 +101,7 @@ export interface Frame {
   readonly data: Buffer
 }
 
+/** The callbacks of one subscription to a session. */
 export interface Subscriber {
   /** Called with each event once, in order, after it was stored. It must not block or throw. */
   readonly onFrames: (frames: ReadonlyArray<Frame>) => void

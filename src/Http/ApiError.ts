@@ -60,36 +60,44 @@ const wire = <Self extends { readonly error: string }>(
     HttpApiSchema.annotations({ status: statuses[self._tag], description, identifier: "Error", jsonSchema })
   )
 
+/** 400: the request is malformed; `error` names the field. */
 export class BadRequest extends Schema.TaggedError<BadRequest>()("BadRequest", fields) {
   static readonly Wire = wire(BadRequest, "The request is malformed; the message names the field.")
 }
 
+/** 401: the credential is missing or invalid. {@link Unauthorized.answer} has the challenge for clients. */
 export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthorized", fields) {
   static readonly Wire = wire(Unauthorized, "The credential is missing or invalid.")
   static readonly answer = () =>
     new Unauthorized({ error: "Unauthorized", headers: { "www-authenticate": 'Bearer realm="causeway"' } })
 }
 
+/** 403: the identity may only read, or is limited to another tenant. */
 export class Forbidden extends Schema.TaggedError<Forbidden>()("Forbidden", fields) {
   static readonly Wire = wire(Forbidden, "The credential only reads, or is limited to another tenant.")
 }
 
+/** 404: no such entry or route. */
 export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", fields) {
   static readonly Wire = wire(NotFound, "There is no such entry.")
 }
 
+/** 405: the route has other methods, which the header `Allow` lists. */
 export class MethodNotAllowed extends Schema.TaggedError<MethodNotAllowed>()("MethodNotAllowed", fields) {
   static readonly Wire = wire(MethodNotAllowed, "The route takes other methods, named in Allow.")
 }
 
+/** 409: a request with the same `Idempotency-Key` is still in progress. */
 export class Conflict extends Schema.TaggedError<Conflict>()("Conflict", fields) {
   static readonly Wire = wire(Conflict, "The request with this Idempotency-Key is still in progress; try again.")
 }
 
+/** 410: the requested change records or route are no longer available. */
 export class Gone extends Schema.TaggedError<Gone>()("Gone", fields) {
   static readonly Wire = wire(Gone, "What was asked for is no longer available.")
 }
 
+/** 412: a precondition does not hold; nothing was written. `ETag` has the current version of an existing entry. */
 export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()("PreconditionFailed", fields) {
   static readonly Wire = wire(
     PreconditionFailed,
@@ -97,22 +105,27 @@ export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()
   )
 }
 
+/** 413: a value, a batch or a body is over its limit; `error` names the limit and the value. */
 export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>()("PayloadTooLarge", fields) {
   static readonly Wire = wire(PayloadTooLarge, "The request is over a limit; the message names it and the figure.")
 }
 
+/** 415: the body is not JSON in UTF-8, by its headers. */
 export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaType>()("UnsupportedMediaType", fields) {
   static readonly Wire = wire(UnsupportedMediaType, "The body is not JSON.")
 }
 
+/** 422: the `Idempotency-Key` was used for another request. */
 export class UnprocessableContent extends Schema.TaggedError<UnprocessableContent>()("UnprocessableContent", fields) {
   static readonly Wire = wire(UnprocessableContent, "The Idempotency-Key was used for another request.")
 }
 
+/** 500: a defect; the log has the detail. */
 export class InternalServerError extends Schema.TaggedError<InternalServerError>()("InternalServerError", fields) {
   static readonly Wire = wire(InternalServerError, "A defect of the service; its log has the detail.")
 }
 
+/** 503: the store is unavailable, or the service sheds load. `Retry-After` is in seconds. */
 export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()("ServiceUnavailable", fields) {
   static readonly Wire = wire(
     ServiceUnavailable,
@@ -120,10 +133,12 @@ export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()
   )
 }
 
+/** 501: the configured store does not support the operation. */
 export class NotImplemented extends Schema.TaggedError<NotImplemented>()("NotImplemented", fields) {
   static readonly Wire = wire(NotImplemented, "This service does not offer it; the message says what does.")
 }
 
+/** 507: the disk of the service has no room for the operation. */
 export class InsufficientStorage extends Schema.TaggedError<InsufficientStorage>()("InsufficientStorage", fields) {
   static readonly Wire = wire(InsufficientStorage, "The disk of the service has no room for it.")
 }
@@ -131,6 +146,7 @@ export class InsufficientStorage extends Schema.TaggedError<InsufficientStorage>
 /** The answer to a defect; the detail is for the log. */
 export const defect = () => new InternalServerError({ error: "Internal server error" })
 
+/** Any error that is answered as `{"error": …}`; its class determines the status. */
 export type ApiError =
   | BadRequest
   | Unauthorized

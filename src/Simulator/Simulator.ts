@@ -127,6 +127,7 @@ export const make = (
     })
   })
 
+/** Runs an agent platform and an inference proxy on free ports of 127.0.0.1. Fails if a given port is in use. */
 export const layer = (options?: Options): Layer.Layer<Simulator, Listener.ListenFailed> =>
   Layer.scoped(Simulator, make(options))
 

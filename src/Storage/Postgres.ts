@@ -31,6 +31,7 @@ import type { PostgresLocation } from "./StoreUrl.ts"
 
 export { StoreRefused } from "./Postgres/Opening.ts"
 
+/** The address of the database, and the number of connections. */
 export type Options = PostgresLocation
 
 /** The number of connections for writes and background work. Reads and whole lists have others, and one listens. */

@@ -52,6 +52,7 @@ export class InvalidFileRequest extends Schema.TaggedError<InvalidFileRequest>()
   message: Schema.String
 }) {}
 
+/** Why a file call failed: the platform, or an invalid request. */
 export type FileCallError = AgentPlatformConnectionError | InvalidFileRequest
 
 /** The agent platform. */
@@ -96,6 +97,7 @@ export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
   }
 >() {}
 
+/** The address and credential of the agent platform; without `url` sessions cannot be activated. */
 export interface Settings {
   /** Base address without a slash at its end. */
   readonly url: Option.Option<string>

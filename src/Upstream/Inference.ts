@@ -17,6 +17,7 @@ export class InferenceError extends Schema.TaggedError<InferenceError>()("Infere
   message: Schema.String
 }) {}
 
+/** A request for a generated text. */
 export interface Prompt {
   readonly prompt: string
   readonly maxTokens?: number | undefined
@@ -43,6 +44,7 @@ export class Inference extends Context.Tag("causeway/Inference")<
   }
 >() {}
 
+/** The default base address of the inference proxy. */
 export const defaultUrl = "http://127.0.0.1:5180"
 
 /** Without a key there is no inference. */

@@ -9,6 +9,7 @@ import * as Inference from "./Inference.ts"
 import * as InferenceClient from "./InferenceClient.ts"
 import * as PlatformSocket from "./PlatformSocket.ts"
 
+/** Provides the clients of the agent platform and the inference proxy by their settings. */
 export const layer = (settings: {
   readonly agentPlatform: AgentPlatform.Settings
   /** Without it there is no inference. */

@@ -51,6 +51,7 @@ export interface UpstreamHttp {
   ) => Effect.Effect<void, UpstreamFailure>
 }
 
+/** The address and credential of an upstream service. */
 export interface Options {
   /** Name of the service in messages, as in "… answered 503". */
   readonly service: string

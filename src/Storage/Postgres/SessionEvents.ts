@@ -28,6 +28,7 @@ import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
 import * as Writes from "./SessionEvents/Writes.ts"
 
+/** Settings of the histories of sessions, and of this node. */
 export interface Options {
   /** The limits of each history. */
   readonly retention?: Bounds

@@ -20,6 +20,7 @@ export interface Settings {
   readonly askAgainMillis: number
 }
 
+/** The defaults: 5 consecutive failures, or half of at least 20 calls within 30 s; a cooldown of 10 s to 60 s. */
 export const defaults: Settings = {
   consecutiveFailures: 5,
   minimumCalls: 20,
@@ -73,6 +74,7 @@ export type State = Closed | Open | HalfOpen
 /** How a call ended; `abandoned` says nothing about the upstream, such as an interruption by the caller. */
 export type Verdict = "success" | "failure" | "abandoned"
 
+/** The state of a new breaker: closed, without calls. */
 export const initial: Closed = { _tag: "closed", epoch: 0, failuresInRow: 0, calls: CallWindow.empty }
 
 const close = (state: State): Closed => ({ ...initial, epoch: state.epoch + 1 })
@@ -113,6 +115,7 @@ export const at = (state: State, now: number, settings: Settings): State => {
   return next === state ? state : at(next, now, settings)
 }
 
+/** Whether a call is admitted. A rejected one may be repeated after `retryAfterMillis`. */
 export type Admission =
   | { readonly _tag: "admitted"; readonly permit: Permit }
   | { readonly _tag: "rejected"; readonly retryAfterMillis: number }

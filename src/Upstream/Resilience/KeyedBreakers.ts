@@ -7,6 +7,7 @@ import * as MetricTags from "../../MetricTags.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 
+/** The names and the limit of the breakers. */
 export interface Options {
   /** Name in metrics, logs and answers. Metrics have no label for the key. */
   readonly upstream: string

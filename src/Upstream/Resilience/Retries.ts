@@ -18,6 +18,7 @@ const longestDelay = Duration.seconds(10)
 /** Statuses that a retry may not get again. */
 export const transientStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
 
+/** Whether a retry may succeed: a failed connection, a timeout, or one of {@link transientStatuses}. */
 export const isTransient = ({ reason, statusCode }: UpstreamFailure): boolean =>
   reason === "connection" ||
   reason === "timeout" ||
@@ -54,6 +55,7 @@ export const schedule = (
     )
   )
 
+/** The number of retries in a window, relative to the number of calls. */
 export interface BudgetSettings {
   /** Retries for each call in the window. */
   readonly ratio: number

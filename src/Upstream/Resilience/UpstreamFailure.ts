@@ -157,6 +157,7 @@ export const measuredOutcomes: ReadonlyArray<Outcome> = [
   ...Reason.literals.filter(reason => reason !== "status" && reason !== "circuit_open")
 ]
 
+/** The outcome of a request, for metrics and logs. */
 export const outcomeOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Outcome => {
   if (Exit.isSuccess(exit)) return "ok"
   if (Cause.isInterruptedOnly(exit.cause)) return "interrupted"
