@@ -12,12 +12,12 @@ import * as Restore from "../src/Storage/Backup/Restore.ts"
 import * as InProcess from "./CommandLine/InProcess.ts"
 import * as Program from "./CommandLine/Program.ts"
 import * as Disk from "./faults/Disk.ts"
-import { launch } from "./ServerProcess.ts"
 import { inStore, store } from "./Storage/Backup/Fixture.ts"
-import { temporaryDirectory } from "./Storage/SqliteFixture.ts"
+import { launch } from "./service/Command.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
 import * as Store from "./suites/Store/Fixture.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 interface Change {
   readonly seq: number

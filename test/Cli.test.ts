@@ -8,7 +8,8 @@ import { CommandFailed } from "../src/CommandLine/CommandFailed.ts"
 import { developmentKeys } from "../src/Configuration.ts"
 import * as Setting from "../src/Setting.ts"
 import { version } from "../src/Version.ts"
-import { launch, runToEnd, temporaryDirectory } from "./ServerProcess.ts"
+import { launch, runToEnd } from "./service/Command.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 /** What the command prints on standard output within this process. */
 const printed = (args: ReadonlyArray<string>) =>

@@ -8,6 +8,7 @@ import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
 import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 
@@ -49,7 +50,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     "keeps all acknowledged writes, in atomic batches and a gapless log, whenever it is killed",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const random = Random.make("kill -9")
         const history = new History()
         const followed: Array<typeof Change.Type> = []
@@ -85,7 +86,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
 
   it.scoped("keeps all acknowledged writes and exits with 0 when it is terminated under load", () =>
     Effect.gen(function* () {
-      const directory = yield* Environment.temporaryDirectory
+      const directory = yield* temporaryDirectory
       const history = new History()
       const followed: Array<typeof Change.Type> = []
       const ended = yield* withService(directory, service =>
@@ -114,7 +115,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     "has a batch of 15 MiB entirely or not at all, whenever it is killed",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const random = Random.make("large")
         const history = new History()
         const isWhole = (service: Service.Running, round: number) =>
@@ -174,7 +175,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     "leaves nothing that prevents the next process from creating the store",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const random = Random.make("creation")
         let kills = 0
         for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
@@ -197,7 +198,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     "loses nothing of a store that was killed under load before",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const random = Random.make("recovery")
         const history = new History()
         const followed: Array<typeof Change.Type> = []
@@ -224,7 +225,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
 
   it.scoped("refuses a second process while the first runs undisturbed, and admits it after the first was killed", () =>
     Effect.gen(function* () {
-      const directory = yield* Environment.temporaryDirectory
+      const directory = yield* temporaryDirectory
       yield* withService(directory, first =>
         Effect.gen(function* () {
           const client = yield* Client.make(first.url)

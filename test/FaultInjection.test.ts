@@ -17,6 +17,7 @@ import { connect, type Moment, moments, Notes } from "./faults/Script.ts"
 import { secret, token } from "./Gateway/survival/Token.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.FAULT_SEED ?? "faults"
@@ -40,7 +41,7 @@ const guard = "150 seconds"
 
 /** The state that the cases share: one simulator, one directory, and the answers to clients. */
 const setup = Effect.gen(function* () {
-  const directory = realpathSync(yield* Environment.temporaryDirectory)
+  const directory = realpathSync(yield* temporaryDirectory)
   const simulator = yield* Simulator.make({ seed, pace: "1 millis", limits: { instances: 1000, history: 100_000 } })
   const disk = yield* Disk.make(directory)
   const bearer = yield* token("acme")

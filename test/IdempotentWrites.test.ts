@@ -4,6 +4,7 @@ import { Deferred, Effect, Either } from "effect"
 import { makeKeyValueClient } from "../src/Client/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 
@@ -17,7 +18,7 @@ layer(Environment.layer, { excludeTestServices: true })("a write with an idempot
     "is applied once and answered the same, however often the service is killed and the client repeats it",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const answers = new Map<number, unknown>()
         /** Sends all writes at once. `onAnswer` is called with each answer. */
         const sendAll = (url: string, onAnswer: () => void) => {

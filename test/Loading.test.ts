@@ -1,7 +1,7 @@
 /** Modules that a service may do without are loaded only where they are used, as they take memory. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { launch, runToEnd } from "./ServerProcess.ts"
+import { launch, runToEnd } from "./service/Command.ts"
 import * as Compiled from "./service/Compiled.ts"
 
 /** Makes a process fail when it imports one of these. */

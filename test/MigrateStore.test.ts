@@ -9,8 +9,9 @@ import { format } from "../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../src/Storage/Sqlite.ts"
 import { createDatabase, withClient } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
-import { launch, runToEnd, temporaryDirectory } from "./ServerProcess.ts"
+import { launch, runToEnd } from "./service/Command.ts"
 import { put } from "./suites/Store/Fixture.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 const inStore = (directory: string) =>
   Effect.provide(Layer.provide(Sqlite.layer({ directory, writer: "inline" }), Logger.remove(Logger.defaultLogger)))

@@ -5,6 +5,7 @@ import * as Load from "../scripts/load/Load.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 const namespace = "tenant:iana/media-types"
 
@@ -29,7 +30,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service, with all o
     "returns every entry and change as it was written, also after kill -9, and continues",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
 
         const before = yield* Effect.scoped(
           Effect.gen(function* () {

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process"
 import * as Http from "node:http"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { launch } from "./ServerProcess.ts"
+import { launch } from "./service/Command.ts"
 import * as Compiled from "./service/Compiled.ts"
 
 /** Runs a line as a shell would that it is pasted into. */

@@ -9,10 +9,11 @@ import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
 import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 /** A service over the database, with a directory of its own. */
 const start = (url: string) =>
-  Effect.flatMap(Environment.temporaryDirectory, directory =>
+  Effect.flatMap(temporaryDirectory, directory =>
     Service.start({ directory, env: { STORE_URL: url, LOG_LEVEL: "info" } })
   )
 

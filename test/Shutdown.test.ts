@@ -11,6 +11,7 @@ import { Witness } from "./Gateway/survival/Witness.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 /** The limit of the cases in which it is reached; the others have the default, which leaves a slow machine seconds. */
 const shortLimit = { SHUTDOWN_TIMEOUT: "2 seconds" }
@@ -90,7 +91,7 @@ const asking = <A, E>(request: Effect.Effect<A, E>, until: Effect.Effect<unknown
 /** A gateway with a simulated platform and a session that runs there. */
 const withSession = Effect.gen(function* () {
   const simulator = yield* Simulator.make({ seed: "shutdown" })
-  const directory = yield* Environment.temporaryDirectory
+  const directory = yield* temporaryDirectory
   const service = yield* Service.start({
     directory,
     env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret }
@@ -151,7 +152,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     "gracefully, if clients read nothing, half-close, or never send their body",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const service = yield* Service.start({ directory })
         const client = yield* Client.make(service.url)
         yield* Effect.forEach([1, 2, 3, 4], n => Client.persist(client.set("n", `k${n}`, "x".repeat(1_000_000))))
@@ -187,7 +188,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     "gracefully, if the collector of traces does not answer",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const collector = yield* silentServer
         const service = yield* Service.start({ directory, env: { OTEL_EXPORTER_OTLP_ENDPOINT: collector } })
         yield* Client.persist((yield* Client.make(service.url)).set("n", "k", 1))
@@ -204,7 +205,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
         yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
         service.signal("SIGTERM")
-        yield* service.says(/"Stopping sessions"/)
+        yield* service.shows(/"Stopping sessions"/)
         // A terminal and what runs in it may both pass on the same interrupt; those count as one.
         const again = yield* Effect.fork(
           Effect.forever(
@@ -235,7 +236,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     "by force, if the disk hangs in a flush, and keeps acknowledged writes",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const disk = yield* Disk.make(directory)
         const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
         const client = yield* Client.make(service.url)
@@ -254,7 +255,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     "by force, if the disk hangs as the main thread releases the lock, and keeps acknowledged writes",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const disk = yield* Disk.make(directory)
         const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
         yield* Client.persist((yield* Client.make(service.url)).set("n", "acknowledged", "kept"))

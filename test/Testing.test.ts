@@ -25,7 +25,7 @@ import { sqlite } from "../src/store.ts"
 import { AgentPlatformInMemory, InferenceInMemory, SessionEventsInMemory, StoreInMemory, Time } from "../src/Testing.ts"
 import { UpstreamClients } from "../src/upstream.ts"
 import { key, serve } from "./Http/Platform/Host.ts"
-import { temporaryDirectory } from "./ServerProcess.ts"
+import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 const set = (name: string, expiresAt: number | null = null) =>
   Effect.flatMap(Store.Store, store =>

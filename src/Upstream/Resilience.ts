@@ -20,6 +20,7 @@ export interface Resilience {
   readonly stream: Streams.OpenStream
 }
 
+/** The name, metrics and settings of an upstream service. */
 export interface Options extends Telemetry.Options {
   /** `CircuitBreakerState.defaults` if absent. */
   readonly breaker?: CircuitBreakerState.Settings

@@ -8,6 +8,7 @@ import * as Browser from "../Gateway/browser/Browser.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 const bundle = Effect.promise(() =>
   build({
@@ -27,7 +28,7 @@ const setting = Effect.gen(function* () {
   const html = `<!doctype html><title>A client</title><script>${yield* bundle}</script>`
   const origin = yield* Browser.serve(html)
   const stranger = yield* Browser.serve(html)
-  const directory = yield* Environment.temporaryDirectory
+  const directory = yield* temporaryDirectory
   const start = (port: string) =>
     Service.start({
       directory,

@@ -3,9 +3,9 @@ import { chmodSync, existsSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as InProcess from "./InProcess.ts"
 
 layer(Environment.layer, { excludeTestServices: true })("causeway backup", it => {

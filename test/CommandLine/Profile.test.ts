@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { ConfigProvider, Effect, Option } from "effect"
 import * as Profile from "../../src/CommandLine/Profile.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 /** A user without an entry in the database of users, for example in a container. */
 const unknownUser = Effect.acquireRelease(

@@ -6,6 +6,7 @@ import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { call, linesOf, of, run, Setting } from "./Setting.ts"
 
 const setting = Layer.scoped(
@@ -13,7 +14,7 @@ const setting = Layer.scoped(
   Effect.gen(function* () {
     const simulator = yield* Simulator.make({ seed: "cli", pace: "1 millis" })
     const { url } = yield* Service.start({
-      directory: yield* Environment.temporaryDirectory,
+      directory: yield* temporaryDirectory,
       env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret }
     })
     return yield* of(url, { CAUSEWAY_SESSION_TOKEN: yield* token("acme") })

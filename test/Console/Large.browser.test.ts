@@ -2,7 +2,7 @@
 import type { Locator, Page } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { fill } from "./LongHistory.ts"
 import { Visit } from "./Visit.ts"
 

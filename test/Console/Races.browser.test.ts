@@ -8,7 +8,7 @@ import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
 import { absence, hangMs } from "../Gateway/browser/Browser.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { eventually, Visit } from "./Visit.ts"
 
 /** Writes an entry three times, and removes the first two changes from the log. */

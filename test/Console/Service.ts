@@ -7,7 +7,7 @@ import { fileURLToPath, pathToFileURL } from "node:url"
 import { promisify } from "node:util"
 import { Effect } from "effect"
 import { inject } from "vitest"
-import { launch } from "../ServerProcess.ts"
+import { launch } from "../service/Command.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 

@@ -5,7 +5,7 @@ import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { Causeway, ConsoleGroup, DrainingSignal, HealthRoutes, KvRoutes, NodeServer } from "../../src/index.ts"
 import { memory } from "../../src/store.ts"
-import { launch } from "../ServerProcess.ts"
+import { launch } from "../service/Command.ts"
 import { buildPages, builtPages, start } from "./Service.ts"
 
 beforeAll(buildPages)

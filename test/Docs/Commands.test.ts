@@ -6,7 +6,7 @@ import { Effect, Option } from "effect"
 import { describe, expect } from "vitest"
 import { Store, sqlite } from "../../src/store.ts"
 import { freePort } from "../postgres/Server.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { type Block, blocksOf, shell } from "./Shell.ts"
 
 /** It shows the positions of an empty log. */

@@ -11,7 +11,7 @@ import { ConfigProvider, Duration, Effect, Option, Redacted, Schedule } from "ef
 import { parse } from "yaml"
 import * as Configuration from "../../src/Configuration.ts"
 import { freePort } from "../postgres/Server.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 const directory = fileURLToPath(new URL("../../deploy/", import.meta.url))
 

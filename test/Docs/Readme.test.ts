@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { it } from "@effect/vitest"
 import { Array as Arr, Effect } from "effect"
 import { expect } from "vitest"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { type Block, blocksOf, shell } from "./Shell.ts"
 
 /** The commands for production want a directory without a service in development mode. */

@@ -5,7 +5,7 @@ import { Effect, Option } from "effect"
 import { transformSync } from "esbuild"
 import { expect } from "vitest"
 import { Store, sqlite } from "../../src/store.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { blocksOf, shell } from "./Shell.ts"
 
 const page = readFileSync(new URL("../../docs/tutorial.md", import.meta.url), "utf8")

@@ -7,7 +7,7 @@ import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { keyOf } from "../../src/Gateway/Sessions/SessionRecords.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
-import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { alice, history, listen, make, pass } from "./Fixture.ts"
 
 type Port = Context.Tag.Service<SessionEvents>

@@ -7,7 +7,7 @@ import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import { emptiedNode } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
-import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { sessionEventsSuite } from "./SessionEventsSuite.ts"
 
 sessionEventsSuite("Events in memory", Memory.layer)

@@ -4,6 +4,7 @@ import { Event } from "../../src/Gateway/Protocol.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as Browser from "./browser/Browser.ts"
 import { secret, token } from "./survival/Token.ts"
 
@@ -30,7 +31,7 @@ const setting = Effect.gen(function* () {
   const simulator = yield* Simulator.make({ seed: "browser" })
   const origin = yield* Browser.serve(Browser.gatewayPage)
   const { url } = yield* Service.start({
-    directory: yield* Environment.temporaryDirectory,
+    directory: yield* temporaryDirectory,
     env: {
       AGENT_PLATFORM_URL: simulator.platformUrl,
       GATEWAY_JWT_SECRET: secret,

@@ -6,6 +6,7 @@ import { createDatabase } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as Client from "./survival/Client.ts"
 import { secret, token } from "./survival/Token.ts"
 import { Witness } from "./survival/Witness.ts"
@@ -90,7 +91,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
             pace: `${(1000 * sessionCount) / eventsPerSecond} millis`,
             limits: { instances: 3 * sessionCount, history: 100_000 }
           })
-          const directory = yield* Environment.temporaryDirectory
+          const directory = yield* temporaryDirectory
           const bearer = yield* token(tenant)
           const witness = new Witness()
           const start = Effect.map(

@@ -1,7 +1,4 @@
 /** What the levels debug and trace add, and that it costs nothing above them. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Layer, Logger, LogLevel, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -13,6 +10,7 @@ import * as RuntimeTrace from "../../src/Observability/RuntimeTrace.ts"
 import * as CommandLog from "../../src/Storage/Sqlite/Database/CommandLog.ts"
 import * as SessionEventsInSqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 interface Line {
   readonly level: string
@@ -32,16 +30,11 @@ const collector = (level: LogLevel.LogLevel) => {
   }
 }
 
-const directory = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-"))),
-  path => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
-
 const value = "sesame-in-a-value"
 
 /** Writes and reads in both databases. */
 const use = Effect.gen(function* () {
-  const path = yield* directory
+  const path = yield* temporaryDirectory
   const context = yield* Layer.build(
     Layer.merge(
       Sqlite.layer({ directory: path, writer: "inline" }),

@@ -7,9 +7,9 @@ import { parse as parseYaml } from "yaml"
 import { requestTypes } from "../../src/Gateway/Protocol/Request.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { keys } from "../Harness.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as Fixture from "./Fixture.ts"
 
 const page = (name: string): string => readFileSync(new URL(`../../docs/${name}`, import.meta.url), "utf8")
@@ -46,7 +46,7 @@ const exposition = Effect.scoped(
 
 /** The metrics of a process that has just started. */
 const expositionAtStart = Effect.gen(function* () {
-  const directory = yield* Environment.temporaryDirectory
+  const directory = yield* temporaryDirectory
   const env = {
     AGENT_PLATFORM_URL: "http://127.0.0.1:1",
     METRICS_PROMETHEUS: "true",

@@ -27,7 +27,7 @@ import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { auth, portOf } from "../Harness.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 /** Clients of an agent platform at an address. */
 export const upstreams = (platform: Option.Option<string>) =>

@@ -5,7 +5,7 @@ import { Effect, Either, Option, Schema } from "effect"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { keys } from "../Harness.ts"
-import { launch } from "../ServerProcess.ts"
+import { launch } from "../service/Command.ts"
 import * as Collector from "./Collector.ts"
 import * as Fixture from "./Fixture.ts"
 

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
 import * as ShutdownDeadline from "../../src/Process/ShutdownDeadline.ts"
-import { temporaryDirectory } from "../ServerProcess.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 const limit = { limit: Duration.hours(1), isJson: true }
 

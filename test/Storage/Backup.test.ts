@@ -6,8 +6,8 @@ import { Deferred, Effect, Exit, Fiber } from "effect"
 import { parse } from "../../src/Storage/Backup/Manifest.ts"
 import type * as Backup from "../../src/Storage/Backup.ts"
 import { put } from "../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { backUp, epoch, failure, inStore, names, store } from "./Backup/Fixture.ts"
-import { temporaryDirectory } from "./SqliteFixture.ts"
 
 describe("a backup", () => {
   it.scopedLive(

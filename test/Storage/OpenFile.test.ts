@@ -6,7 +6,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
 import { copyFile } from "../../src/Storage/Backup/CopyFile.ts"
 import * as OpenFile from "../../src/Storage/OpenFile.ts"
-import { temporaryDirectory } from "./SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 /** A FIFO. Its pending `open` returns with the scope. */
 const makeFifo = Effect.gen(function* () {

@@ -8,7 +8,7 @@ import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import * as Supervision from "../../src/Supervision.ts"
 import { put } from "../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "./SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 /** The log lines of an effect, one for each message, with the reason if there is one. */
 const logged = <A, E, R>(body: (lines: Array<string>) => Effect.Effect<A, E, R>) => {

@@ -24,7 +24,7 @@ import {
   trimAll,
   write
 } from "../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "./SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { database, files, refusal } from "./StoreCopy/Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)

@@ -15,7 +15,7 @@ import { constants, tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { Effect, type Scope } from "effect"
-import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 /** Injects failures into another process's system calls on the files of one directory; see `shim.c`. */
 

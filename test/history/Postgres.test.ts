@@ -8,6 +8,7 @@ import * as Databases from "../postgres/Databases.ts"
 import * as Server from "../postgres/Server.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { counts } from "./Checker.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
@@ -25,7 +26,7 @@ const start = (count: number) =>
     const nodes = yield* Effect.forEach(
       Array.from({ length: count }, (_, index) => `node${index}`),
       name =>
-        Effect.flatMap(Environment.temporaryDirectory, directory =>
+        Effect.flatMap(temporaryDirectory, directory =>
           ServiceNode.start(name, { directory, env: { STORE_URL: url } })
         ),
       { concurrency: "unbounded" }

@@ -5,6 +5,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { counts } from "./Checker.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
@@ -27,7 +28,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
     () =>
       Effect.gen(function* () {
         const random = Random.make(`${seed} kills`)
-        const node = yield* ServiceNode.start("node", { directory: yield* Environment.temporaryDirectory })
+        const node = yield* ServiceNode.start("node", { directory: yield* temporaryDirectory })
         const kills = 2 * soak
         const between = 350
         const history = yield* Workload.run(
@@ -51,8 +52,8 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
     "has another log after a backup was restored, which followers learn from its epoch",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
-        const backup = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
+        const backup = yield* temporaryDirectory
         const node = yield* ServiceNode.start("node", { directory })
         const rounds = soak
         const between = 200

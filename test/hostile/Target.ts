@@ -2,7 +2,7 @@
 import { fork } from "node:child_process"
 import { readFileSync, writeFileSync } from "node:fs"
 import { Effect } from "effect"
-import { launch } from "../ServerProcess.ts"
+import { launch } from "../service/Command.ts"
 import * as Compiled from "../service/Compiled.ts"
 import type { Order } from "./Program.ts"
 

@@ -6,7 +6,7 @@ import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { type Client, completeTurn, connect, createSession } from "../Gateway/SocketFixture.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { createDatabase } from "../postgres/Databases.ts"
-import * as Environment from "./Environment.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as Service from "./Service.ts"
 
 /** By which the nodes know each other. */
@@ -25,7 +25,7 @@ export const make = ({ env = {}, isLinked = false }: Options = {}) =>
     const simulator = yield* Simulator.make({ seed: "shared", pace: "1 millis" })
     const start = (own: Readonly<Record<string, string>> = {}) =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
+        const directory = yield* temporaryDirectory
         const link = isLinked ? { NODE_ADDRESS: "127.0.0.1:0", NODE_SECRET: nodeSecret } : {}
         const service = yield* Service.start({
           directory,

@@ -7,7 +7,7 @@ import { Store } from "../../src/Kv/Store.ts"
 import type { Operation, Write } from "../../src/Kv/Write.ts"
 import * as Limits from "../../src/Limits.ts"
 import * as MetricTags from "../../src/MetricTags.ts"
-import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { Model } from "./Model.ts"
 import { del, feed, lastSeq, set, start } from "./Store/Fixture.ts"
 

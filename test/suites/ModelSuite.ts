@@ -1,6 +1,3 @@
-import * as fs from "node:fs/promises"
-import * as os from "node:os"
-import * as path from "node:path"
 import { expect, it } from "@effect/vitest"
 import { Effect, Either, FastCheck as fc, type Layer, Option, Stream, TestContext } from "effect"
 import * as TestClock from "effect/TestClock"
@@ -8,6 +5,7 @@ import { ChangeLog, type ChangeQuery } from "../../src/Kv/ChangeLog.ts"
 import { tenantOf } from "../../src/Kv/Entry.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import type { Operation, Precondition } from "../../src/Kv/Write.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { idOf, Model } from "./Model.ts"
 import { del, expireAll, feed, list, listAll, set, start, trimAll } from "./Store/Fixture.ts"
 
@@ -209,11 +207,6 @@ const lives = (commands: ReadonlyArray<Command>): ReadonlyArray<ReadonlyArray<Co
   }
   return all
 }
-
-const temporaryDirectory = Effect.acquireRelease(
-  Effect.promise(() => fs.mkdtemp(path.join(os.tmpdir(), "causeway-model-"))),
-  directory => Effect.promise(() => fs.rm(directory, { recursive: true, force: true }))
-)
 
 /**
  * Random histories against a {@link Model}; after every step all that can be read is compared.

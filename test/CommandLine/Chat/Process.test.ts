@@ -5,6 +5,7 @@ import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import { secret, token } from "../../Gateway/survival/Token.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Service from "../../service/Service.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import * as Program from "../Program.ts"
 import { linesOf } from "../Setting.ts"
 
@@ -16,7 +17,7 @@ const count = (text: string, part: string): number => text.split(part).length - 
 /** A gateway in production mode that can be started again at its port, and what a client needs to know of it. */
 const setting = Effect.gen(function* () {
   const simulator = yield* Simulator.make({ seed: "chat", pace: "2 millis" })
-  const directory = yield* Environment.temporaryDirectory
+  const directory = yield* temporaryDirectory
   const start = (port = "0") =>
     Service.start({
       directory,

@@ -18,7 +18,7 @@ import { type Migration, migrate } from "../../../src/Storage/Sqlite/Database/Mi
 import { format } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as EventsInFile from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
-import { temporaryDirectory } from "../../Storage/SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { alice, breathe, inMemory, make, pass, type Stored } from "../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */

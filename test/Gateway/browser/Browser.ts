@@ -4,7 +4,7 @@ import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, type Scope } from "effect"
 import { type BrowserContext, chromium, type Page } from "playwright-core"
-import * as Environment from "../../service/Environment.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 const executablePath = "/usr/bin/chromium"
 
@@ -30,7 +30,7 @@ export const hangMs = 90_000
 
 /** A browser with a profile of its own, until the scope closes. */
 export const launch = Effect.gen(function* () {
-  const profile = yield* Environment.temporaryDirectory
+  const profile = yield* temporaryDirectory
   const browser = yield* Effect.acquireRelease(
     Effect.promise(() => chromium.launchPersistentContext(profile, { executablePath, args })),
     browser => Effect.promise(() => browser.close())

@@ -8,7 +8,7 @@ import * as Backup from "../../../src/Storage/Backup.ts"
 import * as Opening from "../../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { put } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 export const inStore = (directory: string) =>
   Effect.provide(Layer.provide(Sqlite.layer({ directory, writer: "inline" }), Logger.remove(Logger.defaultLogger)))

@@ -22,7 +22,7 @@ import { Effect, Exit } from "effect"
 import * as Restore from "../../../src/Storage/Backup/Restore.ts"
 import type * as Backup from "../../../src/Storage/Backup.ts"
 import { get, lastSeq, put } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { backUp, epoch, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
 
 describe("a restore", () => {

@@ -6,7 +6,7 @@ import { Clock, Effect } from "effect"
 import { histories } from "../../../src/Storage/Backup/Manifest.ts"
 import * as Opening from "../../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Restored from "../../../src/Storage/Sqlite/Database/Restored.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { backUp, failure, names, store } from "./Fixture.ts"
 
 describe("a backup of a data directory", () => {

@@ -7,7 +7,7 @@ import * as Restore from "../../../src/Storage/Backup/Restore.ts"
 import * as Restored from "../../../src/Storage/Sqlite/Database/Restored.ts"
 import * as OtherUser from "../../faults/OtherUser.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { backUp, failure, inStore, names, store } from "./Fixture.ts"
 
 describe("a restore of the file of a store", () => {

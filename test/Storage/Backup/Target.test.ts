@@ -15,7 +15,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Restore from "../../../src/Storage/Backup/Restore.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { backUp, failure, inStore, names, store } from "./Fixture.ts"
 
 describe("the target of a backup", () => {

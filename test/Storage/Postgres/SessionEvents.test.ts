@@ -20,7 +20,7 @@ import {
 } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { logged, opening, persist } from "./Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)

@@ -9,9 +9,9 @@ import { JsonText } from "../../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
-import * as ServerProcess from "../../ServerProcess.ts"
+import * as Command from "../../service/Command.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 const apiKey = "key-that-writes"
 const entriesPerTenant = 200
@@ -105,7 +105,7 @@ const follow = (url: string, query: string, until = Number.POSITIVE_INFINITY) =>
 
 const launch = (directory: string) =>
   Effect.gen(function* () {
-    const command = yield* ServerProcess.launch({ DATA_DIR: directory, KV_API_KEY: apiKey })
+    const command = yield* Command.launch({ DATA_DIR: directory, KV_API_KEY: apiKey })
     const [, port] = yield* command.shows(/"port":(\d+)/)
     const url = `http://127.0.0.1:${port}`
     const call = (path: string, init: RequestInit = {}) =>

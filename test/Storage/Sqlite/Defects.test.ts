@@ -8,7 +8,7 @@ import { Writer } from "../../../src/Storage/Sqlite/Database/Writer.ts"
 import { type Outcome, writer as plugin } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { get, lastSeq, put, set } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 const write = (key: string): Write => ({ operations: [set("n", key, 1)], actor: "tester" })
 

@@ -5,7 +5,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Logger, Metric, type MetricLabel } from "effect"
 import * as MetricTags from "../../../src/MetricTags.ts"
 import * as DiskMetrics from "../../../src/Storage/Sqlite/DiskMetrics.ts"
-import { temporaryDirectory } from "../../ServerProcess.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 const isLabel = (name: string, value: string) => (label: MetricLabel.MetricLabel) =>
   label.key === name && label.value === value

@@ -7,8 +7,8 @@ import { Store } from "../../../src/Kv/Store.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import * as Disk from "../../faults/Disk.ts"
 import * as Owner from "../../faults/Owner.ts"
-import * as ServerProcess from "../../ServerProcess.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import * as Command from "../../service/Command.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 const setup = Effect.gen(function* () {
   const directory = yield* temporaryDirectory
@@ -206,7 +206,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
         const disk = yield* Disk.make(directory)
         const start = (env: Readonly<Record<string, string>>) =>
           Effect.gen(function* () {
-            const command = yield* ServerProcess.launch({ DATA_DIR: directory, KV_API_KEY: "key", ...env })
+            const command = yield* Command.launch({ DATA_DIR: directory, KV_API_KEY: "key", ...env })
             const [, port] = yield* command.shows(/"port":(\d+)/)
             const call = (method: string, body?: string) =>
               Effect.promise(async () => {

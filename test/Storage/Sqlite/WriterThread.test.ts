@@ -11,7 +11,7 @@ import { type Outcome, writer } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "../../../src/Storage/Sqlite/WriterThread.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { lastSeq, set } from "../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 type Request = AnyRequest<Write>
 type Data = ThreadData & { readonly file: string }

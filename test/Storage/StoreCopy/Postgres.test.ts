@@ -11,8 +11,8 @@ import { createDatabase, execute, optionsOf, withClient } from "../../postgres/D
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { put as putInStore } from "../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { limitRole, node, put, quiet } from "../Postgres/Fixture.ts"
-import { temporaryDirectory } from "../SqliteFixture.ts"
 import { database, files, refusal } from "./Fixture.ts"
 
 /** A database with one entry, that no node serves. */

@@ -8,7 +8,7 @@ import { Effect } from "effect"
 import { copy } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import { Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Snapshot.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const kind = { applicationId: 7, schemaVersion: 1, lastSeq: undefined }
 

@@ -27,7 +27,7 @@ import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { put } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 

@@ -23,7 +23,7 @@ import * as SqliteEvents from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { lastSeq, put } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const MiB = 1024 * 1024
 

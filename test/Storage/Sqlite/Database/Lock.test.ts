@@ -9,7 +9,7 @@ import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as OtherUser from "../../../faults/OtherUser.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, put } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const outcome = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.match(effect, { onFailure: error => error._tag, onSuccess: () => "ok" })

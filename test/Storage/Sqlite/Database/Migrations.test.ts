@@ -11,7 +11,7 @@ import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const first = fromStatements("initial", "CREATE TABLE notes (text TEXT)", "INSERT INTO notes VALUES ('1')")
 const second = fromStatements("colors", "ALTER TABLE notes ADD COLUMN color TEXT", "UPDATE notes SET color = 'red'")

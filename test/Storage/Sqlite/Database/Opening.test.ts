@@ -27,7 +27,7 @@ import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const { applicationId, schemaVersion } = format
 

@@ -10,7 +10,8 @@ import { Reader, SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/
 import { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory, temporaryLayer } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { temporaryLayer } from "../../SqliteFixture.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 

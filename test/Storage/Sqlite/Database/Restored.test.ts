@@ -17,8 +17,8 @@ import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
 import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Restored from "../../../../src/Storage/Sqlite/Database/Restored.ts"
 import { put } from "../../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { backUp, failure, inStore, makeSessions, names, store } from "../../Backup/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const draftIn = (directory: string): string => join(directory, "restore.0123456789abcdef.part")
 

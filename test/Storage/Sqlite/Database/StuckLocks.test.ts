@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { StuckLocks } from "../../../../src/Storage/Sqlite/Database/StuckLocks.ts"
 import * as Disk from "../../../faults/Disk.ts"
 import * as Owner from "../../../faults/Owner.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 

@@ -12,7 +12,7 @@ import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/Idempotenc
 import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { del } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const start = 1_700_000_000_000
 

@@ -9,8 +9,8 @@ import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Disk from "../../../faults/Disk.ts"
 import * as Owner from "../../../faults/Owner.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import * as Numbers from "../../Numbers.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const start = 1_700_000_000_000
 

@@ -9,7 +9,8 @@ import { defaults, Limits } from "../../../../src/Limits.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put, set, write } from "../../../suites/Store/Fixture.ts"
 import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
-import { temporaryDirectory, temporaryLayer } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { temporaryLayer } from "../../SqliteFixture.ts"
 
 const list = Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))
 

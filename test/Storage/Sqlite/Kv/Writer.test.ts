@@ -9,7 +9,7 @@ import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
 import { format, writer as plugin } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import { Model } from "../../../suites/Model.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const start = 1_000_000
 

@@ -8,7 +8,7 @@ import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvent
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
 import { writer as plugin } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const retention = { events: 1000, bytes: 1024 * 1024 * 1024 }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Logger } from "effect"
 import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const append = (session: string, text: string): Append => ({
   session,

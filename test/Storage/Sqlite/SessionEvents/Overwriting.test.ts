@@ -4,7 +4,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
-import { temporaryDirectory } from "../../SqliteFixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const marker = "MARK-OF-WHAT-IS-REMOVED."
 
