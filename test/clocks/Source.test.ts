@@ -1,4 +1,4 @@
-/** Where the source reads the wall clock: for timestamps and for expiry, and nowhere to measure or to wait. */
+/** The source reads the wall clock only for timestamps and for expiry, never to measure or to wait. */
 import { readdirSync, readFileSync } from "node:fs"
 import { join, relative } from "node:path"
 import { expect, it } from "vitest"
@@ -7,7 +7,7 @@ import { expect, it } from "vitest"
 const readings =
   /[cC]urrentTimeMillis|\bDate\.now\b|new Date\(\s*\)|\bDateTime\.(?:now|unsafeNow)|Schedule\.(?:elapsed|during|upTo|fixed|windowed|cron|resetAfter)\b|\bWithTTL\b|cachedWithTTL|cachedInvalidateWithTTL|\bCache\.make|\bStream\.throttle|\bperformance\.timeOrigin/g
 
-/** How often each file reads it, and what for. A new reading belongs on this list, or it is to be monotonic time. */
+/** How often each file reads it, and why. Add a new reading to this list, or use monotonic time. */
 const allowed: Readonly<Record<string, number>> = {
   // The age of session histories, by the timestamps of their events.
   "Gateway/SessionEvents/Memory.ts": 1,
@@ -27,7 +27,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/Sqlite.ts": 3,
   "Storage/Sqlite/Database/Reader.ts": 1,
   "Storage/Sqlite/Kv/Lists.ts": 2,
-  // When a backup was made, in its manifest, and in the name of what a restore puts aside.
+  // The time of a backup, in its manifest, and in the name of the files that a restore moves aside.
   "Storage/Backup.ts": 1,
   "Storage/Backup/Restore.ts": 1,
   // Times below plots.

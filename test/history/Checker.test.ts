@@ -1,4 +1,4 @@
-/** The checker passes what a right store does, and names what a wrong one did. */
+/** The checker accepts the histories of a correct store, and finds the errors of a wrong one. */
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { check } from "./Checker.ts"
@@ -14,7 +14,7 @@ const seed = process.env.HISTORY_SEED
 const parameters = { numRuns: 100 * soak, ...(seed === undefined ? {} : { seed: Number(seed) }) }
 
 describe("the checker", () => {
-  it("finds nothing in what a right store does", () => {
+  it("finds nothing in histories of a correct store", () => {
     fc.assert(
       fc.property(Model.histories, history => {
         assert.deepStrictEqual(check(history), [])
@@ -23,7 +23,7 @@ describe("the checker", () => {
     )
   })
 
-  it("finds nothing in what a right store does that is put back to an earlier state as a new epoch", () => {
+  it("finds nothing in histories of a correct store that is restored to an earlier state with a new epoch", () => {
     fc.assert(
       fc.property(Model.restored, history => {
         assert.deepStrictEqual(check(history), [])
@@ -73,7 +73,7 @@ describe("the checker", () => {
     )
   })
 
-  /** Requires that a violation is found in all histories in which it can be planted. */
+  /** Requires that a mutation is found in all histories to which it can be applied. */
   const finds = (mutation: Mutation, histories: fc.Arbitrary<H.History>, which: Which, epochs: number) => {
     let found = 0
     // Few histories have what some of them need.

@@ -16,7 +16,7 @@ import * as Retries from "./rules/Retries.ts"
 import * as Writes from "./rules/Writes.ts"
 import type { Violation } from "./Violation.ts"
 
-/** All violations of a history; throws where it is not well-formed. */
+/** All violations of a history. Throws if it is not well-formed. */
 export const check = (history: H.History): ReadonlyArray<Violation> => {
   const { clockError } = history.header
   const ops = operations(history)
@@ -47,7 +47,7 @@ export const check = (history: H.History): ReadonlyArray<Violation> => {
   return [...EpochChanges.check(history, ops, epochs), ...ofEpochs]
 }
 
-/** How many operations of each kind ended in which way, for those who run a workload. */
+/** The number of operations of each kind and outcome, to report on a workload. */
 export const counts = (history: H.History): Readonly<Record<string, number>> => {
   const found: Record<string, number> = {}
   const add = (name: string) => {

@@ -21,16 +21,16 @@ export interface Session {
   readonly agent: Agent
   readonly key: string
   /** How long to wait for an answer, beyond what was asked to wait. A guard: what takes longer has an unknown outcome. */
-  readonly patience: Duration.Duration
+  readonly timeout: Duration.Duration
 }
 
-/** The service answered what it must not. */
+/** The service gave an invalid answer. */
 export class Unexpected extends Data.TaggedError("Unexpected")<{ readonly message: string }> {}
 
-/** The log was replaced, or what the reader needs of it was removed. */
+/** The log was replaced, or records that the reader needs were removed. */
 export class Gone extends Data.TaggedError("Gone") {}
 
-/** What an operation came to, for the client that asked; nothing where it had no answer or was refused. */
+/** The result of an operation, for its client; `undefined` if it had no answer or was refused. */
 export type Outcome<R> = Effect.Effect<R | undefined, Unexpected | Gone>
 
 const path = (namespace: string, key?: string) =>
@@ -66,14 +66,14 @@ export class Client {
   /**
    * Sends a request for an action and records both ends.
    *
-   * @param understand makes the result of an answer; what a failure is is the same for all
+   * @param understand decodes the result of an answer. Failures are decoded in the same way for all
    */
   private perform<R extends H.Result>(
     node: Node,
     action: H.Action,
     request: Http.Request,
     understand: (answer: Http.Answer) => R,
-    patience = this.session.patience
+    timeout = this.session.timeout
   ): Outcome<R> {
     const { recorder } = this.session
     return Effect.suspend((): Outcome<R> => {
@@ -83,12 +83,12 @@ export class Client {
       const waits = action.type === "poll" ? Duration.seconds(action.wait) : Duration.zero
       return Http.ask(base, request, this.session).pipe(
         Effect.timeoutFail({
-          duration: Duration.sum(patience, waits),
+          duration: Duration.sum(timeout, waits),
           onTimeout: () => new Http.NoAnswer({ reason: "no answer in time", isUnsent: false })
         }),
         Effect.flatMap((answer): Outcome<R> => {
           const { body, headers, status } = answer
-          // That there is no entry, or no other one, is a result like any other.
+          // 404 and 304 are results, too.
           if (status === 200 || (action.type === "get" && (status === 304 || status === 404))) {
             const result = understand(answer)
             recorder.ok(id, result)
@@ -126,9 +126,9 @@ export class Client {
   /**
    * A PUT, a DELETE, a batch of several operations, or a delete of a prefix.
    *
-   * @param patience how long to wait for an answer, where it is not as long as for others
+   * @param timeout how long to wait for an answer, if it differs from the default
    */
-  write(node: Node, action: H.WriteAction, patience?: Duration.Duration): Outcome<H.WriteResult> {
+  write(node: Node, action: H.WriteAction, timeout?: Duration.Duration): Outcome<H.WriteResult> {
     const { actor, by, idempotencyKey, operations, prefixDelete } = action
     const keyed: Record<string, string> = idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }
     if (prefixDelete !== undefined) {
@@ -139,12 +139,12 @@ export class Client {
         const { count, more } = JSON.parse(body)
         return { results: [], removed: { count, more } }
       }
-      return this.perform(node, action, request, understand, patience)
+      return this.perform(node, action, request, understand, timeout)
     }
     if (by === "batch") {
       const body = { operations, actor }
       const request: Http.Request = { method: "POST", path: "/api/v1/batch", headers: keyed, body }
-      return this.perform(node, action, request, ({ body }) => ({ results: JSON.parse(body).results }), patience)
+      return this.perform(node, action, request, ({ body }) => ({ results: JSON.parse(body).results }), timeout)
     }
     const [operation] = operations as readonly [H.Operation]
     const { ifVersion, key, namespace } = operation
@@ -155,7 +155,7 @@ export class Client {
       const target = `${path(namespace, key)}${query({ actor })}`
       const request: Http.Request = { method: "DELETE", path: target, headers }
       const understand = ({ body }: Http.Answer) => ({ results: [{ deleted: JSON.parse(body).deleted }] })
-      return this.perform(node, action, request, understand, patience)
+      return this.perform(node, action, request, understand, timeout)
     }
     const { ttlMs, value } = operation
     const body = { value, actor, ...(ttlMs === undefined ? {} : { ttlMs }) }
@@ -164,7 +164,7 @@ export class Client {
       const entry: H.Entry = JSON.parse(answer.body)
       return { results: [{ version: versionIn(answer.headers.etag) ?? 0 }], entry }
     }
-    return this.perform(node, action, request, understand, patience)
+    return this.perform(node, action, request, understand, timeout)
   }
 
   get(node: Node, namespace: string, key: string, ifNoneMatch?: number): Outcome<H.GetResult> {

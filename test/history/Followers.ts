@@ -9,8 +9,8 @@ export interface Options {
   readonly name: string
   readonly by: H.Open["by"]
   readonly tenant?: string
-  /** After at most how many messages it leaves by itself. */
-  readonly patience: number
+  /** The maximum number of messages before it closes the connection. */
+  readonly maxMessages: number
 }
 
 /** What came over a connection. */
@@ -153,10 +153,10 @@ export class Follower {
   /** Follows the log until interrupted, over one connection after the other. */
   follow(nodes: ReadonlyArray<Node>, random: Random.Random): Effect.Effect<never> {
     const { key, recorder } = this.session
-    const { by, name, patience, tenant } = this.options
+    const { by, name, maxMessages, tenant } = this.options
     const one = Effect.gen(this, function* () {
       const node = nodes[yield* random.nextIntBetween(0, nodes.length)]!
-      this.left = yield* random.nextIntBetween(1, patience + 1)
+      this.left = yield* random.nextIntBetween(1, maxMessages + 1)
       const resumesById = by === "events" && (yield* random.nextBoolean)
       const base = node.url()
       if (base === undefined) return

@@ -71,7 +71,7 @@ export interface GetAction {
   readonly ifNoneMatch?: number
 }
 
-/** The entry, `null` where it is absent, or that it still has the version in `If-None-Match`. */
+/** The entry, `null` if it is absent, or that it still has the version in `If-None-Match`. */
 export type GetResult = { readonly entry: Entry | null } | { readonly notModified: number }
 
 /** Reads several entries at one moment. */
@@ -81,15 +81,15 @@ export interface ReadAction {
 }
 
 export interface ReadResult {
-  /** One for each address, `null` where it is absent. */
+  /** One for each address, `null` if it is absent. */
   readonly entries: ReadonlyArray<Entry | null>
   /** `Kv-Last-Seq`. */
   readonly lastSeq: number
-  /** `Kv-Epoch`, where the service has one. */
+  /** `Kv-Epoch`, if the service has one. */
   readonly epoch?: string
 }
 
-/** A page of a list, or a whole one where there is no `limit`. */
+/** A page of a list, or a whole list without a `limit`. */
 export interface ListAction {
   readonly type: "list"
   readonly namespace: string
@@ -99,7 +99,7 @@ export interface ListAction {
   readonly end?: string
   /** From the last key to the first. */
   readonly reverse?: true
-  /** Whether to count all entries of the selection, whatever the page is. */
+  /** Whether to count all entries of the selection, on any page. */
   readonly count?: true
   readonly limit?: number
   /** The last key of the page before this one. */
@@ -114,17 +114,17 @@ export interface ListResult {
   readonly more: boolean
   /** `Kv-Count`. */
   readonly count?: number
-  /** `Kv-Epoch`, where the service has one. */
+  /** `Kv-Epoch`, if the service has one. */
   readonly epoch?: string
 }
 
 /** A read of the change log, one page. */
 export interface PollAction {
   readonly type: "poll"
-  /** Who reads the log in several polls, each from where the last one ended. */
+  /** The reader of several polls, each of which continues from the last one. */
   readonly follower: string
   readonly after: number
-  /** The log that `after` belongs to, where the reader names it. */
+  /** The log that `after` belongs to, if the reader names it. */
   readonly epoch?: string
   readonly limit: number
   /** Seconds. */
@@ -174,9 +174,9 @@ export interface Fail extends At {
   readonly type: "fail"
   readonly id: number
   readonly reason: string
-  /** There where a precondition did not hold. */
+  /** Present if a precondition failed. */
   readonly refused?: Refusal
-  /** There where the answer was that the log is another one, 410. */
+  /** Present if the answer was 410: the log was replaced. */
   readonly gone?: true
 }
 
@@ -194,7 +194,7 @@ export interface Open extends At {
   readonly node: string
   readonly by: "events" | "socket"
   readonly after: number
-  /** The log that `after` belongs to, where the follower names it. */
+  /** The log that `after` belongs to, if the follower names it. */
   readonly epoch?: string
   readonly tenant?: string
 }
@@ -262,7 +262,7 @@ const types: ReadonlySet<string> = new Set<Event["type"]>([
   "end"
 ])
 
-/** Reads what {@link lines} wrote; throws where the text is something else. */
+/** Reads what {@link lines} wrote; throws if the text is something else. */
 export const parse = (text: string): History => {
   const parsed = text
     .split("\n")

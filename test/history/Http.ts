@@ -2,7 +2,7 @@
 import { Agent, type IncomingMessage, request as send } from "node:http"
 import { Data, Effect } from "effect"
 
-/** No answer came, or not all of it: what the request asked may have happened or not. */
+/** No answer came, or only a part of it: the outcome of the request is unknown. */
 export class NoAnswer extends Data.TaggedError("NoAnswer")<{
   readonly reason: string
   /** Whether the request was certainly never sent. */

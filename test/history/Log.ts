@@ -5,7 +5,7 @@
 import { addressOf, type Change, type Operation, type SetOperation } from "./History.ts"
 import { answers, type Write } from "./Operations.ts"
 
-/** A record and the operation of its write that made it; none for an expiry, or where the record fits none. */
+/** A record and the operation of its write that made it; none for an expiry, or if the record matches none. */
 interface Made {
   readonly change: Change
   readonly operation: Operation | undefined
@@ -36,7 +36,7 @@ export interface State {
   readonly expires: Expires | undefined
 }
 
-/** Whether readers see an entry; "unsure" where its time may have come or not. */
+/** Whether readers see an entry; "unsure" if it may have expired or not. */
 export type Presence = "present" | "absent" | "unsure"
 
 /** @param from earliest and `to` latest time by the clock of the store, in epoch milliseconds */
@@ -79,7 +79,7 @@ export const expiresOf = (
 
 export class Log {
   readonly commits: ReadonlyArray<Commit>
-  /** By address, what the key was at each position from which on it was something else. */
+  /** By address, the states of the key, each at its first position. */
   private readonly states = new Map<string, Array<State>>()
   private readonly keys = new Map<string, Set<string>>()
   private readonly positions: ReadonlyArray<number>
@@ -136,7 +136,7 @@ export class Log {
     return this.records.length
   }
 
-  /** The position from which on the record is visible; 0 for `seq` 0. */
+  /** The first position at which the record is visible; 0 for `seq` 0. */
   positionOf(seq: number): number {
     return seq === 0 ? 0 : (this.positions[seq - 1] ?? this.commits.length + 1)
   }

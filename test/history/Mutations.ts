@@ -1,4 +1,4 @@
-/** Makes valid histories invalid: what a store would show that breaks one of its promises. */
+/** Makes valid histories invalid, as those of a store that breaks a guarantee. */
 import type * as H from "./History.ts"
 import { ofEpochs } from "./mutations/Epochs.ts"
 import { ofFollowers } from "./mutations/Followers.ts"
@@ -24,7 +24,7 @@ export const mutations: ReadonlyArray<Mutation> = [
   ...ofEpochs
 ]
 
-/** Changes an epoch of the history; `undefined` where it has nothing to change. */
+/** Changes an epoch of the history; `undefined` if it has nothing to change. */
 export const mutate = (
   mutation: Mutation,
   history: H.History,

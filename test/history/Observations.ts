@@ -28,7 +28,7 @@ const observations = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArray
   })
 ]
 
-/** The records of an epoch, dense from 1 on, and where those who saw them disagree. */
+/** The records of an epoch, dense from 1 on, and contradictions between their observers. */
 export interface Joined {
   readonly records: ReadonlyArray<H.Change>
   /** A client received a record that comes after one that no client received. */
@@ -64,7 +64,7 @@ const join = (seen: ReadonlyArray<Observation>): Joined => {
   return { records, hole, violations }
 }
 
-/** By epoch, what was seen of its log. */
+/** By epoch, the observed records of its log. */
 export const joined = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyMap<string, Joined> =>
   new Map(
     [...Map.groupBy(observations(history, ops), ({ epoch }) => epoch)].map(([epoch, seen]) => [epoch, join(seen)])

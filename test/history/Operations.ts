@@ -6,7 +6,7 @@ interface Of<A extends H.Action, R extends H.Result> {
   readonly client: string
   readonly node: string
   readonly action: A
-  /** Times of the invocation and of the answer; `Infinity` for the second where none came. */
+  /** Times of the invocation and of the answer; `Infinity` for the second if none came. */
   readonly start: number
   readonly end: number
   /** The same by the wall clock, in epoch milliseconds. */
@@ -55,7 +55,7 @@ export const isEffective = ({ outcome }: Write): boolean =>
 export const answers = ({ tries }: Write) =>
   tries.flatMap(one => (one.outcome.type === "ok" ? [{ one, result: one.outcome.result }] : []))
 
-/** A write of its tries, and those that were refused where that was not the end of it. */
+/** Joins the tries of a write, and returns the refused ones separately if another try was not refused. */
 const write = (tries: readonly [Try, ...ReadonlyArray<Try>]): readonly [Write, ...ReadonlyArray<RefusedTry>] => {
   const [first, ...others] = tries
   if (others.length === 0) return [{ ...first, tries }]
@@ -73,7 +73,7 @@ const write = (tries: readonly [Try, ...ReadonlyArray<Try>]): readonly [Write, .
 }
 
 /**
- * Joins invocations and outcomes, in the order of invocation, and the tries of a write; throws where the history is not
+ * Joins invocations and outcomes, in the order of invocation, and the tries of a write; throws if the history is not
  * well-formed.
  */
 export const operations = ({ events }: H.History): ReadonlyArray<Op> => {

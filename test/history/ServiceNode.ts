@@ -1,4 +1,4 @@
-/** A node of the service as a process, which tests kill, start again, and pause. */
+/** A node of the service as a process, which tests kill, restart, and pause. */
 import { Effect } from "effect"
 import * as Service from "../service/Service.ts"
 import type { Node } from "./Client.ts"
@@ -10,7 +10,7 @@ export interface ServiceNode extends Node {
   readonly pause: (milliseconds: number) => Effect.Effect<void>
 }
 
-/** Starts a node, which ends with the scope. */
+/** Starts a node. It ends with the scope. */
 export const start = (name: string, options: Service.Options) =>
   Effect.gen(function* () {
     const launch = yield* Effect.map(

@@ -2,7 +2,7 @@
 import { name, type Op } from "./Operations.ts"
 
 /**
- * - `log`: `seq` is dense, time does not fall, and all who see a `seq` see the same record, which is of a known write
+ * - `log`: `seq` is dense, time does not decrease, and all readers of a `seq` see the same record, which is of a known write
  * - `chain`: the versions of a key follow each other, and each precondition that held saw the version that it names
  * - `outcome`: acknowledged writes are in the log with the results of their answers, refused ones are not
  * - `batch`: a write is in the log complete, once and consecutively, and no client sees a part of it
@@ -42,7 +42,7 @@ export const of = (rule: Rule, op: Op, predicate: string, ...others: ReadonlyArr
   operations: [op, ...others].flatMap(one => (one === undefined ? [] : [one.id]))
 })
 
-/** A value for a message, which a large one must not fill. */
+/** A value for a message, shortened if it is large. */
 export const text = (value: unknown): string => {
   const json = JSON.stringify(value) ?? "nothing"
   return json.length > 200 ? `${json.slice(0, 200)}… (${json.length})` : json

@@ -1,4 +1,4 @@
-/** A client of the workload that draws what it does. */
+/** A client of the workload with random requests. */
 import { Duration, Effect, type Random } from "effect"
 import { Client, type Node, type Session } from "./Client.ts"
 import * as H from "./History.ts"
@@ -100,8 +100,8 @@ export class Worker {
       }
       // A client that hangs up does not know whether it was applied.
       const hangsUp = isKeyed && (yield* this.draws.chance(0.2))
-      const patience = hangsUp ? Duration.millis(yield* this.draws.below(20)) : undefined
-      let result = yield* this.client.write(yield* this.node, action, patience)
+      const timeout = hangsUp ? Duration.millis(yield* this.draws.below(20)) : undefined
+      let result = yield* this.client.write(yield* this.node, action, timeout)
       for (let again = 0; isKeyed && result === undefined && again < 3; again++) {
         result = yield* this.client.write(yield* this.node, action)
       }
@@ -116,7 +116,7 @@ export class Worker {
     })
   }
 
-  /** Deletes what starts with a prefix: one key, those of ten, or all. */
+  /** Deletes the keys with a prefix: one key, some of ten, or all. */
   private readonly prefixDelete = Effect.gen(this, function* () {
     const { key, namespace } = yield* this.draws.address
     const prefix = yield* this.draws.oneOf([key, key.slice(0, 3), "k/"])
@@ -164,7 +164,7 @@ export class Worker {
     yield* this.client.read(yield* this.node, addresses)
   })
 
-  /** What a list selects, and in which order. */
+  /** The selection of a list, and its order. */
   private readonly selection = Effect.gen(this, function* () {
     const { draws } = this
     const { keys, namespace } = yield* draws.space
@@ -193,7 +193,7 @@ export class Worker {
     }
   })
 
-  /** Reads on in the log, from where this client has read up to. */
+  /** Reads the log from the position that this client has reached. */
   private readonly poll = Effect.gen(this, function* () {
     const { epoch, seq: after } = this.position
     const limit = (yield* this.draws.chance(0.3)) ? 1 + (yield* this.draws.below(20)) : 1000

@@ -25,8 +25,8 @@ export interface Options {
   readonly operations: number
   /** By how many milliseconds the clocks of this process, the nodes and the database may differ. */
   readonly clockError: number
-  /** How long an answer may take before the client gives it up. */
-  readonly patience?: Duration.DurationInput
+  /** How long a client waits for an answer. */
+  readonly timeout?: Duration.DurationInput
 }
 
 /** A workload that is under way. */
@@ -39,12 +39,12 @@ export interface Running {
 }
 
 const followers: ReadonlyArray<FollowerOptions> = [
-  { name: "socket", by: "socket", patience: 200 },
-  { name: "events", by: "events", patience: 400 },
-  { name: "restless socket", by: "socket", patience: 5 },
-  { name: "restless events", by: "events", patience: 40 },
-  { name: "socket of a", by: "socket", tenant: "a", patience: 30 },
-  { name: "events of b", by: "events", tenant: "b", patience: 30 }
+  { name: "socket", by: "socket", maxMessages: 200 },
+  { name: "events", by: "events", maxMessages: 400 },
+  { name: "restless socket", by: "socket", maxMessages: 5 },
+  { name: "restless events", by: "events", maxMessages: 40 },
+  { name: "socket of a", by: "socket", tenant: "a", maxMessages: 30 },
+  { name: "events of b", by: "events", tenant: "b", maxMessages: 30 }
 ]
 
 /** How long followers may take to read the last records. */
@@ -66,7 +66,7 @@ class Ends {
   }
 }
 
-/** Reads the log until all followers are where it ends, and records the end of the history there. */
+/** Reads the log until all followers have reached its end, and records the end of the history there. */
 const close = (session: Session, nodes: ReadonlyArray<Node>, all: ReadonlyArray<Follower>) =>
   Effect.gen(function* () {
     const client = new Client(session, "last")
@@ -91,12 +91,12 @@ const close = (session: Session, nodes: ReadonlyArray<Node>, all: ReadonlyArray<
 /** Starts the clients and followers; the scope ends them. */
 export const start = (options: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { clockError, key, nodes, operations, patience = "10 seconds", seed } = options
+    const { clockError, key, nodes, operations, timeout = "10 seconds", seed } = options
     const waiting = new Set<{ readonly count: number; readonly resume: () => void }>()
     const recorder = new Recorder(seed, clockError, () => {
       for (const waiter of waiting) if (recorder.ended >= waiter.count) waiter.resume()
     })
-    const session = { recorder, key, agent: yield* Http.agent, patience: Duration.decode(patience) }
+    const session = { recorder, key, agent: yield* Http.agent, timeout: Duration.decode(timeout) }
     const versions: Versions = new Map()
     const all = followers.map(one => new Follower(session, one))
     const following = yield* Effect.forkScoped(
@@ -137,7 +137,7 @@ export const start = (options: Options): Effect.Effect<Running, never, Scope.Sco
     }
   })
 
-/** The service broke what it promises. */
+/** The service has violated a guarantee. */
 export class Violated extends Data.TaggedError("Violated")<{ readonly message: string }> {}
 
 const messages = (violations: ReadonlyArray<Violation>): string =>

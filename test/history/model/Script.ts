@@ -22,7 +22,7 @@ export interface Step {
 
 export interface Script {
   readonly steps: ReadonlyArray<Step>
-  /** The intervals at which the followers of streams receive what is new. */
+  /** The intervals at which the followers of streams receive new records. */
   readonly followers: ReadonlyArray<number>
   readonly expiryInterval: number
   /** The store is put back at a time to the state of an earlier one, as from a backup. */

@@ -104,7 +104,7 @@ export class Simulation {
     return made
   }
 
-  /** Does what the operation asks, and returns its outcome. */
+  /** Performs an operation, and returns its outcome. */
   private perform(action: H.Action, client: number): Omit<H.Ok, keyof At | "id"> | Omit<H.Fail, keyof At | "id"> {
     switch (action.type) {
       case "write": {

@@ -11,7 +11,7 @@ import {
   withOperation
 } from "./MutableHistory.ts"
 
-/** The epoch before the last one, where there are two. */
+/** The epoch before the last one, if there are two. */
 const earlier = ({ epochs }: MutableHistory): ReadonlyArray<string> => epochs.slice(-2, -1).map(({ name }) => name)
 
 /** A position of the last log. */

@@ -91,7 +91,7 @@ export class MutableHistory {
     })
   }
 
-  /** The states of all keys in which they have an entry that does not expire. */
+  /** All states of keys with an entry that does not expire. */
   get lasting(): ReadonlyArray<State> {
     return this.log.commits.flatMap(({ index, made }) =>
       made.flatMap(({ change }) => {
@@ -232,11 +232,11 @@ export const fold = ({ log }: MutableHistory, namespace: string, seq: number): R
     return state?.change.op === "set" ? [state] : []
   })
 
-/** A kind of violation, and how a history gets it; `undefined` where it has nothing to do it to. */
+/** A kind of violation, and how it is applied to a history; `undefined` if it cannot be. */
 export interface Mutation {
   readonly name: string
   readonly rule: Rule
-  /** Whether it is wrong whatever the log has: found in an epoch, too, of which the end was lost. */
+  /** Whether it is wrong regardless of the log: it is also found in an epoch whose end was lost. */
   readonly isForm: boolean
   /** Whether it needs a history of two epochs. */
   readonly isOfEpochs: boolean

@@ -73,7 +73,7 @@ export const ofPrefixDeletes: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "read",
-    "a delete of a prefix finds nothing where there is an entry",
+    "a delete of a prefix finds nothing although an entry is present",
     ({ present }) => present,
     (subject, state) => {
       const { key: prefix, namespace } = address(state)

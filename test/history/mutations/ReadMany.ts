@@ -3,7 +3,7 @@ import * as H from "../History.ts"
 import type { State } from "../Log.ts"
 import { address, entryOf, type MutableHistory, type Mutation, mutation, withOperation } from "./MutableHistory.ts"
 
-/** A read at the end of what was known of several keys at a time. */
+/** A read, at the end, of the states that several keys had at one time. */
 const read = (
   subject: MutableHistory,
   states: ReadonlyArray<State>,

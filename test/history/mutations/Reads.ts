@@ -74,7 +74,7 @@ export const ofReads: ReadonlyArray<Mutation> = [
   ),
   mutation(
     "read",
-    "a delete finds nothing where there is an entry",
+    "a delete finds nothing although an entry is present",
     ({ present }) => present,
     (subject, state) => {
       const operation = { op: "delete", ...address(state) } as const

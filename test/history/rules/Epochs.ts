@@ -51,7 +51,7 @@ const times = (history: H.History, ops: ReadonlyArray<Op>): Map<string, Times> =
   return found
 }
 
-/** The epochs of a history in the order in which they were first seen; one of a history that shows none. */
+/** The epochs of a history in the order in which they were first seen; a history that shows none has one. */
 export const epochs = (history: H.History, ops: ReadonlyArray<Op>): ReadonlyArray<Epoch> => {
   const found = times(history, ops)
   if (found.size === 0) found.set(noEpoch, { begun: 0, alive: 0 })

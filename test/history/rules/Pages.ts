@@ -1,4 +1,4 @@
-/** Pages of lists and of the log: their position, and what they must hold. */
+/** Pages of lists and of the log: their position, and their expected content. */
 import { compare } from "../../../src/Client/KeyOrder.ts"
 import { addressOf, type Change, type Entry } from "../History.ts"
 import { type Log, type Presence, presence, type State } from "../Log.ts"
@@ -142,7 +142,7 @@ export const read = (op: Read, window: Window): number | undefined | Misplaced =
 
 const isOf = (tenant: string | undefined) => (change: Change) => tenant === undefined || change.tenantId === tenant
 
-/** The first `seq` that is wrong in what a reader got, who was at `after` and is at `to` now. */
+/** The first wrong `seq` in the records of a reader that advanced from `after` to `to`. */
 export const wrongSeq = (
   log: Log,
   after: number,

@@ -67,7 +67,7 @@ const get = (op: Get, window: Window): number | undefined | Misplaced => {
   )
   if (isHidden)
     return { rule: "batch", predicate: `saw version ${entry.version}, which a batch had replaced before it ended` }
-  const hint = found.out === undefined ? ", which the log has not" : ""
+  const hint = found.out === undefined ? ", which the log does not have" : ""
   return { rule: "read", predicate: `saw version ${entry.version}, ${text(entry.value)}${hint}`, ...at(found.out) }
 }
 
@@ -90,7 +90,7 @@ const refused = (op: Try, currentVersion: number | null | undefined, window: Win
   const written = new Set<string>()
   const conditional = operations.filter(operation => {
     const address = addressOf(operation)
-    // Once the batch itself has changed the key, what it finds does not stand in the log.
+    // Once the batch itself has changed the key, the state that it finds is not in the log.
     const isOwn = written.has(address)
     written.add(address)
     return operation.ifVersion !== undefined && !isOwn
@@ -140,7 +140,7 @@ const ineffective = (op: Try, window: Window): number | undefined | Misplaced =>
   return { rule: "read", predicate: "was answered that it deleted nothing", ...at(found.out) }
 }
 
-/** A position of the operation, `undefined` where it has none, or why none is possible. It is no write of the log. */
+/** A position of an operation that is not a write of the log; `undefined` if it has none, or why none is possible. */
 export const place = (op: Op, window: Window): number | undefined | Misplaced => {
   if (isGet(op)) return get(op, window)
   if (isRead(op)) return Pages.read(op, window)

@@ -16,6 +16,6 @@ export interface Misplaced {
   readonly predicate: string
   /** A position out of the window that would agree. */
   readonly position?: number
-  /** Whether it is wrong by itself, whatever the log has. */
+  /** Whether it is wrong regardless of the log. */
   readonly isForm?: true
 }

@@ -40,7 +40,7 @@ const garbage = [
 
 /** Conditional requests. */
 export const conditions = (check: Check) => {
-  check("a GET answers 304 where the client has the version", () =>
+  check("a GET answers 304 if the client has the version", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const value of [1, 2, 3]) yield* put(namespace, "k", value)
@@ -67,7 +67,7 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a GET with If-Match answers 412 where the version is another", () =>
+  check("a GET with If-Match answers 412 if the version differs", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)

@@ -8,7 +8,7 @@ interface Route {
   readonly method: string
   readonly path: string
   readonly pattern: RegExp
-  /** The body of each declared status; `undefined` where it has none. */
+  /** The body of each declared status; `undefined` if it has none. */
   readonly bodies: ReadonlyMap<number, Schema.Schema<unknown> | undefined>
 }
 
@@ -29,10 +29,10 @@ export const routes: ReadonlyArray<Route> = (() => {
   return found.sort((a, b) => Number(a.path.includes(":")) - Number(b.path.includes(":")))
 })()
 
-/** Statuses that the server as a whole answers, whatever the route. */
+/** Statuses that the server may answer on any route. */
 const everywhere: ReadonlyArray<number> = [400, 404, 405]
 
-/** What an answer breaks of the contract, or `undefined`. A HEAD promises what GET does, without a body. */
+/** How an answer violates the contract, or `undefined`. A HEAD has the contract of GET, without a body. */
 export const breach = (method: string, target: string, answer: Answer): string | undefined => {
   const { status, text } = answer
   const path = target.split("?", 1)[0]!

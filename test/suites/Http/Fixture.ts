@@ -42,7 +42,7 @@ export interface Extras {
   readonly json?: unknown
   /** Sent as it is, as `application/json` unless the headers have a type. */
   readonly body?: string | Uint8Array
-  /** The credential; the one that writes where it is left out, none where it is `null`. */
+  /** The credential. By default the one that writes; none if it is `null`. */
   readonly key?: string | null
 }
 
