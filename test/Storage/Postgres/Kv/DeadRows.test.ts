@@ -92,6 +92,31 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, dead rows ${reasonToSkip 
     })
   )
 
+  it.scopedLive("a comparison of the tenants visits no dead totals if most are dead", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Held.duringSnapshot(yield* database)
+      yield* Effect.promise(async () => {
+        await client.query(
+          `INSERT INTO causeway.remembered_tenants (tenant, bytes, up_to)
+           SELECT 't', 300, n - 100000 FROM generate_series(1, 40000) n`
+        )
+        await client.query("DELETE FROM causeway.remembered_tenants")
+        await client.query("ANALYZE causeway.remembered_tenants")
+        for (const id of ["a", "b", "c"]) await Held.call(client, "commit_keyed", keyedGroupOf(id, 700))
+        const { rows } = await client.query(
+          "SELECT t.tenant, t.bytes = sum(256 + length(w.outcome)) AS is_sum FROM causeway.remembered_tenants t, causeway.remembered_writes w GROUP BY t.tenant, t.bytes"
+        )
+        expect(rows).toEqual([{ tenant: "t", is_sum: true }])
+        const pages = await Held.pagesOf(
+          client,
+          { statement: callOf("commit_keyed", 19), values: keyedGroupOf("measured", 700) },
+          keyedGroupOf("measured before", 700)
+        )
+        expect(pages).toBeLessThan(250)
+      })
+    })
+  )
+
   it.scopedLive(
     "a commit with an idempotency key visits as much after many of them as after few, while a snapshot is held",
     () =>
