@@ -54,7 +54,7 @@ const withKeys = { keySetUrl: Option.some(new URL("http://keys.example/set")) }
 
 const request = { credential: undefined, method: "GET", url: "/ws", headers: {}, remoteAddress: undefined }
 
-/** Tells of tokens: `ok`, or the tag of the refusal. */
+/** The outcomes of tokens: `ok`, or the tag of the refusal. */
 const make = (settings: Partial<Authentication.Settings>, server = keyServer([])) =>
   Effect.gen(function* () {
     const context = yield* Layer.build(Layer.provide(Authentication.layer({ ...defaults, ...settings }), server.layer))
@@ -83,13 +83,13 @@ describe("published keys", () => {
       for (let index = 0; index < 5; index++)
         assert.strictEqual(yield* Fiber.join(yield* Effect.fork(identify(good))), "ok")
       for (const stranger of strangers) assert.isNull(stranger.unsafePoll())
-      // They share one request, and are told within its limit that nobody knows.
+      // They share one request, and fail within its timeout.
       yield* TestClock.adjust("5 seconds")
       for (const stranger of strangers) {
         assert.strictEqual(yield* Fiber.join(stranger), "AuthenticationUnavailable")
       }
       assert.strictEqual(server.asked, 2)
-      // For half a minute nobody is kept waiting again.
+      // For half a minute no caller waits again.
       const later = yield* Effect.fork(Effect.flatMap(sign(known, "d"), identify))
       assert.strictEqual(yield* Fiber.join(later), "AuthenticationUnavailable")
       assert.strictEqual(server.asked, 2)

@@ -124,7 +124,7 @@ describe("FairPool", () => {
           const kept = small.map(holder => pool.heldBy(holder))
           expect(take("a", size)?.isHeld).toBe(true)
           expect(pool.heldBy("a")).toBe(before + size)
-          // Nobody who has no more was taken from.
+          // Nothing was reclaimed from holders that do not have more.
           expect(small.map(holder => pool.heldBy(holder))).toEqual(kept)
         }
       ),

@@ -17,7 +17,7 @@ const clientCount = 3
 /** What one client knows of one session, however often it connected. */
 interface Seen {
   epoch: string | undefined
-  /** Each list goes on without a gap; a new one begins where the history was not recovered. */
+  /** Each list has no gap. A new list starts if the history was not recovered. */
   readonly pieces: Array<Array<Event>>
   isSubscribed: boolean
 }
@@ -95,7 +95,7 @@ const subscribe = (real: Real, member: Member, session: number) =>
       ...(seen.epoch === undefined ? {} : { epoch: seen.epoch })
     })
     const { epoch, recovered } = yield* answered
-    // Nothing is ever lost here, so that whoever resumes goes on where it was.
+    // Nothing is lost here, so a client that resumes continues from its position.
     expect({ recovered, epoch }).toEqual({ recovered: true, epoch: seen.epoch ?? epoch })
     seen.epoch = epoch
     seen.isSubscribed = true

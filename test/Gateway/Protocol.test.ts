@@ -158,7 +158,7 @@ describe("requests", () => {
 
   it("accepts 65,536 members and elements, and refuses one more without parsing it", () => {
     const { jsonMembers } = Protocol.Limits
-    // Beside the elements: the members of the frame, and one more for its opening brace and the array's opening bracket.
+    // In addition to the elements: the members of the frame, and one more for its opening brace and the array's opening bracket.
     const elements = (count: number) => answerFrame(`[${Array(count).fill("[]").join()}]`)
     expect(refusal(elements(jsonMembers / 2 - 4))).toBeUndefined()
     const parse = vi.spyOn(JSON, "parse")

@@ -21,7 +21,7 @@ interface Replacement {
 
 const checked = (body: Effect.Effect<void, unknown, Effect.Effect.Context<ReturnType<typeof listen>>>) => body
 
-/** What a replaced effect is replaced by where only its running tells: `wrapped` counts. */
+/** Replaces an effect. `wrapped` counts its runs. */
 let wrappedRuns = 0
 
 const counted = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>

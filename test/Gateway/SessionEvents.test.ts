@@ -50,7 +50,7 @@ describe("A database of events", () => {
   )
 
   for (const writer of ["inline", "thread"] as const) {
-    // By the test's clock, which stands still: on a busy machine the thread may take longer to start than writes may
+    // By the test's clock, which does not advance: on a busy machine the thread may take longer to start than writes may
     // wait.
     it.scoped(`finishes waiting writes before it closes, written ${writer}`, () =>
       Effect.gen(function* () {
@@ -82,7 +82,7 @@ describe("A database of events", () => {
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "sessions.db")
-      const text = "these are somebody's notes, long enough to be taken for a header. ".repeat(4)
+      const text = "these are the notes of a user, long enough to be taken for a header. ".repeat(4)
       writeFileSync(file, text)
       const refused = yield* Effect.flip(Effect.scoped(Sqlite.make({ directory, writer: "inline" })))
       expect(refused.message).toBe(`${file} is not a SQLite database`)

@@ -1,4 +1,4 @@
-/** What a client is told when something behind the gateway fails. */
+/** What a client receives when a service behind the gateway fails. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import { errorMeanings } from "../../src/Gateway/Protocol/ErrorCode.ts"
@@ -89,13 +89,13 @@ describe("failures as clients see them", () => {
       const ids = yield* Effect.forEach([1, 2], () => createSession(client))
       broken = ids[0]!
       for (const sessionId of ids) yield* client.get("subscribed", { type: "subscribe", sessionId })
-      const told = yield* client.until(frame => frame.type === "error" && !("seq" in frame))
-      expect(told).toMatchObject({ sessionId: broken, error: { code: "internal", retryable: true } })
-      expect(told).not.toHaveProperty("id")
-      expect(JSON.stringify(told)).not.toContain("SQLITE")
+      const received = yield* client.until(frame => frame.type === "error" && !("seq" in frame))
+      expect(received).toMatchObject({ sessionId: broken, error: { code: "internal", retryable: true } })
+      expect(received).not.toHaveProperty("id")
+      expect(JSON.stringify(received)).not.toContain("SQLITE")
       yield* completeTurn(client, ids[1]!, "hello")
       expect(client.events(broken)).toEqual([])
-      // Whoever comes again finds what can be read by then.
+      // A client that reconnects receives what can be read by then.
       broken = ""
       yield* client.get("subscribed", { type: "subscribe", sessionId: ids[0]! })
       yield* completeTurn(client, ids[0]!, "hello")

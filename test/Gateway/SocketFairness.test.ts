@@ -1,4 +1,4 @@
-/** Tenants that take all they can get of what everybody shares, with an honest one beside them that is served. */
+/** Tenants that take as much of the shared resources as they can, and an honest tenant that is served nevertheless. */
 
 import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
@@ -182,17 +182,17 @@ describe("what tenants share", () => {
       const first = yield* createSession(honest)
       yield* honest.get("session", { type: "start_session", sessionId: first })
       assert.strictEqual((yield* follower.closed).code, 4008)
-      // Both that were followed are nobody's any more; after them it is the turn of an instance that nobody uses.
+      // Both that were followed have no followers any longer. After them an unused instance is stopped.
       const second = yield* createSession(honest)
       yield* honest.get("session", { type: "start_session", sessionId: second })
       assert.strictEqual((yield* simulator.state).instances.length, 4)
-      // Now each has two, and nobody takes from who has no more.
+      // Now each has two, and nothing is reclaimed from a tenant that does not have more.
       const third = yield* createSession(honest)
       assert.strictEqual(codeOf(yield* honest.ask({ type: "get_session", sessionId: third })), "rate_limited")
     })
   )
 
-  it.scopedLive("sessions in memory: an instance that nobody uses is stopped for another tenant's session", () =>
+  it.scopedLive("sessions in memory: an unused instance is stopped for another tenant's session", () =>
     Effect.gen(function* () {
       const { enter, simulator } = yield* start({ settings: { inMemory: 3 } })
       const hostile = yield* enter("evil")

@@ -187,8 +187,8 @@ describe("The handshake", () => {
       for (const sub of ["", "\u0000", "x".repeat(300)]) {
         expect(yield* statusOf(url, bearer(yield* sign({ ...claims, sub }))), JSON.stringify(sub)).toBe(401)
       }
-      const { sub: _sub, ...nobody } = claims
-      expect(yield* statusOf(url, bearer(yield* sign(nobody)))).toBe(401)
+      const { sub: _sub, ...anonymous } = claims
+      expect(yield* statusOf(url, bearer(yield* sign(anonymous)))).toBe(401)
       for (const tenant of ["a", "A.b_c-9", "...", "x".repeat(128)]) {
         expect(yield* statusOf(url, bearer(yield* sign({ ...claims, tenant }))), tenant).toBe(101)
       }
@@ -208,7 +208,7 @@ describe("The handshake", () => {
         expect(yield* statusOf(url, bearer(yield* sign(claims, alg, privateKey, kid))), alg).toBe(101)
       }
       expect(asked()).toBe(1)
-      // The public key, which everybody knows, as if it were the secret of HS256.
+      // The public key, which is not secret, as if it were the secret of HS256.
       const asSecret = new TextEncoder().encode(JSON.stringify(rsa.jwk))
       expect(yield* statusOf(url, bearer(yield* sign(claims, "HS256", asSecret, "rsa")))).toBe(401)
       expect(yield* statusOf(url, bearer(yield* sign(claims, "HS256", secretBytes, "oct")))).toBe(401)
@@ -216,7 +216,7 @@ describe("The handshake", () => {
       const stranger = yield* pair("RS256", "stranger")
       const unknown = yield* sign(claims, "RS256", stranger.privateKey, "stranger")
       for (const _ of [1, 2, 3]) expect(yield* statusOf(url, bearer(unknown))).toBe(401)
-      // A key that nobody knows has the set fetched again, and not with every attempt.
+      // An unknown key causes a fetch of the set, but not with every attempt.
       expect(asked()).toBeLessThanOrEqual(2)
       const pretender = yield* sign(claims, "RS256", stranger.privateKey, "rsa")
       expect(yield* statusOf(url, bearer(pretender))).toBe(401)
@@ -244,7 +244,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("without a secret or keys, everybody is refused", () =>
+  it.scopedLive("without a secret or keys, every client is refused", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: {} })
       const { url } = yield* start
@@ -253,7 +253,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("in dev mode everybody is the developer", () =>
+  it.scopedLive("in dev mode every client is the developer", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url } = yield* start

@@ -1,4 +1,4 @@
-/** Clients that mean harm or are broken, with honest ones beside them that must not notice. */
+/** Hostile or broken clients, and honest clients that must not be affected. */
 import { connect as connectRaw, type Socket as NetSocket } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, FastCheck as fc, Layer, Option, Redacted, type Scope, TestClock } from "effect"
@@ -14,7 +14,7 @@ const ample = Layer.merge(Memory.layer, EventsInMemory.layer({ events: 1_000_000
 
 const soak = Number(process.env.SOAK ?? 1)
 
-/** An honest client: it keeps taking turns, and tells at the end that it saw each event once, in order. */
+/** An honest client: it takes turns, and checks at the end that it received each event once, in order. */
 const honest = (url: string) =>
   Effect.gen(function* () {
     const client = yield* connect(url)
@@ -224,7 +224,7 @@ describe("Hostile clients", () => {
           { concurrency: "unbounded" }
         )
       )
-      // Time stands still, and with it the activation, until those beyond the limit have been refused.
+      // Time does not advance, so the activation waits until those above the limit were refused.
       yield* client.until(() => client.frames.filter(frame => codeOf(frame as never) === "rate_limited").length === 5)
       yield* Effect.repeat(pass("1 second", "1 second"), { until: () => asking.unsafePoll() !== null })
       const asked = yield* Fiber.join(asking)
@@ -263,7 +263,7 @@ describe("Hostile clients", () => {
       for (let i = 0; i < 10_000; i++) {
         flood.socket.send(JSON.stringify({ type: "subscribe", id: `${i}`, sessionId: ids[i % ids.length] }))
       }
-      // The server reads little of a client that it has sent away, and cuts it when its time for the handshake is over.
+      // The server reads little of a client that it has sent away, and aborts it when the timeout of the closing handshake has expired.
       yield* untilSentAway(flood)
       yield* TestClock.adjust("5 seconds")
       expect(yield* isClosed(flood)).toBe(4001)
@@ -304,10 +304,10 @@ describe("Hostile clients", () => {
       yield* silent.get("subscribed", { type: "subscribe", sessionId })
       silent.socket.pause()
       yield* completeTurn(client, sessionId, "/long 25000")
-      // Pings would have gone unanswered for longer than is allowed by now.
+      // By now, pings would be unanswered for longer than allowed.
       yield* pass("29 seconds", "1 second")
       expect(silent.isOpen()).toBe(true)
-      // The close frame stands behind what it has yet to read, for which it gets its time too.
+      // The close frame follows the unread data, for which the client gets time too.
       yield* pass("23 seconds", "1 second")
       silent.socket.resume()
       expect(yield* silent.closed).toEqual({ code: 4008, reason: "slow_consumer" })

@@ -8,7 +8,7 @@ import * as Replays from "../../src/Gateway/Socket/Replays.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import { breathe } from "./Fixture.ts"
 
-/** Frames of so many bytes, which tell their `seq`. */
+/** Frames of a size, which contain their `seq`. */
 const framesAfter = (after: number, head: number, page: number, bytes = 8): ReadonlyArray<Frame> =>
   Array.from({ length: Math.min(page, head - after) }, (_, index) => ({
     seq: after + 1 + index,
@@ -16,7 +16,7 @@ const framesAfter = (after: number, head: number, page: number, bytes = 8): Read
     data: Buffer.from(String(after + 1 + index).padEnd(bytes))
   }))
 
-/** A feed of a history, which `read` tells, to a client that has room for so many events, and what came of it. */
+/** A feed of the history that `read` returns, to a client with limited room, and what it has sent. */
 const feedOf = (
   replays: Replays.Replays,
   head: number,
@@ -119,7 +119,7 @@ describe("Replays", () => {
       const broken = feedOf(replays, 10, () => new SessionUnreadable({ session: "t/s", reason: "SQLITE_CORRUPT" }))
       const spoilt = feedOf(replays, 10, () => Effect.die(new Error("a bug")))
       const well = feedOf(replays, 200, pages)
-      // No time passes: whoever waited for it would wait for ever.
+      // No time passes: a fiber that waited for it would wait forever.
       yield* until(() => well.sent.length === 200)
       expect(well.sent).toHaveLength(200)
       expect([broken.failures(), spoilt.failures(), away.failures()]).toEqual([1, 1, 0])
@@ -147,15 +147,15 @@ describe("Replays", () => {
   it.scoped("a history that can be read again continues", () =>
     Effect.gen(function* () {
       const replays = yield* Replays.make
-      let isAway = false
+      let isUnavailable = false
       const feed = feedOf(replays, 200, (after, limit) => {
-        if (after === 100 && !isAway) {
-          isAway = true
+        if (after === 100 && !isUnavailable) {
+          isUnavailable = true
           return new StoreUnavailable({ reason: "away" })
         }
         return pages(after, limit)
       })
-      yield* until(() => isAway)
+      yield* until(() => isUnavailable)
       expect(feed.sent).toHaveLength(100)
       yield* TestClock.adjust("1 second")
       yield* until(() => feed.sent.length === 200)

@@ -76,7 +76,7 @@ describe("characters that are split between two deltas", () => {
     }
   })
 
-  it("are replaced where another block of the type goes on, or what follows is no other half", () => {
+  it("are replaced if another block of the type continues, or if no second half follows", () => {
     expect(mapAll(text(high), text("b", { turnId: "t", messageId: "other" }))).toMatchObject([
       { messageId: "m", text: "\ufffd" },
       { messageId: "other", text: "b" }

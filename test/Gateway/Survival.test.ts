@@ -192,7 +192,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                     }),
                   { concurrency: "unbounded", discard: true }
                 )
-                // Whoever comes new is told the same from the first event on.
+                // A new client receives the same from the first event on.
                 const fresh = yield* Client.connect(service.url, bearer, whole)
                 yield* Effect.forEach(group, sessionId => Client.persist(fresh.follow(sessionId)), {
                   concurrency: "unbounded",

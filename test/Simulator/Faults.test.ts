@@ -182,7 +182,7 @@ describe("on a WebSocket, an injected", () => {
     })
   )
 
-  it.scopedLive("malformed sends frames that are no events, and goes on", () =>
+  it.scopedLive("malformed sends frames that are not events, and continues", () =>
     Effect.gen(function* () {
       const { platformUrl, inject } = yield* Simulator.make()
       const id = yield* create(platformUrl)
@@ -219,7 +219,7 @@ describe("the control handle", () => {
       expect((yield* Effect.flip(request(`${platformUrl}/health`))).code).toBe("ECONNREFUSED")
       expect((yield* request(`${inferenceUrl}/health`)).status).toBe(200)
       expect((yield* state).refusing).toEqual(["platform"])
-      yield* client.turn("goes on", "t1")
+      yield* client.turn("continues", "t1")
       yield* refuse("platform", false)
       expect((yield* request(`${platformUrl}/health`)).status).toBe(200)
       yield* refuse("inference", true)
@@ -310,7 +310,7 @@ describe("the control handle", () => {
 })
 
 describe("a simulator", () => {
-  it.scopedLive("goes on when clients leave half-way through", () =>
+  it.scopedLive("continues when clients disconnect halfway through", () =>
     Effect.gen(function* () {
       const { inferenceUrl, state } = yield* Simulator.make()
       const leave = Effect.async<void, NoReply>(resume => {

@@ -12,7 +12,7 @@ const runs = 100 * Number(process.env.SOAK ?? 1)
 const generate = (inferenceUrl: string, prompt: string, headers: Readonly<Record<string, string>> = {}, more = {}) =>
   request(`${inferenceUrl}/api/v1/generate/stream`, { body: { prompt, ...more }, headers })
 
-/** Reads Server-Sent Events by the HTML standard's rules, but for `id`, `event` and `retry`. */
+/** Reads Server-Sent Events by the HTML standard's rules, except `id`, `event` and `retry`. */
 const dataOf = (text: string): ReadonlyArray<string> => {
   const events: Array<string> = []
   let lines: Array<string> = []
@@ -49,7 +49,7 @@ it.scopedLive("generates Server-Sent Events or plain text, as the client accepts
   })
 )
 
-it.scopedLive("generates what it is told to, whatever the client accepts", () =>
+it.scopedLive("generates the configured format, whatever the client accepts", () =>
   Effect.gen(function* () {
     const { inferenceUrl } = yield* Simulator.make({ format: "text" })
     const reply = yield* generate(

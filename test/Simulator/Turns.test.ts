@@ -26,7 +26,7 @@ const everyType = [
 ]
 
 describe("a turn", () => {
-  it.scopedLive("thinks, calls a tool, changes a file, answers and tells what it used", () =>
+  it.scopedLive("thinks, calls a tool, changes a file, answers and reports its usage", () =>
     Effect.gen(function* () {
       const { client } = yield* start()
       const events = yield* client.turn("Grüße an 🌊 and all", "t1")
@@ -243,7 +243,7 @@ describe("a connection", () => {
     })
   )
 
-  it.scopedLive("is closed when the client takes nothing at all, and the turns go on", () =>
+  it.scopedLive("is closed when the client reads nothing at all, and the turns continue", () =>
     Effect.gen(function* () {
       // So long that it does not end a client that reads, on any machine.
       const { client, awaitState, platformUrl, id } = yield* start({ limits: { history: 20, stall: "3 seconds" } })

@@ -1,4 +1,4 @@
-/** Instances that fail shut nobody else out. */
+/** Failing instances do not block others. */
 import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
@@ -53,7 +53,7 @@ describe("instances that fail", () => {
     ["hang", Stub.hanging, reset, "15 seconds"]
   ] as const
   for (const [what, answer, refusal, limit] of answers) {
-    it.effect(`keep nobody from others when they ${what}`, () =>
+    it.effect(`do not block calls to others when they ${what}`, () =>
       withInstances(answer, refusal, platform =>
         Effect.gen(function* () {
           yield* within(
@@ -62,7 +62,7 @@ describe("instances that fail", () => {
           )
           const reads = bad.flatMap(id => Arr.makeBy(5, () => Effect.either(platform.readFile(id, "a"))))
           yield* within(limit, Effect.all(reads, together))
-          // Their own breakers are open, and those of nobody else.
+          // Their own breakers are open, and no others.
           const files = bad.map(id => platform.readFile(id, "a"))
           const outcomes = yield* Effect.forEach(files, call => Effect.either(call))
           expect(
@@ -90,7 +90,7 @@ describe("instances that fail", () => {
         yield* TestClock.adjust("10 seconds")
         expect(yield* read).toEqual(content)
         isWell = false
-        // It begins anew at none.
+        // It starts again at none.
         const again = yield* Effect.replicateEffect(Effect.either(read), 4)
         expect(again.every(Either.isLeft)).toBe(true)
         isWell = true
@@ -99,7 +99,7 @@ describe("instances that fail", () => {
     )
   })
 
-  it.effect("are told from a platform that is away, which shuts all calls out", () =>
+  it.effect("are distinguished from an unavailable platform, which blocks all calls", () =>
     withInstances(
       Stub.unreachable,
       connectionFailure("connect", "agent platform", "ECONNREFUSED"),
@@ -131,7 +131,7 @@ describe("a tenant's stops and creations that fail", () => {
     ["answer 500", Stub.status(500), { stop: 1, create: 1 }],
     ["hang", Stub.hanging, { stop: 5, create: 30 }]
   ] as const) {
-    it.effect(`keep nobody from giving instances back when they ${what}`, () =>
+    it.effect(`do not block other stops when they ${what}`, () =>
       withInstances(answer, refused(503), platform =>
         Effect.gen(function* () {
           yield* until(
@@ -143,7 +143,7 @@ describe("a tenant's stops and creations that fail", () => {
       )
     )
 
-    it.effect(`keep nobody else from creating when creations ${what}`, () => {
+    it.effect(`do not block other creations when creations ${what}`, () => {
       const elsewhere: Answer = request =>
         (request.headers["idempotency-key"]?.startsWith("bad") ? answer : Stub.status(201, { instanceId: "i" }))(
           request
@@ -172,7 +172,7 @@ describe("a tenant's stops and creations that fail", () => {
     })
   }
 
-  it.effect("are told from a platform that fails for everybody, which shuts all calls out", () =>
+  it.effect("are distinguished from a platform that fails for all, which blocks all calls", () =>
     withInstances(
       Stub.status(500),
       refused(503),

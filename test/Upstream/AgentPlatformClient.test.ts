@@ -64,7 +64,7 @@ describe("create", () => {
     })
   )
 
-  it.effect("refuses ids that could not be put into a path, and tells no secrets of a malformed answer", () =>
+  it.effect("refuses ids that could not be put into a path, and reveals no secrets of a malformed answer", () =>
     Effect.gen(function* () {
       for (const body of [{ instanceId: ".." }, { instanceId: "" }, { secret: "s3cret" }, [], "<html>s3cret</html>"]) {
         const stub = Stub.make([Stub.status(200, body)])

@@ -169,7 +169,7 @@ describe("file calls", () => {
       ])
       yield* withPlatform(stub, platform =>
         Effect.gen(function* () {
-          // What one user's file is answered with shuts nobody else out.
+          // The answer to one user's file does not block other users.
           for (let i = 0; i < 5; i++) {
             expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "malformed" })
           }

@@ -53,7 +53,7 @@ describe("generate", () => {
     })
   )
 
-  it.effect("does not wait for a body that goes on after [DONE]", () =>
+  it.effect("does not wait for a body that continues after [DONE]", () =>
     Effect.gen(function* () {
       const body = Stream.concat(inBytes('data: {"text":"a"}\n\ndata: [DONE]\n\n'), Stream.never)
       const stub = Stub.make([Stub.streaming("text/event-stream", body)])

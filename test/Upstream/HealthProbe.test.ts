@@ -43,7 +43,7 @@ describe("probe", () => {
     })
   )
 
-  it.effect("tells the latency in whole milliseconds", () =>
+  it.effect("returns the latency in whole milliseconds", () =>
     withPlatform(Stub.make([Stub.late(149.6, Stub.status(200))]), platform =>
       Effect.gen(function* () {
         const probing = yield* Effect.fork(platform.probe)
@@ -97,7 +97,7 @@ describe("probe", () => {
     })
   )
 
-  it.effect("is shared by callers within a second, of whom the first may leave", () =>
+  it.effect("is shared by callers within a second, even if the first is interrupted", () =>
     Effect.gen(function* () {
       const stub = Stub.make([Stub.late(500, Stub.status(200))])
       yield* withPlatform(stub, ({ probe }) =>

@@ -22,7 +22,7 @@ import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
 import * as Interleaving from "./Interleaving.ts"
 import { eventsOf, stateOf } from "./Platform.ts"
 
-/** The other side of one socket. */
+/** The server of one socket. */
 interface Peer {
   /** The event that the client resumed after. */
   readonly after: string | undefined
@@ -31,14 +31,14 @@ interface Peer {
   readonly drop: (tooLarge?: boolean) => void
   readonly pings: () => number
   readonly answerPings: () => void
-  /** Tells that all that was sent so far has been read. */
+  /** Reports that all data sent so far was read. */
   readonly read: () => void
   /** It reads nothing more from then on. */
   readonly deafen: () => void
   /** Emits these once it has been asked for a sign of life and looked at once more, which does not see them yet. */
   readonly emitTooLate: (...events: ReadonlyArray<Readonly<Record<string, unknown>>>) => void
   readonly isReleased: () => boolean
-  /** Frames that nobody has taken yet. */
+  /** Frames that were not taken yet. */
   readonly waiting: () => number
 }
 
@@ -49,7 +49,7 @@ const failure = (more: Partial<UpstreamFailure>) =>
 
 const gone = failure({ reason: "status", statusCode: 404, message: "gone" })
 
-/** A platform whose n-th connection is answered with the n-th of the dials, the last one for ever. */
+/** A platform whose n-th connection is answered with the n-th of the dials, the last one always. */
 const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
   const peers: Array<Peer> = []
   const tries: Array<{ readonly again: boolean }> = []
@@ -285,7 +285,7 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("goes on trying for hours, with waits of at most ten seconds", () =>
+  it.scoped("keeps retrying for hours, with waits of at most ten seconds", () =>
     Effect.gen(function* () {
       const away = [failure({}), failure({ reason: "circuit_open" }), failure({ reason: "status", statusCode: 503 })]
       const down = Array.from({ length: 200 }, (_, i) => away[i % 3]!)
@@ -304,7 +304,7 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("keeps its waits while connections drop at once, and begins anew after a good one", () =>
+  it.scoped("keeps its waits while connections drop at once, and resets them after a good one", () =>
     Effect.gen(function* () {
       const { connect, peers, tries } = makePlatform("open")
       yield* Effect.flatMap(connect(), collect)
@@ -349,7 +349,7 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("sends each message once and in order, and tells of those that were perhaps lost", () =>
+  it.scoped("sends each message once and in order, and reports those that may be lost", () =>
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open")
       const connection = yield* connect()
@@ -460,7 +460,7 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.live("resumes after the last event that it has told, wherever it was when it gave a connection up", () =>
+  it.live("resumes after the last event that it has delivered, wherever a connection was closed", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(Interleaving.interleavings, async interleaving => {
@@ -469,15 +469,15 @@ describe("InstanceConnection", () => {
             const { ids } = yield* Effect.flatMap(connect("e0"), collect)
             peers[0]!.emitTooLate({ type: "a", id: "late" })
             yield* TestClock.adjust("1 minute")
-            return { after: peers[1]?.after, told: yield* ids }
+            return { after: peers[1]?.after, delivered: yield* ids }
           })
-          const { after, told } = await Effect.runPromise(
+          const { after, delivered } = await Effect.runPromise(
             Effect.provide(
               Interleaving.run(Effect.scoped(program), interleaving).pipe(Logger.withMinimumLogLevel(LogLevel.None)),
               TestContext.TestContext
             )
           )
-          expect(["e0", ...told].at(-1)).toBe(after)
+          expect(["e0", ...delivered].at(-1)).toBe(after)
         }),
         { numRuns: 100 * Number(process.env.SOAK ?? 1) }
       )

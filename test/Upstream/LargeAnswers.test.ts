@@ -13,7 +13,7 @@ const entries = (count: number) => Array.from({ length: count }, (_, index) => (
 const runs = (count: number) => ({ numRuns: count * Number(process.env.SOAK ?? 1) })
 
 describe("long lists", () => {
-  it.live("are taken in portions, between which everybody else has their turn", () =>
+  it.live("are read in portions, between which other work runs", () =>
     Effect.gen(function* () {
       let turns = 0
       const others = yield* Effect.fork(
@@ -97,7 +97,7 @@ describe("long lists", () => {
     )
   })
 
-  it.effect("tell where they are not as they should be", () =>
+  it.effect("report the path of an invalid value", () =>
     Effect.gen(function* () {
       const messages = yield* Effect.forEach(
         [{ entries: [{ path: "a" }, { path: "b", size: -1 }] }, [{}], [5], { files: [] }, "x", { entries: {} }],
@@ -139,7 +139,7 @@ describe("an answer whose status has said it all", () => {
   )
 })
 
-describe("what clients are told of a failure", () => {
+describe("what clients learn about a failure", () => {
   it.effect("names no host and no port", () =>
     Effect.gen(function* () {
       const unreachable = Stub.make([Stub.unreachable])
@@ -179,7 +179,7 @@ describe("JSON of the platform", () => {
     expect(event.payload).toEqual({ type: "message.delta", text: "a\ufffd" })
   })
 
-  it("is read as JSON.parse reads it, but for what is no Unicode", () => {
+  it("is read as JSON.parse reads it, except for invalid Unicode", () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: "binary" }), value => {
         const text = JSON.stringify(value)

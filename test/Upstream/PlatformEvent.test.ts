@@ -22,7 +22,7 @@ describe("PlatformEvent", () => {
     expect(read({ type: "x", id: "", timestamp: null })).toMatchObject({ id: undefined, timestamp: undefined })
   })
 
-  it("tells what is wrong with a frame that is no event", () => {
+  it("reports why a frame is not an event", () => {
     expect(PlatformEvent.fromFrame("{")).toEqual(Either.left("is not JSON"))
     for (const frame of ["1", "null", "[]", '"x"'])
       expect(PlatformEvent.fromFrame(frame)).toEqual(Either.left("is not an object"))

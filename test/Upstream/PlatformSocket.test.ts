@@ -20,7 +20,7 @@ const listen = <S extends Server | TcpServer>(server: S) =>
       })
   )
 
-/** A server that does as told with each WebSocket. */
+/** A server with a given behavior for each WebSocket. */
 const webSockets = (onSocket: (socket: WebSocket) => void) =>
   Effect.gen(function* () {
     const server = createServer()
@@ -41,7 +41,7 @@ const limits: PlatformSocket.Limits = { frameBytes: 1000, waitingFrames: 10, wai
 const { open } = PlatformSocket.make(limits)
 
 describe("PlatformSocket", () => {
-  it.scopedLive("gives the frames that came before the end, then tells of the end", () =>
+  it.scopedLive("returns the frames before the end, then the end", () =>
     Effect.gen(function* () {
       const url = yield* webSockets(socket => {
         for (let i = 0; i < 100; i++) socket.send(`${i}`)
@@ -68,7 +68,7 @@ describe("PlatformSocket", () => {
     })
   )
 
-  it.scopedLive("tells the status of a refused handshake", () =>
+  it.scopedLive("reports the status of a refused handshake", () =>
     Effect.gen(function* () {
       const server = createServer()
       server.on("upgrade", (_, socket) =>
@@ -81,7 +81,7 @@ describe("PlatformSocket", () => {
     })
   )
 
-  it.scopedLive("fails where nobody listens, and where somebody speaks no HTTP", () =>
+  it.scopedLive("fails if no server listens, and if the server does not speak HTTP", () =>
     Effect.gen(function* () {
       const closed = yield* Effect.scoped(listen(createServer()))
       expect(yield* Effect.flip(open(closed, {}))).toMatchObject({ message: expect.stringContaining("ECONNREFUSED") })

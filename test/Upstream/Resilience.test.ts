@@ -95,7 +95,7 @@ describe("retries", () => {
     )
   }
 
-  it.scoped("tell the limit without the fraction that earlier tries have left of it", () =>
+  it.scoped("report the timeout without the fraction that earlier tries have left", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       for (const [tryTimeout, words] of [

@@ -10,7 +10,7 @@ const read = (...pieces: ReadonlyArray<string>) => {
 const message = (data: string, name = "message") => ({ name, data })
 
 describe("ServerSentEvents", () => {
-  it("reads lines of data, names, comments and fields nobody knows", () => {
+  it("reads lines of data, names, comments and unknown fields", () => {
     expect(read("data: a\n\n")).toEqual([message("a")])
     expect(read("data:a\ndata: b\ndata\n\n")).toEqual([message("a\nb\n")])
     expect(read(": comment\nid: 7\nretry: 5\nevent: error\ndata:  two spaces\n\n")).toEqual([

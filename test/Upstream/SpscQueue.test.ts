@@ -73,7 +73,7 @@ describe("A queue of one producer and one consumer", () => {
     })
   )
 
-  it.effect("keeps the order, whatever the bound and whoever is faster", () =>
+  it.effect("keeps the order, whatever the bound whichever side is faster", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(
@@ -106,7 +106,7 @@ describe("A queue of one producer and one consumer", () => {
     )
   )
 
-  it.live("never stands still, wherever the producer and the consumer yield", () =>
+  it.live("never stalls, wherever the producer and the consumer yield", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(

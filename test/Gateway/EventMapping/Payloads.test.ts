@@ -108,7 +108,7 @@ describe("usage", () => {
     ])
   })
 
-  it("reports an invalid context beside valid figures", () => {
+  it("reports an invalid context with valid figures", () => {
     for (const context of [{ used: 1 }, { used: 1, limit: 0 }, { used: "1", limit: 2 }, { limit: -1 }]) {
       expect(map("usage", { inputTokens: 1, ...context })).toStrictEqual({
         events: [{ type: "usage_update", inputTokens: 1 }],
@@ -176,7 +176,7 @@ describe("any input", () => {
   it("becomes valid events, or is reported", () => {
     fc.assert(
       fc.property(type, payload, situation, (type, payload, situation) => {
-        const { events, ...told } = map(type, payload, situation)
+        const { events, ...reports } = map(type, payload, situation)
         for (const body of events) {
           const event = Protocol.event(envelope, body)
           const text = Protocol.encode(event)
@@ -184,9 +184,9 @@ describe("any input", () => {
           expect(Schema.decodeUnknownSync(Protocol.Event)(JSON.parse(text))).toStrictEqual(event)
         }
         const isSilent = type === "heartbeat" || type === "log"
-        expect("dropped" in told).toBe(events.length === 0 && !isSilent)
-        for (const reported of Object.values(told)) expect(reported).toBe(type)
-        if ("malformed" in told) expect(EventMapping.platformTypes).toContain(type)
+        expect("dropped" in reports).toBe(events.length === 0 && !isSilent)
+        for (const reported of Object.values(reports)) expect(reported).toBe(type)
+        if ("malformed" in reports) expect(EventMapping.platformTypes).toContain(type)
       }),
       { numRuns }
     )

@@ -21,7 +21,7 @@ import {
 } from "../../../src/Gateway/Sessions.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 
-const secret = Redacted.make("a secret that all nodes have, and nobody else")
+const secret = Redacted.make("a secret that only the nodes have")
 const sessionId = "0".repeat(36)
 
 const unused = () => Effect.dieMessage("not expected")
@@ -79,7 +79,7 @@ describe("the link between nodes", () => {
     })
   )
 
-  // Commands wait for a connection by the test's clock, which stands still.
+  // Commands wait for a connection by the test's clock, which does not advance.
   it.scoped("knows of a command that waited for another one's connection that it was sent", () =>
     Effect.gen(function* () {
       const begun = yield* Queue.unbounded<string>()
@@ -104,7 +104,7 @@ describe("the link between nodes", () => {
     })
   )
 
-  it.scopedLive("bears a command, its author and its answer, and tells what it was refused for", () =>
+  it.scopedLive("carries a command, its author and its answer, or the reason of a refusal", () =>
     Effect.gen(function* () {
       const calls: Array<readonly [Caller, string]> = []
       const { address } = yield* server((caller, session, content) => {
@@ -129,7 +129,7 @@ describe("the link between nodes", () => {
     })
   )
 
-  it.scopedLive("lets nobody in who has another secret, or none", () =>
+  it.scopedLive("refuses peers with another secret or none", () =>
     Effect.gen(function* () {
       const { address, port } = yield* server(unused)
       const stranger = yield* NodeClient.make(Redacted.make("another secret of at least 32 characters"))
@@ -177,7 +177,7 @@ describe("the link between nodes", () => {
         while: ({ _tag }) => _tag === "NodeUnreachable"
       })
       assert.deepInclude(yield* connecting, { is: "answer" })
-      // It is free once the answer is there.
+      // It is free after the answer.
       yield* untilRead
       proxy.set("black hole")
       assert.strictEqual(yield* failureOf(link.send(owner(through), command("quick"))), "NodeSilent")
@@ -236,7 +236,7 @@ describe("the link between nodes", () => {
       })
   )
 
-  /** A node whose work for the tenant `greedy` does not end, and how often that has begun. */
+  /** A node whose work for the tenant `greedy` does not end, and how often it was started. */
   const withGreedy = (limits?: NodeServer.Options["limits"]) =>
     Effect.gen(function* () {
       const begun = yield* Queue.unbounded<void>()
@@ -259,7 +259,7 @@ describe("the link between nodes", () => {
       const send = (tenant: string) => link.send(owner(address), command("x", "a", tenant))
       for (let index = 0; index < 6; index++) yield* Effect.forkScoped(send("greedy"))
       yield* awaitBegun(6)
-      // More than its share wait in vain.
+      // Requests above its share are refused.
       const more = yield* Effect.forkScoped(Effect.replicateEffect(failureOf(send("greedy")), 20, { concurrency: 20 }))
       for (let index = 0; index < 3; index++) assert.deepInclude(yield* send(`other ${index}`), { is: "answer" })
       yield* TestClock.adjust("60 seconds")
@@ -353,7 +353,7 @@ describe("the link between nodes", () => {
         (_, __, content) => Effect.succeed(content === "large" ? large : "turn"),
         {
           commands: 1,
-          // Long enough for a command to be refused meanwhile.
+          // Long enough for a command to be refused in the meantime.
           unread: 3000
         }
       )
@@ -412,7 +412,7 @@ describe("the link between nodes", () => {
     })
   )
 
-  it.scopedLive("bears a session that is handed over with its secrets, for the node that it is meant for", () =>
+  it.scopedLive("carries a session that is transferred with its secrets, to the named node only", () =>
     Effect.gen(function* () {
       const adopted: Array<TransferredSession> = []
       const { address } = yield* server(unused, {}, transferred =>
@@ -437,7 +437,7 @@ describe("the link between nodes", () => {
     })
   )
 
-  it.scopedLive("the other node goes on with the trace of a command", () =>
+  it.scopedLive("the other node continues the trace of a command", () =>
     Effect.gen(function* () {
       const inner = yield* Effect.tracer
       const spans: Array<Tracer.Span> = []

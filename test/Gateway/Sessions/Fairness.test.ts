@@ -1,4 +1,4 @@
-/** What one tenant asks of sessions beside the others. */
+/** Requests of one tenant next to those of others. */
 import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Effect, Fiber } from "effect"
 import { alice, make, mallory } from "../Fixture.ts"

@@ -20,7 +20,7 @@ const inTime = <A, E>(fiber: Fiber.RuntimeFiber<A, E>) =>
     return yield* Fiber.join(fiber)
   })
 
-/** Brings a session up twice on a platform that does not stop the first instance, and goes on not to. */
+/** Brings a session up twice on a platform that does not stop the first instance, and continues to refuse. */
 const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
   Effect.gen(function* () {
     yield* sessions.start(alice, id)

@@ -27,7 +27,7 @@ describe("A journal", () => {
       Effect.flatMap(Random.nextIntBetween(0, 6), chance => {
         const lost = new StoreUnavailable({ reason: "moody" })
         if (chance === 0) return lost
-        // It hangs, and is done when nobody waits any more.
+        // It hangs, and is done after the caller has stopped waiting.
         if (chance === 4) {
           const late = Effect.delay(Effect.ignore(inner.append(append)), "150 millis")
           return Effect.zipRight(Effect.forkDaemon(late), lost)
@@ -64,7 +64,7 @@ describe("A journal", () => {
     }).pipe(Effect.provide(Memory.layer()))
   )
 
-  it.effect("a step that reverses an uncertain one waits until the store has told its outcome", () =>
+  it.effect("a step that reverses an uncertain one waits until its outcome is known", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
       let hanging: Effect.Effect<void, unknown> | undefined
@@ -73,7 +73,7 @@ describe("A journal", () => {
         Effect.suspend(() => {
           if (!isHanging) return events.append(request)
           hanging ??= events.append(request)
-          return new StoreUnavailable({ reason: "a commit does not come back" })
+          return new StoreUnavailable({ reason: "a commit does not return" })
         })
       const journal = Journal.make({
         session: "t/s",
@@ -113,7 +113,7 @@ describe("A journal", () => {
             Effect.gen(function* () {
               const inner = yield* SessionEvents
               const history = yield* inner.open("t/s", "e")
-              const told: Array<Frame> = []
+              const published: Array<Frame> = []
               const journal = Journal.make({
                 session: "t/s",
                 sessionId: "s",
@@ -122,7 +122,7 @@ describe("A journal", () => {
                 traceId: Effect.succeed("0".repeat(32)),
                 history,
                 state: running,
-                onUpdate: (_update, frames) => told.push(...frames)
+                onUpdate: (_update, frames) => published.push(...frames)
               })
               const turnIds = Array.from({ length: count }, (_, i) => `turn-${i}`)
               const bodies = (turnId: string): ReadonlyArray<EventBody> => [
@@ -143,12 +143,12 @@ describe("A journal", () => {
               yield* Effect.raceFirst(work, time)
               const kept = Option.getOrThrow(yield* inner.read("t/s", 0, 1000))
               expect(kept.events.map(({ seq, text }) => ({ seq, text }))).toEqual(
-                told.map(({ seq, data }) => ({ seq, text: data.toString() }))
+                published.map(({ seq, data }) => ({ seq, text: data.toString() }))
               )
-              expect(told.map(({ seq }) => seq)).toEqual(told.map((_, index) => index + 1))
-              expect(journal.history().headSeq).toBe(told.length)
+              expect(published.map(({ seq }) => seq)).toEqual(published.map((_, index) => index + 1))
+              expect(journal.history().headSeq).toBe(published.length)
               for (const type of ["turn_started", "turn_completed"]) {
-                const ids = told.flatMap(({ data }) => {
+                const ids = published.flatMap(({ data }) => {
                   const event = JSON.parse(data.toString()) as { type: string; turnId: string }
                   return event.type === type ? [event.turnId] : []
                 })

@@ -27,7 +27,7 @@ const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
     Layer.provideMerge(Sqlite.layer({ directory, writer: "inline" }))
   )
 
-const marker = "MARK-OF-WHAT-NOBODY-READS"
+const marker = "MARK-OF-WHAT-NO-CLIENT-READS"
 const environment = { PASSWORD: marker }
 const deployment = { region: marker, replicas: 2 }
 
@@ -345,7 +345,7 @@ describe("Records of earlier versions", () => {
       old.exec("DELETE FROM entries WHERE namespace = 'tenant:acme/notes'")
       old.exec("DELETE FROM changes WHERE namespace = 'tenant:acme/notes'")
       expect(rowsOf(old).entries.length).toBeGreaterThan(0)
-      // Somebody stands in the way of the records after they were copied.
+      // Another writer blocks the records after they were copied.
       old.exec("CREATE TRIGGER stop BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'stopped'); END")
       old.close()
       const refused = yield* Effect.flip(Effect.scoped(Layer.build(inDirectory(directory))))

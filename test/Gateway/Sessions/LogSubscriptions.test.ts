@@ -131,7 +131,7 @@ describe("LogSubscriptions", () => {
     })
   )
 
-  it.scoped("a subscriber that throws is ended, and the others go on", () =>
+  it.scoped("a subscriber that throws is ended, and the others continue", () =>
     Effect.gen(function* () {
       const { change, subscribe } = yield* make
       const bad = yield* subscribe(() => {

@@ -26,7 +26,7 @@ describe("Pending stops of a session", () => {
     })
   )
 
-  it.scoped("one with a slow creation that nobody waits for is stopped once created", () =>
+  it.scoped("one with a slow creation without a waiting caller is stopped once created", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make({ simulator: forgetful })
       const { sessions } = yield* start
@@ -72,7 +72,7 @@ describe("Pending stops of a session", () => {
     })
   )
 
-  it.scoped("pending ones are stopped beside the running one, once the platform recovers", () =>
+  it.scoped("pending ones are stopped while another instance runs, once the platform recovers", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start

@@ -92,7 +92,7 @@ describe("The lifecycle of a session", () => {
       expect((yield* sessions.get(alice, idle)).state).toBe("inactive")
       expect((yield* sessions.get(alice, watched)).instanceId).not.toBeNull()
       expect((yield* sessions.get(alice, busy)).instanceId).not.toBeNull()
-      // Whoever needs it has it again.
+      // It can be started again.
       expect((yield* sessions.start(alice, idle)).state).toBe("active")
     })
   )

@@ -1,4 +1,4 @@
-/** Sessions of an earlier run, and a platform that may be away when the gateway comes back. */
+/** Sessions of an earlier run, and a platform that may be unavailable when the gateway restarts. */
 import { describe, expect, it } from "@effect/vitest"
 import { Cause, Context, Effect, Layer, Logger, Option } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -14,7 +14,7 @@ import { alice, make, pass, upstreams } from "../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */
 const restarted = (
-  isAway: boolean,
+  isUnavailable: boolean,
   change: (events: typeof SessionEvents.Service) => Partial<typeof SessionEvents.Service> = () => ({}),
   count = 1
 ) =>
@@ -37,7 +37,7 @@ const restarted = (
       stop: stopped => Effect.sync(() => void seen.stopped.push(stopped)),
       probe: Effect.sync(() => {
         seen.probes++
-        return Option.some({ status: isAway ? "unhealthy" : "degraded", latencyMs: 0 })
+        return Option.some({ status: isUnavailable ? "unhealthy" : "degraded", latencyMs: 0 })
       })
     }
     const events = Context.get(gateways.stored, SessionEvents)
@@ -80,7 +80,7 @@ describe("recovery of sessions", () => {
     })
   )
 
-  it.scoped("goes on after failures and defects, and the log has their reasons", () => {
+  it.scoped("continues after failures and defects, and the log has their reasons", () => {
     const lines: Array<string> = []
     const logger = Logger.make<unknown, void>(({ annotations, cause, message }) => {
       lines.push([String(message), ...[...annotations].map(String), Cause.pretty(cause)].join(" "))

@@ -238,7 +238,7 @@ describe("Lists of sessions", () => {
       })
       const other = created[7]!
       yield* Context.get(stored, Store).commit({
-        actor: "somebody",
+        actor: "another",
         operations: [
           ...Array.from({ length: 50 }, (_, index) => foreign(`${other.id}${index}`, '"no session"')),
           foreign(other.id.replace(/.$/, "x"), "null"),
@@ -286,7 +286,7 @@ describe("Lists of sessions", () => {
 
   for (const isOwner of [true, false]) {
     const then = isOwner ? "are saved over it by the node that owns the session" : "are left as another node wrote them"
-    it.scopedLive(`that are shared, and were changed meanwhile, ${then}`, () =>
+    it.scopedLive(`that are shared, and were changed in the meantime, ${then}`, () =>
       Effect.gen(function* () {
         const stored = yield* Layer.build(Memory.layer)
         const store = Context.get(stored, Store)

@@ -73,7 +73,7 @@ describe("The state of a session", () => {
     )
     const kept = Either.getOrThrow(RecoveryState.decode("active", RecoveryState.encode(update.state)))
     expect(typesOf(State.recover(kept).events)).toEqual(["turn_errored", "session_state"])
-    // An earlier version told of a turn when the agent began it.
+    // An earlier version published a turn when the agent started it.
     const early = Either.getOrThrow(RecoveryState.decode("active", '{"lease":null,"turns":[["t","accepted"]]}'))
     expect(typesOf(State.recover(early).events)).toEqual(["turn_started", "turn_errored", "session_state"])
   })

@@ -21,7 +21,7 @@ import {
   typesOf
 } from "../Fixture.ts"
 
-/** What is stored, with events that cannot be while they are away. */
+/** A store whose events cannot be appended while they are unavailable. */
 const unsteady = (away: { is: boolean }): Layer.Layer<Stored> => {
   const events = Layer.map(EventsInMemory.layer(), context => {
     const inner = Context.get(context, SessionEvents)
@@ -144,9 +144,9 @@ describe("Sessions", () => {
       })
       const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
-      const told = JSON.stringify([yield* recordsOf(stored), listener.events, yield* sessions.list(alice)])
-      expect(told).toContain("TOKEN")
-      expect(told).not.toContain("very-secret-text")
+      const visible = JSON.stringify([yield* recordsOf(stored), listener.events, yield* sessions.list(alice)])
+      expect(visible).toContain("TOKEN")
+      expect(visible).not.toContain("very-secret-text")
     })
   )
 

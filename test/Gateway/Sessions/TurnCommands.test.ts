@@ -133,20 +133,20 @@ describe("messages to an instance", () => {
 
   it.scopedLive("a recorded message that cannot be sent ends its turn", () =>
     Effect.gen(function* () {
-      let isAway = false
+      let isUnavailable = false
       const { start } = yield* make({
         platform: withSend(({ send }) => ({
-          send: (frame, options) => (isAway ? timeout : send(frame, options))
+          send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
         }))
       })
       const { sessions } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
       const listener = yield* listen(sessions, id)
-      isAway = true
+      isUnavailable = true
       expect(yield* Effect.flip(sessions.send(alice, id, "lost"))).toMatchObject({ reason: "timeout" })
       const ended = yield* listener.until(event => event.type === "turn_errored")
       expect(ended).toMatchObject({ code: "not_sent", retryable: true })
-      isAway = false
+      isUnavailable = false
       const turnId = yield* sessions.send(alice, id, "hello")
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
       expect(startsOf(listener.events)).toEqual(["lost", "hello"])
@@ -244,20 +244,20 @@ describe("messages to an instance", () => {
       expect(yield* Effect.flip(sessions.send(alice, id, "perhaps"))).toMatchObject({ _tag: "StoreUnavailable" })
       const turnId = yield* sessions.send(alice, id, "hello")
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      const told = typesOf(yield* history(listener.subscription)).filter(type => type.startsWith("turn_"))
-      expect(told).toEqual(["turn_started", "turn_errored", "turn_started", "turn_completed"])
+      const published = typesOf(yield* history(listener.subscription)).filter(type => type.startsWith("turn_"))
+      expect(published).toEqual(["turn_started", "turn_errored", "turn_started", "turn_completed"])
       expect((yield* simulator.state).frames.message).toBe(1)
     })
   )
 
   it.scoped("while the store is unavailable all messages fail at once", () =>
     Effect.gen(function* () {
-      let isAway = false
+      let isUnavailable = false
       const { simulator, start } = yield* make({
         stored: Layer.map(inMemory, context => {
           const events = Context.get(context, SessionEvents)
           const append: typeof events.append = request =>
-            isAway ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : events.append(request)
+            isUnavailable ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : events.append(request)
           return Context.add(context, SessionEvents, { ...events, append })
         })
       })
@@ -265,18 +265,18 @@ describe("messages to an instance", () => {
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
       const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
-      isAway = true
+      isUnavailable = true
       const unavailable = { _tag: "StoreUnavailable" }
       const say = (content: string, clientMessageId?: string) =>
         Effect.flip(sessions.send(alice, id, content, clientMessageId))
-      // No time passes on the clock, so that whatever waits would wait for ever.
+      // No time passes on the clock, so a waiting fiber would wait forever.
       const together = yield* Effect.all([say("first"), say("second"), say("third", "m-3")], {
         concurrency: "unbounded"
       })
       expect(together).toMatchObject([unavailable, unavailable, unavailable])
       expect(yield* say("fourth")).toMatchObject(unavailable)
       expect(yield* say("fifth", "m-5")).toMatchObject(unavailable)
-      isAway = false
+      isUnavailable = false
       yield* pass("4 seconds", "1 second")
       const turnId = yield* sessions.send(alice, id, "third", "m-3")
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
@@ -317,7 +317,7 @@ describe("messages to an instance", () => {
       expect(yield* Queue.take(frames)).toMatchObject({ type: "message", turnId: second })
       yield* begins(first, "1")
       expect(yield* Queue.take(frames)).toEqual({ type: "interrupt", turnId: first })
-      // Told again, and by a turn that nobody has given up, it is not.
+      // A second start, or the start of a turn without such an end, is not.
       yield* begins(first, "2")
       yield* begins(second, "3")
       yield* sessions.interrupt(alice, id, second)
@@ -387,9 +387,11 @@ describe("messages to an instance", () => {
 
   it.scopedLive("a message that was certainly not sent may be repeated under its id", () =>
     Effect.gen(function* () {
-      let isAway = false
+      let isUnavailable = false
       const { simulator, start } = yield* make({
-        platform: withSend(({ send }) => ({ send: (frame, options) => (isAway ? timeout : send(frame, options)) }))
+        platform: withSend(({ send }) => ({
+          send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
+        }))
       })
       const { sessions } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
@@ -399,10 +401,10 @@ describe("messages to an instance", () => {
       const { requestId } = asked as Event & { requestId: string }
       const reply = sessions.answer(alice, id, requestId, "tea", "m-1")
       const say = sessions.send(alice, id, "hello", "m-2")
-      isAway = true
+      isUnavailable = true
       expect(yield* Effect.flip(reply)).toMatchObject({ reason: "timeout" })
       expect(yield* Effect.flip(say)).toMatchObject({ reason: "timeout" })
-      isAway = false
+      isUnavailable = false
       yield* reply
       const turnId = yield* say
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)

@@ -35,7 +35,7 @@ const accept = (session: State.SessionState, turnId: string) =>
 const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState =>
   turnIds.reduce((session, turnId) => Either.getOrThrow(accept(session, turnId)).state, running)
 
-/** As an earlier version has left it: its start is not told yet. */
+/** As an earlier version has left it: its start is not published yet. */
 const early = (turnId: string): State.SessionState => ({
   ...running,
   turns: { ...running.turns, open: new Map([[turnId, "accepted"]]) }
@@ -141,11 +141,11 @@ describe("turns", () => {
     fc.assert(
       fc.property(fc.array(action, { maxLength: 60 }), actions => {
         let state = running
-        const told: Array<EventBody> = []
+        const published: Array<EventBody> = []
         const known = new Set<string>()
         const take = (update: State.Update) => {
           state = update.state
-          told.push(...update.events)
+          published.push(...update.events)
         }
         for (const { do: what, id } of actions) {
           if (what === "accept" || what === "start") known.add(id)
@@ -159,12 +159,12 @@ describe("turns", () => {
         take(State.endTurns(state, errored))
         const ends: ReadonlyArray<string> = turnEnds
         for (const id of known) {
-          const kinds = told.filter(body => "turnId" in body && body.turnId === id).map(({ type }) => type)
+          const kinds = published.filter(body => "turnId" in body && body.turnId === id).map(({ type }) => type)
           expect(kinds).toHaveLength(2)
           expect(kinds[0]).toBe("turn_started")
           expect(ends).toContain(kinds[1])
         }
-        expect(told.every(body => "turnId" in body && known.has(String(body.turnId)))).toBe(true)
+        expect(published.every(body => "turnId" in body && known.has(String(body.turnId)))).toBe(true)
       }),
       { numRuns }
     )

@@ -68,6 +68,6 @@ export const visit = (browser: BrowserContext, origin: string): Effect.Effect<Pa
     page => Effect.promise(() => page.close())
   ).pipe(Effect.tap(page => Effect.promise(() => page.goto(origin))))
 
-/** Calls one of the page's functions; what comes back is JSON. */
+/** Calls one of the page's functions; its result is JSON. */
 export const call = (page: Page, name: string, ...args: ReadonlyArray<unknown>): Effect.Effect<unknown> =>
   Effect.promise(() => page.evaluate(`client.${name}(...${JSON.stringify(args)})`))

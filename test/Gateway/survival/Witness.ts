@@ -58,7 +58,7 @@ export class Witness {
     const found: Array<string> = []
     const events = history.map((text): Event => JSON.parse(text))
     for (const [index, { seq }] of events.entries()) {
-      if (seq !== index + 1) found.push(`${sessionId}: seq ${seq} stands where ${index + 1} should`)
+      if (seq !== index + 1) found.push(`${sessionId}: seq ${seq} in place of ${index + 1}`)
     }
     for (const [seq, text] of this.seen.get(sessionId) ?? []) {
       if (history[seq - 1] !== text) found.push(`${sessionId} ${seq} was seen as ${text} and is ${history[seq - 1]}`)

@@ -96,7 +96,7 @@ describe("Breaker", () => {
     })
   )
 
-  it.scoped("is half open by the clock, in state, metric and log, though nobody calls", () =>
+  it.scoped("is half open by the clock, in state, metric and log, without calls", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("idle")
       yield* open(breaker)
@@ -120,25 +120,23 @@ describe("Breaker", () => {
     })
   )
 
-  it.scoped(
-    "tells others to come back in a moment while a probe is under way, and background calls take no permit",
-    () =>
-      Effect.gen(function* () {
-        const breaker = yield* Breaker.make("moment")
-        yield* open(breaker)
-        yield* TestClock.adjust("10 seconds")
-        const background = yield* Effect.fork(breaker.protect(Effect.never, verdict, true))
-        yield* Effect.yieldNow()
-        const gate = yield* Deferred.make<void>()
-        const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))
-        yield* Effect.yieldNow()
-        expect(yield* Effect.flip(breaker.protect(Effect.void, verdict))).toMatchObject({ retryAfterMillis: 1000 })
-        yield* Fiber.interrupt(background)
-        expect(yield* breaker.state).toBe("half_open")
-        yield* Deferred.succeed(gate, undefined)
-        yield* Fiber.join(probe)
-        expect(yield* breaker.state).toBe("closed")
-      })
+  it.scoped("rejects others with a short delay while a probe is in progress, and background calls take no permit", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("moment")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const background = yield* Effect.fork(breaker.protect(Effect.never, verdict, true))
+      yield* Effect.yieldNow()
+      const gate = yield* Deferred.make<void>()
+      const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))
+      yield* Effect.yieldNow()
+      expect(yield* Effect.flip(breaker.protect(Effect.void, verdict))).toMatchObject({ retryAfterMillis: 1000 })
+      yield* Fiber.interrupt(background)
+      expect(yield* breaker.state).toBe("half_open")
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(probe)
+      expect(yield* breaker.state).toBe("closed")
+    })
   )
 
   it.scoped("interruption is no failure, however often", () =>

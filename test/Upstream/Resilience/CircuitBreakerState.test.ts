@@ -28,7 +28,7 @@ const permitAt = (state: State, now: number): readonly [CircuitBreakerState.Perm
 }
 
 describe("CircuitBreaker", () => {
-  it("opens at five failures in a row, not at four, and a success in between begins anew", () => {
+  it("opens at five failures in a row, not at four, and a success in between resets the count", () => {
     expect(calls(CircuitBreakerState.initial, 0, "ffff")._tag).toBe("closed")
     expect(calls(CircuitBreakerState.initial, 0, "ffffsffff")._tag).toBe("closed")
     expect(opened()).toMatchObject({ _tag: "open", until: 10_000, cooldownMillis: 10_000 })
@@ -103,7 +103,7 @@ describe("CircuitBreaker", () => {
   it("lets one probe through after the cooldown, and closes at its success", () => {
     const [permit, probing] = permitAt(opened(), 10_000)
     expect(probing._tag).toBe("half_open")
-    // Others come back in a moment, and no later than the probe has to be back.
+    // Others retry soon, and no later than the deadline of the probe.
     expect(CircuitBreakerState.admit(probing, 10_001, settings)[0]).toEqual({
       _tag: "rejected",
       retryAfterMillis: 1000
@@ -113,7 +113,7 @@ describe("CircuitBreaker", () => {
     expect(closed).toMatchObject({ _tag: "closed", failuresInRow: 0, calls: [] })
   })
 
-  it("doubles the cooldown while probes fail, up to a minute, and begins anew once it was closed", () => {
+  it("doubles the cooldown while probes fail, up to a minute, and resets it once it was closed", () => {
     let [state, now] = [opened(), 0]
     for (const cooldown of [10_000, 20_000, 40_000, 60_000, 60_000]) {
       expect(state).toMatchObject({ _tag: "open", until: now + cooldown, cooldownMillis: cooldown })
@@ -141,7 +141,7 @@ describe("CircuitBreaker", () => {
     const reopened = CircuitBreakerState.at(probing, 40_000, settings)
     expect(reopened).toMatchObject({ _tag: "open", until: 60_000, cooldownMillis: 20_000 })
     expect(CircuitBreakerState.settle(probing, permit, "success", 40_000, settings)).toEqual(reopened)
-    // Nobody called for long: both the deadline and the next cooldown have passed.
+    // There was no call for long: both the deadline and the next cooldown have passed.
     expect(CircuitBreakerState.at(probing, 60_000, settings)).toMatchObject({
       _tag: "half_open",
       cooldownMillis: 20_000

@@ -28,7 +28,7 @@ describe("a retry budget", () => {
     expect(drain(CallWindow.empty, 0)[0]).toBe(30)
   })
 
-  it("allows a fifth of the recent calls beside", () => {
+  it("allows a fifth of the recent calls in addition", () => {
     expect(drain(deposits(CallWindow.empty, 0, 1000), 0)[0]).toBe(230)
   })
 
