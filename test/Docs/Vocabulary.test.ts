@@ -2,7 +2,6 @@
 import { readdirSync, readFileSync, statSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { root } from "./Page.ts"
-import { unswept } from "./Unswept.ts"
 
 /** What is searched for, in whole words of any case, and what to write instead. The parts of an identifier are words. */
 const replacements: ReadonlyArray<readonly [words: string, instead: string]> = [
@@ -38,9 +37,9 @@ const replacements: ReadonlyArray<readonly [words: string, instead: string]> = [
 /** Text in which such a word is right: a name, or a sentence of another program. */
 const exceptions: ReadonlyArray<string> = ['"nobody"', '"nobody\'s"', "isOver"]
 
-/** Lock files, generated documents, SQL of released migrations, which never changes, and these two files. */
+/** Lock files, generated documents, SQL of released migrations, which never changes, and this file. */
 const excluded =
-  /^test\/(?:golden\/|Docs\/(?:Vocabulary\.test|Unswept)\.ts$)|package-lock\.json$|^src\/Storage\/Postgres\/(?:Migrations\/|.*\.sql\.ts$)/
+  /^test\/(?:golden\/|Docs\/Vocabulary\.test\.ts$)|package-lock\.json$|^src\/Storage\/Postgres\/(?:Migrations\/|.*\.sql\.ts$)/
 
 const isText = (file: string): boolean =>
   /\.(?:tsx?|[cm]?js|c|css|html|json|md|ya?ml|cfg|service)$|\/(?:Dockerfile|run|smoke)$/.test(file)
@@ -74,19 +73,15 @@ const files: ReadonlyArray<string> = ["src", "test", "scripts", "docs", "deploy"
   .flatMap(filesUnder)
   .filter(file => isText(file) && !excluded.test(file))
 
-const isUnswept = (file: string): boolean => unswept.some(path => file === path || file.startsWith(`${path}/`))
-
 describe("the vocabulary", () => {
   it("is that of plain technical English", () => {
-    const found = files
-      .filter(file => !isUnswept(file))
-      .flatMap(file =>
-        readFileSync(`${root}${file}`, "utf8")
-          .split("\n")
-          .flatMap((line, index) =>
-            findingsIn(line).map(({ instead, word }) => `${file}:${index + 1} "${word}", write: ${instead}`)
-          )
-      )
+    const found = files.flatMap(file =>
+      readFileSync(`${root}${file}`, "utf8")
+        .split("\n")
+        .flatMap((line, index) =>
+          findingsIn(line).map(({ instead, word }) => `${file}:${index + 1} "${word}", write: ${instead}`)
+        )
+    )
     expect(found).toStrictEqual([])
   })
 
