@@ -151,13 +151,27 @@ const warningsOf = (settings: Settings): ReadonlyArray<string> => {
   ]
 }
 
+/** Variables of earlier releases, with their present names. */
+const renamed: ReadonlyArray<readonly [former: string, present: string]> = [["LIMIT_WATCHERS", "LIMIT_FOLLOWERS"]]
+
+/** A warning for each variable that is set by a former name, which has no effect. */
+const renamingsOf = Effect.map(
+  Effect.filter(renamed, ([former]) => Effect.isSuccess(Config.string(former))),
+  found => found.map(([former, present]) => `${former} is ignored: set ${present} instead`)
+)
+
 /** Reads the configuration by the current `ConfigProvider`. */
 export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.gen(function* () {
   const all = yield* Effect.either(settings)
   const keys = yield* Effect.either(checkedKeys)
   if (Either.isRight(all) && Either.isRight(keys)) {
     const { mode, ...rest } = all.right
-    return { ...rest, devMode: mode.devMode, keys: keys.right, warnings: warningsOf(all.right) }
+    return {
+      ...rest,
+      devMode: mode.devMode,
+      keys: keys.right,
+      warnings: [...warningsOf(all.right), ...(yield* renamingsOf)]
+    }
   }
   const found = [Either.getLeft(all), Either.getLeft(keys)].flatMap(error =>
     Option.match(error, { onNone: () => [], onSome: problemsOf })

@@ -70,7 +70,7 @@ export const config: Config.Config<LimitsShape> = Config.all({
   wholeLists: limit(
     "wholeLists",
     "LIMIT_WHOLE_LISTS",
-    "Maximum number of concurrent reads of lists without a limit and counts of long lists; one tenant may have three quarters of them; others get 503",
+    "Maximum number of concurrent reads of lists without a limit and counts of long lists; one tenant may have three quarters of them; further requests are answered 503",
     { min: 1, max: 1000 }
   ),
   walBytes: limit(

@@ -131,6 +131,10 @@ describe("Configuration", () => {
       assert.strictEqual(yield* warnings({ ...dev, HOST: "::1" }), "")
       assert.strictEqual(yield* warnings({ ...dev, ...production, KV_AGENT_API_KEY: "other", HOST: "0.0.0.0" }), "")
       assert.include(yield* warnings({ ...production, METRICS_TOKEN: "t" }), "METRICS_TOKEN is set")
+      assert.strictEqual(
+        yield* warnings({ ...dev, LIMIT_WATCHERS: "5" }),
+        "LIMIT_WATCHERS is ignored: set LIMIT_FOLLOWERS instead"
+      )
       const address = { ...production, INFERENCE_URL: "http://inference.test:8000" }
       assert.include(yield* warnings(address), "INFERENCE_URL is set but INFERENCE_API_KEY is empty")
       assert.notInclude(yield* warnings({ ...address, INFERENCE_API_KEY: "key" }), "INFERENCE")

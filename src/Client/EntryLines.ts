@@ -126,7 +126,7 @@ export interface Destination {
 
 /**
  * Reads the text of an object into its members: `value` in whatever form keeps its text, all others as `JSON.parse` has
- * them. A string is the problem of a text that is not an object.
+ * them. `problem` says why a text is not an object.
  */
 export type ReadMembers<Value> = (
   text: string

@@ -9,7 +9,10 @@ export interface SessionsOptions<E = never, R = never>
   extends Omit<Plain.SessionsOptions, "token" | "timeoutMs" | "clock"> {
   /** The JSON Web Token, or an effect that returns it for each attempt; none in dev mode. */
   readonly token?: Token<E, R>
-  /** The time limit of an answer, including the connection; default 60 seconds. */
+  /**
+   * The time limit of an answer, including the connection; default 60 seconds. It restarts with each event or answer
+   * that is received, up to ten times its length.
+   */
   readonly timeout?: Duration.DurationInput
 }
 

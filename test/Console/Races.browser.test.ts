@@ -321,6 +321,27 @@ describe.skipIf(absence !== undefined)("The console with concurrent changes", ()
       await dialog.waitFor({ state: "detached" })
       await page.getByRole("heading", { name: isLeft ? "before" : "slow" }).waitFor()
     }
+    // Back within the namespace leaves the dialog closed, so that it can be opened again.
+    await client().set("slow", "entry", 1)
+    await open("store", "slow")
+    await page.getByRole("heading", { name: "slow" }).waitFor()
+    await open("store", "slow", "entry")
+    await page.getByRole("heading", { name: "entry" }).waitFor()
+    await page.getByRole("button", { name: "Import and export" }).click()
+    const dialog = page.getByRole("dialog")
+    const { release, reached } = await hold(/\/batch$/, "POST", "request")
+    const buffer = Buffer.from('{"key":"stopped","value":1}')
+    await dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer })
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await reached
+    await page.evaluate("history.back()")
+    const stopped = page.getByRole("dialog", { name: "Import stopped" })
+    await release()
+    await stopped.getByRole("button", { name: "Close" }).click()
+    await dialog.waitFor({ state: "detached" })
+    await page.getByRole("heading", { name: "entry" }).waitFor({ state: "detached" })
+    await page.getByRole("button", { name: "Import and export" }).click()
+    await page.getByRole("dialog", { name: "Import and export" }).waitFor()
   })
 
   it("shows hidden characters of names and values, and saves them unchanged", async () => {

@@ -18,7 +18,7 @@ export interface Options {
   readonly agentType: string
   /** How long to try to reconnect; default 10 minutes. */
   readonly giveUpAfter?: Duration.DurationInput
-  /** How long an answer may take; default a minute. */
+  /** How long an answer may take, from the last event that was received; default a minute. */
   readonly timeout?: Duration.DurationInput
 }
 

@@ -70,7 +70,7 @@ const nameOf = (name: string): string => names[name] ?? name
 const store = (): ReadonlyArray<Dependency> => {
   if (health.value === undefined || isStoreReady.value === undefined) return []
   if (isStoreReady.value) return [{ name: "store", status: "ok" }]
-  return [{ name: "store", status: "unhealthy", error: "Not ready; requests are answered 503" }]
+  return [{ name: "store", status: "unhealthy", error: "Not ready; writes are answered 503" }]
 }
 
 /** Dependencies without a circuit breaker. */

@@ -59,7 +59,7 @@ const LongText = ({ text }: { readonly text: string }) => {
 const User = ({ at, by, text }: UserMessage & { readonly at: number }) => (
   <article class="said user">
     <header>
-      <bdi>{by === "" ? "user" : by}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
+      <bdi>{by === "" ? "user" : visible(by)}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
     </header>
     <LongText text={text} />
   </article>

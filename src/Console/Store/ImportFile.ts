@@ -62,10 +62,15 @@ const write = async (namespace: string, items: ReadonlyArray<Item>, existing: Ex
   }
 }
 
+/** How often a batch is refused, for entries that are not found afterward, until the import fails. */
+const maxUnexplained = 10
+
 /** An import into a namespace. */
 class Import {
   /** The latest time that the service has reported, in epoch milliseconds; 0 before. The page's clock is not used. */
   #serverTime = 0
+  /** Refusals of one batch because an entry existed that was not found afterward. */
+  #unexplained = 0
 
   constructor(
     private readonly namespace: string,
@@ -76,6 +81,7 @@ class Import {
   /** Writes entries without those that are left out by the rules of {@link ImportBatch}. */
   async send(items: ReadonlyArray<Item>): Promise<Imported> {
     let batch = ImportBatch.of(items, this.existing, this.#serverTime)
+    this.#unexplained = 0
     while (batch.entries.length > 0) {
       try {
         await write(this.namespace, batch.entries, this.existing, this.signal)
@@ -91,8 +97,9 @@ class Import {
     const { existing, namespace, signal } = this
     if (existing === "skip" && error instanceof PreconditionFailed) {
       const keys = batch.entries.map(({ key }) => key)
-      // If the entry was deleted since then, none is found, and the same batch may succeed.
       const found = await existingKeys(namespace, keys, signal)
+      // If the entry was deleted since then, none is found, and the same batch may succeed.
+      if (found.length === 0 && ++this.#unexplained === maxUnexplained) throw error
       return batch.withoutExisting(found.map(key => ({ namespace, key })))
     }
     const now = isClientError(error) ? serverTimeOf(error) : undefined

@@ -63,7 +63,15 @@ export const Transfer = ({ list, onClose }: Props) => {
   }
   // Navigation such as the browser's Back stops the import as Escape does.
   useLayoutEffect(
-    () => (written === undefined || stopped !== undefined ? undefined : guard(leave => stop(written, leave))),
+    () =>
+      written === undefined || stopped !== undefined
+        ? undefined
+        : guard(leave =>
+            stop(written, () => {
+              onClose()
+              leave()
+            })
+          ),
     [written, stopped]
   )
 
