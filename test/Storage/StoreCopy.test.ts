@@ -331,6 +331,21 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     })
   )
 
+  it.scoped("into a database that was emptied set its positions back, which may be beyond the copied records", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const url = yield* newDatabase
+      yield* inSqlite(directory)(fill)
+      yield* inPostgres(url)(Effect.void)
+      const query = (...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
+      yield* query("UPDATE causeway.positions SET up_to = 1e15", "DELETE FROM causeway.nodes")
+      yield* StoreCopy.copy({ from: files(directory), to: database(url) })
+      const newest = `SELECT DISTINCT ON (name) name, up_to::text FROM causeway.positions
+        WHERE name IN ('commits', 'expiry', 'idempotency') ORDER BY name, id DESC`
+      expect(yield* query(newest)).toEqual(["commits", "expiry", "idempotency"].map(name => ({ name, up_to: "0" })))
+    })
+  )
+
   it.scoped("are refused where the target is not empty, and change nothing there", () =>
     Effect.gen(function* () {
       const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]

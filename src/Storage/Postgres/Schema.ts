@@ -33,7 +33,9 @@ export interface Migration {
   readonly name: string
   readonly statements: ReadonlyArray<string>
   /** The tables of earlier steps that it locks against writes, or also against reads. */
-  readonly locks?: Readonly<Partial<Record<Lockable, "SHARE" | "SHARE ROW EXCLUSIVE" | "ACCESS EXCLUSIVE">>>
+  readonly locks?: Readonly<
+    Partial<Record<Lockable, "SHARE" | "SHARE ROW EXCLUSIVE" | "EXCLUSIVE" | "ACCESS EXCLUSIVE">>
+  >
 }
 
 /**
@@ -88,5 +90,9 @@ export const migrations: ReadonlyArray<Migration> = [
   },
   { name: "lookups of commits", statements: lookupsOfCommits },
   { name: "ages of commits", statements: agesOfCommits, locks: { commits: "SHARE" } },
-  { name: "totals of tenants", statements: totalsOfTenants, locks: { remembered_tenants: "ACCESS EXCLUSIVE" } }
+  {
+    name: "totals of tenants",
+    statements: totalsOfTenants,
+    locks: { log: "EXCLUSIVE", remembered_tenants: "ACCESS EXCLUSIVE" }
+  }
 ]

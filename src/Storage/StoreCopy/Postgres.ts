@@ -219,6 +219,8 @@ export const openTarget = (
     const emptied = ["commits", ...tables.map(({ name }) => name)]
     yield* lockAll(query, ["log", ...emptied], "ACCESS EXCLUSIVE")
     yield* query(`TRUNCATE ${emptied.map(name => `causeway.${name}`).join(", ")}`)
+    // Copied records may be before the positions of those that the database had.
+    yield* query("UPDATE causeway.positions SET up_to = 0 WHERE name IN ('commits', 'idempotency')")
     return {
       name,
       isRestarted,

@@ -15,6 +15,8 @@ const open = async (serve: (response: ServerResponse) => void, given: Partial<Ti
   const gate = new Gate({ ...timing, linger: 10, halfOpen: 10, ...given })
   const sockets: Array<Net.Socket> = []
   gate.on("connection", connection => sockets.push(connection))
+  // The property `closed` of a socket is true before the listeners of its end have been called.
+  const ended = new Promise<void>(resolve => gate.once("connection", connection => connection.once("close", resolve)))
   gate.on("request", (_request, response) => serve(response))
   gate.open()
   await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
@@ -29,9 +31,7 @@ const open = async (serve: (response: ServerResponse) => void, given: Partial<Ti
     gate.close()
   })
   await new Promise<void>(resolve => socket.once("connect", resolve))
-  const closed = () =>
-    new Promise<void>(resolve => (sockets[0]!.closed ? resolve() : sockets[0]!.once("close", resolve)))
-  return { gate, socket, closed, text: () => text, server: () => sockets[0]! }
+  return { gate, socket, closed: () => ended, text: () => text, server: () => sockets[0]! }
 }
 
 describe("a connection ends", () => {

@@ -19,6 +19,7 @@ const versionOf = (url: string) =>
 const modes = {
   SHARE: "ShareLock",
   "SHARE ROW EXCLUSIVE": "ShareRowExclusiveLock",
+  EXCLUSIVE: "ExclusiveLock",
   "ACCESS EXCLUSIVE": "AccessExclusiveLock"
 } as const
 
@@ -38,14 +39,14 @@ const connection = (url: string) =>
         Client.queryOn(client, text, values, limit)
   )
 
-/** Until a session waits for a table as a whole. */
-const isQueued = (url: string) =>
+/** Until a session waits for a table as a whole, in one of the modes. */
+const isQueued = (url: string, ...waiting: ReadonlyArray<string>) =>
   Effect.repeat(
     Effect.delay(
       query(
         url,
         `SELECT count(*)::int AS waiting FROM pg_locks
-         WHERE NOT granted AND mode = 'AccessExclusiveLock'
+         WHERE NOT granted AND mode IN (${waiting.map(mode => `'${mode}'`).join(", ")})
            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
       ),
       "5 millis"
@@ -143,7 +144,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
                 onInUse: ({ message }) => Effect.sync(() => messages.push(message))
               })
             )
-            yield* isQueued(url)
+            yield* isQueued(url, modes["ACCESS EXCLUSIVE"])
             yield* workOn(url, 1500)
             yield* Effect.repeat(Effect.sleep("10 millis"), { until: () => messages.length > 0 })
             // No session waits behind it any longer.
@@ -159,6 +160,35 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
       })
     )
   }
+
+  it.scopedLive("from schema 19, a node waits for writers with idempotency keys, and fails none of them", () =>
+    Effect.gen(function* () {
+      const url = yield* databaseAt(19)
+      yield* query(url, "SELECT causeway.identify()")
+      const remember = (id: string) =>
+        `SELECT causeway.remember_writes(1, 1000, false, ARRAY['tenant:a'], ARRAY['${id}'], ARRAY['d'], ARRAY['0'])`
+      const opening = yield* withClient(url, run =>
+        Effect.gen(function* () {
+          // The order in which the function of a write uses the tables.
+          for (const text of [
+            "SET lock_timeout = 100",
+            "BEGIN",
+            "SELECT FROM causeway.log FOR UPDATE",
+            "UPDATE causeway.commits SET result = result"
+          ])
+            yield* run(text)
+          const opening = yield* Effect.fork(Opening.open(Redacted.make(url), { onInUse: () => Effect.void }))
+          yield* isQueued(url, modes.SHARE, modes.EXCLUSIVE, modes["ACCESS EXCLUSIVE"])
+          yield* run(remember("k"))
+          yield* run("COMMIT")
+          return opening
+        })
+      )
+      yield* Fiber.join(opening)
+      expect(yield* versionOf(url)).toBe(migrations.length)
+      yield* query(url, remember("l"))
+    })
+  )
 
   it.scopedLive("a node that starts during a dump is not ready until that ends", () =>
     Effect.gen(function* () {

@@ -177,8 +177,8 @@ export const rememberWrites = `CREATE OR REPLACE FUNCTION causeway.remember_writ
   BEGIN
     IF amount = 0 THEN RETURN ''; END IF;
     SELECT r.up_to INTO last_end FROM causeway.remembered_writes r ORDER BY r.up_to DESC LIMIT 1;
-    -- No record may be before the position, even if an operator has removed all records.
-    last_end := coalesce(last_end, causeway.position('idempotency'));
+    -- No record may be before the position, even if an operator has removed records.
+    last_end := greatest(coalesce(last_end, 0), causeway.position('idempotency'));
     -- Records of the same keys that are too old.
     FOR t IN
       WITH gone AS (
