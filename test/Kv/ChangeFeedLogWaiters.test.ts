@@ -87,6 +87,31 @@ describe("LogWaiters", () => {
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
   )
 
+  it.scoped.each([
+    ["an epoch", "new", 4],
+    ["an end before that of the former one", "old", 4],
+    ["an epoch, and has grown beyond the former one", "new", 12]
+  ] as const)("a waiter of a replaced log with %s is not advanced by the scan of the former one", ([, next, newEnd]) =>
+    Effect.gen(function* () {
+      let [epoch, end] = ["old", 10]
+      const waiters = yield* LogWaiters.make({
+        fresh: () => Effect.never,
+        next: () => Effect.never,
+        end: () => end,
+        epoch: () => epoch
+      })
+      const former = reader("b", 10)
+      const waiting = yield* Effect.fork(waiters.wait(former, never))
+      yield* settle
+      epoch = next
+      end = newEnd
+      const later = reader("b", newEnd)
+      expect(yield* waiters.wait(later, never)).toBe("grown")
+      expect(later.after).toBe(newEnd)
+      expect(yield* Fiber.join(waiting)).toBe("grown")
+    }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
+  )
+
   it.scoped("a commit wakes only those that wait for its tenant", () =>
     Effect.gen(function* () {
       const { fork } = yield* waiting

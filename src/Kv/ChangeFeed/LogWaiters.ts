@@ -43,6 +43,8 @@ interface Waiter {
   readonly reader: Reader
   readonly query: ChangeQuery
   readonly deadline: number
+  /** Whether its position belongs to the log that is scanned, and not to one that has replaced it since. */
+  readonly isOfScan: boolean
   readonly resume: (reason: WakeReason) => void
 }
 
@@ -77,8 +79,8 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const leave = (waiter: Waiter): boolean => {
       if (!waiters.delete(waiter)) return false
       occupancy.set(waiters.size > 0)
-      const { reader } = waiter
-      reader.after = Math.max(reader.after, scanned)
+      const { isOfScan, reader } = waiter
+      if (isOfScan) reader.after = Math.max(reader.after, scanned)
       return true
     }
 
@@ -91,6 +93,9 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
       wake("grown", waiters.all())
       begin()
     }
+
+    /** Whether the log that is scanned has been reset or replaced, as some reader has seen. */
+    const isReplaced = (): boolean => pages.end() < scanned || pages.epoch() !== epoch
 
     const begin = (): void => {
       scanned = pages.end()
@@ -108,7 +113,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const watch = Effect.gen(function* () {
       changed.unsafeClose()
       if (waiters.size === 0) return yield* changed.await
-      if (pages.end() < scanned) return restart()
+      if (isReplaced()) return restart()
       const from = scanned
       const grown = Effect.as(log.awaitPast(from), true)
       const hasGrown = yield* Effect.raceFirst(grown, Effect.as(changed.await, false))
@@ -148,15 +153,17 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
           const end = pages.end()
           if (draining.hasStarted()) return resume(Effect.succeed("draining"))
           if (reader.after < end) return resume(Effect.succeed("grown"))
+          if (waiters.size === 0) begin()
+          const isOfScan = !isReplaced()
           const waiter: Waiter = {
             reader,
             query: reader.query,
             deadline,
+            isOfScan,
             resume: reason => resume(Effect.succeed(reason))
           }
           // After a reset of the log, the scan has to start again.
-          if (waiters.size === 0 || end < scanned) changed.unsafeOpen()
-          if (waiters.size === 0) begin()
+          if (waiters.size === 0 || !isOfScan) changed.unsafeOpen()
           waiters.add(waiter)
           occupancy.set(true)
           return Effect.sync(() => leave(waiter))
