@@ -56,8 +56,8 @@ export const group = <
   children: Children
 ) => {
   type Child = Children[number]["command"]
-  // `map` forgets that there is a first one.
-  const commands = children.map(({ command }) => command) as unknown as readonly [Child, ...Array<Child>]
+  const [first, ...rest] = children
+  const commands: readonly [Child, ...Array<Child>] = [first.command, ...rest.map(({ command }): Child => command)]
   const command = Command.make(name).pipe(Command.withDescription(description), Command.withSubcommands(commands))
   const below = children.map(({ node }) => node)
   return { command, node: nodeOf(command, below) }
