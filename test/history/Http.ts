@@ -24,7 +24,8 @@ export interface Request {
 
 /** Connections that are kept between requests, as real clients do. */
 export const agent = Effect.acquireRelease(
-  Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 64 })),
+  // With a time limit of its own the agent heeds the server's, and does not write to a connection that is being closed.
+  Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 64, timeout: 60_000 })),
   agent => Effect.sync(() => agent.destroy())
 )
 

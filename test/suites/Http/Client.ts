@@ -26,7 +26,9 @@ export type Client = (call: Call) => Effect.Effect<Answer, Error>
 export const make = (port: number): Effect.Effect<Client, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
-      Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 64 })),
+      // The agent heeds the server's `Keep-Alive: timeout` only if it has a time limit itself. Otherwise a request may be
+      // sent at the moment at which the server closes the idle connection.
+      Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 64, timeout: 60_000 })),
       agent => Effect.sync(() => agent.destroy())
     ),
     agent =>
