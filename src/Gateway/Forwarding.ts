@@ -17,11 +17,11 @@ import { type Caller, Sessions } from "./Sessions.ts"
 /** Executes a client's request on the node that owns its session. */
 export type Execute = (caller: Caller, request: Call) => Effect.Effect<Answer, RequestError | Refused>
 
-/** Milliseconds between attempts. A session that moves to another node has no owner for a moment. */
-const delays = [50, 150, 400, 900, 1500]
+/** The delays between attempts. A session that moves to another node has no owner for a moment. */
+const delays = [50, 150, 400, 900, 1500].map(millis => Duration.millis(millis))
 
 /** After this time no further attempt starts. */
-const timeoutMillis = Duration.toMillis("15 seconds")
+const timeout = Duration.seconds(15)
 
 /** Maximum number of cached owners. The cache saves a query for each request. */
 const maxCached = 10_000
@@ -179,7 +179,7 @@ const routed = (
         if (!isElsewhere && isFinal(here, isInDoubt)) return yield* isInDoubt ? afterDoubt(request, here) : here
         const elapsed = (yield* Monotonic.millis) - startedAt
         const delay = delays[attempt]
-        if (delay === undefined || elapsed >= timeoutMillis)
+        if (delay === undefined || elapsed >= Duration.toMillis(timeout))
           return yield* Effect.fail(isInDoubt ? inDoubt : unreachable)
         yield* Effect.sleep(delay)
       }

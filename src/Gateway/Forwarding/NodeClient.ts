@@ -4,7 +4,7 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Agent, request as httpsRequest } from "node:https"
 import type { Socket } from "node:net"
-import { Effect, Option, type Redacted, type Scope } from "effect"
+import { Duration, Effect, Option, type Redacted, type Scope } from "effect"
 import { onceRead } from "../../EventLoop.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { currentTraceHeaders } from "../../Observability/Tracer.ts"
@@ -17,20 +17,24 @@ import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUn
 import * as Security from "./Security.ts"
 import { parseAddress } from "./Settings.ts"
 
-export const defaults = {
-  /** Milliseconds until a connection must be established, and for which a command waits for its tenant's share. */
-  connect: 2000,
-  /**
-   * Milliseconds without data after which a node counts as stopped. While it executes a command it sends a byte each second.
-   */
-  silence: 5000,
+/** The limits of requests to other nodes. */
+export interface Options {
+  /** How long a connection may take to be established, and how long a command waits for its tenant's share. */
+  readonly connect: Duration.DurationInput
+  /** A node counts as stopped after this time without data. While it executes a command it sends a byte each second. */
+  readonly silence: Duration.DurationInput
   /** Maximum number of connections to one node. Each command has its own. */
-  connections: 1024,
+  readonly connections: number
   /** Maximum bytes of commands and replies for all nodes. Files are counted in the answers to clients instead. */
-  bytes: 256 * 1024 * 1024
-} as const
+  readonly bytes: number
+}
 
-export type Options = { readonly [Name in keyof typeof defaults]: number }
+const defaults: Options = {
+  connect: Duration.seconds(2),
+  silence: Duration.seconds(5),
+  connections: 1024,
+  bytes: 256 * 1024 * 1024
+}
 
 /** Maximum bytes of a reply: with a file, and of any other. */
 const replyBytes = { file: 64 * 1024 * 1024, other: 1024 * 1024 } as const
@@ -38,11 +42,11 @@ const replyBytes = { file: 64 * 1024 * 1024, other: 1024 * 1024 } as const
 /** Bytes that are reserved for a reply. Few are larger. */
 const usualReply = 4096
 
-/** Milliseconds for which an idle connection is kept. The other node keeps it longer. */
-const unusedTimeout = 30_000
+/** How long an idle connection is kept. The other node keeps it longer. */
+const unusedTimeout = Duration.seconds(30)
 
-/** Milliseconds between two warnings that a node cannot be reached. */
-const warningInterval = 10_000
+/** The minimum time between two warnings that a node cannot be reached. */
+const warningInterval = Duration.seconds(10)
 
 /** Connections whose handshake is complete. */
 const connected = new WeakSet<Socket>()
@@ -115,20 +119,20 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
       }
     })
     // If this process was paused, the data that has arrived since is read before the timeout takes effect.
-    const abandonAfter = (millis: number, reason: string): (() => void) => {
+    const abandonAfter = (timeout: Duration.DurationInput, reason: string): (() => void) => {
       let cancel = (): void => clearTimeout(timer)
       const timer = setTimeout(() => {
         cancel = onceRead(() => {
           fail(reason)
           outgoing.destroy()
         })
-      }, millis)
+      }, Duration.toMillis(timeout))
       return () => cancel()
     }
-    let stopWaiting = abandonAfter(connect, `no connection within ${connect} ms`)
+    let stopWaiting = abandonAfter(connect, `no connection within ${Monotonic.words(connect)}`)
     const isAlive = (): void => {
       stopWaiting()
-      stopWaiting = abandonAfter(silence, `no data for ${silence} ms`)
+      stopWaiting = abandonAfter(silence, `no data for ${Monotonic.words(silence)}`)
     }
     const onConnected = (): void => {
       isConnected = true
@@ -171,7 +175,7 @@ class PeerConnections {
 
   constructor(
     private readonly connections: number,
-    private readonly timeoutMillis: number
+    private readonly timeout: Duration.DurationInput
   ) {}
 
   /** Holds a connection to a node while an effect runs. */
@@ -180,7 +184,7 @@ class PeerConnections {
       const pool = this.pools.get(address) ?? sharedPool("connections to another node", this.connections)
       this.pools.set(address, pool)
       return Effect.ensuring(
-        pool.use(tenant, 1, () => work, this.timeoutMillis),
+        pool.use(tenant, 1, () => work, this.timeout),
         Effect.sync(() => {
           if (pool.used === 0 && pool.waiting === 0 && this.pools.get(address) === pool) this.pools.delete(address)
         })
@@ -195,7 +199,7 @@ export const make = (
   given: Partial<Options> = {}
 ): Effect.Effect<NodeLinkShape, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const options = { ...defaults, ...given }
+    const options: Options = { ...defaults, ...given }
     const agent = yield* Effect.acquireRelease(
       Effect.sync(
         () =>
@@ -205,7 +209,7 @@ export const make = (
             keepAlive: true,
             maxSockets: options.connections,
             maxFreeSockets: 16,
-            timeout: unusedTimeout
+            timeout: Duration.toMillis(unusedTimeout)
           })
       ),
       agent => Effect.sync(() => agent.destroy())
@@ -215,7 +219,7 @@ export const make = (
     let warnedAt = Number.NEGATIVE_INFINITY
     const warn = (node: string, address: string, reason: string) =>
       Effect.flatMap(Monotonic.millis, now => {
-        if (now - warnedAt < warningInterval) return Effect.void
+        if (now - warnedAt < Duration.toMillis(warningInterval)) return Effect.void
         warnedAt = now
         return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
       })

@@ -6,7 +6,7 @@ import { createServer, type Server } from "node:https"
 import { isIP } from "node:net"
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { type Context, Effect, Either, Exit, Fiber, FiberSet, Option, Scope, type Tracer } from "effect"
+import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, Scope, type Tracer } from "effect"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
@@ -28,28 +28,32 @@ import * as Security from "./Security.ts"
 import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
 /** Limits of the commands in progress, for all nodes together. */
-export const limits = {
+interface Limits {
   /** Maximum number of commands that are received or carried out. */
-  commands: 8192,
+  readonly commands: number
   /** Maximum bytes of these commands. */
-  bytes: 256 * 1024 * 1024,
-  /** Milliseconds for which a node may read nothing of an answer. After that its connection is closed. */
-  unread: 30_000
+  readonly bytes: number
+  /** How long a node may read nothing of an answer. After that its connection is closed. */
+  readonly unread: Duration.DurationInput
+}
+
+const limits: Limits = { commands: 8192, bytes: 256 * 1024 * 1024, unread: Duration.seconds(30) }
+
+/** The interval of heartbeats while a command is carried out. */
+const heartbeatInterval = Duration.seconds(1)
+
+/** Options of `node:http`, in milliseconds. */
+const timeouts = {
+  headersTimeout: Duration.toMillis("5 seconds"),
+  requestTimeout: Duration.toMillis("10 seconds"),
+  keepAliveTimeout: Duration.toMillis("1 minute")
 } as const
 
-type Limits = { readonly [Name in keyof typeof limits]: number }
-
-/** Milliseconds between heartbeats while a command is carried out. */
-const heartbeatInterval = 1000
-
-/** Milliseconds. */
-const timeouts = { headersTimeout: 5000, requestTimeout: 10_000, keepAliveTimeout: 60_000 } as const
-
 /** How long commands may take to end after their interruption. */
-const interruptionTimeout = "1 second"
+const interruptionTimeout = Duration.seconds(1)
 
 /** How long it may take to store that the node no longer takes commands. */
-const withdrawalTimeout = "500 millis"
+const withdrawalTimeout = Duration.millis(500)
 
 /** The `Content-Length` of a request, if it has one. */
 const lengthOf = ({ headers }: IncomingMessage): number | undefined =>
@@ -233,7 +237,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
         if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
         // White space before a JSON text is ignored.
         response.write(" ")
-      }, heartbeatInterval)
+      }, Duration.toMillis(heartbeatInterval))
       const send = (result: Reply): Effect.Effect<void> =>
         Effect.async<void>(resume => {
           clearInterval(heartbeats)
@@ -267,7 +271,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       })
     })
     // While a command is carried out, the heartbeats keep the connection.
-    server.setTimeout(limited.unread)
+    server.setTimeout(Duration.toMillis(limited.unread))
     // A reply to data that is not HTTP could be mistaken for the reply to a command in progress.
     server.on("clientError", (_error, socket) => socket.destroy())
     const address = yield* listen(server, options)

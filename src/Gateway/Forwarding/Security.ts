@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import type { TlsOptions } from "node:tls"
-import { Redacted } from "effect"
+import { Duration, Redacted } from "effect"
 
 const identity = "causeway"
 
@@ -20,8 +20,8 @@ const common = {
 const keyOf = (secret: Redacted.Redacted): Buffer =>
   createHash("sha256").update("causeway nodes\0").update(Redacted.value(secret)).digest()
 
-/** Timeout of a handshake in milliseconds. */
-const handshakeTimeout = 2000
+/** An option of `node:tls`, in milliseconds. */
+const handshakeTimeout = Duration.toMillis("2 seconds")
 
 export const ofServer = (secret: Redacted.Redacted): TlsOptions => {
   const psk = keyOf(secret)

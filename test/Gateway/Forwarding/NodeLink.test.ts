@@ -3,7 +3,19 @@ import { createServer, request as httpsRequest } from "node:https"
 import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Deferred, Effect, Equal, Fiber, Option, Queue, Redacted, TestClock, Tracer } from "effect"
+import {
+  type Context,
+  Deferred,
+  Duration,
+  Effect,
+  Equal,
+  Fiber,
+  Option,
+  Queue,
+  Redacted,
+  TestClock,
+  Tracer
+} from "effect"
 import { untilRead } from "../../../src/EventLoop.ts"
 import { type Command, encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
@@ -61,8 +73,8 @@ const owner = (address: string) => ({ node: "a", address })
 const failureOf = <A, E extends { readonly _tag: string }>(sending: Effect.Effect<A, E>) =>
   Effect.map(Effect.flip(sending), ({ _tag }) => _tag)
 
-/** Milliseconds: a handshake takes less on any machine, and signs come each second. */
-const quick = { connect: 3000, silence: 1500 }
+/** A handshake takes less on any machine, and heartbeats come each second. */
+const quick = { connect: Duration.seconds(3), silence: Duration.millis(1500) }
 
 describe("the link between nodes", () => {
   it.scopedLive("a command that is interrupted at any step holds no memory", () =>
@@ -91,7 +103,7 @@ describe("the link between nodes", () => {
         )
       )
       const proxy = yield* Proxy.make(`http://127.0.0.1:${port}`)
-      const link = yield* NodeClient.make(secret, { connect: 60_000, connections: 1 })
+      const link = yield* NodeClient.make(secret, { connect: "1 minute", connections: 1 })
       const send = (content: string) => link.send(owner(`127.0.0.1:${new URL(proxy.url).port}`), command(content))
       const first = yield* Effect.fork(send("first"))
       assert.strictEqual(yield* Queue.take(begun), "first")
@@ -199,7 +211,7 @@ describe("the link between nodes", () => {
       const sending = yield* Effect.fork(link.send(owner(address), command("slow")))
       yield* Deferred.await(begun)
       yield* Effect.sync(() => {
-        const end = performance.now() + 1.2 * quick.silence
+        const end = performance.now() + 1.2 * Duration.toMillis(quick.silence)
         while (performance.now() < end);
       })
       // In the same turn of the event loop the other node, which is in this process too, says that it is at work.
@@ -255,7 +267,7 @@ describe("the link between nodes", () => {
   it.scoped("leaves connections to other tenants, however many slow requests one has", () =>
     Effect.gen(function* () {
       const { address, awaitBegun } = yield* withGreedy()
-      const link = yield* NodeClient.make(secret, { connect: 60_000, connections: 8 })
+      const link = yield* NodeClient.make(secret, { connect: "1 minute", connections: 8 })
       const send = (tenant: string) => link.send(owner(address), command("x", "a", tenant))
       for (let index = 0; index < 6; index++) yield* Effect.forkScoped(send("greedy"))
       yield* awaitBegun(6)
@@ -354,7 +366,7 @@ describe("the link between nodes", () => {
         {
           commands: 1,
           // Long enough for a command to be refused in the meantime.
-          unread: 3000
+          unread: "3 seconds"
         }
       )
       const text = encodeCommand(command("large"))
