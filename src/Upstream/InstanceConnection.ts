@@ -1,31 +1,18 @@
 /**
  * The connection to a running agent instance, which reconnects while the instance exists.
  */
-import {
-  Duration,
-  Effect,
-  Either,
-  ExecutionStrategy,
-  Exit,
-  FiberRef,
-  HashMap,
-  Metric,
-  PubSub,
-  Schedule,
-  Scope,
-  Stream
-} from "effect"
+import { Effect, ExecutionStrategy, Exit, FiberRef, HashMap, Metric, Schedule, Scope, type Stream } from "effect"
 import * as MetricTags from "../MetricTags.ts"
-import * as Monotonic from "../Monotonic.ts"
+import { type ConnectionState, ConnectionStates } from "./ConnectionStates.ts"
+import { EventReader, rejectedFrames } from "./EventReader.ts"
 import * as FrameSender from "./FrameSender.ts"
-import * as PlatformEvent from "./PlatformEvent.ts"
-import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
+import type * as PlatformEvent from "./PlatformEvent.ts"
+import type { OpenSocket } from "./PlatformSocket.ts"
 import * as Retries from "./Resilience/Retries.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import { SpscQueue, type Taken } from "./SpscQueue.ts"
 
-/** `closed` is final: the instance has ended, the platform refuses the connection, or the scope has ended. */
-export type ConnectionState = "connected" | "reconnecting" | "closed"
+export type { ConnectionState } from "./ConnectionStates.ts"
 
 /**
  * Messages that were sent on a lost connection and may or may not have arrived. It follows all events of that
@@ -71,22 +58,11 @@ const reconnects = Metric.counter("agent_platform_reconnects_total", {
   incremental: true
 })
 
-const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
-  description: "Frames from agent instances that are not events",
-  incremental: true
-})
-
 /** Registers the metrics with 0. */
 export const register = (tags: MetricTags.MetricTags): void => MetricTags.register([reconnects, rejectedFrames], tags)
 
 /** Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. */
 const waitingEvents = 64
-
-/** A connection without data is pinged after this time, and closed after the same time again. */
-const silence = Duration.seconds(20)
-
-/** A connection that lasted this long or delivered an event resets the backoff. */
-const stable = Duration.seconds(10)
 
 const operation = "connect"
 
@@ -104,19 +80,20 @@ const isFinal = (refusal: UpstreamFailure): boolean =>
   refusal.statusCode < 500 &&
   !Retries.isTransient(refusal)
 
-interface Progress {
-  /** Whether it has delivered an event. */
-  any: boolean
-  /** Whether an event waits until the queue has room. No frame is read while it waits. */
-  isOffering: boolean
-}
-
 interface Dialed extends FrameSender.TrackedSocket {
   readonly close: Effect.Effect<void>
 }
 
-/** Types of an instance's last event, after which the connection is closed. */
-const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
+/** Opens a socket whose scope is a part of `sockets`, and ends with `close` at the latest. */
+const dial = (opening: ReturnType<Options["dial"]>, sockets: Scope.Scope): Effect.Effect<Dialed, UpstreamFailure> =>
+  Effect.gen(function* () {
+    const socketScope = yield* Scope.fork(sockets, ExecutionStrategy.sequential)
+    const socket = yield* opening.pipe(
+      Scope.extend(socketScope),
+      Effect.onError(cause => Scope.close(socketScope, Exit.failCause(cause)))
+    )
+    return { socket, close: Scope.close(socketScope, Exit.void), unacknowledged: new Set() }
+  })
 
 /**
  * Connects, and stays connected until the scope ends.
@@ -132,111 +109,22 @@ export const make = (
     // Created first, and so closed last: the end of the scope must not look like a lost connection.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
     const events = new SpscQueue<Received, UpstreamFailure>(waitingEvents)
-    // A slow consumer loses the oldest states first.
-    const changes = yield* PubSub.sliding<ConnectionState>(8)
-    const connected = yield* Effect.makeLatch(true)
+    const states = yield* ConnectionStates.make
+    const reader = new EventReader(instanceId, events, options.after)
     const delays = yield* Schedule.driver(Retries.backoff)
-
-    let state: ConnectionState = "connected"
-    let lastId = options.after
-    let isOver = false
-
-    const setState = (next: ConnectionState): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        if (state === next || state === "closed") return Effect.void
-        state = next
-        const gate = next === "reconnecting" ? connected.close : connected.open
-        return Effect.zipRight(gate, Effect.asVoid(PubSub.publish(changes, next)))
-      })
 
     const end = (exit: Exit.Exit<void, UpstreamFailure>) =>
       Effect.zipRight(
-        setState("closed"),
+        states.set("closed"),
         Effect.sync(() => events.unsafeDone(exit))
       )
     yield* Effect.addFinalizer(() => end(Exit.void))
 
-    const dial = (again: boolean) =>
-      Effect.gen(function* () {
-        const socketScope = yield* Scope.fork(sockets, ExecutionStrategy.sequential)
-        const socket = yield* options.dial(lastId, again).pipe(
-          Scope.extend(socketScope),
-          Effect.onError(cause => Scope.close(socketScope, Exit.failCause(cause)))
-        )
-        const dialed: Dialed = { socket, close: Scope.close(socketScope, Exit.void), unacknowledged: new Set() }
-        return dialed
-      })
+    let current = yield* dial(options.dial(options.after, false), sockets)
 
-    let current = yield* dial(false)
-
-    let warned = false
-    const onRejected = (problem: string) =>
-      Effect.gen(function* () {
-        yield* Metric.increment(rejectedFrames)
-        if (warned) return
-        warned = true
-        yield* Effect.logWarning(
-          "The agent platform sent a frame that is not an event; further ones are only counted"
-        ).pipe(Effect.annotateLogs({ instanceId, problem }))
-      })
-
-    const isRepeated = ({ id }: PlatformEvent.PlatformEvent, progress: Progress): boolean =>
-      !progress.any && id !== undefined && id === lastId
-
-    /** Forwards events until the instance's last event or the end of the socket. */
-    const forward = (socket: OpenSocket, progress: Progress): Effect.Effect<void, SocketClosed> => {
-      const forwardOne = (event: PlatformEvent.PlatformEvent): Effect.Effect<void> => {
-        const skips = isRepeated(event, progress)
-        progress.any = true
-        if (skips) return Effect.void
-        progress.isOffering = true
-        // Offered and recorded synchronously. Otherwise the next socket might deliver the event again.
-        return Effect.map(events.awaitRoom, () => {
-          events.unsafeOffer(event)
-          progress.isOffering = false
-          lastId = event.id ?? lastId
-          isOver = lastTypes.has(event.type)
-        })
-      }
-      const next = Effect.flatMap(socket.take, frame =>
-        Either.match(PlatformEvent.fromFrame(frame), { onLeft: onRejected, onRight: forwardOne })
-      )
-      // Effect.forever would yield after each event.
-      const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(next, () => (isOver ? Effect.void : all))
-      return all
-    }
-
-    /** Ends when a socket that is being read has been silent for too long. */
-    const untilSilent = (socket: OpenSocket, progress: Progress): Effect.Effect<void> =>
-      Effect.gen(function* () {
-        for (;;) {
-          const before = socket.received()
-          yield* Effect.sleep(silence)
-          if (progress.isOffering || socket.received() !== before) continue
-          yield* socket.ping
-          yield* Effect.sleep(silence)
-          if (!progress.isOffering && socket.received() === before) return
-        }
-      })
-
-    /** Runs one socket to its end. Returns the reason, if there is one. */
-    const run = (socket: OpenSocket) =>
-      Effect.gen(function* () {
-        const start = yield* Monotonic.millis
-        const progress: Progress = { any: false, isOffering: false }
-        const ended = yield* Effect.raceFirst(
-          Effect.match(forward(socket, progress), { onFailure: closed => closed, onSuccess: () => undefined }),
-          Effect.as(untilSilent(socket, progress), undefined)
-        )
-        const lasted = (yield* Monotonic.millis) - start
-        if (progress.any || lasted >= Duration.toMillis(stable)) yield* delays.reset
-        return ended
-      })
-
-    const redial: Effect.Effect<typeof current, UpstreamFailure> = Effect.zipRight(
-      Effect.orDie(delays.next(undefined)),
-      dial(true)
-    ).pipe(
+    /** Opens sockets until one is accepted or refused permanently. */
+    const redial: Effect.Effect<Dialed, UpstreamFailure> = Effect.orDie(delays.next(undefined)).pipe(
+      Effect.zipRight(Effect.suspend(() => dial(options.dial(reader.lastEventId, true), sockets))),
       Effect.catchIf(
         refusal => !isFinal(refusal),
         refusal =>
@@ -251,19 +139,20 @@ export const make = (
 
     const supervise = Effect.gen(function* () {
       for (;;) {
-        const ended = yield* run(current.socket)
+        const { closed, isStable } = yield* reader.read(current.socket)
+        if (isStable) yield* delays.reset
         yield* Effect.forkIn(current.close, sockets)
-        if (isOver) return
-        if (ended?.tooLarge) return yield* failure("too_large", ended.message)
-        yield* setState("reconnecting")
+        if (reader.hasLastEvent) return
+        if (closed?.tooLarge) return yield* failure("too_large", closed.message)
+        yield* states.set("reconnecting")
         // From here on nothing is sent on the lost socket.
         if (current.unacknowledged.size > 0) events.unsafeOffer(new Undelivered([...current.unacknowledged]))
         yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
-          Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no data" })
+          Effect.annotateLogs({ instanceId, reason: closed?.message ?? "no data" })
         )
         current = yield* redial
         yield* Metric.increment(reconnects)
-        yield* setState("connected")
+        yield* states.set("connected")
         yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
       }
     }).pipe(
@@ -274,30 +163,18 @@ export const make = (
     const annotations = HashMap.make(["instanceId", instanceId] as const)
     yield* Effect.forkScoped(Effect.locally(Effect.ignore(supervise), FiberRef.currentLogAnnotations, annotations))
 
-    const whenConnected = <A>(f: (socket: FrameSender.TrackedSocket) => A): Effect.Effect<A, UpstreamFailure> =>
+    const whenConnected: FrameSender.WhenConnected = f =>
       Effect.suspend(() => {
-        if (state === "closed") return failure("connection", "The connection to the instance is closed")
-        if (state === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
+        if (states.current === "closed") return failure("connection", "The connection to the instance is closed")
+        if (states.current === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
         // The supervisor sees the end of a socket only after the events before it.
-        return Effect.zipRight(Effect.zipRight(setState("reconnecting"), connected.await), whenConnected(f))
+        return Effect.zipRight(Effect.zipRight(states.set("reconnecting"), states.settled), whenConnected(f))
       })
 
-    const send = yield* FrameSender.make(whenConnected, sockets)
-
     return {
-      send,
+      send: yield* FrameSender.make(whenConnected, sockets),
       ready: whenConnected(() => {}),
       take: events.takeAll,
-      states: Stream.unwrapScoped(
-        Effect.map(PubSub.subscribe(changes), later =>
-          Stream.concat(
-            Stream.sync(() => state),
-            Stream.fromQueue(later)
-          ).pipe(
-            Stream.changes,
-            Stream.takeUntil(seen => seen === "closed")
-          )
-        )
-      )
+      states: states.all
     }
   })
