@@ -23,6 +23,8 @@ import * as UpstreamHttp from "./UpstreamHttp.ts"
 
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
 
+type Sockets = Context.Tag.Service<PlatformSocket>
+
 const ConnectionError = AgentPlatform.AgentPlatformConnectionError
 
 const idempotent = (
@@ -56,9 +58,9 @@ const readCreated = UpstreamHttp.readBy(
   Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
 )
 
-const instances = "/api/v1/instances"
+const instancesPath = "/api/v1/instances"
 
-const pathOf = (instanceId: string): string => `${instances}/${encodeURIComponent(instanceId.toWellFormed())}`
+const pathOf = (instanceId: string): string => `${instancesPath}/${encodeURIComponent(instanceId.toWellFormed())}`
 
 const toError = ({ operation, reason, statusCode, message }: UpstreamFailure, isInDoubt?: boolean) =>
   new ConnectionError({
@@ -82,114 +84,148 @@ const webSocketUrl = (baseUrl: string, instanceId: string, after: string | undef
   return `${baseUrl.replace(/^http/, "ws")}${pathOf(instanceId)}/connect${query}`
 }
 
+/** The calls to the platform, with their breakers. */
+interface Calls {
+  readonly http: UpstreamHttp.UpstreamHttp
+  /** Calls on behalf of clients. */
+  readonly foreground: Resilience.Resilience
+  /** Stops, and creations in the background. Their failures must not block calls to instances that work. */
+  readonly cleanup: Resilience.Resilience
+  /** The breaker of each instance. */
+  readonly instances: KeyedBreakers.KeyedBreakers
+  /** The breaker of each stop: an instance that cannot be called can still be stopped. */
+  readonly cleanups: KeyedBreakers.KeyedBreakers
+  /** The breaker of each tenant's creations. */
+  readonly creations: KeyedBreakers.KeyedBreakers
+}
+
+const makeCalls = (http: UpstreamHttp.UpstreamHttp): Effect.Effect<Calls, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const tags = yield* MetricTags.current
+    return {
+      http,
+      foreground: yield* Resilience.make({
+        upstream: "agent_platform",
+        durations,
+        operations: [create.operation, connect.operation, ...FileCalls.operations]
+      }),
+      cleanup: yield* Resilience.make({
+        upstream: "agent_platform_cleanup",
+        durations,
+        operations: [create.operation, stop.operation]
+      }),
+      instances: KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId", tags }),
+      cleanups: KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId", tags }),
+      creations: KeyedBreakers.make({ upstream: "agent_creation", label: "tenant", tags })
+    }
+  })
+
+/** The request that creates an instance. Its idempotency key is the same for each try. */
+const creationRequest = (
+  idempotencyKey: string,
+  { agentType, deployment, environment, secrets }: AgentPlatform.CreateInstance
+): HttpClientRequest.HttpClientRequest =>
+  HttpClientRequest.post(instancesPath).pipe(
+    HttpClientRequest.setHeader("idempotency-key", idempotencyKey),
+    HttpClientRequest.bodyUnsafeJson({
+      agentType,
+      deployment,
+      secrets: Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, Redacted.value(secret)])),
+      environment
+    })
+  )
+
+const createBy =
+  ({ cleanup, cleanups, creations, foreground, http }: Calls): Service["create"] =>
+  instance =>
+    Effect.gen(function* () {
+      const { isBackground = false, tenant } = instance
+      const key = instance.idempotencyKey ?? (yield* randomHex(4))
+      let isInDoubt = false
+      const attempt = http.json(create.operation, creationRequest(key, instance), readCreated, creationBytes).pipe(
+        Effect.onExit(exit =>
+          Effect.sync(() => {
+            isInDoubt ||= !isRefused(exit)
+          })
+        )
+      )
+      const call = isBackground
+        ? cleanup.call({ ...create, repeatable: false, part: cleanups.of(key) }, attempt)
+        : foreground.call(
+            tenant === undefined ? create : { ...create, part: creations.of(tenant), caller: tenant },
+            attempt
+          )
+      const created = yield* Effect.mapError(call, failure => toError(failure, isInDoubt))
+      return "instanceId" in created ? created.instanceId : created.id
+    })
+
+const stopBy =
+  ({ cleanup, cleanups, http }: Calls): Service["stop"] =>
+  (instanceId, { isBackground = false } = {}) => {
+    const attempt = Effect.catchIf(
+      http.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
+      failure => failure.statusCode === 404,
+      () => Effect.void
+    )
+    const policy = { ...stop, repeatable: !isBackground, part: cleanups.of(instanceId) }
+    return Effect.mapError(cleanup.call(policy, attempt), toError)
+  }
+
+/** Opens a WebSocket to an instance, which resumes after an event. */
+type OpenSocket = (instanceId: string, after: string | undefined) => ReturnType<Sockets["open"]>
+
+const connectBy =
+  ({ foreground, instances }: Calls, open: OpenSocket): Service["connect"] =>
+  (instanceId, { after } = {}) => {
+    const dial: InstanceConnection.Options["dial"] = (after, again) =>
+      foreground.call(
+        // InstanceConnection has its own retries for a connection that was lost.
+        { ...connect, repeatable: !again, part: instances.of(instanceId), isBackground: again },
+        open(instanceId, after)
+      )
+    return InstanceConnection.make({ instanceId, after, dial }).pipe(
+      Effect.mapBoth({
+        onFailure: toError,
+        onSuccess: connection => ({
+          ...connection,
+          send: (frame, options) => Effect.mapError(connection.send(frame, options), toError),
+          ready: Effect.mapError(connection.ready, toError),
+          take: Effect.mapError(connection.take, toError)
+        })
+      })
+    )
+  }
+
+const filesBy = ({ foreground, http, instances }: Calls) =>
+  FileCalls.make((operation, instanceId, path, read, maxBytes) => {
+    const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
+    const policy = { ...idempotent(operation, "15 seconds", "15 seconds"), part: instances.of(instanceId) }
+    return Effect.mapError(foreground.call(policy, http.json(operation, request, read, maxBytes)), toError)
+  })
+
 const make = (
   client: HttpClient.HttpClient,
-  sockets: Context.Tag.Service<PlatformSocket>,
+  sockets: Sockets,
   baseUrl: string,
   apiKey: Option.Option<Redacted.Redacted>
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
     const http = UpstreamHttp.make(client, { service: "agent platform", baseUrl, apiKey })
-    const resilience = yield* Resilience.make({
-      upstream: "agent_platform",
-      durations,
-      operations: [create.operation, connect.operation, ...FileCalls.operations]
-    })
-    // Failing stops must not block calls to instances that work.
-    const cleanup = yield* Resilience.make({
-      upstream: "agent_platform_cleanup",
-      durations,
-      operations: [create.operation, stop.operation]
-    })
-    const tags = yield* MetricTags.current
-    const breakers = KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId", tags })
-    // An instance that cannot be called can still be stopped.
-    const cleanups = KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId", tags })
-    const creations = KeyedBreakers.make({ upstream: "agent_creation", label: "tenant", tags })
-    const probe = yield* HealthProbe.make(http)
+    const calls = yield* makeCalls(http)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
       onSome: key => ({ authorization: `Bearer ${Redacted.value(key)}` })
     })
-
-    const files = FileCalls.make((operation, instanceId, path, read, maxBytes) => {
-      const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
-      const policy = { ...idempotent(operation, "15 seconds", "15 seconds"), part: breakers.of(instanceId) }
-      return Effect.mapError(resilience.call(policy, http.json(operation, request, read, maxBytes)), toError)
-    })
-
-    const dial = (instanceId: string) => (after: string | undefined, again: boolean) =>
-      resilience.call(
-        // InstanceConnection has its own retries for a connection that was lost.
-        { ...connect, repeatable: !again, part: breakers.of(instanceId), isBackground: again },
-        Effect.flatMap(currentTraceHeaders, trace =>
-          sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace })
-        )
+    const open: OpenSocket = (instanceId, after) =>
+      Effect.flatMap(currentTraceHeaders, trace =>
+        sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace })
       )
-
     return {
-      create: ({ idempotencyKey, agentType, tenant, deployment, environment, secrets, isBackground = false }) =>
-        Effect.flatMap(idempotencyKey === undefined ? randomHex(4) : Effect.succeed(idempotencyKey), key => {
-          const body = {
-            agentType,
-            deployment,
-            secrets: Object.fromEntries(
-              Object.entries(secrets).map(([name, secret]) => [name, Redacted.value(secret)])
-            ),
-            environment
-          }
-          const request = HttpClientRequest.post(instances).pipe(
-            HttpClientRequest.setHeader("idempotency-key", key),
-            HttpClientRequest.bodyUnsafeJson(body)
-          )
-          return Effect.suspend(() => {
-            let isInDoubt = false
-            const attempt = http.json(create.operation, request, readCreated, creationBytes).pipe(
-              Effect.onExit(exit =>
-                Effect.sync(() => {
-                  isInDoubt ||= !isRefused(exit)
-                })
-              )
-            )
-            const call = isBackground
-              ? cleanup.call({ ...create, repeatable: false, part: cleanups.of(key) }, attempt)
-              : resilience.call(
-                  tenant === undefined ? create : { ...create, part: creations.of(tenant), caller: tenant },
-                  attempt
-                )
-            return call.pipe(
-              Effect.mapBoth({
-                onFailure: failure => toError(failure, isInDoubt),
-                onSuccess: created => ("instanceId" in created ? created.instanceId : created.id)
-              })
-            )
-          })
-        }),
-      stop: (instanceId, { isBackground = false } = {}) =>
-        cleanup
-          .call(
-            { ...stop, repeatable: !isBackground, part: cleanups.of(instanceId) },
-            Effect.catchIf(
-              http.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
-              failure => failure.statusCode === 404,
-              () => Effect.void
-            )
-          )
-          .pipe(Effect.mapError(toError)),
-      connect: (instanceId, { after } = {}) =>
-        InstanceConnection.make({ instanceId, after, dial: dial(instanceId) }).pipe(
-          Effect.mapBoth({
-            onFailure: toError,
-            onSuccess: connection => ({
-              ...connection,
-              send: (frame, options) => Effect.mapError(connection.send(frame, options), toError),
-              ready: Effect.mapError(connection.ready, toError),
-              take: Effect.mapError(connection.take, toError)
-            })
-          })
-        ),
-      ...files,
-      probe: Effect.asSome(probe)
+      create: createBy(calls),
+      stop: stopBy(calls),
+      connect: connectBy(calls, open),
+      ...filesBy(calls),
+      probe: Effect.asSome(yield* HealthProbe.make(http))
     }
   })
 
