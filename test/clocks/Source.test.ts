@@ -17,7 +17,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Gateway/Socket.ts": 1,
   // Timestamps of events, sessions and ids.
   "Gateway/Sessions/Registry.ts": 1,
-  "Gateway/Sessions/SessionRecords.ts": 1,
+  "Gateway/Sessions/SessionRecord.ts": 1,
   "Simulator/Instance.ts": 1,
   // Expiry and timestamps of entries.
   "Storage/GroupCommit.ts": 1,

@@ -10,7 +10,7 @@ import * as InstanceLink from "./InstanceLink.ts"
 import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
 import { CurrentTransition, type LifecycleTransition } from "./LifecycleTransition.ts"
 import type { SessionCore } from "./SessionCore.ts"
-import { randomId } from "./SessionRecords.ts"
+import { randomId } from "./SessionRecord.ts"
 import * as State from "./SessionState.ts"
 
 /** How long the end of a session waits for its instances to stop. */

@@ -10,7 +10,7 @@ import type * as SessionEvents from "../SessionEvents.ts"
 import { SessionConflict, type SessionsBusy, SessionTooLarge, type StartSession } from "../Sessions.ts"
 import type { Secrets } from "./SecretPool.ts"
 import type { SessionCore } from "./SessionCore.ts"
-import { type Losses, lossesOf } from "./SessionRecords.ts"
+import { type Losses, lossesOf } from "./SessionRecord.ts"
 import type { InstanceRequest } from "./SessionState.ts"
 
 /** Environment and deployment, as sent to the platform. */

@@ -11,15 +11,8 @@ import { type Caller, SessionNotFound, type Subscriber, type Subscription } from
 import * as HistoryPages from "./HistoryPages.ts"
 import { toFrames } from "./Journal.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
-import {
-  isSessionId,
-  keyOf,
-  lossesOf,
-  randomId,
-  type SessionRecord,
-  type SessionRecords,
-  toView
-} from "./SessionRecords.ts"
+import { isSessionId, keyOf, lossesOf, randomId, type SessionRecord, toView } from "./SessionRecord.ts"
+import type { SessionRecords } from "./SessionRecords.ts"
 import type { Settings } from "./Settings.ts"
 import { Subscribers } from "./Subscribers.ts"
 

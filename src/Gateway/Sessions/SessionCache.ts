@@ -13,7 +13,8 @@ import { Entity } from "./Entity.ts"
 import { storedParts } from "./LaunchConfiguration.ts"
 import * as RecoveryState from "./RecoveryState.ts"
 import { openHistory, type Shared } from "./SessionCore.ts"
-import { isSessionId, keyOf, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
+import { isSessionId, keyOf, type SessionRecord } from "./SessionRecord.ts"
+import type { SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 
 /** Sessions in memory, by `<tenant>/<id>`. */

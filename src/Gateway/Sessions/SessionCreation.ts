@@ -9,7 +9,8 @@ import type { SessionEvents } from "../SessionEvents.ts"
 import { SessionConflict, type Sessions, SessionTooLarge } from "../Sessions.ts"
 import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
-import * as Records from "./SessionRecords.ts"
+import * as SessionRecord from "./SessionRecord.ts"
+import type { SessionRecords } from "./SessionRecords.ts"
 import type { Quota } from "./TenantSessions.ts"
 
 /** How often the removal of orphaned launch configurations is tried. */
@@ -20,7 +21,7 @@ const maxOrphans = 10_000
 
 export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
-  readonly records: Pick<Records.SessionRecords, "create">
+  readonly records: Pick<SessionRecords, "create">
   readonly quota: Quota
   readonly secrets: SecretPool
   readonly limits: LimitsShape
@@ -82,15 +83,15 @@ export const make = ({
         const configuration = merge(empty, request)
         const given = request.secrets ?? {}
         yield* check(configuration, given)
-        const record = yield* Records.initial(tenant, request, storedParts(configuration))
-        const text = Records.encodeRecord(record)
+        const record = yield* SessionRecord.initial(tenant, request, storedParts(configuration))
+        const text = SessionRecord.encodeRecord(record)
         const bytes = Buffer.byteLength(text)
         if (bytes > limits.valueBytes) {
           return yield* new SessionTooLarge({
             message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`
           })
         }
-        const key = Records.keyOf(tenant, record.id)
+        const key = SessionRecord.keyOf(tenant, record.id)
         const isConfigured = record.configured.length > 0
         /** A session with secrets belongs to the node that stores them, from the start. */
         const isOwned = isReachable && record.secretNames.length > 0
@@ -112,7 +113,7 @@ export const make = ({
           yield* records.create(text, record, actor)
         }).pipe(Effect.onError(() => undo))
         yield* quota.creating(tenant, creation)
-        return Records.toView(record, { secrets: [], configuration: [] })
+        return SessionRecord.toView(record, { secrets: [], configuration: [] })
       }).pipe(
         Effect.catchTag("PreconditionFailed", () =>
           Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))

@@ -12,7 +12,7 @@ import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
-import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecords.ts"
+import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecord.ts"
 
 /** The sources of lists of sessions. */
 export interface Sources {

@@ -13,7 +13,7 @@ import { IdempotentCommands, onceIdOf } from "./IdempotentCommands.ts"
 import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import type { InstanceLink } from "./InstanceLink.ts"
 import type { SessionCore } from "./SessionCore.ts"
-import { randomId } from "./SessionRecords.ts"
+import { randomId } from "./SessionRecord.ts"
 import * as State from "./SessionState.ts"
 import { openTurns, sendTimeout } from "./Settings.ts"
 

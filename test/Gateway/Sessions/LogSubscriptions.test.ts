@@ -4,7 +4,7 @@ import { Duration, Effect, FiberSet, Logger, Option } from "effect"
 import type { History, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/LogSubscriptions.ts"
-import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecords.ts"
+import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecord.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { alice, breathe } from "../Fixture.ts"
 

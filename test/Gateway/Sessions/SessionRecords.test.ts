@@ -3,8 +3,14 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
 import { yieldToEventLoop } from "../../../src/EventLoop.ts"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import type { Recorded } from "../../../src/Gateway/Sessions/RecordSaver.ts"
+import {
+  encodeRecord,
+  namespaceOf,
+  type SessionRecord,
+  sessionId
+} from "../../../src/Gateway/Sessions/SessionRecord.ts"
 import * as SessionRecords from "../../../src/Gateway/Sessions/SessionRecords.ts"
-import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
@@ -291,9 +297,8 @@ describe("Lists of sessions", () => {
         const stored = yield* Layer.build(Memory.layer)
         const store = Context.get(stored, Store)
         const records = yield* SessionRecords.make(store, true)
-        const { sessionId, encodeRecord } = SessionRecords
         const id = yield* sessionId
-        const record: SessionRecords.SessionRecord = {
+        const record: SessionRecord = {
           ...{ id, tenant: "acme", epoch: "e", agentType: "echo", title: "first", titled: true, state: "inactive" },
           ...{ instanceId: null, createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
         }
@@ -301,7 +306,7 @@ describe("Lists of sessions", () => {
         let title = "second"
         let isTaken = false
         let asked = 0
-        const session: SessionRecords.Recorded = {
+        const session: Recorded = {
           key: `acme/${id}`,
           record,
           toRecord: () => ({ ...record, title }),
