@@ -65,13 +65,12 @@ export class RecordSaver {
     private readonly isShared: boolean
   ) {}
 
-  /** Writes dirty records until the scope closes. */
-  static make(
-    store: Context.Tag.Service<Store>,
-    isShared: boolean
-  ): Effect.Effect<RecordSaver, never, Scope.Scope> {
-    const saver = new RecordSaver(store, isShared)
-    return Effect.as(Supervision.forkScoped("saver of session records", saver.saveForever), saver)
+  /** Makes a saver that writes until the scope closes. */
+  static make(store: Context.Tag.Service<Store>, isShared: boolean): Effect.Effect<RecordSaver, never, Scope.Scope> {
+    return Effect.suspend(() => {
+      const saver = new RecordSaver(store, isShared)
+      return Effect.as(Supervision.forkScoped("saver of session records", saver.saveForever), saver)
+    })
   }
 
   /** Writes a session's record in the background. Changes before the write are written together. */
