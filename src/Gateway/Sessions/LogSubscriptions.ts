@@ -1,29 +1,22 @@
 /**
  * Subscriptions to sessions of other nodes, whose events are read from the shared log.
  */
-import { Cause, type Context, Duration, Effect, Option, type Scope } from "effect"
+import { type Context, Duration, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import { NodeLink } from "../Forwarding/NodeLink.ts"
-import type { History, SessionEvents } from "../SessionEvents.ts"
-import { SessionNodes } from "../SessionNodes.ts"
+import { NodeLink, type NodeLinkShape } from "../Forwarding/NodeLink.ts"
+import type { SessionEvents } from "../SessionEvents.ts"
+import { SessionNodes, type SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, SessionNotFound, type Subscriber, type Subscription } from "../Sessions.ts"
 import * as HistoryPages from "./HistoryPages.ts"
-import { toFrames } from "./Journal.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
+import { type FollowedSession, type Log, LogFollower } from "./LogFollower.ts"
 import { isSessionId, keyOf, lossesOf, randomId, type SessionRecord, toView } from "./SessionRecord.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
 import type { Settings } from "./Settings.ts"
-import { Subscribers } from "./Subscribers.ts"
-
-/** Maximum number of events in one read. */
-const pageEvents = 256
 
 /** Sessions whose events are read concurrently. */
 const reads = 4
-
-/** The delay before a session that could not be read is read again. */
-const retryPause = "500 millis"
 
 /** Number of uses of a session with subscribers on this node within its idle timeout, so that it is not stopped. */
 const usesInIdleTime = 4
@@ -32,32 +25,11 @@ const longestUseInterval = Duration.minutes(5)
 /** Concurrent uses of sessions on other nodes. */
 const concurrentUses = 4
 
-/** One session, and its subscribers on this node. */
-class Follower {
-  /** The newest `seq` that was passed to subscribers. */
-  publishedSeq: number
-  isReading = false
-  isWoken = false
-
-  constructor(
-    readonly key: string,
-    readonly tenant: string,
-    readonly id: string,
-    readonly history: History,
-    readonly subscribers: Subscribers,
-    readonly unwatch: () => void
-  ) {
-    this.publishedSeq = history.headSeq
-  }
-}
-
-const logDefect = (session: string, message: string, defect: unknown): Effect.Effect<void> =>
-  Effect.annotateLogs(Effect.logError(message, Cause.die(defect)), { session })
-
 export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "find">
   readonly settings: Pick<Settings, "idleTimeout">
+  /** Runs work in the background. */
   readonly run: (work: Effect.Effect<void>) => void
 }
 
@@ -70,6 +42,63 @@ export interface LogSubscriptions {
   ) => Effect.Effect<Subscription, SessionNotFound | StoreUnavailable, Scope.Scope>
 }
 
+/** The followers of the sessions that have subscribers. */
+class Followers {
+  private readonly byKey = new Map<string, LogFollower>()
+  private readonly occupancy = new Supervision.Occupancy()
+
+  constructor(
+    private readonly log: Log,
+    private readonly nodes: Pick<SessionNodesShape, "watch">
+  ) {}
+
+  /** The follower of a session's history. */
+  of(session: FollowedSession): LogFollower {
+    const known = this.byKey.get(session.key)
+    return known?.session.history.epoch === session.history.epoch ? known : this.start(session)
+  }
+
+  all(): ReadonlyArray<LogFollower> {
+    return [...this.byKey.values()]
+  }
+
+  /** Waits until there is a follower. */
+  get occupied(): Effect.Effect<void> {
+    return this.occupancy.occupied
+  }
+
+  private start(session: FollowedSession): LogFollower {
+    const { key } = session
+    const follower: LogFollower = new LogFollower(session, this.log, () => {
+      if (this.byKey.get(key) === follower) this.byKey.delete(key)
+      unwatch()
+      this.occupancy.set(this.byKey.size > 0)
+    })
+    const unwatch = this.nodes.watch(key, () => follower.wake())
+    this.byKey.set(key, follower)
+    this.occupancy.set(true)
+    // Events that were appended since the history was read.
+    follower.wake()
+    return follower
+  }
+}
+
+/** Uses a session on its node, which would stop it as idle otherwise. */
+const useThere = (
+  nodes: SessionNodesShape,
+  link: NodeLinkShape,
+  { session: { id, key, tenant } }: LogFollower
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const owner = yield* nodes.ownerOf(key)
+    if (Option.isNone(owner)) return
+    const { address, node } = owner.value
+    if (address === null) return
+    const request = { type: "get_session", id: "use", sessionId: id } as const
+    const commandId = yield* randomId
+    yield* link.send({ address, node }, { node, tenant, actor: "gateway", commandId, request })
+  }).pipe(Effect.ignore)
+
 export const make = ({
   events,
   records,
@@ -79,87 +108,8 @@ export const make = ({
   Effect.gen(function* () {
     const nodes = yield* SessionNodes
     const link = yield* NodeLink
-    const followers = new Map<string, Follower>()
-    const occupancy = new Supervision.Occupancy()
-    const reading = Effect.unsafeMakeSemaphore(reads)
-
-    /** Ends all subscriptions to a session. */
-    const end = (follower: Follower, notify: (subscriber: Subscriber) => void): void => {
-      drop(follower)
-      follower.subscribers.end(notify)
-    }
-
-    const drop = (follower: Follower): void => {
-      if (followers.get(follower.key) === follower) followers.delete(follower.key)
-      follower.unwatch()
-      occupancy.set(followers.size > 0)
-    }
-
-    const publish = (follower: Follower, page: ReturnType<typeof toFrames>): void => {
-      follower.publishedSeq = page.at(-1)!.seq
-      follower.subscribers.publish(page)
-    }
-
-    /** Ends the subscriptions if the session was deleted or its history was lost. */
-    const endIfGone = (follower: Follower, isLost: boolean) =>
-      Effect.map(records.find(follower.tenant, follower.id), record => {
-        if (Option.isNone(record)) end(follower, subscriber => subscriber.onDeleted())
-        else if (isLost) end(follower, subscriber => subscriber.onLost())
-      })
-
-    /** Reads the new events of a session. */
-    const read = (follower: Follower): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        follower.isWoken = false
-        return Effect.flatMap(events.read(follower.key, follower.publishedSeq, pageEvents), found => {
-          if (Option.isNone(found)) return endIfGone(follower, true)
-          const { epoch, headSeq } = found.value.history
-          // Events that were read no longer exist, for example after a fail-over of the database.
-          const isCut = headSeq < follower.publishedSeq
-          if (isCut || epoch !== follower.history.epoch) return endIfGone(follower, true)
-          const frames = toFrames(found.value.events)
-          if (frames.length === 0) return endIfGone(follower, false)
-          publish(follower, frames)
-          if (follower.publishedSeq < headSeq) follower.isWoken = true
-          return Effect.void
-        })
-      }).pipe(
-        reading.withPermits(1),
-        Effect.catchAll(() => {
-          follower.isWoken = true
-          return Effect.sleep(retryPause)
-        }),
-        Effect.zipRight(
-          Effect.suspend(() => {
-            if (follower.isWoken && follower.subscribers.size > 0) return read(follower)
-            follower.isReading = false
-            return Effect.void
-          })
-        ),
-        // Subscribers start again with a new follower.
-        Effect.catchAllDefect(defect => {
-          end(follower, subscriber => subscriber.onLost())
-          return logDefect(follower.key, "The events of a session of another node cannot be read", defect)
-        })
-      )
-
-    const wake = (follower: Follower): void => {
-      follower.isWoken = true
-      if (follower.isReading) return
-      follower.isReading = true
-      run(read(follower))
-    }
-
-    const begin = (key: string, tenant: string, id: string, history: History): Follower => {
-      const unwatch = nodes.watch(key, () => wake(follower))
-      const subscribers = new Subscribers(defect => run(logDefect(key, "A subscriber of a session failed", defect)))
-      const follower: Follower = new Follower(key, tenant, id, history, subscribers, unwatch)
-      followers.set(key, follower)
-      occupancy.set(true)
-      // Events that were appended since the history was read.
-      wake(follower)
-      return follower
-    }
+    const reading = yield* Effect.makeSemaphore(reads)
+    const followers = new Followers({ events, records, reading, run }, nodes)
 
     const viewOf = (key: string, record: SessionRecord) =>
       Effect.map(events.summaries([key]), ([summary]) => {
@@ -178,50 +128,33 @@ export const make = ({
         const view = yield* viewOf(key, record.value)
         const found = yield* events.find(key)
         if (Option.isNone(found)) return yield* missing
+        const history = found.value
         const follower = yield* Effect.acquireRelease(
           Effect.sync(() => {
-            const known = followers.get(key)
-            const follower = known?.history.epoch === found.value.epoch ? known : begin(key, tenant, id, found.value)
-            follower.subscribers.add(subscriber)
+            const follower = followers.of({ key, tenant, id, history })
+            follower.add(subscriber)
             return follower
           }),
-          follower =>
-            Effect.sync(() => {
-              follower.subscribers.delete(subscriber)
-              if (follower.subscribers.size === 0) drop(follower)
-            })
+          follower => Effect.sync(() => follower.delete(subscriber))
         )
-        const { epoch, headSeq, trimmedSeq } = found.value
+        const { epoch, headSeq, trimmedSeq } = history
         return {
           session: { ...view, epoch, headSeq },
           ...{ epoch, headSeq, trimmedSeq, isElsewhere: true },
           publishedSeq: () => follower.publishedSeq,
-          read: HistoryPages.make(events, key, found.value, () => subscriber.onLost())
+          read: HistoryPages.make(events, key, history, () => subscriber.onLost())
         }
       })
 
-    /** Uses the sessions on their nodes, which would stop them as idle otherwise. */
-    const useThere = ({ id, key, tenant }: Follower) =>
-      Effect.gen(function* () {
-        const owner = yield* nodes.ownerOf(key)
-        if (Option.isNone(link) || Option.isNone(owner)) return
-        const { address, node } = owner.value
-        if (address === null) return
-        const request = { type: "get_session", id: "use", sessionId: id } as const
-        const commandId = yield* randomId
-        yield* link.value.send({ address, node }, { node, tenant, actor: "gateway", commandId, request })
-      }).pipe(Effect.ignore)
-    const interval = Duration.min(Duration.times(settings.idleTimeout, 1 / usesInIdleTime), longestUseInterval)
     if (Option.isSome(link)) {
+      const interval = Duration.min(Duration.times(settings.idleTimeout, 1 / usesInIdleTime), longestUseInterval)
       const useAll = Effect.suspend(() =>
-        Effect.forEach([...followers.values()], useThere, { concurrency: concurrentUses, discard: true })
+        Effect.forEach(followers.all(), follower => useThere(nodes, link.value, follower), {
+          concurrency: concurrentUses,
+          discard: true
+        })
       )
-      yield* Supervision.tickScoped(
-        "use of sessions of other nodes",
-        interval,
-        { occupied: occupancy.occupied },
-        useAll
-      )
+      yield* Supervision.tickScoped("use of sessions of other nodes", interval, followers, useAll)
     }
     return { subscribe }
   })
