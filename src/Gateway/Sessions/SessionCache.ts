@@ -6,7 +6,7 @@ import type { ParseError } from "effect/ParseResult"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { SingleFlight } from "../../SingleFlight.ts"
 import type { History, SessionElsewhere } from "../SessionEvents.ts"
-import { type LookupError, SessionNotFound, type SessionsBusy } from "../Sessions.ts"
+import { type Caller, type LookupError, SessionNotFound, type SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
 import { storedParts } from "./LaunchConfiguration.ts"
 import * as RecoveryState from "./RecoveryState.ts"
@@ -19,6 +19,12 @@ import * as State from "./SessionState.ts"
 /** Sessions in memory, by `<tenant>/<id>`. */
 export interface SessionCache {
   readonly get: (tenant: string, id: string) => Effect.Effect<Entity, LookupError>
+  /** Finds a session, which counts as used while `f` runs. */
+  readonly use: <A, E, R>(
+    caller: Pick<Caller, "tenant">,
+    id: string,
+    f: (entity: Entity) => Effect.Effect<A, E, R>
+  ) => Effect.Effect<A, E | LookupError, R>
   /** Loads a deleted session that has instances to stop. `get` does not find it. */
   readonly loadDeleted: (
     tenant: string,
@@ -119,6 +125,7 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
 
   return {
     get,
+    use: ({ tenant }, id, f) => Effect.flatMap(get(tenant, id), entity => entity.use(f(entity))),
     loadDeleted,
     peek: key => slots.get(key),
     all: () => slots.all(),
