@@ -20,7 +20,8 @@ export type Request = Effect.Effect<void, Refused>
 /** The secret of clients' tokens. */
 export const secret = "a secret of at least thirty-two bytes"
 
-const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+// With a time limit of its own the agent heeds the server's, and does not write to a connection that is being closed.
+const agent = new Agent({ keepAlive: true, maxSockets: 1, timeout: 60_000 })
 
 const send = ({ port }: Service, method: string, path: string, body?: unknown): Request =>
   Effect.async(resume => {

@@ -94,7 +94,9 @@ const measurement = (
     if (one === undefined || other === undefined) return yield* failed("there is one node only")
     const follower = yield* follow(other)
     const agent = yield* Effect.acquireRelease(
-      Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 1 })),
+      // With a time limit of its own the agent heeds the server's, and does not write to a connection that is being
+      // closed.
+      Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 1, timeout: 60_000 })),
       agent => Effect.sync(() => agent.destroy())
     )
     const write = (key: string) =>
