@@ -1,115 +1,30 @@
-import { cpSync, existsSync, readdirSync, statSync } from "node:fs"
+/** Copies of stores from SQLite to PostgreSQL and back: what they carry, and what they change. */
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Exit, FastCheck as fc, Layer, Logger, Option, TestClock } from "effect"
+import { Effect, FastCheck as fc, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import { type ChangeLog, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
-import * as Backends from "../../src/Storage/Backends.ts"
 import { tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
-import { createDatabase, execute, nodeLayer, optionsOf } from "../postgres/Databases.ts"
+import { execute } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
-import {
-  expireAll,
-  feed,
-  keys,
-  lastSeq,
-  list,
-  put,
-  remove,
-  set,
-  start,
-  trimAll,
-  write
-} from "../suites/Store/Fixture.ts"
+import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import { database, files, refusal } from "./StoreCopy/Fixture.ts"
-
-const quiet = Logger.remove(Logger.defaultLogger)
-
-type Ports = Store | ChangeLog | SessionEvents
-
-/** Uses the store in a directory, and closes it. */
-const inSqlite =
-  (directory: string) =>
-  <A, E>(body: Effect.Effect<A, E, Ports>) =>
-    Effect.provide(body, Layer.provide(Backends.sqlite({ directory, writer: "inline" }), quiet))
-
-/** Uses the store in a database as a node does, and closes it. */
-const inPostgres =
-  (url: string) =>
-  <A, E>(body: Effect.Effect<A, E, Ports>) =>
-    Effect.provide(body, Layer.provide(nodeLayer(optionsOf(url)), quiet))
-
-const newDatabase = Effect.promise(() => createDatabase())
+import {
+  contentOf,
+  database,
+  files,
+  fill,
+  inPostgres,
+  inSqlite,
+  newDatabase,
+  requests,
+  sessions
+} from "./StoreCopy/Fixture.ts"
 
 const digests = (copied: StoreCopy.Copied) =>
   Object.fromEntries(copied.tables.map(({ digest, rows, table }) => [table, table === "histories" ? rows : digest]))
-
-/** The sessions that tests write to, and the ids that clients give to requests there. */
-const sessions = ["t/one", "t/two"]
-const requests = ["a\u0000b", "😀", "r".repeat(256)]
-
-/** The records after a position, read in pages, or that some of them were removed. */
-const feedAfter = (after: number, limit?: number) =>
-  Effect.catchAll(feed(after, limit), error =>
-    error instanceof HistoryTrimmed ? Effect.succeed({ trimmedSeq: error.trimmedSeq }) : Effect.fail(error)
-  )
-
-/** Writes that a store remembers from the first time: of a tenant, and of an API key, which belongs to none. */
-const keyed = Effect.forEach(["t", ""], tenant =>
-  Effect.flatMap(Store, store =>
-    store.commit({
-      operations: [set("n", `keyed${tenant}`, 1, { expiresAt: start + 20_000 })],
-      actor: "tester",
-      idempotencyKey: { tenant, id: `id of ${tenant}`, digest: "digest" }
-    })
-  )
-)
-
-/** All that can be read of a store but epochs. */
-const contentOf = Effect.gen(function* () {
-  const { find, read, receipt, configuration, unfinished } = yield* SessionEvents
-  const store = yield* Store
-  const namespaces = ["n", "tenant:t/sessions", "m".repeat(512)]
-  return {
-    feeds: yield* Effect.forEach(Array.from({ length: (yield* lastSeq) + 1 }), (_, after) => feedAfter(after, 4)),
-    lists: yield* Effect.forEach(namespaces, namespace => list(namespace)),
-    counts: (yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })).namespaces,
-    tenants: (yield* store.tenants({ prefix: "", limit: 1000, tenant: "" })).tenants,
-    unfinished: yield* unfinished,
-    remembered: (yield* keyed).map(({ isReplay, lastSeq, timestamp }) => ({ isReplay, lastSeq, timestamp })),
-    sessions: yield* Effect.forEach(sessions, session =>
-      Effect.all({
-        history: Effect.map(
-          find(session),
-          Option.map(({ epoch: _, ...history }) => history)
-        ),
-        events: Effect.map(
-          read(session, 0, 1000),
-          Option.map(({ events }) => events)
-        ),
-        configuration: configuration(session),
-        receipts: Effect.forEach(requests, id => receipt(session, id))
-      })
-    )
-  }
-})
-
-/** Writes something of each kind. */
-const fill = Effect.gen(function* () {
-  yield* put("n", "a", 1)
-  yield* put("n", "gone", "soon")
-  yield* remove("n", "gone")
-  yield* keyed
-  yield* put("n", "due", null, { expiresAt: start + 10_000 })
-  const events = yield* SessionEvents
-  const { epoch } = yield* events.open("t/one", "e1")
-  yield* events.append({ session: "t/one", epoch, after: 0, timestamp: 1, texts: ["{}", "[]"], recoveryState: "{}" })
-  yield* events.configure("t/one", { environment: '{"A":"b"}', deployment: null })
-})
 
 /** One step of a random history. */
 type Step =
@@ -231,6 +146,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
   )
 
   const runs = Number(process.env.SOAK ?? 1) * 2
+
   it.scoped(
     "keep all that random histories leave, to PostgreSQL and back",
     () =>
@@ -343,195 +259,6 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const newest = `SELECT DISTINCT ON (name) name, up_to::text FROM causeway.positions
         WHERE name IN ('commits', 'expiry', 'idempotency') ORDER BY name, id DESC`
       expect(yield* query(newest)).toEqual(["commits", "expiry", "idempotency"].map(name => ({ name, up_to: "0" })))
-    })
-  )
-
-  it.scoped("are refused where the target is not empty, and change nothing there", () =>
-    Effect.gen(function* () {
-      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const [url, empty] = [yield* newDatabase, yield* newDatabase]
-      yield* inSqlite(directory)(fill)
-      yield* inSqlite(other)(put("n", "other", 1))
-      yield* inPostgres(url)(put("n", "other", 1))
-      expect(yield* refusal(StoreCopy.copy({ from: files(directory), to: database(url) }))).toContain("is not empty")
-      expect(yield* refusal(StoreCopy.copy({ from: database(url), to: files(directory) }))).toContain("is not empty")
-      // The wrong way round.
-      expect(yield* refusal(StoreCopy.copy({ from: database(empty), to: files(directory) }))).toContain("has no store")
-      const missing = join(directory, "missing")
-      expect(yield* refusal(StoreCopy.copy({ from: files(missing), to: database(empty) }))).toContain("has no store")
-      expect(existsSync(missing)).toBe(false)
-      expect(yield* refusal(StoreCopy.copy({ from: files(directory), to: files(other) }))).toContain("Both stores")
-      expect(yield* refusal(StoreCopy.copy({ from: database(url), to: database(empty) }))).toContain("Both stores")
-      expect(yield* inPostgres(url)(lastSeq)).toBe(1)
-      expect(yield* inSqlite(directory)(keys("n"))).toEqual(["a", "due", "keyed", "keyedt"])
-      // Sessions without entries are a store, too.
-      const onlySessions = yield* temporaryDirectory
-      yield* inSqlite(onlySessions)(Effect.flatMap(SessionEvents, ({ open }) => open("t/one", "e")))
-      expect(yield* refusal(StoreCopy.copy({ from: database(url), to: files(onlySessions) }))).toContain("is not empty")
-      // An existing empty store is a valid target.
-      yield* inPostgres(empty)(Effect.void)
-      yield* StoreCopy.copy({ from: files(directory), to: database(empty) })
-    })
-  )
-
-  it.scopedLive("are refused while a process serves either store", () =>
-    Effect.gen(function* () {
-      const [directory, target] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const [url, empty] = [yield* newDatabase, yield* newDatabase]
-      yield* inSqlite(directory)(fill)
-      const inUse = <A>(copying: Effect.Effect<A, StoreCopy.StoreCopyRefused | StoreCopy.StoreCopyFailed>) =>
-        refusal(copying)
-      yield* inSqlite(directory)(
-        Effect.map(inUse(StoreCopy.copy({ from: files(directory), to: database(empty) })), message =>
-          expect(message).toContain("is locked")
-        )
-      )
-      yield* inSqlite(target)(
-        Effect.map(inUse(StoreCopy.copy({ from: database(url), to: files(target) })), message =>
-          expect(message).toContain("has no store")
-        )
-      )
-      yield* inPostgres(url)(
-        Effect.gen(function* () {
-          const asTarget = StoreCopy.copy({ from: files(directory), to: database(url) })
-          expect(yield* inUse(asTarget)).toContain("is served by a node")
-          const asSource = StoreCopy.copy({ from: database(url), to: files(target) })
-          expect(yield* inUse(asSource)).toContain("is served by a node")
-        })
-      )
-      yield* StoreCopy.copy({ from: files(directory), to: database(url) })
-      yield* inSqlite(target)(
-        Effect.map(inUse(StoreCopy.copy({ from: database(url), to: files(target) })), message =>
-          expect(message).toContain("is locked")
-        )
-      )
-    })
-  )
-
-  it.scoped("keep a node that has no lease from writing to the source", () =>
-    Effect.gen(function* () {
-      const [directory, target] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      yield* inSqlite(directory)(fill)
-      yield* StoreCopy.copy({ from: files(directory), to: database(url) })
-      const writes = [
-        "SELECT causeway.expire(9007199254740991, 10)",
-        "DELETE FROM causeway.histories",
-        "DELETE FROM causeway.launch_configurations",
-        "SELECT causeway.renew_lease(gen_random_uuid(), 1000, true)"
-      ]
-      let refused: ReadonlyArray<unknown> = []
-      const report = () =>
-        refused.length > 0
-          ? Effect.void
-          : Effect.gen(function* () {
-              refused = yield* Effect.forEach(writes, text =>
-                Effect.flip(
-                  Effect.tryPromise({
-                    try: () => execute(url, "SET lock_timeout = 20", text),
-                    catch: error => (error as { code?: string }).code
-                  })
-                )
-              ).pipe(Effect.orDie)
-            })
-      yield* StoreCopy.copy({ from: database(url), to: files(target), report })
-      expect(refused).toEqual(writes.map(() => "55P03"))
-    })
-  )
-
-  it.scoped("are refused for a schema that is newer than this version knows", () =>
-    Effect.gen(function* () {
-      const [directory, target] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      yield* inSqlite(directory)(fill)
-      yield* inPostgres(url)(put("n", "a", 1))
-      const toNext = () => {
-        const db = new Database(join(directory, "kv.db"))
-        db.pragma("user_version = 99")
-        db.close()
-      }
-      toNext()
-      yield* Effect.promise(() => execute(url, "INSERT INTO causeway.migrations (version, name) VALUES (99, 'next')"))
-      expect(yield* refusal(StoreCopy.copy({ from: files(directory), to: database(url) }))).toContain("schema 99")
-      expect(yield* refusal(StoreCopy.copy({ from: database(url), to: files(target) }))).toContain("schema 99")
-      expect(readdirSync(target)).toEqual([])
-    })
-  )
-
-  /** Ends a copy after so many pages. */
-  const endAfter = (pages: number, onEnd: Effect.Effect<void> = Effect.void) => {
-    let left = pages
-    return () => (--left > 0 ? Effect.void : Effect.zipRight(onEnd, Effect.interrupt))
-  }
-
-  it.scoped("into PostgreSQL that end halfway leave a store that no node serves, and start again", () =>
-    Effect.gen(function* () {
-      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      yield* inSqlite(directory)(fill)
-      yield* inSqlite(other)(fill)
-      const content = yield* inSqlite(directory)(contentOf)
-      for (const pages of [3]) {
-        const copying = StoreCopy.copy({ from: files(directory), to: database(url), report: endAfter(pages) })
-        expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
-        const node = yield* Effect.flip(inPostgres(url)(lastSeq))
-        expect(String(node)).toContain("run causeway migrate-store again")
-      }
-      // Not with another source, and not as a source.
-      expect(yield* refusal(StoreCopy.copy({ from: files(other), to: database(url) }))).toContain("another store")
-      const asSource = StoreCopy.copy({ from: database(url), to: files(join(other, "target")) })
-      expect(yield* refusal(asSource)).toContain("not finished")
-      // What one process copies, a second one does not.
-      let second: string | undefined
-      const { isRestarted } = yield* StoreCopy.copy({
-        from: files(directory),
-        to: database(url),
-        report: () =>
-          second !== undefined
-            ? Effect.void
-            : Effect.gen(function* () {
-                const copy = yield* temporaryDirectory
-                cpSync(directory, copy, { recursive: true, filter: file => !file.endsWith(".lock") })
-                second = String(yield* Effect.exit(StoreCopy.copy({ from: files(copy), to: database(url) })))
-              }).pipe(Effect.scoped)
-      })
-      expect(isRestarted).toBe(true)
-      expect(second).toContain("Another process")
-      expect(yield* inPostgres(url)(contentOf)).toEqual(content)
-    })
-  )
-
-  it.scoped("into SQLite that are killed halfway leave a store that no process serves, and start again", () =>
-    Effect.gen(function* () {
-      const [directory, target, killed] = [
-        yield* temporaryDirectory,
-        yield* temporaryDirectory,
-        yield* temporaryDirectory
-      ]
-      const [url, other] = [yield* newDatabase, yield* newDatabase]
-      yield* inSqlite(directory)(fill)
-      yield* StoreCopy.copy({ from: files(directory), to: database(url) })
-      const content = yield* inPostgres(url)(contentOf)
-      // An empty store exists before.
-      yield* inSqlite(target)(Effect.void)
-      // The files as a process leaves them that is killed there.
-      const leave = Effect.sync(() =>
-        cpSync(target, killed, { recursive: true, filter: file => statSync(file).isDirectory() || !/-shm$/.test(file) })
-      )
-      for (const pages of [4]) {
-        const copying = StoreCopy.copy({ from: database(url), to: files(target), report: endAfter(pages, leave) })
-        expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
-        for (const place of [target, killed]) {
-          expect(String(yield* Effect.flip(inSqlite(place)(lastSeq)))).toContain("run causeway migrate-store again")
-        }
-      }
-      yield* inPostgres(other)(put("n", "other", 1))
-      expect(yield* refusal(StoreCopy.copy({ from: database(other), to: files(killed) }))).toContain("another store")
-      for (const place of [target, killed]) {
-        const { isRestarted } = yield* StoreCopy.copy({ from: database(url), to: files(place) })
-        expect(isRestarted).toBe(true)
-        expect(yield* inSqlite(place)(contentOf)).toEqual(content)
-      }
     })
   )
 
