@@ -1,4 +1,4 @@
-/** The epoch of the log in a database that is restarted, killed, restored, moved and damaged. */
+/** The epoch of the log in a database that is restarted, killed, moved and damaged. */
 import {
   closeSync,
   copyFileSync,
@@ -8,84 +8,24 @@ import {
   readFileSync,
   renameSync,
   rmSync,
-  unlinkSync,
   writeFileSync,
   writeSync
 } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Duration, Effect, Fiber, FastCheck as fc, Layer, Logger, Schedule } from "effect"
-import * as DrainingSignal from "../../../../src/Http/DrainingSignal.ts"
+import { Effect, FastCheck as fc } from "effect"
 import { decode } from "../../../../src/Kv/Change.ts"
-import * as ChangeFeed from "../../../../src/Kv/ChangeFeed.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
-import { Store } from "../../../../src/Kv/Store.ts"
-import * as Memory from "../../../../src/Storage/Memory.ts"
-import { migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
-import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
-import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../faults/Owner.ts"
-import { put } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-
-const quiet = Logger.remove(Logger.defaultLogger)
-
-type Writing = "inline" | "thread"
-
-/** Runs something on the store in a directory, opened and closed for it. */
-const using = <A, E, R>(directory: string, body: Effect.Effect<A, E, R>, writer: Writing = "inline") =>
-  Effect.provide(body, Layer.merge(Sqlite.layer({ directory, writer }), quiet))
-
-const epoch = Effect.flatMap(ChangeLog, log =>
-  Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
-)
-
-const epochIn = (directory: string) => using(directory, epoch)
-
-const write = (...keys: ReadonlyArray<string>) => Effect.forEach(keys, key => put("n", key, key), { discard: true })
-
-/** Copies the database as SQLite's own backup does, also if it is open. */
-const backUp = (directory: string, to: string) =>
-  Effect.promise(async () => {
-    const db = new Database(join(directory, "kv.db"), { readonly: true })
-    await db.backup(to)
-    db.close()
-  })
-
-const recordIn = (directory: string) => readFileSync(join(directory, "kv.epoch"), "latin1")
+import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "./Epoch/Fixture.ts"
 
 const setRecordedSeq = (directory: string, seq: number) =>
   writeFileSync(
     join(directory, "kv.epoch"),
     recordIn(directory).replace(/lastSeq \d+/, `lastSeq ${String(seq).padStart(16, "0")}`)
   )
-
-const edit = (directory: string, sql: string) => {
-  const db = new Database(join(directory, "kv.db"))
-  db.exec(sql)
-  db.close()
-}
-
-/** A directory with a store of three changes that is closed, a backup from before the last of them, and its epoch. */
-const setup = Effect.gen(function* () {
-  const directory = yield* temporaryDirectory
-  const backup = join(yield* temporaryDirectory, "backup.db")
-  const first = yield* using(
-    directory,
-    Effect.gen(function* () {
-      yield* write("a", "b")
-      yield* backUp(directory, backup)
-      yield* write("c")
-      return yield* epoch
-    })
-  )
-  return { directory, file: join(directory, "kv.db"), backup, first }
-})
-
-/** With a thread, the new file is opened a moment after the old one was missed. */
-const eventually = <A, E, R>(attempt: Effect.Effect<A, E, R>) =>
-  Effect.retry(attempt, { schedule: Schedule.spaced("10 millis"), times: 6000 })
 
 describe("the epoch of the log stays", () => {
   it.scoped("over restarts, however often", () =>
@@ -169,201 +109,6 @@ describe("the epoch of the log stays", () => {
       writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (page - 1) * 4096)
       closeSync(descriptor)
       expect(yield* using(directory, Effect.zipRight(write("d"), epoch))).toBe(first)
-    })
-  )
-})
-
-describe("the epoch of the log is another one", () => {
-  it.effect("for each store in memory", () =>
-    Effect.gen(function* () {
-      const [one, other] = yield* Effect.replicateEffect(Effect.provide(epoch, Layer.fresh(Memory.layer)), 2)
-      expect(one).not.toBe(other)
-    })
-  )
-
-  /** What is done to a closed store, or to one whose process was killed. */
-  const changes: Readonly<Record<string, (paths: { directory: string; file: string; backup: string }) => void>> = {
-    "a backup is copied over the database": ({ backup, file }) => copyFileSync(backup, file),
-    "a backup is moved into its place": ({ backup, file }) => renameSync(backup, file),
-    "the database is removed, and a backup copied": ({ backup, file }) => {
-      unlinkSync(file)
-      copyFileSync(backup, file)
-    },
-    "the database is removed": ({ file }) => unlinkSync(file),
-    "a copy of the same state is moved into its place": ({ file }) => {
-      copyFileSync(file, `${file}.copy`)
-      renameSync(`${file}.copy`, file)
-    },
-    "the directory is restored as a whole": ({ directory }) => {
-      cpSync(directory, `${directory}.copy`, { recursive: true, preserveTimestamps: true })
-      rmSync(directory, { recursive: true })
-      renameSync(`${directory}.copy`, directory)
-    },
-    "the record is missing": ({ directory }) => unlinkSync(join(directory, "kv.epoch")),
-    "the record is empty": ({ directory }) => writeFileSync(join(directory, "kv.epoch"), ""),
-    "the record is another store's": ({ directory }) =>
-      writeFileSync(join(directory, "kv.epoch"), recordIn(directory).replace(/^epoch ./, "epoch x")),
-    "the process ended between a new epoch and its record": ({ directory }) =>
-      edit(directory, "UPDATE metadata SET value = 'half'"),
-    "the log lacks the last change": ({ directory }) => edit(directory, "DELETE FROM changes WHERE seq = 3")
-  }
-
-  for (const [title, change] of Object.entries(changes)) {
-    it.scoped(`if ${title}, and then it does not change`, () =>
-      Effect.gen(function* () {
-        const { backup, directory, file, first } = yield* setup
-        change({ backup, directory, file })
-        const second = yield* epochIn(directory)
-        expect(second).toMatch(/^[0-9a-f]{16}$/)
-        expect(second).not.toBe(first)
-        expect(yield* using(directory, Effect.zipRight(write("d"), epoch))).toBe(second)
-        expect(yield* epochIn(directory)).toBe(second)
-      })
-    )
-  }
-
-  it.scopedLive("if the process was killed and its write-ahead log is lost", () =>
-    Effect.gen(function* () {
-      const { directory, file, first } = yield* setup
-      const owner = yield* Owner.start(directory)
-      expect(yield* owner.ask({ do: "set", key: "x", value: "x" })).toHaveProperty("ok")
-      yield* owner.kill("SIGKILL")
-      rmSync(`${file}-wal`)
-      rmSync(`${file}-shm`)
-      expect(yield* epochIn(directory)).not.toBe(first)
-    })
-  )
-
-  it.scopedLive("if the process was killed and a backup of this run was copied over the database", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      const owner = yield* Owner.start(directory)
-      expect(yield* owner.ask({ do: "set", key: "x", value: "x" })).toHaveProperty("ok")
-      yield* backUp(directory, backup)
-      expect(yield* owner.ask({ do: "set", key: "y", value: "y" })).toHaveProperty("ok")
-      yield* owner.kill("SIGKILL")
-      rmSync(`${file}-wal`)
-      rmSync(`${file}-shm`)
-      copyFileSync(backup, file)
-      expect(yield* epochIn(directory)).not.toBe(first)
-    })
-  )
-
-  it.scoped("after the upgrade of a database without one, and then it stays", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const { migrations } = yield* Effect.promise(format.load)
-      yield* migrate(join(directory, "kv.db"), format.applicationId, migrations.slice(0, 2))
-      const first = yield* using(directory, Effect.zipRight(write("a"), epoch))
-      expect(first).toMatch(/^[0-9a-f]{16}$/)
-      expect(yield* epochIn(directory)).toBe(first)
-    })
-  )
-
-  it.scoped("when it is renewed", () =>
-    Effect.gen(function* () {
-      const { directory, first } = yield* setup
-      const second = yield* Sqlite.renewEpoch({ directory })
-      expect(second).not.toBe(first)
-      expect(yield* epochIn(directory)).toBe(second)
-      expect((yield* using(directory, Effect.flip(Sqlite.renewEpoch({ directory })))).message).toContain("is locked")
-      expect(yield* epochIn(directory)).toBe(second)
-    })
-  )
-
-  for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`when a backup is moved into the place of an open database (${writer})`, () =>
-      Effect.gen(function* () {
-        const { backup, directory, file, first } = yield* setup
-        const second = yield* using(
-          directory,
-          Effect.gen(function* () {
-            const log = yield* ChangeLog
-            const store = yield* Store
-            expect(yield* epoch).toBe(first)
-            renameSync(file, `${file}.old`)
-            renameSync(backup, file)
-            // The open connection reads the old file. A new connection must not read the new file yet.
-            expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: first, lastSeq: 3 })
-            const whole = Effect.scoped(store.listAll({ namespace: "n", prefix: "" }))
-            expect((yield* Effect.flip(whole))._tag).toBe("StoreUnavailable")
-            const { epoch: second, lastSeq } = yield* eventually(whole)
-            expect(second).not.toBe(first)
-            expect(lastSeq).toBe(2)
-            yield* eventually(write("d"))
-            expect(yield* log.read({ after: 0, limit: 10, tenant: "" })).toMatchObject({ epoch: second, lastSeq: 3 })
-            return second
-          }),
-          writer
-        )
-        expect(yield* epochIn(directory)).toBe(second)
-      })
-    )
-  }
-})
-
-describe("a store whose log needs a new epoch", () => {
-  it.scoped("is refused while no new epoch can be stored", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      copyFileSync(backup, file)
-      edit(directory, "CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
-      const error = yield* Effect.flip(epochIn(directory))
-      expect(error).toMatchObject({ _tag: "StoreRefused", file })
-      expect(error.message).toContain("needs a new epoch, which cannot be stored (stopped)")
-      edit(directory, "DROP TRIGGER stop")
-      expect(yield* epochIn(directory)).not.toBe(first)
-    })
-  )
-
-  it.scopedLive("is not read while no new epoch can be stored, if it has replaced an open database", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          const other = new Database(backup)
-          other.exec("CREATE TRIGGER stop BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'stopped'); END")
-          other.close()
-          renameSync(file, `${file}.old`)
-          renameSync(backup, file)
-          for (let attempt = 0; attempt < 3; attempt++) {
-            expect((yield* Effect.flip(write("lost")))._tag).toBe("StoreUnavailable")
-            expect((yield* Effect.flip(epoch))._tag).toBe("StoreUnavailable")
-          }
-          edit(directory, "DROP TRIGGER stop")
-          yield* eventually(write("d"))
-          expect(yield* epoch).not.toBe(first)
-        })
-      )
-    })
-  )
-})
-
-describe("a follower of a log that is replaced", () => {
-  it.scopedLive("is notified while it waits, if it knows the old one", () =>
-    Effect.gen(function* () {
-      const { backup, directory, file, first } = yield* setup
-      const feed = ChangeFeed.layer.pipe(
-        Layer.provideMerge(Layer.merge(Sqlite.layer({ directory, writer: "inline" }), DrainingSignal.layer)),
-        Layer.merge(quiet)
-      )
-      yield* Effect.gen(function* () {
-        const { followers, poll } = yield* ChangeFeed.ChangeFeed
-        const query = { after: 3, limit: 10, tenant: "nobody" }
-        const [knowing, other] = [
-          yield* Effect.fork(Effect.flip(poll({ ...query, epoch: first }, Duration.minutes(1)))),
-          yield* Effect.fork(poll({ ...query, tenant: "" }, Duration.minutes(1)))
-        ]
-        yield* Effect.repeat(Effect.zipRight(Effect.sleep("1 millis"), followers), { until: count => count === 2 })
-        renameSync(file, `${file}.old`)
-        renameSync(backup, file)
-        yield* eventually(write("d"))
-        yield* write("e")
-        const second = yield* epoch
-        expect(yield* Fiber.join(knowing)).toMatchObject({ _tag: "LogReplaced", epoch: second })
-        expect(yield* Fiber.join(other)).toMatchObject({ epoch: second })
-      }).pipe(Effect.provide(feed))
     })
   )
 })

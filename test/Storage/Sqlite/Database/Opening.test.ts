@@ -1,23 +1,21 @@
+/** Opening a database: files that are created, and files that are refused. */
 import { createHash } from "node:crypto"
 import {
   chmodSync,
   closeSync,
   existsSync,
-  linkSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
-  symlinkSync,
   writeFileSync,
   writeSync
 } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Cause, ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
+import { ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import { Store } from "../../../../src/Kv/Store.ts"
 import { openExclusive, openForReading, openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
@@ -28,19 +26,9 @@ import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { refusal, using } from "./Opening/Fixture.ts"
 
 const { applicationId, schemaVersion } = format
-
-const inline = (directory: string) => Sqlite.layer({ directory, writer: "inline" })
-
-/** Runs something on the store in a directory, opened and closed for it. */
-const using = <A, E, R>(directory: string, body: Effect.Effect<A, E, R>) => Effect.provide(body, inline(directory))
-
-/** Why a store is refused. */
-const refusal = (directory: string, layer = inline(directory)) =>
-  Effect.map(Effect.either(Effect.scoped(Layer.build(layer))), outcome =>
-    Either.match(outcome, { onLeft: error => error, onRight: () => undefined })
-  )
 
 /** Every file of a directory but the lock, by its content. */
 const contents = (directory: string) =>
@@ -296,66 +284,6 @@ describe("refusing", () => {
   )
 })
 
-describe("the lock", () => {
-  it.scoped("excludes a second store of this process, by any path, until the first is closed", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const link = `${directory}-link`
-      yield* Effect.acquireRelease(
-        Effect.sync(() => symlinkSync(directory, link)),
-        () => Effect.sync(() => rmSync(link))
-      )
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          yield* put("n", "a", 1)
-          for (const path of [directory, link]) {
-            const refused = yield* refusal(path)
-            expect(refused?.message).toMatch(/kv\.lock is locked: another process has this store open/)
-            // What the program that it ends prints: a sentence, and no stack.
-            expect(Cause.pretty(Cause.fail(refused))).toBe(`StoreRefused: ${refused?.message}`)
-          }
-          yield* put("n", "a", 2)
-        })
-      )
-      expect(yield* using(directory, lastSeq)).toBe(2)
-    })
-  )
-
-  it.scopedLive("excludes other processes, and is released with its process however that dies", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const owner = yield* Owner.start(directory)
-      expect(owner.opened).toEqual({ ok: "open" })
-      expect(yield* owner.ask({ do: "set", key: "a", value: "kept" })).toEqual({ ok: 1 })
-      expect((yield* refusal(directory))?.message).toMatch(/kv\.lock is locked/)
-      expect(yield* owner.ask({ do: "set", key: "b", value: "kept" })).toEqual({ ok: 2 })
-      yield* owner.kill("SIGKILL")
-      const entry = yield* using(directory, Effect.zipRight(put("n", "c", 1), get("n", "b")))
-      expect(Option.getOrThrow(entry).value).toBe('"kept"')
-    })
-  )
-
-  it.scopedLive("of this process excludes others, which report the reason", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          const other = yield* Owner.start(directory, { writer: "inline" })
-          expect(other.opened).toMatchObject({ error: "StoreRefused" })
-          yield* put("n", "a", 1)
-        })
-      )
-      const next = yield* Owner.start(directory, { writer: "inline" })
-      expect(next.opened).toEqual({ ok: "open" })
-      expect(yield* next.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
-      yield* next.end
-      expect(yield* using(directory, lastSeq)).toBe(1)
-    })
-  )
-})
-
 describe("created files", () => {
   it.scopedLive("are private to their owner, and existing ones keep their mode", () =>
     Effect.gen(function* () {
@@ -376,59 +304,6 @@ describe("created files", () => {
       expect(modeOf(directory)).toBe(0o755)
       for (const name of readdirSync(directory)) expect([name, modeOf(join(directory, name))]).toEqual([name, 0o640])
       yield* again.end
-    })
-  )
-})
-
-describe("a database that is a symbolic link", () => {
-  const setup = Effect.gen(function* () {
-    const [real, first, second] = yield* Effect.all([temporaryDirectory, temporaryDirectory, temporaryDirectory])
-    yield* using(real, put("n", "a", 1))
-    for (const directory of [first, second]) symlinkSync(join(real, "kv.db"), join(directory, "kv.db"))
-    return { real, first, second }
-  })
-
-  it.scoped("has one owner, regardless of its path", () =>
-    Effect.gen(function* () {
-      const { first, real, second } = yield* setup
-      for (const [owner, ...others] of [
-        [first, second, real],
-        [real, first, second]
-      ] as const) {
-        yield* using(
-          owner,
-          Effect.gen(function* () {
-            yield* put("n", "a", 2)
-            for (const other of others) expect((yield* refusal(other))?.message).toMatch(/kv\.lock is locked/)
-            yield* put("n", "a", 3)
-          })
-        )
-      }
-      expect(yield* using(second, lastSeq)).toBe(5)
-      expect(readdirSync(first)).toEqual(["kv.db"])
-    })
-  )
-
-  it.scoped("is refused if it is dangling, and is unchanged", () =>
-    Effect.gen(function* () {
-      const { first, real } = yield* setup
-      rmSync(join(real, "kv.db"))
-      expect((yield* refusal(first))?.message).toMatch(/kv\.db leads to no file/)
-      expect(readdirSync(first)).toEqual(["kv.db"])
-      expect(readdirSync(real)).toEqual(["kv.epoch", "kv.lock"])
-    })
-  )
-
-  it.scoped("or a hard link is refused, because each name would have a separate log", () =>
-    Effect.gen(function* () {
-      const { real, second } = yield* setup
-      const other = yield* temporaryDirectory
-      linkSync(join(real, "kv.db"), join(other, "kv.db"))
-      for (const directory of [real, second, other]) {
-        expect((yield* refusal(directory))?.message).toMatch(/kv\.db has several names/)
-      }
-      rmSync(join(other, "kv.db"))
-      expect(yield* using(real, lastSeq)).toBe(1)
     })
   )
 })
