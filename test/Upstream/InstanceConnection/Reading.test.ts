@@ -1,0 +1,101 @@
+/** Events of an instance: silence of the connection, slow consumers, and where it resumes. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, TestClock, TestContext } from "effect"
+import * as Interleaving from "../Interleaving.ts"
+import { collect, makePlatform } from "./Fixture.ts"
+
+describe("InstanceConnection", () => {
+  it.scoped("gives up a silent connection, but not one that answers pings", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const connection = yield* connect()
+      yield* collect(connection)
+      peers[0]!.answerPings()
+      yield* TestClock.adjust("10 minutes")
+      expect(peers).toHaveLength(1)
+      expect(peers[0]!.pings()).toBeGreaterThan(10)
+      peers[0]!.drop()
+      yield* TestClock.adjust("1 second")
+      expect(peers).toHaveLength(2)
+      yield* TestClock.adjust("39 seconds")
+      expect(peers).toHaveLength(2)
+      yield* TestClock.adjust("10 seconds")
+      expect(peers).toHaveLength(3)
+      expect(peers[1]!.isReleased()).toBe(true)
+    })
+  )
+
+  it.scoped("reads no more than a bounded number of events ahead, and takes a busy consumer for no dead platform", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const connection = yield* connect()
+      peers[0]!.emit(...Array.from({ length: 1000 }, (_, i) => ({ type: "a", id: `e${i}` })))
+      yield* TestClock.adjust("1 hour")
+      expect(peers).toHaveLength(1)
+      expect(peers[0]!.waiting()).toBeGreaterThan(1000 - 70)
+      const { ids } = yield* collect(connection)
+      yield* TestClock.adjust(0)
+      expect(yield* ids).toEqual(Array.from({ length: 1000 }, (_, i) => `e${i}`))
+    })
+  )
+
+  it.scoped("gives up a silent connection after one that was given up while its event waited for room", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      yield* connect()
+      peers[0]!.emit(...Array.from({ length: 64 }, (_, i) => ({ type: "a", id: `e${i}` })))
+      peers[0]!.emitTooLate({ type: "a", id: "late" })
+      yield* TestClock.adjust("1 minute")
+      yield* TestClock.adjust("10 seconds")
+      expect(peers.map(({ after }) => after).slice(0, 2)).toEqual([undefined, "e63"])
+      yield* TestClock.adjust("1 minute")
+      expect(peers[1]!.pings()).toBe(1)
+      expect(peers[1]!.isReleased()).toBe(true)
+    })
+  )
+
+  it.live("resumes after the last event that it has delivered, wherever a connection was closed", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(Interleaving.interleavings, async interleaving => {
+          const program = Effect.gen(function* () {
+            const { connect, peers } = makePlatform("open")
+            const { ids } = yield* Effect.flatMap(connect("e0"), collect)
+            peers[0]!.emitTooLate({ type: "a", id: "late" })
+            yield* TestClock.adjust("1 minute")
+            return { after: peers[1]?.after, delivered: yield* ids }
+          })
+          const { after, delivered } = await Effect.runPromise(
+            Effect.provide(
+              Interleaving.run(Effect.scoped(program), interleaving).pipe(Logger.withMinimumLogLevel(LogLevel.None)),
+              TestContext.TestContext
+            )
+          )
+          expect(["e0", ...delivered].at(-1)).toBe(after)
+        }),
+        { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+      )
+    )
+  )
+
+  it.live("carries all events, however little the consumer and the reader do at a time", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(Interleaving.interleavings, async interleaving => {
+          const program = Effect.gen(function* () {
+            const { connect, peers } = makePlatform("open")
+            const { fiber, ids } = yield* Effect.flatMap(connect(), collect)
+            const events = Array.from({ length: 200 }, (_, i) => ({ type: "a", id: `e${i}` }))
+            peers[0]!.emit(...events, { type: "instance.stopped" })
+            peers[0]!.drop()
+            yield* Fiber.join(fiber)
+            return yield* ids
+          })
+          const expected = [...Array.from({ length: 200 }, (_, i) => `e${i}`), undefined]
+          expect(await Interleaving.endOf(Effect.scoped(program), interleaving)).toEqual(Exit.succeed(expected))
+        }),
+        { numRuns: 50 * Number(process.env.SOAK ?? 1) }
+      )
+    )
+  )
+})
