@@ -15,13 +15,8 @@ import {
   Unauthorized
 } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
+import { failure } from "./Failure.ts"
 import { ManualClock, until, withService } from "./Harness.ts"
-
-const failure = async (promise: Promise<unknown>): Promise<unknown> =>
-  promise.then(
-    value => expect.fail(`succeeded with ${JSON.stringify(value)}`),
-    error => error
-  )
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<ReadonlyArray<A>> => {
   const all: Array<A> = []

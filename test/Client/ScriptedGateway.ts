@@ -80,6 +80,9 @@ export const session: Session = {
   headSeq: 0
 }
 
+/** The answer to `get_session`, without its id. */
+export const got = { type: "session", session } as const
+
 /** Why handshakes are refused, if they are; ordinary requests are answered the same. */
 export interface Refusal {
   readonly status: number
