@@ -2,12 +2,11 @@
 import { Duration, Effect } from "effect"
 import type { Locator, Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
-import { makeSessions } from "../../src/client.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
-import { absence, hangMs } from "../Gateway/browser/Browser.ts"
+import { absence } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { eventually, Visit } from "./Visit.ts"
 
@@ -41,23 +40,9 @@ const clockThatIsOff = (ms: number): string => `{
   }
 }`
 
-/** A script that holds the first message to an agent, until `refuseMessage` refuses it. */
-const firstMessageIsHeld = `{
-  const { send } = WebSocket.prototype
-  self.sentMessages = []
-  WebSocket.prototype.send = function (frame) {
-    const { clientMessageId, id, type } = JSON.parse(frame)
-    if (type === "send_message") sentMessages.push(clientMessageId)
-    if (type !== "send_message" || sentMessages.length > 1) return send.call(this, frame)
-    const error = { code: "internal", message: "Store unavailable", retryable: true, traceId: "" }
-    const data = JSON.stringify({ type: "error", id, error })
-    self.refuseMessage = () => this.dispatchEvent(new MessageEvent("message", { data }))
-  }
-}`
-
 describe.skipIf(absence !== undefined)("The console with concurrent changes", () => {
   const visit = new Visit()
-  const { client, editor, open, run, shows } = visit
+  const { client, editor, hold, open, run, shows } = visit
   let page: Page
 
   beforeAll(async () => {
@@ -111,29 +96,6 @@ describe.skipIf(absence !== undefined)("The console with concurrent changes", ()
   })
 
   const save = () => page.getByRole("button", { name: "Save" }).click()
-
-  /** Delays the requests of the page to some addresses, or their answers, until `release`. */
-  const hold = async (pattern: RegExp, method: string, of: "request" | "answer") => {
-    const held = Promise.withResolvers<void>()
-    const handled: Array<Promise<void>> = []
-    const reached = Promise.withResolvers<void>()
-    const handler = async (route: Route) => {
-      if (route.request().method() !== method) return route.fallback()
-      const response = of === "answer" ? await route.fetch({ timeout: hangMs }) : undefined
-      const sent = held.promise.then(() => (response === undefined ? route.continue() : route.fulfill({ response })))
-      handled.push(sent)
-      reached.resolve()
-      return sent
-    }
-    await page.route(pattern, handler)
-    const release = async () => {
-      held.resolve()
-      // A route that is taken away is handled by that.
-      await Promise.all(handled)
-      await page.unroute(pattern, handler)
-    }
-    return { reached: reached.promise, release }
-  }
 
   /** Makes requests fail. */
   const refuse = async (pattern: RegExp, method: string, status: number) => {
@@ -255,198 +217,5 @@ describe.skipIf(absence !== undefined)("The console with concurrent changes", ()
     const list = page.getByRole("list", { name: "Keys of slow" })
     await list.getByRole("link", { name: /^b/ }).waitFor()
     await list.getByRole("link", { name: /^a/ }).waitFor({ state: "detached" })
-  })
-
-  it("imports only into the open namespace, reports the invalid line, and skips expired entries", async () => {
-    await page.getByRole("button", { name: "Import and export" }).click()
-    const dialog = page.getByRole("dialog")
-    const upload = async (existing: string, ...lines: ReadonlyArray<string>) => {
-      const file = { name: "a.ndjson", mimeType: "", buffer: Buffer.from(lines.join("\n")) }
-      await dialog.getByLabel("File to import").setInputFiles(file)
-      await dialog.getByLabel("If an entry already exists").selectOption({ label: existing })
-      await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    }
-    const good = '{"namespace":"slow","key":"good","value":1,"version":7,"updatedBy":"anna","updatedAt":1}'
-    await upload("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
-    await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not "slow"').waitFor()
-    assert.strictEqual((await client().get("slow", "good"))?.version, 1, "the lines before the invalid one are written")
-    const over = '{"key":"over","value":1,"expiresAt":1000}'
-    for (const existing of ["replace it", "skip it"]) {
-      await upload(existing, over, `{"key":"${existing}","value":1}`, over)
-      await dialog.getByText("Imported 1 entry. Skipped 2 entries already expired.").waitFor()
-      await upload(existing, '{"key":"x","value":1,"expires_at":1000}')
-      // The message of the import before is gone.
-      await dialog.getByText(/^Line 1: it has a member "expires_at", which no entry has *$/).waitFor()
-    }
-    for (const [existing, before] of [
-      ["replace it", "fine"],
-      ["skip it", "too"],
-      ["stop the import", "three"]
-    ] as const) {
-      await upload(existing, `{"key":"${before}","value":1}`, '{"key":"..","value":1}', '{"key":"behind","value":1}')
-      await dialog.getByText(/^Line 2: key /).waitFor()
-      assert.isDefined(await client().get("slow", before), existing)
-    }
-    assert.isUndefined(await client().get("slow", "behind"))
-    await upload("replace it", '{"key":"small","value":1}', `{"key":"large","value":"${"x".repeat(1_100_000)}"}`)
-    await dialog.getByText(/^Line 2: value has /).waitFor()
-    assert.isDefined(await client().get("slow", "small"))
-
-    await dialog.getByRole("button", { name: "Close" }).click()
-    await dialog.waitFor({ state: "detached" })
-  })
-
-  it("reports the progress of an import that Escape or the browser's Back stops", async () => {
-    await open("store", "before")
-    await page.getByRole("heading", { name: "before" }).waitFor()
-    await open("store", "slow")
-    await page.getByRole("heading", { name: "slow" }).waitFor()
-    for (const [stop, isLeft] of [
-      [() => page.keyboard.press("Escape"), false],
-      [() => page.evaluate("history.back()"), true]
-    ] as const) {
-      await page.getByRole("button", { name: "Import and export" }).click()
-      const dialog = page.getByRole("dialog")
-      const { release, reached } = await hold(/\/batch$/, "POST", "request")
-      const buffer = Buffer.from('{"key":"stopped","value":1}')
-      await dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer })
-      await dialog.getByRole("button", { name: "Import", exact: true }).click()
-      await reached
-      await stop()
-      const stopped = page.getByRole("dialog", { name: "Import stopped" })
-      await stopped.getByText("0 entries of the file were written").waitFor()
-      assert.isTrue((await page.evaluate<string>("location.hash")).endsWith("/slow"))
-      await release()
-      await stopped.getByRole("button", { name: "Close" }).click()
-      await dialog.waitFor({ state: "detached" })
-      await page.getByRole("heading", { name: isLeft ? "before" : "slow" }).waitFor()
-    }
-    // Back within the namespace leaves the dialog closed, so that it can be opened again.
-    await client().set("slow", "entry", 1)
-    await open("store", "slow")
-    await page.getByRole("heading", { name: "slow" }).waitFor()
-    await open("store", "slow", "entry")
-    await page.getByRole("heading", { name: "entry" }).waitFor()
-    await page.getByRole("button", { name: "Import and export" }).click()
-    const dialog = page.getByRole("dialog")
-    const { release, reached } = await hold(/\/batch$/, "POST", "request")
-    const buffer = Buffer.from('{"key":"stopped","value":1}')
-    await dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer })
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    await reached
-    await page.evaluate("history.back()")
-    const stopped = page.getByRole("dialog", { name: "Import stopped" })
-    await release()
-    await stopped.getByRole("button", { name: "Close" }).click()
-    await dialog.waitFor({ state: "detached" })
-    await page.getByRole("heading", { name: "entry" }).waitFor({ state: "detached" })
-    await page.getByRole("button", { name: "Import and export" }).click()
-    await page.getByRole("dialog", { name: "Import and export" }).waitFor()
-  })
-
-  it("shows hidden characters of names and values, and saves them unchanged", async () => {
-    const key = "\u202egnp.exe"
-    const value = { "\u202egnp.exe": "a\u200bb" }
-    await client().set("hidden", key, value)
-    await open("store", "hidden", key)
-    await page.getByRole("heading", { name: "<U+202E>gnp.exe" }).waitFor()
-    const note = page.getByRole("button", { name: "Line 2, column 4: hidden character U+202E, and 1 more" })
-    await note.waitFor()
-    await visit.isFit()
-    await note.click()
-    assert.strictEqual(await page.evaluate("getSelection().toString()"), "\u202e")
-    assert.strictEqual(await page.locator(".json-hidden").count(), 2)
-    await editor().press("Control+Home")
-    await page.keyboard.type(" ")
-    await save()
-    await page.getByText("Saved as version 2").waitFor()
-    assert.deepStrictEqual((await client().get("hidden", key))?.value, value)
-    await client().set("hidden", key, { "\u202egnp.exe": "ab" })
-    await page.getByRole("tab", { name: "History" }).click()
-    await page.locator("td.removed", { hasText: '"<U+202E>gnp.exe": "a<U+200B>b"' }).waitFor()
-  })
-
-  it("asks before an edit is left at once, and not after it is discarded", async () => {
-    await client().set("typed", "soon", 1)
-    await open("store", "typed", "soon")
-    await shows("1")
-    // The page renders nothing between the input and the navigation.
-    await page.evaluate(`{
-      const field = document.querySelector(".editor-box textarea")
-      field.value = "2"
-      field.dispatchEvent(new Event("input", { bubbles: true }))
-      location.hash = "#/feed"
-    }`)
-    const dialog = page.getByRole("dialog", { name: "Leave without saving?" })
-    await dialog.getByRole("button", { name: "Cancel" }).click()
-    await shows("2")
-    await page.getByRole("dialog").waitFor({ state: "detached" })
-    await page.evaluate(`{
-      const [discard] = [...document.querySelectorAll("button")].filter(({ textContent }) => textContent === "Discard")
-      discard.click()
-      location.hash = "#/feed"
-    }`)
-    await page.getByRole("list", { name: "Changes, newest first" }).waitFor()
-  })
-
-  it("asks before a value of the history replaces an edit, and clears the problem of the edit", async () => {
-    await client().set("taken", "k", 1)
-    await client().set("taken", "k", 2)
-    await open("store", "taken", "k")
-    await shows("2")
-    await editor().fill('{"a" 1}')
-    await page.getByRole("button", { name: "Format" }).click()
-    const problem = page.getByText(/^Line 1, column /)
-    await problem.waitFor()
-    const take = async () => {
-      await page.getByRole("tab", { name: "History" }).click()
-      await page.getByRole("button", { name: /^version 1/ }).click()
-      await page.getByRole("button", { name: "Edit this value" }).click()
-    }
-    await take()
-    const dialog = page.getByRole("dialog", { name: "Replace your changes?" })
-    await dialog.getByRole("button", { name: "Cancel" }).click()
-    await page.getByRole("tab", { name: "Value" }).click()
-    await shows('{"a" 1}')
-    await take()
-    await dialog.getByRole("button", { name: "Discard changes" }).click()
-    await shows("1")
-    assert.strictEqual(await problem.count(), 0)
-    await page.getByRole("button", { name: "Discard" }).click()
-    await shows("2")
-    // Without changes there is no question.
-    await take()
-    await shows("1")
-    await page.getByRole("button", { name: "Discard" }).click()
-  })
-
-  it("restores a refused message with the reason, also after another view, and sends it once", async () => {
-    const talks = makeSessions({ baseUrl: visit.base })
-    const { id } = await talks.create("echo")
-    talks.close()
-    const tab = await visit.newPage()
-    await tab.addInitScript(firstMessageIsHeld)
-    const sent = () => tab.evaluate<ReadonlyArray<string>>("sentMessages")
-    await visit.signIn("dev-key", `${visit.base}/console#/sessions/${id}`, tab)
-    const field = tab.getByLabel("Message")
-    const reason = tab.getByRole("alert").getByText("Store unavailable", { exact: true })
-    await field.fill("hello")
-    await field.press("Enter")
-    await eventually(async () => assert.strictEqual((await sent()).length, 1))
-    assert.strictEqual(await field.inputValue(), "")
-    await tab.getByRole("link", { name: "Feed" }).click()
-    await tab.getByLabel("Filter by namespace, key or actor").waitFor()
-    await tab.evaluate("refuseMessage()")
-    await tab.goBack()
-    await eventually(async () => assert.strictEqual(await field.inputValue(), "hello"))
-    await reason.waitFor()
-    await field.press("Enter")
-    await tab.getByRole("log").getByText("echo: hello").waitFor()
-    await reason.waitFor({ state: "detached" })
-    assert.strictEqual(await field.inputValue(), "")
-    const [first, second, ...more] = await sent()
-    assert.strictEqual(second, first)
-    assert.deepStrictEqual(more, [])
-    await tab.close()
   })
 })

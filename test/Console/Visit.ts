@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
-import type { BrowserContext, Locator, Page } from "playwright-core"
+import type { BrowserContext, Locator, Page, Route } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, vi } from "vitest"
 import { type Client, makeClient } from "../../src/client.ts"
 import { hangMs, launch } from "../Gateway/browser/Browser.ts"
@@ -155,6 +155,30 @@ export class Visit {
       if ((await unavailable.count()) === 0) return
       await setTimeout(200)
     }
+  }
+
+  /** Delays the requests of the page to some addresses, or their answers, until `release`. */
+  readonly hold = async (pattern: RegExp, method: string, of: "request" | "answer") => {
+    const { page } = this
+    const held = Promise.withResolvers<void>()
+    const handled: Array<Promise<void>> = []
+    const reached = Promise.withResolvers<void>()
+    const handler = async (route: Route) => {
+      if (route.request().method() !== method) return route.fallback()
+      const response = of === "answer" ? await route.fetch({ timeout: hangMs }) : undefined
+      const sent = held.promise.then(() => (response === undefined ? route.continue() : route.fulfill({ response })))
+      handled.push(sent)
+      reached.resolve()
+      return sent
+    }
+    await page.route(pattern, handler)
+    const release = async () => {
+      held.resolve()
+      // A route that is taken away is handled by that.
+      await Promise.all(handled)
+      await page.unroute(pattern, handler)
+    }
+    return { reached: reached.promise, release }
   }
 
   readonly nextFrame = (): Promise<unknown> => this.page.evaluate("new Promise(requestAnimationFrame)")
