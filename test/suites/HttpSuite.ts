@@ -5,7 +5,8 @@ import type { Store } from "../../src/Kv/Store.ts"
 import type { Transport } from "../Harness.ts"
 import { batches } from "./Http/Batches.ts"
 import { bodies } from "./Http/Bodies.ts"
-import { polling } from "./Http/Changes.ts"
+import { streams } from "./Http/ChangeStreams.ts"
+import { polls } from "./Http/Changes.ts"
 import { conditions } from "./Http/Conditions.ts"
 import { credentials } from "./Http/Credentials.ts"
 import { endings } from "./Http/Endings.ts"
@@ -35,6 +36,12 @@ type Parts = Readonly<Record<string, (check: Check) => void>>
 
 /** What is decided before the store is asked. */
 const ofTransport = { bodies, routing, credentials, fields }
+
+/** The change log: both groups of cases share one service. */
+const polling = (check: Check) => {
+  polls(check)
+  streams(check)
+}
 
 const ofStore = {
   entries,

@@ -109,6 +109,9 @@ let spaces = 0
 /** A namespace that no other case uses. */
 export const space = (): string => `tenant:t${++spaces}/area`
 
+/** The tenant that such a namespace belongs to. */
+export const tenantOf = (namespace: string): string => namespace.slice("tenant:".length, namespace.indexOf("/"))
+
 export const segment = encodeURIComponent
 
 /** The target of an entry. */
