@@ -15,95 +15,88 @@ interface Connection {
   epoch: string | undefined
 }
 
-class EpochCheck {
-  readonly violations: Array<Violation> = []
-  /** By epoch, when the last request was sent whose answer has this epoch. */
-  private readonly lastSent = new Map<string, number>()
-  private readonly connections = new Map<string, Connection>()
-
-  constructor(
-    private readonly ops: ReadonlyArray<Op>,
-    private readonly epochs: ReadonlyArray<Epoch>
-  ) {
-    for (const op of ops) {
-      const answered = epochOf(op)
-      if (answered !== undefined) this.lastSent.set(answered, op.start)
-    }
-  }
-
+/** How the epochs of a history follow each other. */
+interface Sequence {
   /** The epoch after this one, if it had been seen before a time. */
-  private successor(name: string, time: number): Epoch | undefined {
-    const index = this.epochs.findIndex(epoch => epoch.name === name)
-    const next = this.epochs[index + 1]
-    return next !== undefined && next.begun < time ? next : undefined
-  }
+  readonly successor: (name: string, time: number) => Epoch | undefined
+  /** Whether a request was sent after a time whose answer has this epoch. */
+  readonly continuesAfter: (name: string, time: number) => boolean
+}
 
-  private continuesAfter(name: string, time: number): boolean {
-    return (this.lastSent.get(name) ?? Number.NEGATIVE_INFINITY) > time
+const sequence = (ops: ReadonlyArray<Op>, epochs: ReadonlyArray<Epoch>): Sequence => {
+  const lastSent = new Map<string, number>()
+  for (const op of ops) {
+    const answered = epochOf(op)
+    if (answered !== undefined) lastSent.set(answered, op.start)
   }
-
-  private report(follower: string, predicate: string): void {
-    this.violations.push({ rule: "epoch", message: `follower ${follower} ${predicate}`, operations: [] })
+  return {
+    successor: (name, time) => {
+      const next = epochs[epochs.findIndex(epoch => epoch.name === name) + 1]
+      return next !== undefined && next.begun < time ? next : undefined
+    },
+    continuesAfter: (name, time) => (lastSent.get(name) ?? Number.NEGATIVE_INFINITY) > time
   }
+}
 
-  operations(): void {
-    for (const op of this.ops) {
-      const answered = epochOf(op)
-      const named = isPoll(op) ? op.action.epoch : undefined
-      if (answered !== undefined) {
-        if (named !== undefined && answered !== named) {
-          this.violations.push(of("epoch", op, `named the epoch ${named}, and was answered from the epoch ${answered}`))
-        }
-        const next = this.successor(answered, op.start)
-        if (next !== undefined) {
-          this.violations.push(
-            of(
-              "epoch",
-              op,
-              `was answered from the epoch ${answered}, and ${next.name} had been seen before it was invoked`
-            )
-          )
-        }
-      } else if (
-        named !== undefined &&
-        op.outcome.type === "fail" &&
-        op.outcome.isGone &&
-        this.continuesAfter(named, op.end)
-      ) {
-        this.violations.push(of("epoch", op, `was answered that the epoch ${named} had ended, and it continues`))
-      }
+/** The epoch in the answer to an operation, or the failure that the log of the named epoch was replaced. */
+const checkAnswer = (op: Op, { continuesAfter, successor }: Sequence): ReadonlyArray<Violation> => {
+  const answered = epochOf(op)
+  const named = isPoll(op) ? op.action.epoch : undefined
+  const violations: Array<Violation> = []
+  const report = (predicate: string) => violations.push(of("epoch", op, predicate))
+  if (answered !== undefined) {
+    if (named !== undefined && answered !== named) {
+      report(`named the epoch ${named}, and was answered from the epoch ${answered}`)
     }
+    const next = successor(answered, op.start)
+    if (next !== undefined) {
+      report(`was answered from the epoch ${answered}, and ${next.name} had been seen before it was invoked`)
+    }
+  } else if (named !== undefined && op.outcome.type === "fail" && op.outcome.isGone && continuesAfter(named, op.end)) {
+    report(`was answered that the epoch ${named} had ended, and it continues`)
   }
+  return violations
+}
 
-  follower(event: H.Event): void {
+/** The epochs that followers received, and their resets. */
+const checkFollowers = (
+  events: ReadonlyArray<H.Event>,
+  { continuesAfter, successor }: Sequence
+): ReadonlyArray<Violation> => {
+  const violations: Array<Violation> = []
+  const connections = new Map<string, Connection>()
+  const report = (follower: string, predicate: string) =>
+    violations.push({ rule: "epoch", message: `follower ${follower} ${predicate}`, operations: [] })
+  for (const event of events) {
     if (event.type === "open") {
-      this.connections.set(event.follower, { opened: event.time, epoch: event.epoch })
-      return
+      connections.set(event.follower, { opened: event.time, epoch: event.epoch })
+      continue
     }
-    if (event.type !== "seen" && event.type !== "reset") return
-    const connection = this.connections.get(event.follower)
-    if (connection === undefined) return
+    if (event.type !== "seen" && event.type !== "reset") continue
+    const connection = connections.get(event.follower)
+    if (connection === undefined) continue
     if (event.type === "reset") {
       const { epoch } = connection
-      if (epoch !== undefined && this.continuesAfter(epoch, event.time)) {
-        this.report(event.follower, `was reset, and the epoch ${epoch} continues`)
+      if (epoch !== undefined && continuesAfter(epoch, event.time)) {
+        report(event.follower, `was reset, and the epoch ${epoch} continues`)
       }
-      return
+      continue
     }
     const { epoch = noEpoch, lastSeq } = event
     connection.epoch ??= epoch
     if (connection.epoch !== epoch) {
-      this.report(event.follower, `read the epoch ${connection.epoch}, and got seq ${lastSeq} of the epoch ${epoch}`)
+      report(event.follower, `read the epoch ${connection.epoch}, and got seq ${lastSeq} of the epoch ${epoch}`)
       connection.epoch = epoch
     }
-    const next = this.successor(epoch, connection.opened)
+    const next = successor(epoch, connection.opened)
     if (next !== undefined) {
-      this.report(
+      report(
         event.follower,
         `got seq ${lastSeq} of the epoch ${epoch}, and ${next.name} had been seen before it connected`
       )
     }
   }
+  return violations
 }
 
 export const check = (
@@ -111,8 +104,6 @@ export const check = (
   ops: ReadonlyArray<Op>,
   epochs: ReadonlyArray<Epoch>
 ): ReadonlyArray<Violation> => {
-  const epochCheck = new EpochCheck(ops, epochs)
-  epochCheck.operations()
-  for (const event of events) epochCheck.follower(event)
-  return epochCheck.violations
+  const seen = sequence(ops, epochs)
+  return [...ops.flatMap(op => checkAnswer(op, seen)), ...checkFollowers(events, seen)]
 }

@@ -1,9 +1,9 @@
 /** Rules of the log alone: versions, preconditions, whole writes, results, and expiry. */
 import { addressOf, type Change, type Operation, type OperationResult } from "../History.ts"
-import type { Commit, Log, Presence, State } from "../Log.ts"
-import { expiresOf, presence } from "../Log.ts"
+import { type Commit, expiresOf, type Log, type Presence, presence, type State } from "../Log.ts"
 import { isEffective, name, type Write } from "../Operations.ts"
 import { of, type Rule, text, type Violation } from "../Violation.ts"
+import * as Answers from "./Answers.ts"
 import * as PrefixDeletes from "./PrefixDeletes.ts"
 
 /** The actor of the deletes that expiry makes. */
@@ -21,234 +21,202 @@ export interface Context {
 
 const at = ({ key, namespace, seq }: Change): string => `seq ${seq} (${namespace} ${key})`
 
-class WriteCheck {
-  readonly violations: Array<Violation> = []
-  private readonly states = new Map<string, State>()
-  private readonly seen = new Map<string, Commit>()
+const who = ({ actor, write }: Commit): string => (write === undefined ? actor : name(write))
 
-  constructor(private readonly context: Context) {}
+/** A violation of a record, in which writes are concerned. */
+const broken = (rule: Rule, message: string, ...writes: ReadonlyArray<Write | undefined>): Violation => ({
+  rule,
+  message,
+  operations: writes.flatMap(write => (write === undefined ? [] : [write.id]))
+})
 
-  private report(rule: Rule, message: string, ...writes: ReadonlyArray<Write | undefined>): void {
-    this.violations.push({
-      rule,
-      message,
-      operations: writes.flatMap(write => (write === undefined ? [] : [write.id]))
-    })
+/** The commit that is checked, and what the log has before it. */
+interface Step {
+  readonly commit: Commit
+  /** By address, the state before the next record of the commit. */
+  readonly states: Map<string, State>
+  readonly clockError: number
+}
+
+/** Time does not decrease from a record to the next one. */
+const checkTime = (change: Change, previous: Change | undefined, { writes }: Context): ReadonlyArray<Violation> => {
+  if (previous === undefined || previous.timestamp <= change.timestamp) return []
+  const message = `time falls from ${previous.timestamp} to ${change.timestamp} at seq ${change.seq}`
+  return [broken("log", message, writes.get(previous.actor), writes.get(change.actor))]
+}
+
+/** Applies a record to the states. Its version must be the next one, and a delete must find an entry. */
+const advance = (
+  change: Change,
+  operation: Operation | undefined,
+  { clockError, commit, states }: Step
+): ReadonlyArray<Violation> => {
+  const violations: Array<Violation> = []
+  const address = addressOf(change)
+  const before = states.get(address)
+  const expected = (before?.change.version ?? 0) + 1
+  if (change.version !== expected) {
+    const previous = before === undefined ? "" : ` of ${who(before.commit)}, seq ${before.change.seq}`
+    const has = `${at(change)} of ${who(commit)} has version ${change.version}`
+    const message = `${has}, and follows version ${expected - 1}${previous}`
+    violations.push(broken("chain", message, commit.write, before?.commit.write))
   }
+  if (change.op === "delete" && before?.change.op !== "set") {
+    violations.push(broken("chain", `${at(change)} of ${who(commit)} deletes what is absent`, commit.write))
+  }
+  const set = operation?.op === "set" ? operation : undefined
+  const expires = expiresOf(commit.write, set, change.timestamp, clockError)
+  states.set(address, { position: commit.index + 1, change, commit, expires })
+  return violations
+}
 
-  private time(change: Change, previous: Change | undefined): void {
-    if (previous === undefined || previous.timestamp <= change.timestamp) return
-    this.report(
-      "log",
-      `time falls from ${previous.timestamp} to ${change.timestamp} at seq ${change.seq}`,
-      this.context.writes.get(previous.actor),
-      this.context.writes.get(change.actor)
+/** Applies records that no operation of a write describes. */
+const advanceAll = (step: Step): ReadonlyArray<Violation> =>
+  step.commit.made.flatMap(({ change }) => advance(change, undefined, step))
+
+/** An expiry deletes an entry whose time has come. */
+const checkExpiry = ({ clockError, commit, states }: Step): ReadonlyArray<Violation> => {
+  const [{ change }] = commit.made as [Commit["made"][number]]
+  const before = states.get(addressOf(change))
+  const isDue = before?.expires !== undefined && before.expires.min - clockError <= change.timestamp
+  if (isDue && change.op === "delete") return []
+  const expires = before?.expires === undefined ? "never" : `at ${before.expires.min} at the earliest`
+  const setter = before === undefined ? "no write" : who(before.commit)
+  const message = `${at(change)} is an expiry at ${change.timestamp} of what expires ${expires}, set by ${setter}`
+  return [broken("expiry", message, before?.commit.write)]
+}
+
+/** Whether the next operation of the commit finds an entry. */
+const presenceFor = (address: string, write: Write, { clockError, commit, states }: Step): Presence =>
+  presence(states.get(address), write.wallStart - clockError, commit.made[0]!.change.timestamp)
+
+/** The precondition of an applied operation held. */
+const checkPrecondition = (
+  operation: Operation,
+  write: Write,
+  found: Presence,
+  { commit, states }: Step
+): ReadonlyArray<Violation> => {
+  const { ifVersion } = operation
+  if (ifVersion === undefined) return []
+  const state = states.get(addressOf(operation))
+  const current = state?.change.op === "set" ? state.change.version : 0
+  if (ifVersion === current && (ifVersion === 0 || found !== "absent")) return []
+  // Before a set, the expiry of an entry is recorded, unless the same write has set the entry.
+  const isUnrecorded = operation.op === "delete" || state?.commit === commit
+  if (ifVersion === 0 && isUnrecorded && found !== "present") return []
+  const since = state === undefined ? "" : `, since ${who(state.commit)}, seq ${state.change.seq}`
+  const versions = `where ${operation.key} was at version ${current}, not ${ifVersion}`
+  return [of("chain", write, `was applied at seq ${commit.first} ${versions}${since}`, state?.commit.write)]
+}
+
+/** The operation that made a record, if any, found what the log has before, and wrote what the record has. */
+const checkOperation = (
+  operation: Operation,
+  change: Change | undefined,
+  { found, isInPart, step, write }: { found: Presence; isInPart: boolean; step: Step; write: Write }
+): ReadonlyArray<Violation> => {
+  const { commit, states } = step
+  if (change === undefined) {
+    if (isInPart || (operation.op !== "set" && found !== "present")) return []
+    return [of("batch", write, `is at seq ${commit.first} without its ${operation.op} of ${operation.key}`)]
+  }
+  const violations: Array<Violation> = []
+  if (found === "absent" && states.get(addressOf(operation))?.change.op === "set") {
+    const message = `${at(change)} of ${name(write)} replaces what had expired, without a record of that`
+    violations.push(broken("expiry", message, write))
+  }
+  if (operation.op === "set" && JSON.stringify(operation.value) !== JSON.stringify(change.value)) {
+    const wrote = `${name(write)} wrote ${text(operation.value)}`
+    violations.push(broken("log", `${at(change)} has the value ${text(change.value)}, and ${wrote}`, write))
+  }
+  return [...violations, ...advance(change, operation, step)]
+}
+
+/** The result of an operation that made a record, or none. */
+const resultOf = (operation: Operation, change: Change | undefined): OperationResult =>
+  operation.op === "set" ? { version: change?.version ?? 0 } : { deleted: change !== undefined }
+
+/** The records of a write are those of its operations, in order and at one time. */
+const checkOperations = (
+  write: Write,
+  isInPart: boolean,
+  step: Step
+): { readonly violations: ReadonlyArray<Violation>; readonly results: ReadonlyArray<OperationResult> } => {
+  const { commit } = step
+  const made = new Map(commit.made.map(({ change, operation }) => [operation, change]))
+  const violations: Array<Violation> = []
+  const results: Array<OperationResult> = []
+  for (const operation of write.action.operations) {
+    const change = made.get(operation)
+    const found = presenceFor(addressOf(operation), write, step)
+    results.push(resultOf(operation, change))
+    violations.push(
+      ...checkPrecondition(operation, write, found, step),
+      ...checkOperation(operation, change, { found, isInPart, step, write })
     )
   }
-
-  /** Applies a record to the state. Its version must be the next one. */
-  private advance(change: Change, commit: Commit, operation: Operation | undefined): void {
-    const address = addressOf(change)
-    const before = this.states.get(address)
-    const expected = (before?.change.version ?? 0) + 1
-    if (change.version !== expected) {
-      this.report(
-        "chain",
-        `${at(change)} of ${this.who(commit)} has version ${change.version}, and follows version ${expected - 1}${before === undefined ? "" : ` of ${this.who(before.commit)}, seq ${before.change.seq}`}`,
-        commit.write,
-        before?.commit.write
-      )
+  for (const { change, operation } of commit.made) {
+    if (operation === undefined) {
+      violations.push(broken("batch", `${at(change)} is no operation of ${name(write)}, or not in order`, write))
     }
-    if (change.op === "delete" && before?.change.op !== "set") {
-      this.report("chain", `${at(change)} of ${this.who(commit)} deletes what is absent`, commit.write)
-    }
-    const set = operation?.op === "set" ? operation : undefined
-    const expires = expiresOf(commit.write, set, change.timestamp, this.context.clockError)
-    this.states.set(address, { position: commit.index + 1, change, commit, expires })
-  }
-
-  private who({ actor, write }: Commit): string {
-    return write === undefined ? actor : name(write)
-  }
-
-  private expiry(commit: Commit): void {
-    const [{ change }] = commit.made as [Commit["made"][number]]
-    const before = this.states.get(addressOf(change))
-    const isDue = before?.expires !== undefined && before.expires.min - this.context.clockError <= change.timestamp
-    if (!isDue || change.op !== "delete") {
-      const expires = before?.expires === undefined ? "never" : `at ${before.expires.min} at the earliest`
-      this.report(
-        "expiry",
-        `${at(change)} is an expiry at ${change.timestamp} of what expires ${expires}, set by ${before === undefined ? "no write" : this.who(before.commit)}`,
-        before?.commit.write
-      )
-    }
-    this.advance(change, commit, undefined)
-  }
-
-  /** Whether an operation of this commit found its entry. */
-  private presenceFor(address: string, write: Write, commit: Commit): Presence {
-    const state = this.states.get(address)
-    return presence(state, write.wallStart - this.context.clockError, commit.made[0]!.change.timestamp)
-  }
-
-  private precondition(operation: Operation, write: Write, commit: Commit, found: Presence): void {
-    const { ifVersion } = operation
-    if (ifVersion === undefined) return
-    const state = this.states.get(addressOf(operation))
-    const current = state?.change.op === "set" ? state.change.version : 0
-    if (ifVersion === current && (ifVersion === 0 || found !== "absent")) return
-    // Before a set, the expiry of an entry is recorded, unless the same write has set the entry.
-    const isUnrecorded = operation.op === "delete" || state?.commit === commit
-    if (ifVersion === 0 && isUnrecorded && found !== "present") return
-    this.report(
-      "chain",
-      `${name(write)} was applied at seq ${commit.first} where ${operation.key} was at version ${current}, not ${ifVersion}${state === undefined ? "" : `, since ${this.who(state.commit)}, seq ${state.change.seq}`}`,
-      write,
-      state?.commit.write
-    )
-  }
-
-  private result(operation: Operation, change: Change | undefined): OperationResult {
-    return operation.op === "set" ? { version: change?.version ?? 0 } : { deleted: change !== undefined }
-  }
-
-  private write(write: Write, commit: Commit): void {
-    const earlier = this.seen.get(commit.actor)
-    if (earlier !== undefined) {
-      this.report(
-        write.tries.length > 1 ? "retry" : "batch",
-        `${name(write)} is in the log at seq ${earlier.first} and again at seq ${commit.first}`,
-        write
-      )
-    }
-    this.seen.set(commit.actor, commit)
-    if (write.outcome.type === "fail") {
-      this.report("outcome", `${name(write)} was refused, and the log has it at seq ${commit.first}`, write)
-    }
-    const isInPart = !this.context.log.isWhole && commit.last === this.context.log.end
-    const isAnswered = this.context.own.has(write) && this.context.isAnswered(write) && !isInPart
-    if (write.action.prefixDelete !== undefined) {
-      const { log } = this.context
-      const presenceOf = (address: string) => this.presenceFor(address, write, commit)
-      const found = PrefixDeletes.check({
-        write,
-        prefixDelete: write.action.prefixDelete,
-        commit,
-        log,
-        presenceOf,
-        isInPart,
-        isAnswered
-      })
-      for (const { predicate, rule } of found) this.report(rule, `${name(write)} ${predicate}`, write)
-      for (const { change } of commit.made) this.advance(change, commit, undefined)
-      return
-    }
-    const made = new Map(commit.made.map(({ change, operation }) => [operation, change]))
-    const results: Array<OperationResult> = []
-    for (const operation of write.action.operations) {
-      const change = made.get(operation)
-      const found = this.presenceFor(addressOf(operation), write, commit)
-      this.precondition(operation, write, commit, found)
-      results.push(this.result(operation, change))
-      if (change === undefined) {
-        if (isInPart) continue
-        if (operation.op === "set" || found === "present") {
-          this.report(
-            "batch",
-            `${name(write)} is at seq ${commit.first} without its ${operation.op} of ${operation.key}`,
-            write
-          )
-        }
-        continue
-      }
-      if (found === "absent" && this.states.get(addressOf(operation))?.change.op === "set") {
-        this.report(
-          "expiry",
-          `${at(change)} of ${name(write)} replaces what had expired, without a record of that`,
-          write
-        )
-      }
-      if (operation.op === "set" && JSON.stringify(operation.value) !== JSON.stringify(change.value)) {
-        this.report(
-          "log",
-          `${at(change)} has the value ${text(change.value)}, and ${name(write)} wrote ${text(operation.value)}`,
-          write
-        )
-      }
-      this.advance(change, commit, operation)
-    }
-    for (const { change, operation } of commit.made) {
-      if (operation === undefined)
-        this.report("batch", `${at(change)} is no operation of ${name(write)}, or not in order`, write)
-      if (change.timestamp !== commit.made[0]!.change.timestamp) {
-        this.report("batch", `${name(write)} has two times, at seq ${commit.first} and at seq ${change.seq}`, write)
-      }
-    }
-    if (isAnswered) this.answer(write, commit, results)
-  }
-
-  /** The answer agrees with the log. */
-  private answer(write: Write, { first, made }: Commit, results: ReadonlyArray<OperationResult>): void {
-    if (write.outcome.type !== "ok") return
-    const { entry, results: answered } = write.outcome.result
-    if (JSON.stringify(answered) !== JSON.stringify(results)) {
-      this.report(
-        "outcome",
-        `${name(write)} was answered ${text(answered)}, and the log at seq ${first} has ${text(results)}`,
-        write
-      )
-    }
-    const change = made[0]?.change
-    if (entry === undefined || change === undefined) return
-    const { key, namespace, updatedAt, updatedBy, value, version } = entry
-    const expected = [change.namespace, change.key, change.value, change.version, change.actor, change.timestamp]
-    if (JSON.stringify([namespace, key, value, version, updatedBy, updatedAt]) !== JSON.stringify(expected)) {
-      this.report("outcome", `${name(write)} was answered ${text(entry)}, and the log has ${text(change)}`, write)
-    }
-    this.lifetime(write, entry.expiresAt)
-  }
-
-  private lifetime(write: Write, expiresAt: number | null): void {
-    const [operation] = write.action.operations
-    const ttl = operation?.op === "set" ? operation.ttlMs : undefined
-    const { clockError } = this.context
-    const fits =
-      ttl === undefined
-        ? expiresAt === null
-        : expiresAt !== null &&
-          expiresAt >= write.wallStart + ttl - clockError &&
-          expiresAt <= write.wallEnd + ttl + clockError
-    if (!fits) {
-      this.report(
-        "expiry",
-        `${name(write)} with a lifetime of ${ttl ?? "any"} ms, sent at ${write.wallStart}, expires at ${expiresAt}`,
-        write
-      )
+    if (change.timestamp !== commit.made[0]!.change.timestamp) {
+      violations.push(of("batch", write, `has two times, at seq ${commit.first} and at seq ${change.seq}`))
     }
   }
+  return { violations, results }
+}
 
-  commits(): void {
-    let previous: Change | undefined
-    for (const commit of this.context.log.commits) {
-      for (const { change } of commit.made) {
-        this.time(change, previous)
-        previous = change
-      }
-      if (commit.write !== undefined) this.write(commit.write, commit)
-      else if (commit.actor === expiryActor) this.expiry(commit)
-      else {
-        this.report("log", `${at(commit.made[0]!.change)} is of ${commit.actor}, which wrote nothing`)
-        for (const { change } of commit.made) this.advance(change, commit, undefined)
-      }
-    }
+/** A write is in the log once, unless it was refused, and complete. `earlier` is the commit that it has before. */
+const checkWrite = (
+  write: Write,
+  earlier: Commit | undefined,
+  { isAnswered: isAnsweredHere, log, own }: Context,
+  step: Step
+): ReadonlyArray<Violation> => {
+  const { clockError, commit } = step
+  const violations: Array<Violation> = []
+  if (earlier !== undefined) {
+    const rule = write.tries.length > 1 ? "retry" : "batch"
+    violations.push(of(rule, write, `is in the log at seq ${earlier.first} and again at seq ${commit.first}`))
   }
+  if (write.outcome.type === "fail") {
+    violations.push(of("outcome", write, `was refused, and the log has it at seq ${commit.first}`))
+  }
+  const isInPart = !log.isWhole && commit.last === log.end
+  const isAnswered = own.has(write) && isAnsweredHere(write) && !isInPart
+  const { prefixDelete } = write.action
+  if (prefixDelete !== undefined) {
+    const presenceOf = (address: string) => presenceFor(address, write, step)
+    const found = PrefixDeletes.check({ write, prefixDelete, commit, log, presenceOf, isInPart, isAnswered })
+    return [...violations, ...found.map(({ predicate, rule }) => of(rule, write, predicate)), ...advanceAll(step)]
+  }
+  const { results, violations: ofOperations } = checkOperations(write, isInPart, step)
+  const ofAnswer = isAnswered ? Answers.check(write, commit, results, clockError) : []
+  return [...violations, ...ofOperations, ...ofAnswer]
 }
 
 export const check = (context: Context): ReadonlyArray<Violation> => {
-  const writeCheck = new WriteCheck(context)
-  writeCheck.commits()
-  return writeCheck.violations
+  const violations: Array<Violation> = []
+  const states = new Map<string, State>()
+  const seen = new Map<string, Commit>()
+  let previous: Change | undefined
+  for (const commit of context.log.commits) {
+    const step: Step = { commit, states, clockError: context.clockError }
+    for (const { change } of commit.made) {
+      violations.push(...checkTime(change, previous, context))
+      previous = change
+    }
+    if (commit.write !== undefined) {
+      violations.push(...checkWrite(commit.write, seen.get(commit.actor), context, step))
+      seen.set(commit.actor, commit)
+    } else if (commit.actor === expiryActor) violations.push(...checkExpiry(step), ...advanceAll(step))
+    else {
+      const message = `${at(commit.made[0]!.change)} is of ${commit.actor}, which wrote nothing`
+      violations.push(broken("log", message), ...advanceAll(step))
+    }
+  }
+  return violations
 }
 
 /** Acknowledged writes that changed something are in the log. */
