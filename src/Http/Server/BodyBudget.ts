@@ -11,9 +11,11 @@ import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
 const heldBody = Symbol("causeway/HeldBody")
+const bodyBudget = Symbol("causeway/BodyBudget")
 
 interface Known extends Socket {
   [heldBody]?: HeldBody
+  [bodyBudget]?: BodyBudget
 }
 
 /** A body with a chunk within this number of milliseconds is not silent. */
@@ -50,8 +52,13 @@ export class HeldBody {
   }
 }
 
-/** The body of a connection, if its server has a budget. */
-export const heldBodyOf = (socket: Known | null): HeldBody | undefined => socket?.[heldBody]
+/** The body of a connection, if its server has a budget. It is made for the first body: most connections have none. */
+export const heldBodyOf = (socket: Known | null): HeldBody | undefined => {
+  const budget = socket?.[bodyBudget]
+  if (socket === null || budget === undefined) return undefined
+  socket[heldBody] ??= new HeldBody(budget)
+  return socket[heldBody]
+}
 
 /** See the top of this file. */
 export class BodyBudget {
@@ -72,7 +79,7 @@ export class BodyBudget {
 
   /** Counts the bodies on a connection. */
   open(socket: Known): void {
-    socket[heldBody] ??= new HeldBody(this)
+    socket[bodyBudget] ??= this
   }
 
   /** To be called about once a second, with monotonic milliseconds. */

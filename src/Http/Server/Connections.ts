@@ -102,6 +102,8 @@ export class Connections {
    */
   readonly #idle = new IdleConnections<Connection>()
   #answers = 0
+  /** The listener of all connections. */
+  readonly #onClose: (this: Known) => void
 
   /**
    * @param budget counts the bytes that wait for clients
@@ -110,7 +112,12 @@ export class Connections {
   constructor(
     private readonly budget: UnsentBudget,
     private readonly limit: number
-  ) {}
+  ) {
+    const remove = (socket: Known) => this.remove(socket)
+    this.#onClose = function (this: Known) {
+      remove(this)
+    }
+  }
 
   /** The number of connections. */
   get size(): number {
@@ -147,7 +154,7 @@ export class Connections {
     socket[connection] = added
     IndexedArray.append(this.#all, added)
     this.#idle.add(added)
-    socket.on("drain", stayPaused)
+    socket.on("drain", stayPaused).on("close", this.#onClose)
     return displaced === undefined ? "added" : "displacing"
   }
 
@@ -161,6 +168,7 @@ export class Connections {
     if (removed === undefined || removed.index === -1) return
     IndexedArray.remove(this.#all, removed)
     this.#idle.leave(removed)
+    removed.account.close()
   }
 
   /** Updates the unsent bytes of each connection. To be called once a second. */

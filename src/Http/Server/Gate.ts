@@ -114,6 +114,7 @@ export class Gate extends Http.Server {
     this.#unsent = new UnsentBudget(limits.unsentBytes, tags)
     this.#bodies = new BodyBudget(limits.heldBodyBytes, tags)
     this.#connections = new Connections(this.#unsent, limits.connections)
+    const ending = { ...timing, receiving: (socket: Socket) => this.#connections.receiving(socket) }
     // A client that has half-closed may still wait for its answer.
     Reflect.set(this, "httpAllowHalfOpen", true)
     this.on("connection", (socket: Socket) => {
@@ -126,8 +127,7 @@ export class Gate extends Http.Server {
       }
       if (outcome === "displacing") ConnectionMetrics.countCut("idle_displaced", tags)
       this.#bodies.open(socket)
-      closeGracefully(socket, timing, () => this.#connections.receiving(socket))
-      socket.on("close", () => this.#connections.remove(socket))
+      closeGracefully(socket, ending)
     })
     // Without a listener node 22 and later would close the connection of a handshake; see `emit`.
     this.on("upgrade", () => undefined)

@@ -3,7 +3,7 @@
  * has no `ServerResponse`, the answer is written on the socket itself.
  */
 import { type IncomingMessage, STATUS_CODES } from "node:http"
-import type { Socket } from "node:net"
+import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { bodyOf } from "../ApiError.ts"
 
@@ -13,6 +13,21 @@ export interface Bounds {
   readonly linger: number
   /** How long a half-closed connection is served. */
   readonly halfOpen: number
+}
+
+/**
+ * How the connections of a server end. They share it and the functions below: closures for each connection would cost
+ * an idle one a tenth of its memory.
+ */
+export interface Ending extends Bounds {
+  /** The current request of a connection, while its body is still arriving. */
+  readonly receiving: (socket: Socket) => IncomingMessage | undefined
+}
+
+const ending = Symbol("causeway/Ending")
+
+interface Known extends Duplex {
+  [ending]?: Bounds & Partial<Ending>
 }
 
 /** Consecutive checks without a byte, and total checks, after which a connection is no longer read. */
@@ -31,31 +46,43 @@ const maxBytes = 64 * 1024 * 1024
  * So while the body of a request is still arriving (`receiving`), the server ends its half, continues to read and
  * discards, within bounds.
  */
-export const closeGracefully = (
-  socket: Socket,
-  { halfOpen, linger }: Bounds,
-  receiving: () => IncomingMessage | undefined
-): void => {
-  socket.once("end", () => destroyWithin(socket, halfOpen))
-  const destroySoon = socket.destroySoon.bind(socket)
-  socket.destroySoon = () => {
-    const request = receiving()
-    if (request === undefined || socket.destroyed) return destroySoon()
-    socket.end()
-    request.once("end", destroySoon)
-    discard(socket, linger)
-  }
+export const closeGracefully = (socket: Known & Socket, how: Ending): void => {
+  socket[ending] = how
+  socket.on("end", closeSoon)
+  socket.destroySoon = destroySoon
+}
+
+function closeSoon(this: Known): void {
+  const how = this[ending]
+  if (how !== undefined) destroyWithin(this, how.halfOpen)
+}
+
+function destroySoon(this: Known & Socket): void {
+  const how = this[ending]
+  const request = how?.receiving?.(this)
+  if (how === undefined || request === undefined || this.destroyed) return Socket.prototype.destroySoon.call(this)
+  this.end()
+  request.once("end", () => Socket.prototype.destroySoon.call(this))
+  discard(this, how.linger)
 }
 
 /**
  * Closes the connection of an upgrade after the server's half has ended, as after a refused handshake: node no longer
  * tracks it, and its client may keep the other half open. Later bytes are discarded if nothing reads them.
  */
-export const closeUpgraded = (socket: Duplex, { halfOpen }: Bounds): void => {
-  socket.once("finish", () => {
-    if (socket.readableFlowing === null) socket.resume()
-    destroyWithin(socket, halfOpen)
-  })
+export const closeUpgraded = (socket: Known, bounds: Bounds): void => {
+  socket[ending] ??= bounds
+  socket.on("finish", closeFinished)
+}
+
+function closeFinished(this: Known): void {
+  if (this.readableFlowing === null) this.resume()
+  closeSoon.call(this)
+}
+
+/** To be called when a connection becomes a WebSocket, which ends its half itself once the client has ended its own. */
+export const leaveEndToWebSocket = (socket: Duplex): void => {
+  socket.off("end", closeSoon)
 }
 
 /** Destroys a connection that is not closed within this time. */

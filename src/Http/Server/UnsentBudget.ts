@@ -32,6 +32,12 @@ export const takenBy = (socket: Duplex & Counting): number => {
 /** A client that has read something within this number of milliseconds counts as reading. */
 const recent = 1000
 
+/** The protocol of an upgraded connection. */
+export interface Protocol {
+  /** Closes the connection, with a reason for the client. */
+  readonly closeSlow: () => void
+}
+
 /** The memory that waits for one client. */
 export class Account {
   #own = 0
@@ -53,10 +59,10 @@ export class Account {
   /** The connection is being closed: nothing is counted for it. */
   #isClosed = false
   /**
-   * Closes the connection by its protocol, with a reason for the client. Absent for HTTP, because an answer
-   * that has started can only be cut off.
+   * What closes the connection by its protocol. Absent for HTTP, because an answer that has started can only be cut
+   * off.
    */
-  end: (() => void) | undefined
+  protocol: Protocol | undefined
 
   constructor(
     readonly socket: Duplex,
@@ -159,7 +165,7 @@ export class Account {
     if (this.#isClosed) return 0
     const { bytes } = this
     this.#isClosed = true
-    this.end = undefined
+    this.protocol = undefined
     this.#sharedBytes = 0
     for (const shared of this.#shared?.splice(0) ?? []) this.budget.unshare(this, shared)
     const own = this.#own
@@ -212,13 +218,12 @@ export class UnsentBudget {
     return ++this.#order
   }
 
-  /** Opens the account of a connection; it is closed with the connection. */
+  /** Opens the account of a connection. It must be closed with the connection. */
   open(socket: Accounted): Account {
     const known = socket[account]
     if (known !== undefined) return known
     const opened = new Account(socket, this)
     socket[account] = opened
-    socket.once("close", () => opened.close())
     return opened
   }
 
@@ -240,7 +245,7 @@ export class UnsentBudget {
     for (const held of [...this.#holding]) {
       held.recount()
       held.checkRead(now)
-      if (held.index === -1 || held.end !== undefined || now - held.readAt < readTimeout) continue
+      if (held.index === -1 || held.protocol !== undefined || now - held.readAt < readTimeout) continue
       this.#cut(held)
       ConnectionMetrics.countCut("not_reading", this.tags)
       cut++
@@ -314,14 +319,14 @@ export class UnsentBudget {
   }
 
   #cut(held: Account): void {
-    const { end, socket } = held
+    const { protocol, socket } = held
     const bytes = held.close()
     this.#leaving += bytes
     this.#ending.add(held)
     socket.once("close", () => {
       if (this.#ending.delete(held)) this.#leaving -= bytes
     })
-    if (end === undefined) socket.destroy()
-    else end()
+    if (protocol === undefined) socket.destroy()
+    else protocol.closeSlow()
   }
 }

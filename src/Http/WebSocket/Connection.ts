@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
-import { type Account, accountOf, takenBy } from "../Server/UnsentBudget.ts"
+import { type Account, accountOf, type Protocol, takenBy } from "../Server/UnsentBudget.ts"
 import type * as Port from "../WebSocket.ts"
 
 /** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
@@ -60,7 +60,7 @@ export class Socket extends WebSocket {
 const text = { binary: false }
 
 /** A connection by `ws`. */
-export class Connection implements Port.Connection {
+export class Connection implements Port.Connection, Protocol {
   readonly #account: Account | undefined
   readonly #progress: ReadProgress
   #blockedSince: number | undefined
@@ -84,7 +84,7 @@ export class Connection implements Port.Connection {
     this.#account = accountOf(wire)
     this.#progress = new ReadProgress(wire, this.#account)
     this.#nextPing = connections.now() + connections.settings.pingInterval
-    if (this.#account !== undefined) this.#account.end = () => this.close(connections.settings.slow)
+    if (this.#account !== undefined) this.#account.protocol = this
     socket.connection = this
     socket.on("message", onMessage).on("ping", onControl).on("pong", onControl)
     socket.on("error", ignore).on("close", onClose)
@@ -150,6 +150,10 @@ export class Connection implements Port.Connection {
     this.socket.resume()
   }
 
+  closeSlow(): void {
+    this.close(this.connections.settings.slow)
+  }
+
   terminate(): void {
     this.socket.terminate()
   }
@@ -164,7 +168,7 @@ export class Connection implements Port.Connection {
     if (!this.isOpen) return this.#beginClosing()
     if (this.#blockedSince === undefined) this.#ping(now)
     else if (this.#progress.check()) this.#blockedSince = now
-    else if (now - this.#blockedSince >= readTimeout) this.close(this.connections.settings.slow)
+    else if (now - this.#blockedSince >= readTimeout) this.closeSlow()
     if (this.isOpen) this.#handler.onTick(now)
   }
 

@@ -9,6 +9,7 @@ import { WebSocketServer } from "ws"
 import { messageOf } from "../../ErrorMessage.ts"
 import type { ApiError } from "../ApiError.ts"
 import type { Reply } from "../Reply.ts"
+import { leaveEndToWebSocket } from "../Server/GracefulClose.ts"
 import { type ConnectionSet, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
 import { Connection, Socket } from "./Connection.ts"
 
@@ -100,6 +101,7 @@ const switchProtocols = ({ head, request, socket }: Handshake, connections: Conn
   if (!socket.readable || !socket.writable) return "the client went away"
   let made: Socket | undefined
   refusal = undefined
+  leaveEndToWebSocket(socket)
   try {
     serverOf(connections).handleUpgrade(request, socket, head, webSocket => {
       made = webSocket as Socket
