@@ -13,6 +13,7 @@ import { SessionsBusy } from "./Sessions.ts"
 
 export { Claim } from "./FairPool/Claim.ts"
 
+/** The resource and its limits. */
 export interface Options {
   /** The name of the resource, for messages. */
   readonly name: string

@@ -33,6 +33,7 @@ export const dropped = LabelValues.counter("platform_events_dropped_total", {
   most: 50
 })
 
+/** Counters of the starts and ends of turns. Interrupted turns are not counted at their end. */
 export const turns = {
   started: total("turns_started_total", "Turns initiated."),
   completed: total("turns_completed_total", "Turns completed."),

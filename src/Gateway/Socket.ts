@@ -39,6 +39,7 @@ export interface Settings {
   readonly fileBytes: number
 }
 
+/** The limits unless configured. */
 export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 1024, fileBytes: 512 * 1024 * 1024 }
 
 /** The limits as configuration variables. */

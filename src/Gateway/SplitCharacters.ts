@@ -15,6 +15,7 @@ type Delta = EventBodyOf<(typeof deltaTypes)[number]>
 /** The halves that are held back, each as the text of a delta. */
 export type Halves = ReadonlyMap<Delta["type"], Delta>
 
+/** No half is held back. */
 export const none: Halves = new Map()
 
 const isDelta = (body: EventBody): body is Delta => deltaTypes.some(type => type === body.type)

@@ -28,6 +28,7 @@ export interface Wait {
   readonly millis: number
 }
 
+/** Decides how long the next group waits for more writes, by the times and sizes of the last ones. */
 export class BatchWindow {
   /** The moving average of commit times in milliseconds, or `undefined` before the first commit. */
   private averageCommitMillis: number | undefined

@@ -49,6 +49,7 @@ export interface Copied {
   readonly tables: ReadonlyArray<CopiedTable>
 }
 
+/** The source, the empty target, and the report of progress. */
 export interface Options {
   readonly from: Location
   readonly to: Location

@@ -76,11 +76,13 @@ const checkBy = <A>(checks: Checks<A>, optional: ReadonlyArray<keyof A & string>
   }
 }
 
+/** Checks an entry of a list of files; all fields but `path` may be absent. */
 export const fileEntry = checkBy<Workspace.FileEntry>(
   { path: isText, type: isType, size: isCount, iteration: isCount, timestamp: isTime, hash: isText },
   ["type", "size", "iteration", "timestamp", "hash"]
 )
 
+/** Checks an iteration of a file. */
 export const fileIteration = checkBy<Workspace.FileIteration>(
   { iteration: isCount, timestamp: isTime, size: isCount, hash: isText },
   []
@@ -123,6 +125,7 @@ const content = UpstreamHttp.readBy(Workspace.FileContent)
 /** Maximum bytes of answers. The event loop is blocked while one is parsed. */
 const largest = { list: 4 * 1024 * 1024, content: 8 * 1024 * 1024 }
 
+/** The names of the file calls in metrics, logs and spans. */
 export const operations = ["list_files", "read_file", "file_history", "file_at_iteration"] as const
 
 /** Sends a GET request for `path`, below the files of an instance. */
@@ -136,6 +139,7 @@ export type Ask = <A>(
 
 type Service = Context.Tag.Service<AgentPlatform>
 
+/** Invalid paths and numbers fail with `InvalidFileRequest` before anything is sent. */
 export const make = (ask: Ask): Pick<Service, "listFiles" | "readFile" | "fileHistory" | "fileAtIteration"> => ({
   listFiles: (instanceId, { path = ".", depth = 1 } = {}) =>
     Effect.gen(function* () {

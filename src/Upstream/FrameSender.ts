@@ -16,6 +16,7 @@ export interface TrackedSocket {
 /** Waits until there is an open socket, and runs `f` synchronously with it. */
 export type WhenConnected = <A>(f: (socket: TrackedSocket) => A) => Effect.Effect<A, UpstreamFailure>
 
+/** How long a frame waits, and whether it is still wanted. */
 export interface SendOptions {
   /** How long to wait for earlier frames and for a connection; 15 s if absent. */
   readonly timeout?: Duration.DurationInput | undefined

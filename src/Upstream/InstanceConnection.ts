@@ -22,6 +22,7 @@ export class Undelivered {
   constructor(readonly turnIds: ReadonlyArray<string>) {}
 }
 
+/** What the consumer of a connection takes. */
 export type Received = PlatformEvent.PlatformEvent | Undelivered
 
 /** A connection to one instance. */
@@ -44,6 +45,7 @@ export interface InstanceConnection<E> {
   readonly states: Stream.Stream<ConnectionState>
 }
 
+/** How to reach an instance, and where to resume. */
 export interface Options {
   /** Opens a socket that resumes after an event. `again` is `false` for the first socket. */
   readonly dial: (after: string | undefined, again: boolean) => Effect.Effect<OpenSocket, UpstreamFailure, Scope.Scope>

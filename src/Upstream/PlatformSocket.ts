@@ -51,6 +51,7 @@ export class PlatformSocket extends Context.Tag("causeway/PlatformSocket")<
   }
 >() {}
 
+/** The limits of one socket. */
 export interface Limits {
   /** A longer frame ends the connection. */
   readonly frameBytes: number

@@ -17,6 +17,7 @@ export class EventTooLong extends Error {
   override readonly name = "EventTooLong"
 }
 
+/** Reads a stream of Server-Sent Events that arrives in pieces. */
 export interface Reader {
   /** Adds a piece of text. Returns the events that it completes. Throws `EventTooLong`. */
   readonly push: (text: string) => ReadonlyArray<ServerSentEvent>

@@ -30,11 +30,13 @@ type Jwk = JSONWebKeySet["keys"][number]
 /** A public key in the form that `jose` uses. */
 export type Key = Awaited<ReturnType<ReturnType<typeof createLocalJWKSet>>>
 
+/** The header of a token, as far as it selects a key (RFC 7515, 4.1). */
 export interface Header {
   readonly alg: string
   readonly kid?: string | undefined
 }
 
+/** The public keys of an issuer. */
 export interface KeySet {
   /**
    * Tries the keys that match a token's header until one verifies it.

@@ -34,6 +34,7 @@ export interface Command extends Omit<(typeof Command)["Type"], "request"> {
 
 const CommandText = Schema.parseJson(Command)
 
+/** A command as JSON text, with the secrets that its request may have. */
 export const encodeCommand: (command: Command) => string = Schema.encodeSync(CommandText)
 
 const decodeText = Schema.decodeUnknownEither(CommandText)
@@ -86,6 +87,7 @@ export type Reply =
   /** The session does not belong to the node, or the command is for another run. Nothing was done. */
   | { readonly is: "not_owner" }
 
+/** A reply as JSON text. */
 export const encodeReply = (reply: Reply): string => JSON.stringify(reply)
 
 /** Parses a reply. Its content is not checked further: it comes from a node that has proved to have the secret. */

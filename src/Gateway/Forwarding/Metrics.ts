@@ -30,6 +30,7 @@ export const takeovers = Metric.counter("session_takeovers_total", {
   incremental: true
 })
 
+/** Counts one attempt to send a command. */
 export const count = (outcome: Outcome, tags: MetricTags.MetricTags): void => series[outcome].unsafeUpdate(1, tags)
 
 /** Registers every series with the value 0. */

@@ -14,6 +14,7 @@ export class NodeRefused extends Schema.TaggedError<NodeRefused>()("NodeRefused"
 /** The command was sent and the node did not answer. Whether it was carried out is not known. */
 export class NodeSilent extends Schema.TaggedError<NodeSilent>()("NodeSilent", { reason: Schema.String }) {}
 
+/** Why there is no reply. Only after `NodeSilent` the command may have been carried out. */
 export type NodeLinkError = NodeUnreachable | NodeRefused | NodeSilent
 
 /** Sends commands to other nodes. */

@@ -102,6 +102,7 @@ class Intake {
   }
 }
 
+/** Where a node takes commands, and their limits. Limits that are absent have defaults. */
 export interface Options extends Settings {
   /** Maximum bytes of files that are being sent to other nodes. */
   readonly fileBytes: number

@@ -23,11 +23,13 @@ const keyOf = (secret: Redacted.Redacted): Buffer =>
 /** An option of `node:tls`, in milliseconds. */
 const handshakeTimeout = Duration.toMillis("2 seconds")
 
+/** Options of a server that accepts only nodes with the secret. */
 export const ofServer = (secret: Redacted.Redacted): TlsOptions => {
   const psk = keyOf(secret)
   return { ...common, handshakeTimeout, pskCallback: (_socket, name) => (name === identity ? psk : null) }
 }
 
+/** Options of connections to a server with the secret; a handshake with any other server fails. */
 export const ofClient = (secret: Redacted.Redacted) => {
   const psk = keyOf(secret)
   return {

@@ -5,12 +5,14 @@ import { isIP } from "node:net"
 import { Config, ConfigError, Either, Option, Redacted } from "effect"
 import * as Setting from "../../Setting.ts"
 
+/** An address of a node. The host is a name or an IP address without brackets. */
 export interface NodeAddress {
   readonly host: string
   /** 0 for any free port. */
   readonly port: number
 }
 
+/** The settings of a node that forwards requests. */
 export interface Settings {
   /** Where this node listens, and where other nodes reach it. */
   readonly address: NodeAddress
@@ -30,6 +32,7 @@ export const parseAddress = (text: string): Option.Option<NodeAddress> => {
   return Option.some({ host, port })
 }
 
+/** `<host>:<port>`; an IPv6 address is put in brackets. */
 export const formatAddress = ({ host, port }: NodeAddress): string =>
   isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`
 

@@ -28,6 +28,7 @@ const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
     description
   })
 
+/** Answers a request that failed, or ends a subscription. */
 export const ErrorAnswer = Schema.Struct({
   type: Schema.Literal("error"),
   id: optional(described(RequestId, "Absent if the id of the frame could not be read.")),
@@ -45,8 +46,10 @@ export const ErrorAnswer = Schema.Struct({
   description: "Answers a request that failed, or a frame that is not a request."
 })
 
+/** An `error` answer, decoded. */
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
+/** The answers to requests, by `type`. */
 export const Answer = Schema.Union(
   answer("session_created", "Answers `create_session`.", { session: Session }),
   answer("session_list", "Answers `list_sessions`. Sessions are ordered by `createdAt`, then `id`, the newest first.", {
@@ -87,10 +90,13 @@ export const Answer = Schema.Union(
   ErrorAnswer
 )
 
+/** An answer, decoded. */
 export type Answer = (typeof Answer)["Type"]
 
+/** The answer with a `type`. */
 export type AnswerOf<Type extends Answer["type"]> = Extract<Answer, { readonly type: Type }>
 
+/** What an `error` answer is made of. */
 export interface Failure {
   readonly id: string | undefined
   /** The session whose subscription ended with it. */
@@ -110,6 +116,7 @@ export const errorAnswer = ({ id, sessionId, code, message, traceId, retryable }
   error: { code, message, retryable: retryable ?? errorMeanings[code].retryable, traceId }
 })
 
+/** The `type` of an answer. */
 export type AnswerType = Answer["type"]
 
 /** The type of the answer to each request. A request that fails is answered with `error`. */
@@ -132,4 +139,5 @@ export const answerTypes = {
   ping: "pong"
 } as const satisfies Readonly<Record<RequestType, AnswerType>>
 
+/** The answer to a request with a `type`, if it succeeds. */
 export type AnswerTo<Type extends RequestType> = Extract<Answer, { readonly type: (typeof answerTypes)[Type] }>

@@ -1,5 +1,6 @@
 import { Schema } from "effect"
 
+/** Why a request failed; `errorMeanings` has the meaning of each code. */
 export const ErrorCode = Schema.Literal(
   "bad_request",
   "unauthorized",
@@ -16,6 +17,7 @@ export const ErrorCode = Schema.Literal(
   "internal"
 ).annotations({ identifier: "ErrorCode", description: "Why a request failed." })
 
+/** A code as text. */
 export type ErrorCode = (typeof ErrorCode)["Type"]
 
 /** The meaning of a code to clients. */

@@ -211,8 +211,10 @@ export const EventBody = Schema.Union(
 
 export type EventBody = (typeof EventBody)["Type"]
 
+/** The `type` of an event. */
 export type EventType = EventBody["type"]
 
+/** The body of the events with a `type`. */
 export type EventBodyOf<Type extends EventType> = Extract<EventBody, { readonly type: Type }>
 
 /** An event as clients get it. */
@@ -221,8 +223,10 @@ export const Event = Schema.extend(EventBody, Envelope)
 /** An event as clients receive it. It needs no decoding. */
 export type Event = Envelope & EventBody
 
+/** The events with a `type`, with their envelope. */
 export type EventOf<Type extends EventType> = Envelope & EventBodyOf<Type>
 
+/** All types of events, in the order of the documents. */
 export const eventTypes: ReadonlyArray<EventType> = EventBody.members.map(({ fields }) => fields.type.literals[0])
 
 /** The three events that end a turn. */
@@ -232,6 +236,7 @@ export const turnEnds = [
   "turn_interrupted"
 ] as const satisfies ReadonlyArray<EventType>
 
+/** The body of an event that ends a turn. */
 export type TurnEnd = EventBodyOf<(typeof turnEnds)[number]>
 
 /**

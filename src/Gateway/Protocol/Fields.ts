@@ -6,6 +6,7 @@ import * as Limits from "./Limits.ts"
 /** An optional field, which is never null. */
 export const optional = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { exact: true })
 
+/** The schema with a description, which the generated documents show. */
 export const described = <A, I>(schema: Schema.Schema<A, I>, description: string): Schema.Schema<A, I> =>
   schema.annotations({ description })
 
@@ -15,8 +16,10 @@ export const schemaName = (type: string, kind: string): string =>
 
 // Schema.Int and Schema.Finite have identifiers, which generated documents would refer to.
 
+/** A whole number, also a negative one. */
 export const Integer = Schema.Number.pipe(Schema.int({ description: "A whole number." }))
 
+/** A number other than NaN and the infinities. */
 export const Finite = Schema.Number.pipe(Schema.finite({ description: "A number." }))
 
 const text = (min: number, max: number) =>
@@ -27,10 +30,13 @@ const text = (min: number, max: number) =>
     })
   )
 
+/** A whole number from 0. */
 export const Count = Integer.pipe(Schema.nonNegative({ description: "A whole number from 0 on." }))
 
+/** A time in whole epoch milliseconds. */
 export const Timestamp = Count.annotations({ description: "Epoch milliseconds." })
 
+/** The id of a request, which its answer repeats. */
 export const RequestId = text(1, Limits.requestIdChars).annotations({
   description: `Chosen by the client. The answer has the same id. 1 to ${Limits.requestIdChars} characters.`
 })
@@ -51,23 +57,28 @@ export const ClientMessageId = text(1, Limits.clientMessageIdChars).annotations(
   description: "Chosen by the client. Unique in the session."
 })
 
+/** A text without structure, such as a title. */
 export const Name = text(1, Limits.nameChars).annotations({ description: "A name." })
 
 /** The path of a file. It is checked further when the file is requested. */
 export const Path = text(1, Limits.pathChars).annotations({ description: "A path relative to the workspace." })
 
+/** An opaque position in a list. */
 export const Cursor = text(1, Limits.cursorChars).annotations({
   description: "The position in the list, from the previous answer."
 })
 
+/** The number of an event in the history of its session. */
 export const Seq = Integer.pipe(
   Schema.positive({ description: "The number of the event in its session, from 1, without gaps." })
 )
 
+/** The id of a history. A `seq` has a meaning only within one epoch. */
 export const Epoch = text(1, Limits.identifierChars).annotations({
   description: "Identifies the history. It changes only when the history is lost or reset."
 })
 
+/** A trace id of W3C Trace Context: 32 lower-case hexadecimal digits. */
 export const TraceId = Schema.String.pipe(
   Schema.pattern(/^[0-9a-f]{32}$/),
   Schema.annotations({ description: "The id of the trace in the logs and traces of the server." })

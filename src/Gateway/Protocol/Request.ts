@@ -36,6 +36,7 @@ const clientMessageId = optional(
   )
 )
 
+/** The requests of clients, by `type`. */
 export const Request = Schema.Union(
   request("create_session", "Creates a session. It is inactive at first.", {
     agentType: Name,
@@ -118,13 +119,17 @@ export const Request = Schema.Union(
   request("ping", "Checks that the connection works.", {})
 )
 
+/** A request, decoded. */
 export type Request = (typeof Request)["Type"]
 
 /** A request as it travels. */
 export type RequestFrame = (typeof Request)["Encoded"]
 
+/** The `type` of a request. */
 export type RequestType = Request["type"]
 
+/** The request with a `type`. */
 export type RequestOf<Type extends RequestType> = Extract<Request, { readonly type: Type }>
 
+/** All types of requests, in the order of the documents. */
 export const requestTypes: ReadonlyArray<RequestType> = Request.members.map(({ fields }) => fields.type.literals[0])

@@ -1,6 +1,7 @@
 import { Schema } from "effect"
 import { Count, described, Epoch, Identifier, Name, optional, SessionId, Timestamp } from "./Fields.ts"
 
+/** The state of a session. Its instance runs while it is `active` or `reconnecting`. */
 export const SessionState = Schema.Literal(
   "inactive",
   "activating",
@@ -10,6 +11,7 @@ export const SessionState = Schema.Literal(
   "error"
 ).annotations({ identifier: "SessionState", description: "The state of a session." })
 
+/** A state as text. */
 export type SessionState = (typeof SessionState)["Type"]
 
 /** A part of a session's launch configuration that may be lost. */

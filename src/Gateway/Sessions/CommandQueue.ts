@@ -1,6 +1,7 @@
 import { Deferred, Effect, Exit, FiberId, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 
+/** Failures of the store, after which the command may be tried again. */
 export type StoreError = StoreBusy | StoreUnavailable
 
 /** A command that is carried out in order. */

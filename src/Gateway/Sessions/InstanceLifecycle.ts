@@ -30,6 +30,7 @@ const messageOf = (cause: Cause.Cause<ActivationError>): string => {
   return error instanceof Error && error.message !== "" ? error.message : "the activation failed"
 }
 
+/** Starts and stops the instance of one session. Concurrent calls share one transition. */
 export class InstanceLifecycle {
   private readonly current: CurrentTransition
   private link: InstanceLink.InstanceLink | undefined

@@ -23,6 +23,7 @@ export interface InstanceLink {
   readonly close: Effect.Effect<void>
 }
 
+/** The instance, and the session that its events update. */
 export interface Options {
   /** `<tenant>/<id>`, for logs. */
   readonly session: string

@@ -34,6 +34,7 @@ export interface Journal {
   ) => Effect.Effect<void>
 }
 
+/** The history that a journal continues, and the state at its end. */
 export interface Options {
   readonly session: string
   readonly sessionId: string

@@ -41,6 +41,7 @@ export const partsOf = (hasEnvironment: boolean, hasDeployment: boolean): Readon
   ...(hasDeployment ? (["deployment"] as const) : [])
 ]
 
+/** The parts that are stored. */
 export const storedParts = ({ deployment, environment }: Stored): ReadonlyArray<LostPart> =>
   partsOf(environment !== null, deployment !== null)
 

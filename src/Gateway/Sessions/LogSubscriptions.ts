@@ -25,6 +25,7 @@ const longestUseInterval = Duration.minutes(5)
 /** Concurrent uses of sessions on other nodes. */
 const concurrentUses = 4
 
+/** Where the events, records and settings of sessions come from. */
 export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "find">
@@ -33,6 +34,7 @@ export interface Options {
   readonly run: (work: Effect.Effect<void>) => void
 }
 
+/** Subscriptions on this node to sessions of other nodes. */
 export interface LogSubscriptions {
   /** A subscription ends with its scope. */
   readonly subscribe: (
@@ -99,6 +101,10 @@ const useThere = (
     yield* link.send({ address, node }, { node, tenant, actor: "gateway", commandId, request })
   }).pipe(Effect.ignore)
 
+/**
+ * Runs until the scope closes. If there is a link, sessions with subscribers are used regularly, so that their nodes do
+ * not stop them as idle.
+ */
 export const make = ({
   events,
   records,

@@ -173,6 +173,7 @@ const make = (settings: Settings) =>
     })
   })
 
+/** Sessions with the given limits. At the end of the scope all instances are stopped. */
 export const layer = (settings: Settings) => Layer.scoped(Sessions, make(settings))
 
 /** The number of subscriptions, for `/health`. */

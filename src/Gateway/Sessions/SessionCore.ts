@@ -62,6 +62,7 @@ export const openHistory = (
     return yield* events.restart(key, yield* randomId)
   })
 
+/** What the parts of a session in memory share. The other parts are fields of `Entity`. */
 export class SessionCore implements Recorded {
   private currentRecord: SessionRecord
   private currentJournal: Journal.Journal

@@ -19,6 +19,7 @@ const removalInterval = "5 seconds"
 /** While so many wait to be removed, no session with a launch configuration is created. */
 const maxOrphans = 10_000
 
+/** Where the parts of a new session are stored, and what limits them. */
 export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "create">

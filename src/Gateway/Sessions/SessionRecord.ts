@@ -21,6 +21,7 @@ export const timeOf = (id: string): number => Number.parseInt(id.slice(0, 12), 1
 
 const idPattern = /^[0-9a-f]{36}$/
 
+/** Whether a text has the form of an id of this gateway: 36 lower-case hexadecimal digits. */
 export const isSessionId = (text: string): boolean => idPattern.test(text)
 
 /** `<tenant>/<id>`, which names a session among those of all tenants. */

@@ -7,6 +7,7 @@ import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable }
 import { anyVersion, confirmedVersion, type Recorded, RecordSaver } from "./RecordSaver.ts"
 import { namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
 
+/** Reads and writes the records of all tenants. */
 export interface SessionRecords {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
   readonly create: (

@@ -11,6 +11,7 @@ import type { SessionCache } from "./SessionCache.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
 import type { Quota } from "./TenantSessions.ts"
 
+/** Where the parts of a session are removed. */
 export interface Options {
   readonly cache: Pick<SessionCache, "get" | "evict">
   readonly events: Pick<Context.Tag.Service<SessionEvents>, "isShared">

@@ -9,6 +9,7 @@ import * as HistoryPages from "./HistoryPages.ts"
 import type { LogSubscriptions } from "./LogSubscriptions.ts"
 import type { SessionCache } from "./SessionCache.ts"
 
+/** The sessions of this node and of others. */
 export interface Options {
   readonly cache: Pick<SessionCache, "use">
   readonly events: Pick<Context.Tag.Service<SessionEvents>, "find" | "read">
@@ -16,6 +17,7 @@ export interface Options {
   readonly fromLog: LogSubscriptions
 }
 
+/** Subscriptions, whichever node the session belongs to. */
 export interface SessionSubscriptions {
   readonly subscribe: Context.Tag.Service<Sessions>["subscribe"]
   /** The number of subscriptions. */
@@ -44,6 +46,7 @@ const subscribeTo = (events: Options["events"], entity: Entity, subscriber: Subs
     })
   })
 
+/** Subscribes to the session in memory, or to the log if the session belongs to another node. */
 export const make = ({ cache, events, fromLog }: Options): SessionSubscriptions => {
   let subscriptions = 0
   const counted = Effect.acquireRelease(

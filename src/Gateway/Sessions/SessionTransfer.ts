@@ -22,6 +22,7 @@ const attempts = 3
 /** After this time without an answer the next node is asked too. */
 const attemptTimeout = "400 millis"
 
+/** The secrets of this node, and the way to other nodes. */
 export interface Options {
   readonly nodes: SessionNodesShape
   readonly link: Option.Option<NodeLinkShape>
@@ -29,6 +30,7 @@ export interface Options {
   readonly isClosing: () => boolean
 }
 
+/** Transfers sessions with secrets between nodes, as secrets are only in memory. */
 export interface SessionTransfer {
   /**
    * Transfers the sessions with secrets for which `isReady` is true, as far as other nodes take them within the timeout.
@@ -106,6 +108,7 @@ const sendAll = (
   })
 }
 
+/** Without a link nothing is sent, and the secrets are lost. */
 export const make = ({ isClosing, link, nodes, secrets }: Options): SessionTransfer => {
   /** The sessions that this node owns, with their secrets. Those without secrets are left out. */
   const owned = (): ReadonlyArray<TransferredSession> =>

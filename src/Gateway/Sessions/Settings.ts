@@ -1,6 +1,7 @@
 import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
 
+/** The limits of sessions unless configured. */
 export const defaults = {
   /** After this time a running session without subscribers and turns is stopped. */
   idleTimeout: Duration.minutes(30),
@@ -18,6 +19,7 @@ export const defaults = {
   stopping: Duration.millis(4500)
 }
 
+/** The limits of sessions; for their meaning see `defaults`. */
 export interface Settings extends Readonly<typeof defaults> {}
 
 const duration = (name: string, description: string, shown: string, otherwise: Duration.Duration) =>
@@ -76,8 +78,10 @@ export const reconnectTimeout = Duration.minutes(10)
 /** The interval at which all sessions are checked for idle ones and for instances to stop. */
 export const sweepInterval = Duration.seconds(5)
 
-/** Lists of sessions that are read concurrently, in all and of one tenant. Each takes milliseconds of the event loop. */
+/** Lists of sessions that are read concurrently. Each takes milliseconds of the event loop. */
 export const concurrentLists = 4
+
+/** Lists of sessions of one tenant that are read concurrently. */
 export const concurrentListsOfOne = 2
 
 /** Maximum number of concurrent calls that stop instances in the background. */

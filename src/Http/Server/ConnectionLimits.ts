@@ -14,6 +14,7 @@ export interface ConnectionLimits {
   readonly heldBodyBytes: number
 }
 
+/** The limits unless configured. */
 export const defaults: ConnectionLimits = {
   connections: 25_000,
   unsentBytes: 256 * 1024 * 1024,

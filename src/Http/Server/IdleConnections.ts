@@ -22,6 +22,7 @@ export interface Network<C extends Linked<C>> extends IndexedArray.Indexed {
   readonly idle: LinkedList<C>
 }
 
+/** Finds the idle connection to close when there are too many connections. */
 export class IdleConnections<C extends Idle<C>> {
   readonly #networks = new Map<string, Network<C>>()
   readonly #heap: Array<Network<C>> = []

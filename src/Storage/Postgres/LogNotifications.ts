@@ -27,6 +27,7 @@ const listenInterval = Duration.seconds(1)
 /** The pause between two queries for the end of the log, with notifications and without. */
 const askInterval = { listening: Duration.seconds(1), polling: Duration.millis(150) }
 
+/** The connection for notifications, and what they advance. */
 export interface Options {
   readonly pool: Pick<Pool, "read">
   /** The address of the database itself, which delivers notifications. */
@@ -37,6 +38,7 @@ export interface Options {
   readonly ask: Effect.Effect<unknown, StoreUnavailable>
 }
 
+/** Notifications of commits between nodes. */
 export interface LogNotifications {
   /** Notifies the other nodes soon that this node has committed up to `lastSeq`. */
   readonly committed: (lastSeq: number) => void

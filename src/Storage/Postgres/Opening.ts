@@ -154,6 +154,7 @@ const bringUpToDate = (query: Client.Query) =>
     return isIdentified
   })
 
+/** What else to do when the database is opened. */
 export interface Options {
   /** Runs on the same connection after the transaction. */
   readonly andThen?: (query: Client.Query) => Effect.Effect<unknown, StoreUnavailable>

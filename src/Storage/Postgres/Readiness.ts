@@ -18,6 +18,7 @@ const startTimeout = "5 seconds"
 /** The pause before another attempt to open the database, if it was unavailable or refused. */
 const pauses = { unavailable: "500 millis", refused: "2 seconds" } as const
 
+/** Whether the database can be used now. */
 export interface Readiness {
   /** Returns the reason why nothing may be sent to the database now, if there is one. */
   readonly refusal: () => StoreUnavailable | undefined

@@ -54,6 +54,7 @@ export const lockable = [
   "commits"
 ] as const
 
+/** A table that a migration may lock. */
 export type Lockable = (typeof lockable)[number]
 
 /** The maximum bytes of a namespace and a key together: those of an index row, 2,704, without its header. */

@@ -28,6 +28,7 @@ import { pageBytes, pageRows, type Row, sizeOf, type Table, tables } from "./Tab
 
 type Databases = Readonly<Record<Table["sqlite"]["database"], Database>>
 
+/** The name of a data directory in messages. */
 export const nameOf = (directory: string): string => `sqlite:${directory}`
 
 const attempt = <A>(body: () => A): Effect.Effect<A, StoreCopyFailed> =>

@@ -6,6 +6,7 @@ import { hash } from "node:crypto"
 import { tenantOf } from "../../Kv/Entry.ts"
 import { storedId } from "../Postgres/SessionEvents/Queries.ts"
 
+/** A value of a column. */
 export type Cell = string | number | null
 
 /** The cells of the columns of a table, in their order. */
@@ -17,6 +18,7 @@ interface Stored {
   readonly of: (row: Row) => Cell
 }
 
+/** A table that is copied, with its form in each database. */
 export interface Table {
   readonly name: string
   readonly columns: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>

@@ -17,11 +17,13 @@ interface Bucket {
 /** At most as many buckets as the settings have slots, ascending by slot. */
 export type CallWindow = ReadonlyArray<Bucket>
 
+/** Numbers of calls: all, and those that are marked, such as failures. */
 export interface Counts {
   readonly total: number
   readonly marked: number
 }
 
+/** A window without calls. */
 export const empty: CallWindow = []
 
 /** A time before the newest bucket is counted in that bucket. */

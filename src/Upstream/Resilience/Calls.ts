@@ -42,6 +42,7 @@ export type Call = <A, R>(
   attempt: Effect.Effect<A, UpstreamFailure, R>
 ) => Effect.Effect<A, UpstreamFailure, R>
 
+/** What the calls to one upstream share. */
 export interface Options {
   readonly breaker: Breaker
   readonly budget: Retries.Budget

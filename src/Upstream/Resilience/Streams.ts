@@ -28,6 +28,7 @@ export type OpenStream = <A>(
   open: Effect.Effect<Stream.Stream<A, UpstreamFailure>, UpstreamFailure, Scope.Scope>
 ) => Stream.Stream<A, UpstreamFailure>
 
+/** What the streams of one upstream share. */
 export interface Options {
   readonly breaker: Breaker
   readonly budget: Budget

@@ -7,6 +7,7 @@ import * as Monotonic from "../../Monotonic.ts"
 import type { CircuitOpen } from "./CircuitBreaker.ts"
 import { measuredOutcomes, type Outcome, UpstreamFailure } from "./UpstreamFailure.ts"
 
+/** The names under which an upstream is measured. */
 export interface Options {
   /** Name in metrics, logs and spans. */
   readonly upstream: string

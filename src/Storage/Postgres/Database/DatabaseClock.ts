@@ -13,6 +13,7 @@ const system = Context.get(DefaultServices.liveServices, Clock.Clock)
  */
 export const bySystemClock = Effect.withClock(system)
 
+/** One measurement of the clock of the database. */
 export interface Sample {
   /** The time of the database minus that of the monotonic clock, in milliseconds. */
   readonly offset: number
@@ -50,6 +51,7 @@ export const offsetOf = (measured: ReadonlyArray<Sample>, own: number): number =
 /** Runs `use` with the time of the database, in epoch milliseconds. Fails until that is known. */
 export type AtNow = <A, E>(use: (now: number) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
 
+/** The time of the database, by measurements of its offset from the clocks of this node. */
 export interface DatabaseClock {
   /** Epoch milliseconds. */
   readonly now: () => number

@@ -37,6 +37,7 @@ export const describe = (error: unknown): string => {
   return code === undefined || message.includes(code) ? message : `${message} (${code})`
 }
 
+/** Any failure as `StoreUnavailable`, with the message of the driver and its code as the reason. */
 export const unavailable = (error: unknown): StoreUnavailable =>
   error instanceof StoreUnavailable ? error : new StoreUnavailable({ reason: describe(error) })
 

@@ -15,6 +15,7 @@ const waiting = Metric.gauge("postgres_statements_waiting", {
 
 const pools = ["reads", "writes", "lists"] as const
 
+/** The label `pool` of the metrics. */
 export type PoolName = (typeof pools)[number]
 
 const seriesOf = (pool: PoolName) => {

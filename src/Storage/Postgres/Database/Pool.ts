@@ -20,6 +20,7 @@ import {
 } from "./DatabaseError.ts"
 import type { Parameter, Row, Statement } from "./Statement.ts"
 
+/** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
   /** The maximum number of connections. */
   readonly max: number
@@ -68,6 +69,7 @@ export interface PoolUse {
   readonly waiting: number
 }
 
+/** The limits of one statement. */
 export interface RunOptions {
   /** The `statement_timeout`, in milliseconds, if it is more than that of the pool. Ignored behind a pooler. */
   readonly serverLimit?: number

@@ -27,6 +27,7 @@ const settingsText = [...planning, `idle_in_transaction_session_timeout = ${idle
   .map(setting => `SET LOCAL ${setting}`)
   .join("; ")
 
+/** Queries of one snapshot, which see no later commit. */
 export interface Snapshot {
   readonly run: <A>(query: Query<A>) => Effect.Effect<A, StoreUnavailable>
   /** Ends it before its scope closes. */

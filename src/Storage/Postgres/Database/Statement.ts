@@ -17,6 +17,7 @@ export const calling = (name: string, parameters: number): Statement => ({
 /** A row, column by column. Whole numbers of the database are numbers. */
 export type Row = ReadonlyArray<unknown>
 
+/** A value of a parameter. A text must not contain U+0000. */
 export type Parameter = string | number | boolean | Buffer | null
 
 /** A statement with its parameters and the decoding of its rows. */

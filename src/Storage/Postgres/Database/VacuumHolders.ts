@@ -9,6 +9,7 @@ import type { Row, Statement } from "./Statement.ts"
  */
 export const holders = ["session", "prepared", "slot", "standby"] as const
 
+/** What keeps `VACUUM` from removing dead rows. */
 export type Holder = (typeof holders)[number]
 
 /**

@@ -16,6 +16,7 @@ import * as Queries from "./Queries.ts"
 /** How long a portion of expiry or of retention may take, in milliseconds. */
 export const portionTimeoutMillis = 6000
 
+/** The connections, the clock and the end of the log, which the ports share. */
 export interface Options {
   readonly reads: Pool
   readonly writes: Pool
@@ -37,6 +38,7 @@ const countChanges = (): ((now: string) => number) => {
   }
 }
 
+/** The port `ChangeLog` over PostgreSQL. */
 export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =>
   Effect.gen(function* () {
     const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>

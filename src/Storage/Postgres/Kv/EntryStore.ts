@@ -23,6 +23,7 @@ import * as Lists from "./Lists.ts"
 import * as Namespaces from "./Namespaces.ts"
 import * as Queries from "./Queries.ts"
 
+/** The connections and the group commit of the store. */
 export interface Options {
   readonly reads: Pool.Pool
   /**
@@ -53,6 +54,7 @@ export const outcomeOf = (
   return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
 }
 
+/** The port `Store` over PostgreSQL. */
 export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options) => {
   const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
     reads.read(statement, values, decode)

@@ -14,8 +14,10 @@ import { calling, type Parameter } from "../Database/Statement.ts"
 import type { Outcome } from "./Group.ts"
 import * as PrefixDeletes from "./PrefixDelete.ts"
 
+/** Calls the database function that commits a group with idempotency keys. */
 export const commit = calling("commit_keyed", 19)
 
+/** Calls the database function that deletes by prefix with an idempotency key. */
 export const remove = calling("remove_keyed", 12)
 
 /** The limit of the records, and whether tenants are compared regardless of how much is added. */
@@ -66,6 +68,7 @@ export type Answer =
   /** The result of `commit_group` or `remove_entries`, and that of the comparison if tenants were compared. */
   | { readonly _tag: "Applied"; readonly result: string; readonly comparison: Comparison | undefined }
 
+/** Decodes the result of either function. */
 export const decode = (writes: ReadonlyArray<Write>, answer: string): Answer => {
   if (!answer.startsWith("[")) {
     const [result = "", numbers] = answer.split(";")

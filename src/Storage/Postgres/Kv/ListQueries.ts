@@ -27,6 +27,7 @@ export interface Counting {
   readonly due: number
 }
 
+/** A page of entries, with the last `seq` and the epoch of the same snapshot. */
 export interface EntryPage {
   readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean

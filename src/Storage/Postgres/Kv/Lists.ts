@@ -37,6 +37,7 @@ const countAll = (
     return total
   }).pipe(answeredWithin(countTimeoutMillis), bySystemClock)
 
+/** The connections of lists, and the clock of expiry. */
 export interface Options {
   readonly reads: Pool
   readonly snapshot: TakeSnapshot
@@ -44,6 +45,7 @@ export interface Options {
   readonly now: () => number
 }
 
+/** The lists of the port `Store`. A whole list is read from one snapshot, in portions. */
 export const make = ({ now, reads, snapshot }: Options): Pick<Context.Tag.Service<Store>, "list" | "listAll"> => {
   /** The first page of a query in a snapshot, with the number of entries if the query requests it. */
   const firstPage = (snapshot: Snapshot, query: EntryQuery) =>

@@ -11,6 +11,7 @@ const intervalMillis = 10
 /** The time after which the node sends its notification, however often others have sent theirs, in milliseconds. */
 const maxDelayMillis = 50
 
+/** Decides when this node notifies the others of its commits, so that a few notifications cover many commits. */
 export class NotificationSchedule {
   /** The last `seq` to be sent. A later one may be lower if the log was replaced by another. */
   private pending: number | undefined

@@ -5,6 +5,7 @@ import type { Applied, PrefixDelete } from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { calling, type Parameter } from "../Database/Statement.ts"
 
+/** Calls the database function that deletes entries by prefix. */
 export const call = calling("remove_entries", 7)
 
 /** Encodes the parameters of the function after the first two. */

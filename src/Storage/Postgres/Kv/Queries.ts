@@ -125,6 +125,7 @@ const changesBy = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery
   return { statement: partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
 }
 
+/** Records after the requested position were removed: all up to `trimmedSeq`. */
 export interface TrimmedBefore {
   readonly _tag: "TrimmedBefore"
   readonly trimmedSeq: number
@@ -171,6 +172,7 @@ export const end: Query<number> = {
   decode: ([row]) => row![0] as number
 }
 
+/** The result of one removal of expired entries. */
 export interface Expired {
   readonly count: number
   /** The last `seq` if entries were removed, otherwise null. */

@@ -17,6 +17,7 @@ const commitGroup = calling("commit_group", 12)
 
 type CallError = QueryError | StoreUnavailable
 
+/** Writes groups to the database. */
 export interface Writer {
   /**
    * Returns the outcome of each write. `now` is the time of the database in epoch milliseconds. Callers must not
@@ -31,6 +32,7 @@ export interface Writer {
   readonly prune: Effect.Effect<unknown, StoreUnavailable>
 }
 
+/** The limit of idempotency records, and the callbacks of a writer. */
 export interface WriterOptions {
   /** Called with the last `seq` of the log after each group. */
   readonly onLastSeq: (lastSeq: number) => void

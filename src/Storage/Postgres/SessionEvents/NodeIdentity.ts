@@ -9,6 +9,7 @@ import { Effect, Option, type Scope } from "effect"
 import { messageOf } from "../../../ErrorMessage.ts"
 import { makeDirectory } from "../../FileSystem.ts"
 
+/** The ids of this run and of the one before it. */
 export interface NodeIdentity {
   readonly id: string
   /** The id of the last run in the directory, which has ended unless the directory is a copy. */

@@ -71,6 +71,7 @@ const endTimeout = Duration.seconds(1)
 /** The maximum number of sessions in one query. */
 const portion = 1000
 
+/** The node, the length of its lease, and the sessions that depend on it. */
 export interface Options {
   readonly pool: Pool
   readonly node: string

@@ -11,7 +11,6 @@ export const afterAllTexts = Buffer.alloc(0)
 export const visible = "(expires_at IS NULL OR expires_at > ?)"
 
 /** Equals `toJson` of an entry. Names never contain U+0000, which would end a text in SQLite. */
-/** Prepares a statement whose rows are JSON texts. */
 export const printedEntry = `format(
   '{"namespace":%s,"key":%s,"value":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
   json_quote(namespace), json_quote(key), value, version, json_quote(updated_by), updated_at,
@@ -40,6 +39,7 @@ export interface Printed<Parameters extends Array<unknown>> {
   readonly print: Database.Statement<Parameters, string>
 }
 
+/** Prepares both statements. `text` is the SQL expression of a row, and `rows` the clauses from `FROM`. */
 export const printed = <Parameters extends Array<unknown>>(
   db: Database.Database,
   text: string,
