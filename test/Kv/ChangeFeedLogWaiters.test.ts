@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, TestClock } from "effect"
+import { Deferred, Effect, Fiber, Layer, TestClock } from "effect"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import { encode } from "../../src/Kv/Change.ts"
 import * as LogWaiters from "../../src/Kv/ChangeFeed/LogWaiters.ts"
@@ -8,13 +8,13 @@ import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { layer, Probe, put, query } from "./ChangeFeedHarness.ts"
 
-/** A log that has grown to this seq, and does not grow further. */
-const grown = (lastSeq: number) =>
+/** A log that has grown to this seq, and does not grow further. It may report its growth only sometimes. */
+const grown = (lastSeq: number, isReported = () => true) =>
   Layer.succeed(ChangeLog, {
     read: () => Effect.never,
     history: Effect.succeed(0),
     lastSeq: Effect.succeed(lastSeq),
-    awaitPast: seq => (seq < lastSeq ? Effect.void : Effect.never),
+    awaitPast: seq => Effect.suspend(() => (seq < lastSeq && isReported() ? Effect.void : Effect.never)),
     trim: () => Effect.succeed(0),
     expire: Effect.succeed(0),
     due: alwaysDue
@@ -106,10 +106,80 @@ describe("LogWaiters", () => {
       epoch = next
       end = newEnd
       const later = reader("b", newEnd)
-      expect(yield* waiters.wait(later, never)).toBe("grown")
-      expect(later.after).toBe(newEnd)
+      const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
       expect(yield* Fiber.join(waiting)).toBe("grown")
+      expect(former.after).toBe(10)
+      yield* settle
+      yield* Fiber.interrupt(ofNewLog)
+      expect(later.after).toBe(newEnd)
     }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
+  )
+
+  it.scoped.each([
+    ["the former", { epoch: "old", lastSeq: 11 }],
+    ["the new", { epoch: "new", lastSeq: 4 }]
+  ] as const)("a read for the scan of a replaced log does not concern those of the new one: a page of %s", ([, read]) =>
+    Effect.gen(function* () {
+      let [epoch, end] = ["old", 10]
+      const isReading = yield* Deferred.make<void>()
+      const page = yield* Deferred.make<Page>()
+      let reads = 0
+      const waiters = yield* LogWaiters.make({
+        fresh: () => Effect.never,
+        next: () =>
+          Effect.suspend(() => {
+            if (reads++ > 0) return Effect.never
+            return Effect.zipRight(Deferred.succeed(isReading, undefined), Deferred.await(page))
+          }),
+        end: () => end,
+        epoch: () => epoch
+      })
+      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10), never))
+      yield* Deferred.await(isReading)
+      epoch = "new"
+      end = 4
+      const later = reader("b", 4)
+      const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
+      expect(yield* Fiber.join(waiting)).toBe("grown")
+      yield* Deferred.succeed(page, Page.of({ changes: [change], isComplete: false, ...read }))
+      yield* settle
+      expect(yield* isWaiting(ofNewLog)).toBe(true)
+      yield* Fiber.interrupt(ofNewLog)
+      expect(later.after).toBe(4)
+    }).pipe(Effect.provide(Layer.merge(grown(11), DrainingSignal.layer)))
+  )
+
+  it.scoped("a log that is replaced during the pause after a spurious wake-up wakes its waiters", () =>
+    Effect.gen(function* () {
+      let [epoch, end] = ["old", 10]
+      const isRead = yield* Deferred.make<void>()
+      const waiters = yield* LogWaiters.make({
+        fresh: () => Effect.never,
+        next: () => Effect.as(Deferred.succeed(isRead, undefined), Page.empty(10, "old")),
+        end: () => end,
+        epoch: () => epoch
+      })
+      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10), never))
+      yield* Deferred.await(isRead)
+      yield* settle
+      expect(yield* isWaiting(waiting)).toBe(true)
+      epoch = "new"
+      end = 12
+      yield* TestClock.adjust(LogWaiters.spuriousWakeupPause)
+      expect(yield* Fiber.join(waiting)).toBe("grown")
+    }).pipe(
+      Effect.provide(
+        Layer.unwrapEffect(
+          Effect.sync(() => {
+            let waits = 0
+            return Layer.merge(
+              grown(11, () => waits++ === 0),
+              DrainingSignal.layer
+            )
+          })
+        )
+      )
+    )
   )
 
   it.scoped("a commit wakes only those that wait for its tenant", () =>
