@@ -1,6 +1,4 @@
 import { Effect, Runtime, type Scope } from "effect"
-import { Backoff } from "../../Backoff.ts"
-import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { subprotocol } from "../../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
@@ -8,13 +6,13 @@ import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import { heartbeatIntervalMillis } from "./Follower.ts"
-import { FollowerSet, type Group } from "./FollowerSet.ts"
+import { FollowerSet } from "./FollowerSet.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
 import { closes } from "./Frames.ts"
 import { type Initial, InitialFollower } from "./InitialFollower.ts"
-import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import { Page } from "./Page.ts"
-import { type FollowQuery, isUnreadable, type Pages, tail } from "./Pages.ts"
+import type { FollowQuery, Pages } from "./Pages.ts"
+import * as Rounds from "./Rounds.ts"
 
 /** The WebSockets that follow the log, served by a few fibers regardless of their number. */
 export interface WebSockets {
@@ -25,9 +23,6 @@ export interface WebSockets {
   /** The position of the slowest follower; `undefined` if there is none. */
   readonly lowest: () => number | undefined
 }
-
-/** The number of groups of lagging followers that are served before those at the end of the log. */
-const groupsPerRound = 16
 
 /** Starts the fibers that serve the WebSockets, until the scope closes. `unsentBytes` is the limit of one WebSocket. */
 export const make = (
@@ -51,103 +46,11 @@ export const make = (
     })
     const wake = () => work.unsafeOpen()
     const followers = new FollowerSet(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
-    const unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
-    /** Whether to read the log although no change is known. */
-    let polling = false
+    const rounds = Rounds.make({ pages, log, followers, work })
 
-    const whenUnavailable = Effect.suspend(() => Effect.sleep(unavailability.next()))
-
-    const closeGroup = (group: Group, close: WebSocket.Close) => Effect.sync(() => followers.closeGroup(group, close))
-
-    const serveLagging = Effect.gen(function* () {
-      for (const group of followers.groups(groupsPerRound)) {
-        yield* pages.next(group.query).pipe(
-          Effect.map(page => followers.advanceGroup(group, page)),
-          Effect.catchTag("HistoryTrimmed", trimmed => Effect.sync(() => followers.closeTrimmed(trimmed, group))),
-          Effect.catchIf(isUnreadable, failure =>
-            Effect.zipRight(
-              Effect.logError("WebSockets are closed because a change record cannot be read").pipe(
-                Effect.annotateLogs({ after: group.query.after, reason: failure.reason })
-              ),
-              closeGroup(group, closes.unreadable)
-            )
-          ),
-          // An unreadable part must not block the other groups.
-          Effect.catchAllDefect(defect =>
-            Effect.zipRight(
-              Effect.logError("A part of the change log cannot be read", defect),
-              closeGroup(group, closes.internal)
-            )
-          )
-        )
-      }
-    })
-
-    /** Returns whether the log had anything new. */
-    const serveEnd = Effect.suspend(() => {
-      const from = followers.position
-      if (!followers.atEnd) return Effect.succeed(true)
-      return pages.next(tail(from)).pipe(
-        Effect.map(page => {
-          followers.advance(page, from)
-          return page.lastSeq !== from
-        }),
-        Effect.catchTag("HistoryTrimmed", trimmed =>
-          Effect.sync(() => {
-            followers.closeTrimmed(trimmed)
-            return true
-          })
-        ),
-        // Each follower is read for separately, so that only those are closed that need the unreadable record.
-        Effect.catchIf(isUnreadable, () =>
-          Effect.sync(() => {
-            followers.fallBehind()
-            return true
-          })
-        )
-      )
-    })
-
-    /** Waits until there is work. Returns the reason. */
-    const untilWork = Effect.suspend((): Effect.Effect<"lagging" | "grown" | "woken"> => {
-      if (followers.lagging) return Effect.succeed("lagging")
-      const woken = Effect.as(work.await, "woken" as const)
-      if (!followers.atEnd) return woken
-      return Effect.raceFirst(woken, Effect.as(log.awaitPast(followers.position), "grown" as const))
-    })
-
-    const round = Effect.gen(function* () {
-      const why = yield* untilWork
-      work.unsafeClose()
-      yield* yieldToEventLoop
-      yield* serveLagging
-      if (why !== "woken" || polling) {
-        polling = false
-        const moved = yield* serveEnd
-        if (why === "grown" && !moved) yield* Effect.sleep(spuriousWakeupPause)
-      }
-      unavailability.reset()
-    })
-
+    yield* Supervision.forkScoped("change feed", rounds.run)
     // A log that was reset does not grow past any follower's position.
-    const poll = Effect.sync(() => {
-      polling = true
-      work.unsafeOpen()
-    })
-
-    // After the outage the log may have been replaced.
-    const afterFailure = Effect.zipRight(whenUnavailable, poll)
-
-    const rounds = round.pipe(
-      Effect.catchTag("StoreUnavailable", () => afterFailure),
-      Effect.catchAllCause(cause =>
-        Effect.zipRight(Effect.logError("A round of the change feed failed", cause), afterFailure)
-      ),
-      Effect.forever
-    )
-
-    yield* Supervision.forkScoped("change feed", rounds)
-    yield* Supervision.tickScoped("polls of the change log", heartbeatIntervalMillis, connections, poll)
+    yield* Supervision.tickScoped("polls of the change log", heartbeatIntervalMillis, connections, rounds.poll)
 
     return {
       lowest: () => followers.lowest,
