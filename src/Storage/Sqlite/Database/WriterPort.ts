@@ -50,6 +50,12 @@ export const inline = <W, O>(
     }
   )
 
+/** What a thread posts. */
+interface Posted<O> {
+  readonly kind: string
+  readonly reply: PackedReply<O>
+}
+
 /** The requests that were sent to a thread, and their callers. */
 class Outstanding<O> {
   // Kinds are never removed: a map with changing entries keeps callers alive.
@@ -95,6 +101,92 @@ const obstacleOf = <W, O>(codec: Codec<W, O>, write: W): WriteFailure | undefine
   }
 }
 
+/** The writes of a commit that can be posted, if there are others. Those fail in the answer. */
+const withoutUnpostable = <W, O>(
+  codec: Codec<W, O>,
+  request: Request<W>,
+  respond: Respond<O>
+): readonly [Request<W>, Respond<O>] | undefined => {
+  if (request.kind !== "commit") return undefined
+  const failures = request.writes.map(write => obstacleOf(codec, write))
+  const writes = request.writes.filter((_, index) => failures[index] === undefined)
+  if (writes.length === 0 || writes.length === failures.length) return undefined
+  const respondAll: Respond<O> = reply => {
+    if (reply._tag === "Unavailable") return respond(reply)
+    const outcomes = [...reply.outcomes]
+    // Missing outcomes stay missing.
+    respond({ ...reply, outcomes: failures.flatMap(failure => failure ?? outcomes.splice(0, 1)) })
+  }
+  return [{ ...request, writes }, respondAll]
+}
+
+const starting = "the writing thread is being started"
+
+/** The thread that runs, if one does, and the requests that were sent to it. Without a thread all are refused. */
+class CurrentThread<W, O> {
+  private readonly outstanding = new Outstanding<O>()
+  private worker: Worker | undefined
+  private absenceReason = starting
+
+  constructor(
+    private readonly start: () => Worker,
+    private readonly onReply: Respond<O>,
+    private readonly codec: Codec<W, O>
+  ) {}
+
+  /** Starts a thread and waits until it dies. Fails with the reason, also if the thread cannot be started. */
+  readonly run: Effect.Effect<never, string> = Effect.async(resume => {
+    let worker: Worker
+    try {
+      worker = this.start()
+    } catch (error) {
+      this.absenceReason = `the writing thread cannot be started: ${error}`
+      return resume(Effect.fail(this.absenceReason))
+    }
+    let reason = "it ended"
+    Threads.track(worker, "writing thread")
+    worker.on("message", (posted: Posted<O>) => this.answer(posted))
+    worker.on("error", error => {
+      reason = String(error)
+    })
+    worker.on("exit", () => {
+      this.worker = undefined
+      this.outstanding.answerAll(unavailable(`the writing thread died: ${reason}`))
+      resume(Effect.fail(reason))
+    })
+    this.worker = worker
+    this.absenceReason = starting
+  })
+
+  readonly post: WriterPort<W, O> = (request, respond) => {
+    if (this.worker === undefined) return respond(unavailable(this.absenceReason))
+    if (!this.outstanding.add(request.kind, respond)) return
+    try {
+      this.worker.postMessage(packRequest(this.codec, request))
+    } catch (error) {
+      const others = withoutUnpostable(this.codec, request, respond)
+      // The thread does not learn of it, so that no reply will arrive.
+      if (others === undefined) return this.outstanding.answer(request.kind, defect(error))
+      this.outstanding.remove(request.kind)
+      this.post(...others)
+    }
+  }
+
+  readonly terminate: Effect.Effect<unknown> = Effect.promise(async () => this.worker?.terminate())
+
+  /** After any failure here, the caller gets an answer and the process continues. */
+  private answer({ kind, reply: packed }: Posted<O>): void {
+    let reply: Reply<O>
+    try {
+      reply = unpackReply(this.codec, packed)
+      this.onReply(reply)
+    } catch (error) {
+      reply = defect(error)
+    }
+    this.outstanding.answer(kind, reply)
+  }
+}
+
 /** The delays before a thread is restarted: from 100 ms, doubled each time, up to 2 s. */
 const restartDelays = Schedule.exponential(Duration.millis(100)).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
@@ -108,8 +200,6 @@ const closeTimeout = Duration.seconds(3)
 
 /** How long it then waits for the thread to end. */
 const terminateTimeout = Duration.seconds(1)
-
-const starting = "the writing thread is being started"
 
 /** Starts the thread from its source or its compiled form, whichever this file has. */
 export const startThread = (data: { readonly file: string }): Worker => {
@@ -127,50 +217,17 @@ export const thread = <W, O>(
   codec: Codec<W, O>
 ): Effect.Effect<WriterPort<W, O>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const outstanding = new Outstanding<O>()
-    const started = yield* Deferred.make<void>()
-    let current: Worker | undefined
-    let absenceReason = starting
-    let isClosing = false
     const clock = yield* Effect.clock
+    const started = yield* Deferred.make<void>()
+    const current = new CurrentThread(start, onReply, codec)
     let startedAt = 0
+    let isClosing = false
 
-    const runThread = Effect.async<never, string>(resume => {
-      Deferred.unsafeDone(started, Effect.void)
+    const supervisor = yield* Effect.suspend(() => {
       startedAt = Monotonic.unsafeMillis(clock)
-      let worker: Worker
-      try {
-        worker = start()
-      } catch (error) {
-        absenceReason = `the writing thread cannot be started: ${error}`
-        return resume(Effect.fail(absenceReason))
-      }
-      let reason = "it ended"
-      Threads.track(worker, "writing thread")
-      worker.on("message", (posted: { readonly kind: string; readonly reply: PackedReply<O> }) => {
-        // After any failure here, the caller gets an answer and the process continues.
-        let reply: Reply<O>
-        try {
-          reply = unpackReply(codec, posted.reply)
-          onReply(reply)
-        } catch (error) {
-          reply = defect(error)
-        }
-        outstanding.answer(posted.kind, reply)
-      })
-      worker.on("error", error => {
-        reason = String(error)
-      })
-      worker.on("exit", () => {
-        current = undefined
-        outstanding.answerAll(unavailable(`the writing thread died: ${reason}`))
-        resume(Effect.fail(reason))
-      })
-      current = worker
-      absenceReason = starting
-    })
-
-    const supervisor = yield* runThread.pipe(
+      Deferred.unsafeDone(started, Effect.void)
+      return current.run
+    }).pipe(
       Effect.tapError(reason =>
         isClosing
           ? Effect.void
@@ -187,49 +244,14 @@ export const thread = <W, O>(
     supervisor.addObserver(() => Deferred.unsafeDone(started, Effect.void))
     yield* Deferred.await(started)
 
-    const post: WriterPort<W, O> = (request, respond) => {
-      if (current === undefined) return respond(unavailable(absenceReason))
-      if (!outstanding.add(request.kind, respond)) return
-      try {
-        current.postMessage(packRequest(codec, request))
-      } catch (error) {
-        const others = withoutUnpostable(request, respond)
-        // The thread does not learn of it, so that no reply will arrive.
-        if (others === undefined) return outstanding.answer(request.kind, defect(error))
-        outstanding.remove(request.kind)
-        post(...others)
-      }
-    }
-
-    /** The writes of a commit that can be posted, if there are others. Those fail in the answer. */
-    const withoutUnpostable = (
-      request: Request<W>,
-      respond: Respond<O>
-    ): readonly [Request<W>, Respond<O>] | undefined => {
-      if (request.kind !== "commit") return undefined
-      const failures = request.writes.map(write => obstacleOf(codec, write))
-      const writes = request.writes.filter((_, index) => failures[index] === undefined)
-      if (writes.length === 0 || writes.length === failures.length) return undefined
-      const respondAll: Respond<O> = reply => {
-        if (reply._tag === "Unavailable") return respond(reply)
-        const outcomes = [...reply.outcomes]
-        // Missing outcomes stay missing.
-        respond({ ...reply, outcomes: failures.flatMap(failure => failure ?? outcomes.splice(0, 1)) })
-      }
-      return [{ ...request, writes }, respondAll]
-    }
-
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         isClosing = true
         // A thread that hangs in the kernel can neither answer nor end. The end of the process ends it.
-        const closed = Effect.async<void>(resume => post({ kind: "close" }, () => resume(Effect.void)))
+        const closed = Effect.async<void>(resume => current.post({ kind: "close" }, () => resume(Effect.void)))
         yield* Supervision.within(closeTimeout, closed)
-        yield* Supervision.within(
-          terminateTimeout,
-          Effect.promise(async () => current?.terminate())
-        )
+        yield* Supervision.within(terminateTimeout, current.terminate)
       })
     )
-    return post
+    return current.post
   })
