@@ -2,31 +2,24 @@
  * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session
  * belongs to one node at a time.
  */
-import { Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
+import { Context, Duration, Effect, Layer, Option, type Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
-import {
-  type Retention as Bounds,
-  type History,
-  OutOfStep,
-  SessionElsewhere,
-  SessionEvents
-} from "../../Gateway/SessionEvents.ts"
-import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"
-import type { StoreUnavailable } from "../../Kv/Store.ts"
+import { type Retention as Bounds, SessionEvents } from "../../Gateway/SessionEvents.ts"
+import { SessionNodes } from "../../Gateway/SessionNodes.ts"
 import * as MetricTags from "../../MetricTags.ts"
 import * as SessionCommit from "../SessionCommit.ts"
 import { Database } from "./Connections.ts"
 import { bySystemClock } from "./Database/DatabaseClock.ts"
-import { isOfContent, unavailable } from "./Database/DatabaseError.ts"
-import * as GroupCall from "./Database/GroupCall.ts"
 import * as Metrics from "./Database/Metrics.ts"
 import * as Portions from "./Database/Portions.ts"
 import { calling } from "./Database/Statement.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as NodeLease from "./SessionEvents/NodeLease.ts"
+import * as Nodes from "./SessionEvents/Nodes.ts"
 import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
-import * as Writes from "./SessionEvents/Writes.ts"
+import * as Writer from "./SessionEvents/Writer.ts"
+import type { EventWrite } from "./SessionEvents/Writes.ts"
 
 /** Settings of the histories of sessions, and of this node. */
 export interface Options {
@@ -46,25 +39,22 @@ const trimTimeoutMillis = 6000
 
 const trimStatement = calling("trim_sessions", 2)
 
-type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
-
 /** The histories in a database. Calls fail with `StoreUnavailable` until the database is open. */
 export const make = (
   options: Options = {}
 ): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
-    const { atNow, lastServerTime, reads, sessions, writes } = yield* Database
+    const { atNow, lastServerTime, reads, sessions: notifications, writes } = yield* Database
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
     const metrics = Metrics.ofNode(node, yield* MetricTags.current)
     const owned = new OwnedSessions(metrics.lost)
-    let address: string | null = null
-    let nodeCount = 1
+    const presence: Nodes.Presence = { node, address: null, count: 1 }
     const onOthers = (count: number): void => {
-      sessions.hasOthers = count > 0
-      nodeCount = count + 1
-      metrics.renewed({ owned: owned.size, nodes: nodeCount })
+      notifications.hasOthers = count > 0
+      presence.count = count + 1
+      metrics.renewed({ owned: owned.size, nodes: presence.count })
     }
     yield* bySystemClock(
       NodeLease.keep({
@@ -73,62 +63,17 @@ export const make = (
         predecessor,
         lease,
         owned,
-        address: () => address,
+        address: () => presence.address,
         onOthers,
         onLapse: metrics.lapsed
       })
     )
 
-    const holder: Writes.LeaseHolder = { node, lease: millis, tokenOf: owned.tokenOf }
-    const callGroup = GroupCall.make(writes, lastServerTime)
-    const run = Queries.on(reads)
-
-    const commitAll = (group: ReadonlyArray<Writes.EventWrite>, isGivenUp: () => boolean) =>
-      Effect.suspend(() => {
-        const encoded = Writes.encode(group, holder, retention)
-        return Effect.map(
-          callGroup(Writes.call, id => [id, ...encoded.parameters], isGivenUp),
-          result => Writes.decode(encoded, result).map((outcome, index) => settle(group[index]!, outcome))
-        )
-      })
-
-    /** A write that the database refuses must not fail the others of its group. */
-    const commitEach = (group: ReadonlyArray<Writes.EventWrite>, isGivenUp: () => boolean) =>
-      Effect.forEach(group, one =>
-        Effect.match(commitAll([one], isGivenUp), {
-          onFailure: (error): Either.Either<History | undefined, WriteError> => Either.left(unavailable(error)),
-          onSuccess: ([outcome]) => outcome!
-        })
-      )
-
-    const settle = (
-      write: Writes.EventWrite,
-      outcome: Writes.Outcome
-    ): Either.Either<History | undefined, WriteError> => {
-      const { op, session } = write
-      switch (outcome._tag) {
-        case "Stored":
-          if (op === "remove") owned.remove(session)
-          if (op === "remove" || op === "append") sessions.changed(session)
-          return Either.right(undefined)
-        case "Opened":
-          owned.add(session, outcome.token)
-          if (op === "restart") sessions.changed(session)
-          return Either.right(outcome.history)
-        case "OutOfStep":
-          return Either.left(new OutOfStep({ session, headSeq: outcome.headSeq }))
-        case "Elsewhere":
-          owned.lose(session)
-          return Either.left(new SessionElsewhere({ session }))
-      }
-    }
-
-    const group = yield* SessionCommit.make<Writes.EventWrite, WriteError>({
-      commit: (group, _, isGivenUp) =>
-        Effect.catchAll(bySystemClock(commitAll(group, isGivenUp)), error =>
-          isOfContent(error) && group.length > 1 ? commitEach(group, isGivenUp) : Exit.fail(unavailable(error))
-        )
+    const commit = Writer.make({ pool: writes, lastServerTime, node, lease: millis, owned, notifications, retention })
+    const group = yield* SessionCommit.make<EventWrite, Writer.WriteError>({
+      commit: (group, _, isGivenUp) => bySystemClock(commit(group, isGivenUp))
     })
+    const run = Queries.on(reads)
     const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
@@ -158,32 +103,7 @@ export const make = (
           )
         })
     })
-    const nodes: SessionNodesShape = {
-      self: node,
-      status: () => Option.some({ id: node, sessions: owned.size, nodes: nodeCount }),
-      tokenOf: owned.tokenOf,
-      advertise: next =>
-        Effect.suspend(() => {
-          address = next
-          // Each renewal repeats it.
-          return Effect.ignore(bySystemClock(NodeLease.publishAddress(writes, node, next)))
-        }),
-      peers: run(Queries.peers(node)),
-      adopt: (session, from, prepare) =>
-        Effect.gen(function* () {
-          const adopt = Queries.on(writes)
-          const token = yield* adopt(Queries.nextToken)
-          yield* prepare(token)
-          const taking = Effect.tap(adopt(Queries.adopt(session, { node, token }, from)), isAdopted => {
-            if (isAdopted) owned.add(session, token)
-          })
-          // An interruption would not stop the statement. The node would then own a session without knowing it.
-          return yield* Effect.uninterruptible(taking)
-        }),
-      elsewhere: sessions => Effect.map(run(Queries.elsewhere(sessions, node)), found => new Set(found)),
-      watch: (session, onChange) => sessions.watch(session, onChange),
-      ownerOf: session => Effect.map(run(Queries.owner(session, node)), Option.fromNullable)
-    }
+    const nodes = Nodes.make({ presence, reads, writes, owned, notifications })
     return Context.make(SessionEvents, events).pipe(Context.add(SessionNodes, nodes))
   })
 
