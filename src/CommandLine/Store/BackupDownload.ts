@@ -29,7 +29,12 @@ const incomplete = (connection: Connection, message: string): CommandFailed =>
     exitCode: exitCodes.unavailable
   })
 
-/** Writes the backup into a new file, and checks its size and SHA-256. */
+const unwritable =
+  (file: string) =>
+  (error: unknown): CommandFailed =>
+    failed(`There is no backup. ${file} cannot be written: ${messageOf(error)}`)
+
+/** Writes the backup into an empty file, and checks its size and SHA-256. */
 const receive = (
   connection: Connection,
   backup: Effect.Effect.Success<ReturnType<Client.Service["backup"]>>,
@@ -37,8 +42,7 @@ const receive = (
   report: Report
 ) =>
   Effect.gen(function* () {
-    const writing = (error: unknown) => failed(`There is no backup. ${file} cannot be written: ${messageOf(error)}`)
-    const { sync, write } = yield* PrivateFile.open(file, "new", writing)
+    const { sync, write } = yield* PrivateFile.open(file, unwritable(file))
     const hash = createHash("sha256")
     const { bytes, content } = backup
     let done = 0
@@ -78,13 +82,15 @@ export const download = (
   Effect.gen(function* () {
     const { timeout, token, url } = connection
     const target = yield* Effect.mapError(Target.open({ path, kind: "file", force }), toFailed)
+    const { draft } = target
+    yield* Effect.try({ try: () => PrivateFile.create(draft), catch: unwritable(draft) })
     const client = yield* Client.make({ baseUrl: url, token, timeout })
     const backup = yield* Effect.mapError(client.backup({ timeoutMs: Duration.toMillis(timeout) }), error =>
       error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : Failure.of(connection)(error)
     )
-    yield* receive(connection, backup, target.draft, report)
+    yield* receive(connection, backup, draft, report)
     report({ phase: "verify", done: 0, total: backup.bytes })
-    const verified = yield* Effect.mapError(CopyPort.verify(verificationOf(store, target.draft)), ({ message }) =>
+    const verified = yield* Effect.mapError(CopyPort.verify(verificationOf(store, draft)), ({ message }) =>
       toFailed(new BackupFailed({ message }))
     )
     const { bytes, epoch, lastSeq } = backup

@@ -219,9 +219,10 @@ export const open = ({
     yield* attempt(() => {
       if (isResumed) return truncateSync(entries, kept.bytes)
       rmSync(entries, { force: true })
+      PrivateFile.create(entries)
       writeFileSync(record, JSON.stringify(origin), { mode: 0o600, flush: true })
     })
-    const file = yield* PrivateFile.open(entries, "appended", failure)
+    const file = yield* PrivateFile.open(entries, failure)
     return {
       entries: kept.entries,
       last: kept.last,
