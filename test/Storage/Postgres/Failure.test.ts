@@ -119,7 +119,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
           "CREATE TABLE limits (statement text, lock text)",
           `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              INSERT INTO limits VALUES (current_setting('statement_timeout'), current_setting('lock_timeout'));
-             PERFORM pg_sleep(2.2);
+             PERFORM pg_sleep(3.2);
              RETURN NULL;
            END $$`,
           "CREATE TRIGGER late AFTER INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION late()"
