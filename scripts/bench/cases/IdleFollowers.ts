@@ -25,7 +25,7 @@ const perFollower = (contender: Contender, path: string) =>
 
 export const idleFollowers: Case = {
   name: "idle-followers",
-  about: `memory of each of ${followers} idle WebSockets beside as many`,
+  about: `memory of each of ${followers} idle WebSockets next to as many`,
   run: Effect.gen(function* () {
     const { rounds } = yield* Plan
     yield* Console.error(`memory of ${followers} idle WebSockets …`)
@@ -37,7 +37,7 @@ export const idleFollowers: Case = {
     }
     const about = {
       name: "idle-followers",
-      title: `memory of an idle WebSocket, of ${followers} beside as many`,
+      title: `memory of an idle WebSocket, of ${followers} next to as many`,
       unit: "KiB"
     } as const
     return {
