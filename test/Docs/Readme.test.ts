@@ -1,30 +1,30 @@
 import { statSync } from "node:fs"
 import { join } from "node:path"
 import { it } from "@effect/vitest"
-import { Array as Arr, Effect } from "effect"
+import { Effect } from "effect"
 import { expect } from "vitest"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import { type Block, blocksOf, shell } from "./Shell.ts"
+import { fencesIn, read } from "./Page.ts"
+import { type Block, blocksIn, shell } from "./Shell.ts"
 
-/** The commands for production want a directory without a service in development mode. */
-const [inDevelopment, inProduction] = Arr.partition(blocksOf("README.md"), ({ code }) => code.includes("causeway.env"))
+const page = "README.md"
 
-const runAll = (directory: string, blocks: ReadonlyArray<Block>) =>
-  Effect.scoped(Effect.flatMap(shell(directory), ({ run }) => Effect.forEach(blocks, run, { discard: true })))
+/** The commands between the places at which the page says to stop with Ctrl-C what runs. */
+const parts: ReadonlyArray<ReadonlyArray<Block>> = read(page)
+  .split(/^.*Ctrl-C.*$/m)
+  .map(text => blocksIn(fencesIn(page, text)))
 
-it.live("README.md: its commands do what it says, in its order", () =>
-  Effect.gen(function* () {
-    yield* runAll(yield* temporaryDirectory, inDevelopment)
-  }).pipe(Effect.scoped)
-)
-
-it.live("README.md: a service in production starts again and again with the key that its owner knows", () =>
+it.live("README.md: its commands do what it says, in its order and in one directory", () =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
-    yield* runAll(directory, inProduction)
+    const { run } = yield* shell(directory)
+    const runAll = (blocks: ReadonlyArray<Block>) => Effect.scoped(Effect.forEach(blocks, run, { discard: true }))
+    yield* Effect.forEach(parts, runAll, { discard: true })
     expect(statSync(join(directory, "causeway.env")).mode & 0o777).toBe(0o600)
+    // A service in production starts again and again with the key that its owner knows.
+    const inProduction = parts.flat().filter(({ code }) => code.includes("causeway.env"))
     const [, ...afterwards] = inProduction
     expect(afterwards.length).toBe(2)
-    yield* runAll(directory, afterwards)
+    yield* runAll(afterwards)
   }).pipe(Effect.scoped)
 )

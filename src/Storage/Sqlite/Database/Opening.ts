@@ -126,7 +126,8 @@ const acquireLock = (file: string): Effect.Effect<Lock, StoreRefused, Scope.Scop
 const lockRefusal = (error: unknown): string => {
   const code = error instanceof SqliteError ? error.code : ""
   if (code.startsWith("SQLITE_BUSY")) {
-    return "is locked: another process has this store open, and a store belongs to one process at a time"
+    const shared = "is locked: another process has this store open, and a store belongs to one process at a time"
+    return `${shared}. End that process, or use another directory (DATA_DIR of the service)`
   }
   if (code.startsWith("SQLITE_READONLY"))
     return "can only be read by this user, and so locks no other process out: change its owner"
