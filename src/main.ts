@@ -1,13 +1,13 @@
 #!/usr/bin/env node
+import * as NodeVersion from "./Process/NodeVersion.ts"
+
 const args = process.argv.slice(2)
 const isQuestion = args.some(argument => ["--help", "-h", "--version"].includes(argument))
 
 // Before anything else is loaded: the native module of SQLite crashes an older Node.
-const oldestNode = 22
-if (Number.parseInt(process.versions.node, 10) < oldestNode && !isQuestion) {
-  console.error(
-    `causeway cannot start. It needs Node ${oldestNode} or later, and this is Node ${process.versions.node}.`
-  )
+const problem = NodeVersion.problem()
+if (problem !== undefined && !isQuestion) {
+  console.error(`causeway cannot start. ${problem}`)
   process.exit(1)
 }
 

@@ -1,6 +1,7 @@
 /** Locks of one process on the content of a directory. */
-import Database from "better-sqlite3"
+import type Database from "better-sqlite3"
 import { idOf, makeFile } from "./FileSystem.ts"
+import { connect } from "./SqliteDriver.ts"
 
 /**
  * The processes that a lock excludes: all others, or only those that can write its file, if this process cannot.
@@ -52,7 +53,7 @@ export class Lock {
 
 const lock = (file: string, kind: LockKind): HeldLock => {
   makeFile(file)
-  const db = new Database(file, { timeout: 0 })
+  const db = connect(file, { timeout: 0 })
   try {
     // A journal file would need space on a disk that may be full.
     db.pragma("journal_mode = MEMORY")

@@ -8,8 +8,8 @@
 import { createHash } from "node:crypto"
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statfsSync, statSync } from "node:fs"
 import { dirname } from "node:path"
-import Database from "better-sqlite3"
 import { MiB } from "../../../Bytes.ts"
+import { connect } from "../../SqliteDriver.ts"
 import { CopyError, mebibytes, toCopyError } from "./CopyError.ts"
 import { type Description, number, Snapshot, type Source, takeAll } from "./Snapshot.ts"
 
@@ -96,7 +96,7 @@ const copyOne = async (
     advance(left)
     // From now on SQLite may reset the log of the source.
     snapshot.close()
-    const copy = new Database(target, { fileMustExist: true, timeout: 0 })
+    const copy = connect(target, { fileMustExist: true, timeout: 0 })
     try {
       copy.pragma("journal_mode = DELETE")
     } finally {

@@ -3,6 +3,7 @@
  */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
+import * as SqliteDriver from "../../SqliteDriver.ts"
 import { openForReading } from "../Database/Connection.ts"
 import { CopyError, mebibytes, refuse } from "./CopyError.ts"
 
@@ -53,7 +54,7 @@ const connect = (file: string): Database.Database => {
     }
   } catch (error) {
     if (!(error instanceof Database.SqliteError && /^SQLITE_(READONLY|CANTOPEN)/.test(error.code))) throw error
-    const db = new Database(file, { fileMustExist: true, timeout: lockTimeoutMillis })
+    const db = SqliteDriver.connect(file, { fileMustExist: true, timeout: lockTimeoutMillis })
     db.pragma("query_only = ON")
     return db
   }

@@ -3,6 +3,7 @@
  */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
+import { connect } from "../../SqliteDriver.ts"
 import { CopyError, toCopyError } from "./CopyError.ts"
 import type { Kind } from "./Snapshot.ts"
 
@@ -62,7 +63,7 @@ export const verify = (request: VerifyRequest): Verified => {
   const { file } = request
   try {
     if (statSync(file).size === 0) throw damaged(file, "it is empty")
-    const db = new Database(file, { fileMustExist: true, timeout: 0 })
+    const db = connect(file, { fileMustExist: true, timeout: 0 })
     try {
       db.pragma("journal_mode = DELETE")
       return verifyOpen(db, request)

@@ -2,8 +2,9 @@
  * The format of database files, and how connections to them are opened and closed.
  */
 import { join } from "node:path"
-import Database from "better-sqlite3"
+import type Database from "better-sqlite3"
 import { MiB } from "../../../Bytes.ts"
+import * as SqliteDriver from "../../SqliteDriver.ts"
 import { differenceIn } from "./AppliedMigrations.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
@@ -51,7 +52,7 @@ const using = (db: Database.Database, use: (db: Database.Database) => void): Dat
 /** Opens a connection. The driver throws a `TypeError` if it cannot access the directory, which is not a bug. */
 const connect = (file: string, options: Database.Options): Database.Database => {
   try {
-    return new Database(file, options)
+    return SqliteDriver.connect(file, options)
   } catch (error) {
     throw error instanceof TypeError ? new DatabaseUnavailable(error.message, "Error") : error
   }

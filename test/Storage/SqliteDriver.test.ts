@@ -1,0 +1,37 @@
+/** SQLite on a Node that its native module would crash. */
+import { execFile } from "node:child_process"
+import { promisify } from "node:util"
+import { Effect } from "effect"
+import { expect, it } from "vitest"
+import { module } from "../service/Compiled.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
+
+/** Makes the process an old Node. The real one would crash, as the signal of `abort` ends this one. */
+const asNode20 = `
+  Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } })
+  process.dlopen = () => process.abort()
+`
+
+/** Runs a program that has imported the library; answers what it prints. */
+const run = async (program: string): Promise<string> => {
+  const code = `${asNode20}
+    const { sqlite } = await import(${JSON.stringify(module("store"))})
+    const { Effect, Layer } = await import("effect")
+    ${program}`
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", code])
+  return stdout
+}
+
+it("imports the library on a Node that is too old", async () => {
+  expect(await run('console.log("imported")')).toBe("imported\n")
+})
+
+it("refuses to open a store on it, with the reason", () =>
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    const program = `
+      const opened = Effect.scoped(Layer.build(sqlite(${JSON.stringify(directory)})))
+      console.log((await Effect.runPromise(Effect.flip(opened))).message)`
+    const printed = yield* Effect.promise(() => run(program))
+    expect(printed).toContain("It needs Node 22 or later, and this is Node 20.20.2.")
+  }).pipe(Effect.scoped, Effect.runPromise))
