@@ -218,7 +218,13 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
       ] as const
       for (const [path, message] of cases) {
         const url = `http://127.0.0.1:${port}/${path}`
-        const connection = { url, token: Redacted.make("key"), source: "", timeout: Duration.seconds(30) }
+        const connection = {
+          url,
+          kind: "store" as const,
+          token: Redacted.make("key"),
+          source: "",
+          timeout: Duration.seconds(30)
+        }
         const target = { target: join(place, "store.db"), force: false, report: () => {} }
         const failure = yield* Effect.flip(download(connection, target))
         assert.match(failure.message, message)

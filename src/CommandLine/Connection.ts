@@ -13,8 +13,16 @@ export const defaultUrl = "http://127.0.0.1:8080"
 /** The key of dev mode. It is not secret. */
 export const developmentKey = "dev-key"
 
-/** The options of every command that calls a service. */
-export const options = {
+/** The credential that a command needs: the key of the store, or the token of a user of sessions. */
+export type Kind = "store" | "sessions"
+
+/** The variables of a credential: for itself, and for the path of its file. */
+export const variables = {
+  store: { token: "CAUSEWAY_TOKEN", file: "CAUSEWAY_TOKEN_FILE" },
+  sessions: { token: "CAUSEWAY_SESSION_TOKEN", file: "CAUSEWAY_SESSION_TOKEN_FILE" }
+} as const
+
+const optionsOf = (kind: Kind) => ({
   url: Options.text("url").pipe(
     Options.withPseudoName("address"),
     Options.withDescription(`Address of the service, or CAUSEWAY_URL; default ${defaultUrl}`),
@@ -23,7 +31,7 @@ export const options = {
   tokenFile: Options.text("token-file").pipe(
     Options.withPseudoName("file"),
     Options.withDescription(
-      "File with the credential, or CAUSEWAY_TOKEN_FILE, or CAUSEWAY_TOKEN for the credential itself"
+      `File with the credential, or ${variables[kind].file}, or ${variables[kind].token} for the credential itself`
     ),
     Options.optional
   ),
@@ -34,7 +42,13 @@ export const options = {
   ),
   timeout: numberOption("timeout", "seconds", "How long an answer may take", 30),
   json: Options.boolean("json").pipe(Options.withDescription("Print JSON; default in a pipe or a file"))
-}
+})
+
+/** The options of every command that calls a service. */
+export const options = optionsOf("store")
+
+/** The options of every command that calls the gateway of a service. */
+export const sessionOptions = optionsOf("sessions")
 
 /** The values of the options. */
 export interface Given {
@@ -48,15 +62,14 @@ export interface Given {
 export interface Connection {
   /** Without a final slash. */
   readonly url: string
+  /** The kind of the credential. */
+  readonly kind: Kind
   /** `""` if there is none. */
   readonly token: Redacted.Redacted
   /** The source of the credential, for messages. */
   readonly source: string
   readonly timeout: Duration.Duration
 }
-
-/** The credential that a command needs: the key of the store, or the token of a user of sessions. */
-export type Kind = "store" | "sessions"
 
 const variable = (name: string): Effect.Effect<Option.Option<string>> =>
   Effect.orDie(Config.option(Config.nonEmptyString(name)))
@@ -84,11 +97,6 @@ interface Source<A> {
 const from = <A>(value: Option.Option<A>, source: string): Option.Option<Source<A>> =>
   Option.map(value, value => ({ value, source }))
 
-const names = {
-  store: { token: "CAUSEWAY_TOKEN", file: "CAUSEWAY_TOKEN_FILE" },
-  sessions: { token: "CAUSEWAY_SESSION_TOKEN", file: "CAUSEWAY_SESSION_TOKEN_FILE" }
-} as const
-
 /** Whether a credential may be sent to `url`. One that is configured with an address is sent only to that origin. */
 const belongsTo = (url: string, configuredUrl: string | undefined): boolean =>
   configuredUrl === undefined || (URL.canParse(configuredUrl) && new URL(configuredUrl).origin === new URL(url).origin)
@@ -100,7 +108,7 @@ const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profile
     const urlOfEnvironment = Option.getOrUndefined(yield* variable("CAUSEWAY_URL"))
     const ofOrigin = <A>(configuredUrl: string | undefined, found: Option.Option<A>): Option.Option<A> =>
       Option.filter(found, () => belongsTo(url, configuredUrl))
-    const { file, token } = names[kind]
+    const { file, token } = variables[kind]
     const read = (path: Option.Option<Source<string>>) =>
       Option.map(path, ({ source, value }) => ({ source, read: Profile.readToken(value) }))
     const take = (text: Option.Option<Source<string>>) =>
@@ -152,15 +160,21 @@ const locate = (given: Given) =>
 
 /** The service for a request that needs no credential. */
 export const withoutCredential = (given: Given): Effect.Effect<Connection, CommandFailed> =>
-  Effect.map(locate(given), ({ timeout, url }) => ({ url, token: Redacted.make(""), source: "", timeout }))
+  Effect.map(locate(given), ({ timeout, url }) => ({
+    url,
+    kind: "store",
+    token: Redacted.make(""),
+    source: "",
+    timeout
+  }))
 
 /** The service and the credential for a command. */
 export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Connection, CommandFailed> =>
   Effect.gen(function* () {
     const { profile, profileName, timeout, url } = yield* locate(given)
     const found = Option.firstSomeOf(yield* credentials(given, kind, profile, profileName, url))
-    if (Option.isNone(found)) return { url, token: Redacted.make(""), source: "", timeout }
-    return { url, token: yield* found.value.read, source: found.value.source, timeout }
+    if (Option.isNone(found)) return { url, kind, token: Redacted.make(""), source: "", timeout }
+    return { url, kind, token: yield* found.value.read, source: found.value.source, timeout }
   })
 
 /** A client of the store that preserves the text of values. */

@@ -1,12 +1,14 @@
 /** Explains failures of requests to the user. */
 import type { ClientError, SessionsError } from "../EffectClient/Client.ts"
 import { CommandFailed, exitCodes } from "./CommandFailed.ts"
-import type { Connection } from "./Connection.ts"
+import { type Connection, type Kind, variables } from "./Connection.ts"
 
-const credentialHint = (source: string, kind: string): string =>
-  source === ""
-    ? `There is no credential. Give ${kind} by --token-file, by the environment or by a profile.`
-    : `The credential is from ${source}. Give another one by --token-file, by the environment or by a profile.`
+const credentials: Readonly<Record<Kind, string>> = { store: "the key of the service", sessions: "the token of a user" }
+
+const credentialHint = (kind: Kind, source: string, wanted = credentials[kind]): string =>
+  `${source === "" ? "There is no credential." : `The credential is from ${source}.`} Give ${wanted} by --token-file, ${
+    variables[kind].token
+  } or a profile.`
 
 const outcomeUnknown = "A write may or may not have been applied"
 
@@ -19,7 +21,7 @@ const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 42
 
 /** A failed call as the failure of the command. `repeat` says how to repeat a write; it is absent for reads. */
 export const of =
-  ({ source, url }: Pick<Connection, "url" | "source">, repeat?: string) =>
+  ({ kind, source, url }: Pick<Connection, "url" | "kind" | "source">, repeat?: string) =>
   (error: ClientError | SessionsError): CommandFailed => {
     const { message } = error
     const unknown = repeat === undefined ? "" : ` ${outcomeUnknown}: ${repeat}.`
@@ -29,11 +31,11 @@ export const of =
       case "Unauthorized":
         return new CommandFailed({
           message: `The service refuses the credential: ${message}`,
-          hint: credentialHint(source, "the key of the service"),
+          hint: credentialHint(kind, source),
           exitCode: exitCodes.accessRefused
         })
       case "Forbidden":
-        return failed(exitCodes.accessRefused, credentialHint(source, "a key that writes"))
+        return failed(exitCodes.accessRefused, credentialHint(kind, source, "a key that writes"))
       case "BadRequest":
         return failed(exitCodes.wrongArguments)
       case "PayloadTooLarge":

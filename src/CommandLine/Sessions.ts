@@ -52,7 +52,7 @@ export const list = Command.make(
   "list",
   {
     limit: numberOption("limit", "sessions", "Maximum number of sessions, the newest first", 200),
-    ...Connection.options
+    ...Connection.sessionOptions
   },
   ({ json, limit, ...given }) =>
     Effect.gen(function* () {
@@ -73,7 +73,7 @@ export const list = Command.make(
 ).pipe(Command.withDescription("List the sessions of your tenant"))
 
 /** `causeway sessions show <session>`. */
-export const show = Command.make("show", { id, ...Connection.options }, ({ id, json, ...given }) =>
+export const show = Command.make("show", { id, ...Connection.sessionOptions }, ({ id, json, ...given }) =>
   Effect.gen(function* () {
     const { explain, sessions } = yield* gateway(given)
     const session = yield* Effect.mapError(sessions.get(id), explain)
@@ -120,7 +120,7 @@ export const tail = Command.make(
       Options.optional
     ),
     once: Options.boolean("once").pipe(Options.withDescription("End after the existing events")),
-    ...Connection.options
+    ...Connection.sessionOptions
   },
   ({ epoch, from, id, json, once, ...given }) =>
     Effect.gen(function* () {
@@ -173,7 +173,7 @@ export const chat = Command.make(
       Options.withDescription("Type of the agent of a new session; default assistant"),
       Options.withDefault("assistant")
     ),
-    ...Connection.options
+    ...Connection.sessionOptions
   },
   ({ agent, json, session, ...given }) =>
     Effect.gen(function* () {

@@ -39,6 +39,7 @@ describe("the download of a backup", () => {
       const place = yield* temporaryDirectory
       const connection = {
         url: yield* service,
+        kind: "store" as const,
         token: Redacted.make("key"),
         source: "test",
         timeout: Duration.seconds(60)

@@ -22,7 +22,7 @@ const counted = Effect.gen(function* () {
   const { url } = yield* Effect.provide(quickEdge.serve(Memory.layer), Logger.remove(Logger.defaultLogger))
   const token = Redacted.make(keys.write)
   const client = yield* Client.make({ baseUrl: url, token })
-  const connection: Connection = { url, token, source: "", timeout: Duration.seconds(30) }
+  const connection: Connection = { url, kind: "store", token, source: "", timeout: Duration.seconds(30) }
   const set = (keys: ReadonlyArray<string>) =>
     client.batch(keys.map(key => ({ op: "set", namespace, key, value: 1 }) as const))
   const remove = (keys: ReadonlyArray<string>) =>
