@@ -70,6 +70,20 @@ describe("Conversation", () => {
     assert.deepStrictEqual(waitingAfter({ type: "turn_interrupted", ...turn }), [])
   })
 
+  it("has one question that a message answers: the only open request", () => {
+    const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
+    const wanted: EventBody = { type: "approval_requested", requestId: "p", action: "run" }
+    const questionAfter = (...events: ReadonlyArray<EventBody>) =>
+      conversationOf([{ type: "turn_started", ...turn }, ...events]).question?.requestId
+    assert.isUndefined(questionAfter())
+    assert.strictEqual(questionAfter(asked), "q")
+    assert.isUndefined(questionAfter(wanted))
+    assert.isUndefined(questionAfter(asked, wanted))
+    assert.isUndefined(questionAfter(asked, { ...asked, requestId: "r" }))
+    assert.strictEqual(questionAfter(asked, wanted, { type: "approval_resolved", requestId: "p", approved: true }), "q")
+    assert.isUndefined(questionAfter(asked, { type: "question_resolved", requestId: "q", answer: "a" }))
+  })
+
   it("is at work from the start of a turn to the end of the last one", () => {
     const started: ReadonlyArray<EventBody> = [
       { type: "turn_started", turnId: "a" },

@@ -8,6 +8,7 @@ const connection = () => ({}) as Sessions
 /** A gateway whose answers are set by the test, and which records requests. */
 const gateway = () => {
   const sent: Array<{ readonly content: string; readonly clientMessageId: string | undefined }> = []
+  const answers: Array<{ readonly requestId: string; readonly answer: unknown; readonly clientMessageId: string }> = []
   let settle = (_failure?: Error) => {}
   const send: Sessions["send"] = (_, content, { clientMessageId = "" } = {}) => {
     sent.push({ content, clientMessageId })
@@ -15,7 +16,13 @@ const gateway = () => {
       settle = failure => (failure === undefined ? resolve({ turnId: "t", clientMessageId }) : reject(failure))
     })
   }
-  return { sent, sessions: { send }, settle: (failure?: Error) => settle(failure) }
+  const answer: Sessions["answer"] = (_, requestId, answer, { clientMessageId = "" } = {}) => {
+    answers.push({ requestId, answer, clientMessageId })
+    return new Promise((resolve, reject) => {
+      settle = failure => (failure === undefined ? resolve() : reject(failure))
+    })
+  }
+  return { answers, sent, sessions: { answer, send }, settle: (failure?: Error) => settle(failure) }
 }
 
 const unavailable = new Error("Store unavailable")
@@ -62,6 +69,41 @@ describe("A message that is typed", () => {
     await say("yes")
     await say("yes")
     assert.strictEqual(new Set(sent.map(({ clientMessageId }) => clientMessageId)).size, 3)
+  })
+
+  it("is the answer while a question waits, and is restored if that is refused", async () => {
+    const { answers, sent, sessions, settle } = gateway()
+    const draft = new Draft(sessions, "a")
+    draft.type("blue")
+    const first = draft.send("q")
+    settle(unavailable)
+    await first
+    assert.deepStrictEqual([draft.text, draft.failure], ["blue", "Store unavailable"])
+    const second = draft.send("q")
+    settle()
+    await second
+    assert.deepStrictEqual([draft.text, draft.failure, draft.isSending], ["", "", false])
+    assert.deepStrictEqual(
+      answers.map(({ answer, requestId }) => [requestId, answer]),
+      [
+        ["q", "blue"],
+        ["q", "blue"]
+      ]
+    )
+    assert.strictEqual(answers[1]?.clientMessageId, answers[0]?.clientMessageId)
+    assert.deepStrictEqual(sent, [])
+  })
+
+  it("has another id as an answer than as a message, and than for another question", async () => {
+    const { answers, sent, sessions, settle } = gateway()
+    const draft = new Draft(sessions, "a")
+    draft.type("blue")
+    for (const question of [undefined, "q", "r"]) {
+      const sending = draft.send(question)
+      settle(unavailable)
+      await sending
+    }
+    assert.strictEqual(new Set([...sent, ...answers].map(({ clientMessageId }) => clientMessageId)).size, 3)
   })
 
   it("is not sent during another message, and follows it if that is refused", async () => {

@@ -1,4 +1,4 @@
-/** The field for messages to the agent. */
+/** The field for messages to the agent. While a question waits, the message is its answer. */
 import type { Sessions } from "../../Client/Client.ts"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { draftFor } from "./Drafts.ts"
@@ -9,6 +9,8 @@ interface Props {
   readonly isBusy: boolean
   /** Whether the agent is waiting for an answer. */
   readonly isWaiting: boolean
+  /** The id of the question that the message answers. */
+  readonly question: string | undefined
   /** Why another request failed; `""` if none did. */
   readonly problem: string
   readonly onSend: () => void
@@ -17,14 +19,21 @@ interface Props {
 /** The maximum height of the field in lines. */
 const maxRows = 8
 
-export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: Props) => {
+const placeholderOf = ({ isBusy, isWaiting, question }: Props): string => {
+  if (question !== undefined) return "Answer the agent"
+  if (isWaiting) return "Message the agent; its requests are above"
+  return isBusy ? "The agent is working" : "Message the agent"
+}
+
+export const Composer = (props: Props) => {
+  const { id, onSend, problem, question, sessions } = props
   const draft = draftFor(sessions, id)
   const { failure, isSending, text } = draft
 
   const send = () => {
     if (!draft.canBeSent.peek()) return
     onSend()
-    void draft.send()
+    void draft.send(question)
   }
 
   return (
@@ -38,9 +47,7 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
       <textarea
         aria-label="Message"
         dir="auto"
-        placeholder={
-          isWaiting ? "The agent is waiting for an answer" : isBusy ? "The agent is working" : "Message the agent"
-        }
+        placeholder={placeholderOf(props)}
         rows={Math.min(maxRows, text.split("\n").length)}
         value={text}
         onInput={event => draft.type(event.currentTarget.value)}

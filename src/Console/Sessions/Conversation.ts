@@ -58,6 +58,12 @@ export class Conversation {
     )
   }
 
+  /** The question that the next message answers: the only open request. With several the user chooses one of them. */
+  get question(): Inquiry | undefined {
+    const [first, ...others] = this.waiting
+    return first?.kind === "question" && others.length === 0 ? first : undefined
+  }
+
   #add<New extends Item>(id: string | undefined, item: Omit<New, "seq" | "at">): New {
     const { seq, timestamp: at } = this.#event!
     const added = { seq, at, ...item } as New

@@ -9,13 +9,18 @@ export class Draft {
   readonly #text = signal("")
   readonly #isSending = signal(false)
   readonly #failure = signal("")
-  /** A failed message that may have been accepted. If it is sent again unchanged, it must have the same id. */
-  #unsent: { readonly text: string; readonly clientMessageId: string } | undefined
+  /**
+   * A failed message that may have been accepted. If it is sent again unchanged, to the agent or as the answer to the
+   * same question, it must have the same id.
+   */
+  #unsent:
+    | { readonly text: string; readonly question: string | undefined; readonly clientMessageId: string }
+    | undefined
   /** Whether there is a message and none is being sent. */
   readonly canBeSent = computed(() => this.#text.value.trim() !== "" && !this.#isSending.value)
 
   constructor(
-    private readonly sessions: Pick<Sessions, "send">,
+    private readonly sessions: Pick<Sessions, "answer" | "send">,
     private readonly id: string
   ) {}
 
@@ -38,11 +43,16 @@ export class Draft {
     this.#text.value = text
   }
 
-  /** Sends the message if it can be sent. After a failure the text is restored, and `failure` has the reason. */
-  async send(): Promise<void> {
+  /**
+   * Sends the message if it can be sent: to the agent, or as the answer to the question of this id. After a failure the
+   * text is restored, and `failure` has the reason.
+   */
+  async send(question?: string): Promise<void> {
     if (!this.canBeSent.peek()) return
     const text = this.#text.peek()
-    const clientMessageId = this.#unsent?.text === text ? this.#unsent.clientMessageId : randomId()
+    const unsent = this.#unsent
+    const isRepeated = unsent?.text === text && unsent.question === question
+    const clientMessageId = isRepeated ? unsent.clientMessageId : randomId()
     this.#unsent = undefined
     batch(() => {
       this.#text.value = ""
@@ -50,10 +60,12 @@ export class Draft {
       this.#isSending.value = true
     })
     try {
-      await this.sessions.send(this.id, text, { clientMessageId })
+      await (question === undefined
+        ? this.sessions.send(this.id, text, { clientMessageId })
+        : this.sessions.answer(this.id, question, text, { clientMessageId }))
       this.#isSending.value = false
     } catch (error) {
-      this.#unsent = { text, clientMessageId }
+      this.#unsent = { text, question, clientMessageId }
       const typed = this.#text.peek()
       batch(() => {
         // The user may have typed more in the meantime.

@@ -192,6 +192,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
               sessions={sessions}
               isBusy={conversation.isBusy}
               isWaiting={isWaiting}
+              question={conversation.question?.requestId}
               problem={failure}
               onSend={() => setSent(sent + 1)}
             />
