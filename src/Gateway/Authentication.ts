@@ -206,9 +206,13 @@ const make = (settings: Settings): Effect.Effect<WithKey, never, HttpClient.Http
     }
   })
 
+/** Whether there is nothing to verify tokens with. */
+const acceptsNone = ({ keySetUrl, secret }: Pick<Settings, "keySetUrl" | "secret">): boolean =>
+  Option.isNone(secret) && Option.isNone(keySetUrl)
+
 /** Warnings about settings that refuse all clients or are insecure. */
 export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): ReadonlyArray<string> => [
-  ...(Option.isNone(secret) && Option.isNone(keySetUrl)
+  ...(acceptsNone({ keySetUrl, secret })
     ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]
     : []),
   ...(Option.exists(secret, secret => Buffer.byteLength(Redacted.value(secret)) < secretBytes)
@@ -220,7 +224,7 @@ export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): Rea
   ...(Option.exists(keySetUrl, ({ protocol, hostname }) => protocol === "http:" && !Origin.isLoopback(hostname))
     ? ["GATEWAY_JWKS_URL is not https: the keys can be replaced on the network"]
     : []),
-  ...(Option.isNone(secret) && Option.isNone(keySetUrl)
+  ...(acceptsNone({ keySetUrl, secret })
     ? []
     : [
         ...(Option.isNone(audience)
@@ -235,13 +239,19 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
   Layer.scoped(
     Authentication,
     Effect.gen(function* () {
+      const admits = Origin.admits(settings.origins)
+      if (acceptsNone(settings)) {
+        // No other token would help: the client gets the reason, and not what is wrong with its token.
+        const reason = "The service accepts no tokens: neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set"
+        return { identify: () => Effect.fail(unauthorized(reason)), admits }
+      }
       const identify = verify(yield* make(settings), settings)
       return {
         identify: Option.match({
           onNone: () => Effect.fail(unauthorized("A bearer token is required")),
           onSome: token => identify(Redacted.value(token))
         }),
-        admits: Origin.admits(settings.origins)
+        admits
       }
     })
   )

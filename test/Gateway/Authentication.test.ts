@@ -66,6 +66,23 @@ const make = (settings: Partial<Authentication.Settings>, server = keyServer([])
       })
   })
 
+describe("without a secret and published keys", () => {
+  it.scoped("every client gets the reason, with a token and without one", () =>
+    Effect.gen(function* () {
+      const context = yield* Layer.build(Layer.provide(Authentication.layer(defaults), keyServer([]).layer))
+      const { identify } = yield* Effect.provide(Authentication.Authentication, context)
+      const token = yield* sign(yield* pair("ES256"))
+      for (const given of [Option.none(), Option.some("no token"), Option.some(token)]) {
+        const refused = yield* Effect.flip(identify(Option.map(given, Redacted.make), request))
+        assert.deepStrictEqual(
+          [refused._tag, refused.message],
+          ["Unauthorized", "The service accepts no tokens: neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set"]
+        )
+      }
+    })
+  )
+})
+
 describe("published keys", () => {
   it.scoped("a token with a known key does not wait for one with an unknown key at a slow server", () =>
     Effect.gen(function* () {
