@@ -46,8 +46,8 @@ const endOf = (pattern: RegExp, text: string, at: number): number => {
   return pattern.test(text) ? pattern.lastIndex : -1
 }
 
-/** The default limit of the service. */
-const maxDepth = 256
+/** The largest value of `LIMIT_JSON_DEPTH`. A service with a smaller one refuses the write itself. */
+const maxDepth = 1000
 
 /** Reads the tokens of a text. */
 class Tokens {
