@@ -2,9 +2,10 @@
  * One connection to the database: how it is made and prepared, and statements on a connection that no pool manages.
  */
 import { Effect, Redacted, type Scope } from "effect"
-import pg from "pg"
+import type pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { isCanceled, unavailable } from "./DatabaseError.ts"
+import * as PgClient from "./PgClient.ts"
 import type { Parameter, Row } from "./Statement.ts"
 
 /** The address and the session settings of a connection of a pool. */
@@ -138,7 +139,7 @@ export const scoped = (
     Effect.sync(() => {
       const name = applicationName === undefined ? {} : { fallback_application_name: applicationName }
       // The statement that fails reports what ends a connection. Without a listener, the event would end the process.
-      return new pg.Client({ ...clientConfig(url), ...name }).on("error", noop)
+      return PgClient.make({ ...clientConfig(url), ...name }).on("error", noop)
     }),
     close
   ).pipe(Effect.tap(client => Effect.tryPromise({ try: () => connectClient(client, limits), catch: unavailable })))

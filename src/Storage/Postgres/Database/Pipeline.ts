@@ -4,10 +4,11 @@
  */
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
-import pg from "pg"
+import type pg from "pg"
 import * as Direct from "../../../Direct.ts"
 import { type ClientOptions, clientConfig, prepare, unusedTimeout } from "./Client.ts"
 import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.ts"
+import * as PgClient from "./PgClient.ts"
 import type { PoolOptions } from "./Pool.ts"
 import type { Parameter, Row, Statement } from "./Statement.ts"
 
@@ -113,7 +114,7 @@ class Lane {
   }
 
   private open(): void {
-    const client = new pg.Client({ ...clientConfig(this.options.url), pipeline: true })
+    const client = PgClient.make({ ...clientConfig(this.options.url), pipeline: true })
     this.client = client
     const lose = (error: unknown): void => {
       if (this.client === client) this.fail(notSent(error))

@@ -18,6 +18,7 @@ import {
   Unanswered,
   unavailable
 } from "./DatabaseError.ts"
+import * as PgClient from "./PgClient.ts"
 import type { Parameter, Row, Statement } from "./Statement.ts"
 
 /** How a pool connects, and how many connections it has. */
@@ -102,6 +103,7 @@ export class Pool {
     this.isNamed = !options.isPooled
     this.pool = new pg.Pool({
       ...clientConfig(options.url),
+      ...PgClient.forPool,
       max: options.max,
       idleTimeoutMillis: unusedTimeout,
       onConnect: async client => {
