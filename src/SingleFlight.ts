@@ -2,8 +2,9 @@
  * Computations that callers share: a caller that arrives during one also gets its result. An interrupted caller does
  * not affect the others.
  */
-import { Cause, Deferred, Effect, type Exit, type Fiber, FiberId, Runtime, type Scope } from "effect"
+import { Cause, type Clock, Deferred, Effect, Exit, type Fiber, FiberId, Runtime, type Scope } from "effect"
 import * as Direct from "./Direct.ts"
+import * as Monotonic from "./Monotonic.ts"
 
 /**
  * Computes a result in a fiber of a scope. Its callers always get an exit: if the computation is interrupted, even
@@ -73,8 +74,21 @@ export const sharedFor = <A, E, R>(
     )
   })
 
-/** The callbacks of the callers of one computation. */
-type Listeners<A, E> = Set<(exit: Exit.Exit<A, E>) => void>
+type Listener<A, E> = (exit: Exit.Exit<A, E>) => void
+
+/** The callers of one computation, each with the time at which it called, in monotonic milliseconds. */
+type Listeners<A, E> = Map<Listener<A, E>, number>
+
+/** The texts and limits of direct computations. */
+export interface DirectFlightOptions {
+  /** The log message if the callback of a caller throws. The other callers get their results. */
+  readonly fault: string
+  /**
+   * How long a computation takes until it fails if it gets no answer, in milliseconds. A caller that has waited for a
+   * computation that failed does not wait as long again for the next one, but only until this time after its call.
+   */
+  readonly limit: number
+}
 
 /**
  * Direct computations by keys: at most one for each key at a time. A caller joins the running one, or shares the next
@@ -85,13 +99,14 @@ export class DirectFlight<K, A, E = never> {
   private readonly running = new Map<K, Listeners<A, E>>()
   private readonly queued = new Map<K, Listeners<A, E>>()
   private readonly fork: <B, E2>(effect: Effect.Effect<B, E2>) => Fiber.RuntimeFiber<B, E2>
+  private readonly clock: Clock.Clock
 
-  /** @param fault the log message if the callback of a caller throws; the other callers get their results */
   constructor(
     runtime: Runtime.Runtime<never>,
-    private readonly fault: string
+    private readonly options: DirectFlightOptions
   ) {
     this.fork = Runtime.runFork(runtime)
+    this.clock = Runtime.runSync(runtime)(Effect.clock)
   }
 
   isRunning(key: K): boolean {
@@ -103,7 +118,10 @@ export class DirectFlight<K, A, E = never> {
     return Direct.async(resume => this.listen(this.running, key, work, resume))
   }
 
-  /** The result of a computation that starts after the call, so that it sees earlier changes. The effect is direct. */
+  /**
+   * The result of a computation that starts after the call, so that it sees earlier changes. If the one before has
+   * failed and the time limit of the caller ends first, it gets that failure. The effect is direct.
+   */
   next(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
     return Direct.async(resume => this.listen(this.queued, key, work, resume))
   }
@@ -113,31 +131,55 @@ export class DirectFlight<K, A, E = never> {
     flights: Map<K, Listeners<A, E>>,
     key: K,
     work: Effect.Effect<A, E>,
-    resume: (exit: Exit.Exit<A, E>) => void
+    resume: Listener<A, E>
   ): () => void {
     const isIdle = !this.running.has(key)
-    const listeners: Listeners<A, E> = (isIdle ? undefined : flights.get(key)) ?? new Set()
-    listeners.add(resume)
+    const listeners: Listeners<A, E> = (isIdle ? undefined : flights.get(key)) ?? new Map()
+    listeners.set(resume, this.now())
     if (isIdle) this.start(key, work, listeners)
     else flights.set(key, listeners)
     return () => listeners.delete(resume)
   }
 
-  private start(key: K, work: Effect.Effect<A, E>, listeners: Listeners<A, E>): void {
+  /** Starts a computation. `failure` is that of the one before, if it has failed. */
+  private start(key: K, work: Effect.Effect<A, E>, listeners: Listeners<A, E>, failure?: Exit.Exit<A, E>): void {
     this.running.set(key, listeners)
+    const limiting = failure === undefined ? undefined : this.fork(this.failLate(listeners, failure))
     Direct.run(work, this.fork, exit => {
+      limiting?.unsafeInterruptAsFork(FiberId.none)
       const next = this.queued.get(key)
       this.queued.delete(key)
       this.running.delete(key)
       // Before the callers are notified, because they may call again.
-      if (next !== undefined && next.size > 0) this.start(key, work, next)
-      for (const listener of listeners) {
-        try {
-          listener(exit)
-        } catch (error) {
-          this.fork(Effect.logError(this.fault, Cause.die(error)))
-        }
+      if (next !== undefined && next.size > 0) {
+        this.start(key, work, next, Exit.isFailure(exit) ? exit : undefined)
       }
+      for (const listener of listeners.keys()) this.notify(listener, exit)
     })
+  }
+
+  /** Fails each caller that has waited for the computation before, at its time limit. The callers are in order. */
+  private failLate(listeners: Listeners<A, E>, failure: Exit.Exit<A, E>): Effect.Effect<void> {
+    return Effect.forEach(
+      [...listeners],
+      ([listener, calledAt]) =>
+        Effect.gen(this, function* () {
+          yield* Effect.sleep(Math.max(0, calledAt + this.options.limit - this.now()))
+          if (listeners.delete(listener)) this.notify(listener, failure)
+        }),
+      { discard: true }
+    )
+  }
+
+  private notify(listener: Listener<A, E>, exit: Exit.Exit<A, E>): void {
+    try {
+      listener(exit)
+    } catch (error) {
+      this.fork(Effect.logError(this.options.fault, Cause.die(error)))
+    }
+  }
+
+  private now(): number {
+    return Monotonic.unsafeMillis(this.clock)
   }
 }

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, TestClock } from "effect"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Monotonic from "../../src/Monotonic.ts"
 
 /** A log of numbers, which counts its reads. */
 const numbers = () => {
@@ -93,6 +94,35 @@ describe("fresh pages", () => {
       expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "unavailable" })
       state.isUnavailable = false
       expect((yield* pages.fresh(query)).count).toBe(2)
+    })
+  )
+
+  it.effect("fail within two seconds while reads get no answer, also for readers that come during a read", () =>
+    Effect.gen(function* () {
+      const pages = yield* Effect.provideService(Pages.make, ChangeLog, {
+        read: () => Effect.delay(new StoreUnavailable({ reason: "no answer" }), "1900 millis"),
+        history: Effect.succeed(1),
+        lastSeq: Effect.succeed(1),
+        awaitPast: () => Effect.never,
+        trim: () => Effect.succeed(0),
+        expire: Effect.succeed(0),
+        due: alwaysDue
+      })
+      const waits: Array<number> = []
+      for (let n = 0; n < 12; n++) {
+        yield* Effect.fork(
+          Effect.flatMap(Monotonic.millis, calledAt =>
+            Effect.zipRight(
+              Effect.flip(pages.fresh(query)),
+              Effect.map(Monotonic.millis, now => waits.push(now - calledAt))
+            )
+          )
+        )
+        yield* TestClock.adjust("400 millis")
+      }
+      yield* TestClock.adjust("1600 millis")
+      expect(waits).toEqual(waits.map(() => 1900))
+      expect(waits).toHaveLength(12)
     })
   )
 

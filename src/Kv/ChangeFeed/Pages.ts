@@ -121,6 +121,9 @@ class PageCache {
 /** Whether a read of a limited part of the log has found nothing, before the end of the log. */
 const isCut = (page: Page): boolean => page.isComplete && page.count === 0
 
+/** The time in which a request must fail if the store does not answer, in milliseconds, less the time for the rest. */
+const failureMillis = 1900
+
 /** The query that readers at the end of the log share. Each reader selects its changes from the page. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
@@ -135,7 +138,10 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   // A failure is not logged here: the readers receive it.
   const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
   const cache = new PageCache(192, 24 * MiB)
-  const reads = new DirectFlight<string, Page, ReadFailure>(runtime, "A reader of the change log failed on its page")
+  const reads = new DirectFlight<string, Page, ReadFailure>(runtime, {
+    fault: "A reader of the change log failed on its page",
+    limit: failureMillis
+  })
   let end = 0
   /** The epoch of the last read. */
   let epoch: string | undefined
@@ -167,17 +173,18 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
     return page
   }
 
-  /** Reads a page, and caches it unless the history has changed in the meantime. */
+  /** Reads a page, and caches it unless the history has changed since its callers have asked for that. */
   const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Direct.flatMap(last, before =>
-      Direct.flatMap(log.read(query), read =>
+    Direct.suspend(() => {
+      const before = history
+      return Direct.flatMap(log.read(query), read =>
         Direct.flatMap(last, after => {
           const page = keep(query, Page.of(read), before !== undefined && before === after)
           // The reader continues at once. Other work must run in between.
           return isCut(page) ? Effect.as(yieldToEventLoop, page) : Exit.succeed(page)
         })
       )
-    )
+    })
 
   // A read is not interrupted with its first caller, since others wait for it. The store bounds its time.
   const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => reads.join(keyOf(query), read(query))

@@ -7,7 +7,7 @@ import { ChangeLog, HistoryTrimmed } from "../../../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import { DirectFlight } from "../../../SingleFlight.ts"
 import type { AtNow, DatabaseClock } from "../Database/DatabaseClock.ts"
-import type { Pool } from "../Database/Pool.ts"
+import { type Pool, readTimeout } from "../Database/Pool.ts"
 import * as Portions from "../Database/Portions.ts"
 import type { Query } from "../Database/Statement.ts"
 import type { LogEnd } from "./LogEnd.ts"
@@ -47,10 +47,10 @@ export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =
       writes.read(statement, values, decode, portionTimeoutMillis)
     const expiry = Portions.make()
     const retention = Portions.make()
-    const histories = new DirectFlight<string, number, StoreUnavailable>(
-      yield* Effect.runtime<never>(),
-      "A reader of the log's history failed"
-    )
+    const histories = new DirectFlight<string, number, StoreUnavailable>(yield* Effect.runtime<never>(), {
+      fault: "A reader of the log's history failed",
+      limit: readTimeout
+    })
 
     const expirePortion = (size: number, now: number) =>
       Direct.map(runPortion(Queries.expire(now, size)), ({ count, lastSeq }) => {
