@@ -119,20 +119,20 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
       }
     })
     // If this process was paused, the data that has arrived since is read before the timeout takes effect.
-    const abandonAfter = (timeout: Duration.DurationInput, reason: string): (() => void) => {
+    const abandonAfter = (timeout: Duration.DurationInput, problem: string): (() => void) => {
       let cancel = (): void => clearTimeout(timer)
       const timer = setTimeout(() => {
         cancel = onceRead(() => {
-          fail(reason)
+          fail(`${problem} ${Monotonic.words(timeout)}`)
           outgoing.destroy()
         })
       }, Duration.toMillis(timeout))
       return () => cancel()
     }
-    let stopWaiting = abandonAfter(connect, `no connection within ${Monotonic.words(connect)}`)
+    let stopWaiting = abandonAfter(connect, "no connection within")
     const isAlive = (): void => {
       stopWaiting()
-      stopWaiting = abandonAfter(silence, `no data for ${Monotonic.words(silence)}`)
+      stopWaiting = abandonAfter(silence, "no data for")
     }
     const onConnected = (): void => {
       isConnected = true
