@@ -1,7 +1,7 @@
 /** The draft of an entry as a pure state machine: what the user has typed, and what was saved or failed. */
 import { format, type Problem, problemOf } from "../Json/JsonText.ts"
 import { isolated } from "../Widgets/Text.ts"
-import { type Expiry, expiryOf } from "./Expiry.ts"
+import { type Expiry, isChange, kept } from "./Expiry.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
 export interface EntryDraft {
@@ -43,7 +43,7 @@ export const empty: EntryDraft = {
   base: undefined,
   original: "",
   text: "",
-  expiry: { kind: "never" },
+  expiry: kept,
   problem: undefined,
   failure: "",
   notice: "",
@@ -55,7 +55,7 @@ export const isEdited = ({ base, original, text }: EntryDraft): boolean => base 
 
 /** Whether the text or the expiry differs from the stored entry. */
 export const isDirty = (draft: EntryDraft): boolean =>
-  isEdited(draft) || (draft.base !== undefined && draft.expiry.kind !== expiryOf(draft.base.expiresAt).kind)
+  isEdited(draft) || (draft.base !== undefined && isChange(draft.expiry, draft.base.expiresAt))
 
 /** Whether both are the same write. The version alone is not enough: it restarts at 1 after a delete. */
 const isSame = (entry: TextEntry, base: TextEntry | undefined): boolean =>
@@ -69,7 +69,7 @@ export const isBehind = (draft: EntryDraft, stored: TextEntry | "absent" | undef
 
 const basedOn = (draft: EntryDraft, entry: TextEntry): EntryDraft => {
   const original = format(entry.value)
-  return { ...draft, base: entry, original, text: original, expiry: expiryOf(entry.expiresAt), problem: undefined }
+  return { ...draft, base: entry, original, text: original, expiry: kept, problem: undefined }
 }
 
 const noticeOf = ({ base, notice }: EntryDraft, { updatedBy, version }: TextEntry, isOwn: boolean): string =>

@@ -51,8 +51,11 @@ export interface EntryEditing {
   readonly problem: string
   readonly draft: EntryDraft
   readonly dispatch: (event: DraftEvent) => void
-  /** Writes the draft if the entry is at a version; 0 if it was deleted. */
-  readonly write: (ifVersion: number) => Promise<Outcome>
+  /**
+   * Writes the draft over the entry that it is based on, or over another one, if that is still stored; over none if it
+   * was deleted. If the user has not changed the expiry, that of the replaced entry is kept.
+   */
+  readonly write: (over: TextEntry | undefined) => Promise<Outcome>
   /** Deletes the entry if it is at the version that the draft is based on. */
   readonly remove: () => Promise<Outcome>
 }
@@ -94,12 +97,13 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
     return isDirty(latest.current) ? "conflict" : fail(`Not ${what}: another client has changed or deleted the entry.`)
   }
 
-  const write = async (ifVersion: number): Promise<Outcome> => {
+  const write = async (over: TextEntry | undefined): Promise<Outcome> => {
     if (latest.current.isBusy) return "failed"
     const sent = dispatch({ type: "submitted" })
     if (!sent.isBusy) return "failed"
     try {
-      const entry = await writeText(namespace, key, sent.text, ifVersion, writtenOf(sent.expiry))
+      const expiry = writtenOf(sent.expiry, (over ?? sent.base)?.expiresAt ?? null)
+      const entry = await writeText(namespace, key, sent.text, over?.version ?? 0, expiry)
       dispatch({ type: "written", entry, sent })
       setStored(entry)
       return "done"

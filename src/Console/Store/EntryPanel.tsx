@@ -67,7 +67,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
       return asked?.type === "conflict" ? undefined : asked
     })
   const save = () => {
-    if (base !== undefined && canWrite.value) void write(base.version).then(onOutcome)
+    if (base !== undefined && canWrite.value) void write(base).then(onOutcome)
   }
   const take = (value: string) => {
     close()
@@ -132,9 +132,10 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         <Conflict
           base={base}
           stored={present}
-          draft={problemOf(draft.text) === undefined ? format(compact(draft.text)) : draft.text}
+          text={problemOf(draft.text) === undefined ? format(compact(draft.text)) : draft.text}
+          expiry={draft.expiry}
           onClose={close}
-          onOverwrite={() => void write(present?.version ?? 0).then(onOutcome)}
+          onOverwrite={() => void write(present).then(onOutcome)}
           onTake={discard}
         />
       )}

@@ -1,7 +1,7 @@
 /** A field for the expiry of an entry. */
 import { useId } from "preact/hooks"
 import { dateAndTime } from "../Widgets/Text.ts"
-import { type Expiry, type Unit, unitMs } from "./Expiry.ts"
+import { chosen, type Expiry, type Unit, unitMs } from "./Expiry.ts"
 
 interface Props {
   readonly expiry: Expiry
@@ -17,12 +17,8 @@ export const ExpiryField = ({ expiry, onChange, stored }: Props) => {
       <label for={field}>Expires</label>
       <select
         id={field}
-        value={expiry.kind}
-        onChange={({ currentTarget: { value } }) => {
-          if (value === "never") onChange({ kind: "never" })
-          if (value === "kept" && stored !== null) onChange({ kind: "kept", at: stored })
-          if (value === "after") onChange({ kind: "after", amount: 1, unit: "hours" })
-        }}
+        value={expiry.kind === "kept" && stored === null ? "never" : expiry.kind}
+        onChange={({ currentTarget: { value } }) => onChange(chosen(value as Expiry["kind"], stored))}
       >
         <option value="never">never</option>
         {stored !== null && <option value="kept">{dateAndTime(stored)}</option>}

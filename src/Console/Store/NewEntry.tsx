@@ -10,13 +10,13 @@ import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { isolated } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { type Expiry, writtenOf } from "./Expiry.ts"
+import { kept, writtenOf } from "./Expiry.ts"
 import { ExpiryField } from "./ExpiryField.tsx"
 
 export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; readonly onClose: () => void }) => {
   const [key, setKey] = useState("")
   const [text, setText] = useState("{}")
-  const [expiry, setExpiry] = useState<Expiry>({ kind: "never" })
+  const [expiry, setExpiry] = useState(kept)
   const [problem, setProblem] = useState<Problem>()
   const { failure, clearFailure, isBusy, run } = useAttempt()
   const field = useId()
@@ -25,7 +25,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
     const found = problemOf(text)
     setProblem(found)
     if (found !== undefined) return
-    await writeText(namespace, key, text, 0, writtenOf(expiry))
+    await writeText(namespace, key, text, 0, writtenOf(expiry, null))
     onClose()
     go("store", namespace, key)
   }

@@ -1,0 +1,51 @@
+/** The console with an open entry that other clients change, or that expires. */
+import type { Page } from "playwright-core"
+import { assert, beforeAll, describe, it } from "vitest"
+import { absence } from "../Gateway/browser/Browser.ts"
+import { violations } from "./Complaints.ts"
+import { Visit } from "./Visit.ts"
+
+const hourMs = 3_600_000
+
+describe.skipIf(absence !== undefined)("The console with an open entry", () => {
+  const visit = new Visit()
+  const { client, editor, open, shows } = visit
+  let page: Page
+
+  beforeAll(async () => {
+    page = visit.page
+    await visit.serve()
+    await visit.signIn()
+    await page.getByText("reads and writes").waitFor()
+  })
+
+  const save = () => page.getByRole("button", { name: "Save" }).click()
+  const dialog = () => page.getByRole("dialog", { name: "Edit conflict" })
+
+  it("keeps the expiry that another client has set, unless the user has changed it", async () => {
+    await client().set("open", "expiring", 1, { ttlMs: hourMs })
+    await open("store", "open", "expiring")
+    await shows("1")
+    await editor().fill("2")
+    await client().set("open", "expiring", 1, { actor: "ben" })
+    await save()
+    await dialog().getByText("Neither of them expires.").waitFor()
+    await dialog().getByRole("button", { name: "Overwrite version 2" }).click()
+    await page.getByText("Saved as version 3").waitFor()
+    assert.strictEqual((await client().get("open", "expiring"))?.expiresAt, null)
+  })
+
+  it("shows what is in conflict if only the expiry differs", async () => {
+    await page.getByLabel("Expires").selectOption("after")
+    await client().set("open", "expiring", 2, { actor: "ben" })
+    await save()
+    await dialog().getByText("The values are the same.").waitFor()
+    const expiries = dialog().getByRole("region", { name: "Stored: expires compared with Yours: expires" })
+    assert.strictEqual(await expiries.locator("td.removed").textContent(), "never")
+    assert.strictEqual(await expiries.locator("td.added").textContent(), "1 hour after it is saved")
+    assert.deepStrictEqual(await violations(page), [])
+    await dialog().getByRole("button", { name: "Overwrite version 4" }).click()
+    await page.getByText("Saved as version 5").waitFor()
+    assert.isNotNull((await client().get("open", "expiring"))!.expiresAt)
+  })
+})
