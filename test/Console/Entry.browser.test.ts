@@ -1,5 +1,5 @@
 /** The console with an open entry that other clients change, or that expires. */
-import type { Page } from "playwright-core"
+import type { Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
 import { violations } from "./Complaints.ts"
@@ -21,6 +21,14 @@ describe.skipIf(absence !== undefined)("The console with an open entry", () => {
 
   const save = () => page.getByRole("button", { name: "Save" }).click()
   const dialog = () => page.getByRole("dialog", { name: "Edit conflict" })
+
+  /** Handles requests to an entry by their method until the returned function is called. */
+  const handle = async (key: string, handlers: Readonly<Record<string, (route: Route) => Promise<void>>>) => {
+    const pattern = new RegExp(`/kv/open/${key}$`)
+    const handler = (route: Route) => (handlers[route.request().method()] ?? (() => route.fallback()))(route)
+    await page.route(pattern, handler)
+    return () => page.unroute(pattern, handler)
+  }
 
   it("keeps the expiry that another client has set, unless the user has changed it", async () => {
     await client().set("open", "expiring", 1, { ttlMs: hourMs })
@@ -47,5 +55,26 @@ describe.skipIf(absence !== undefined)("The console with an open entry", () => {
     await dialog().getByRole("button", { name: "Overwrite version 4" }).click()
     await page.getByText("Saved as version 5").waitFor()
     assert.isNotNull((await client().get("open", "expiring"))!.expiresAt)
+  })
+
+  it("asks for another expiry if that of the entry has passed", async () => {
+    await client().set("open", "past", 1)
+    const end = await handle("past", {
+      GET: async route => {
+        const response = await route.fetch()
+        await route.fulfill({ response, json: { ...(await response.json()), expiresAt: Date.now() - 1000 } })
+      }
+    })
+    await open("store", "open", "past")
+    await shows("1")
+    await end()
+    await editor().fill("2")
+    await save()
+    await page.getByText(/^Not saved: the entry expired on .*\. Choose when it expires, and save again\.$/).waitFor()
+    assert.strictEqual(await page.getByText("must lie in the future").count(), 0)
+    await page.getByLabel("Expires").selectOption("never")
+    await page.getByText(/^Not saved/).waitFor({ state: "detached" })
+    await save()
+    await page.getByText("Saved as version 2").waitFor()
   })
 })

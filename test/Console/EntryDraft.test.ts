@@ -1,6 +1,7 @@
 /** The draft of an entry in the console. */
 import { assert, describe, it } from "vitest"
 import {
+  absenceOf,
   type DraftEvent,
   type EntryDraft,
   empty,
@@ -104,9 +105,16 @@ describe("The draft of an entry", () => {
     for (const event of [typed("5"), { type: "taken", value: "5" }] as const) {
       assert.deepInclude(reduce(failed, event), { text: "5", failure: "", notice: "", problem: undefined })
     }
+    const expiry = { kind: "never" } as const
+    assert.deepInclude(reduce(failed, { type: "expirySet", expiry }), { expiry, failure: "" })
     const discarded = draftAfter([typed("x"), { type: "discarded", entry: first }], failed)
     assert.deepInclude(discarded, { text: opened.text, failure: "", problem: undefined })
     assert.isFalse(isDirty(discarded))
+  })
+
+  it("may have expired if its entry is absent and had an expiry", () => {
+    assert.strictEqual(absenceOf(first), "was deleted")
+    assert.strictEqual(absenceOf(entry(1, "1", { expiresAt: 5 })), "has expired or was deleted")
   })
 
   it("is formatted if it is JSON", () => {

@@ -1,6 +1,6 @@
 /** The expiry of an entry as the user sets it in the console. */
 import { assert, describe, it } from "vitest"
-import { chosen, isChange, kept, textOf, writtenOf } from "../../src/Console/Store/Expiry.ts"
+import { adviceAfter, chosen, isChange, kept, textOf, writtenOf } from "../../src/Console/Store/Expiry.ts"
 
 describe("The expiry of an entry in the console", () => {
   const hours = { kind: "after", amount: 2, unit: "hours" } as const
@@ -25,6 +25,7 @@ describe("The expiry of an entry in the console", () => {
     assert.strictEqual(textOf(kept, null), "never")
     assert.strictEqual(textOf({ kind: "never" }, 5000), "never")
     assert.match(textOf(kept, 5000), /1970/)
+    assert.match(adviceAfter(5000), /1970.*Choose when it expires/)
     assert.strictEqual(textOf(hours, null), "2 hours after it is saved")
     assert.strictEqual(textOf(chosen("after", null), 5000), "1 hour after it is saved")
   })

@@ -3,6 +3,7 @@ import { format } from "../Json/JsonText.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
 import { dateAndTime, isolated } from "../Widgets/Text.ts"
+import { absenceOf } from "./EntryDraft.ts"
 import { type Expiry, kept, textOf } from "./Expiry.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
@@ -37,7 +38,7 @@ export const Conflict = ({ base, expiry, onClose, onOverwrite, onTake, stored, t
         <p>
           Your changes are based on version {base.version}.{" "}
           {stored === undefined
-            ? "The entry has been deleted since."
+            ? `The entry ${absenceOf(base)}.`
             : `${isolated(stored.updatedBy)} wrote version ${stored.version} on ${dateAndTime(stored.updatedAt)}.`}{" "}
           Your changes are not saved.
         </p>
@@ -49,7 +50,7 @@ export const Conflict = ({ base, expiry, onClose, onOverwrite, onTake, stored, t
             right={text}
             leftTitle={
               stored === undefined
-                ? "Stored: deleted"
+                ? "Stored: absent"
                 : `Stored: version ${stored.version} by ${isolated(stored.updatedBy)}`
             }
             rightTitle={`Yours: based on version ${base.version}`}

@@ -67,6 +67,10 @@ export const isBehind = (draft: EntryDraft, stored: TextEntry | "absent" | undef
   !draft.isBusy &&
   (stored === "absent" || (stored !== undefined && stored.version !== draft.base?.version))
 
+/** What has happened to an entry that is absent, for a sentence about it. The clock of the page may be wrong. */
+export const absenceOf = (base: TextEntry | undefined): string =>
+  typeof base?.expiresAt === "number" ? "has expired or was deleted" : "was deleted"
+
 const basedOn = (draft: EntryDraft, entry: TextEntry): EntryDraft => {
   const original = format(entry.value)
   return { ...draft, base: entry, original, text: original, expiry: kept, problem: undefined }
@@ -106,7 +110,7 @@ export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
     case "typed":
       return changed(draft, event.text)
     case "expirySet":
-      return { ...draft, expiry: event.expiry }
+      return { ...draft, expiry: event.expiry, failure: "" }
     case "formatted": {
       const problem = problemOf(draft.text)
       return { ...draft, problem, text: problem === undefined ? format(draft.text) : draft.text }

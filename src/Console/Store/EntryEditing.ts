@@ -1,12 +1,13 @@
 /** Reads an entry, and edits it with the version that it had as the precondition of each write. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
+import { isClientError, serverTimeOf } from "../../Client/Errors.ts"
 import { client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { retryUntilDone } from "../Service/Retry.ts"
 import { actor, readText, writeText } from "./Entries.ts"
 import { type DraftEvent, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
-import { writtenOf } from "./Expiry.ts"
+import { adviceAfter, writtenOf } from "./Expiry.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
 /** The entry as it is stored; `undefined` until it is read. It is read again after each change. */
@@ -101,14 +102,17 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
     if (latest.current.isBusy) return "failed"
     const sent = dispatch({ type: "submitted" })
     if (!sent.isBusy) return "failed"
+    const expiresAt = (over ?? sent.base)?.expiresAt ?? null
     try {
-      const expiry = writtenOf(sent.expiry, (over ?? sent.base)?.expiresAt ?? null)
-      const entry = await writeText(namespace, key, sent.text, over?.version ?? 0, expiry)
+      const entry = await writeText(namespace, key, sent.text, over?.version ?? 0, writtenOf(sent.expiry, expiresAt))
       dispatch({ type: "written", entry, sent })
       setStored(entry)
       return "done"
     } catch (error) {
-      return await onFailure(error, "saved")
+      const isPast = isClientError(error) && serverTimeOf(error) !== undefined
+      if (!isPast || expiresAt === null) return await onFailure(error, "saved")
+      dispatch({ type: "failed", message: `Not saved: ${adviceAfter(expiresAt)}` })
+      return "failed"
     } finally {
       dispatch({ type: "settled" })
     }

@@ -43,6 +43,10 @@ export const writtenOf = (expiry: Expiry, stored: number | null): WrittenExpiry 
   }
 }
 
+/** What the user can do if the service refuses to keep an expiry that has passed (epoch milliseconds). */
+export const adviceAfter = (passed: number): string =>
+  `the entry expired on ${dateAndTime(passed)}. Choose when it expires, and save again.`
+
 /** When an entry expires that is written over a stored one, in words. */
 export const textOf = (expiry: Expiry, stored: number | null): string => {
   if (expiry.kind === "after") {

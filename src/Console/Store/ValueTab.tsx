@@ -4,7 +4,7 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { isolated } from "../Widgets/Text.ts"
 import { EntryActions } from "./EntryActions.tsx"
-import { type DraftEvent, type EntryDraft, isBehind } from "./EntryDraft.ts"
+import { absenceOf, type DraftEvent, type EntryDraft, isBehind } from "./EntryDraft.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
 interface Props {
@@ -17,10 +17,10 @@ interface Props {
   readonly onSave: () => void
 }
 
-const changeOf = (stored: TextEntry | "absent", base: TextEntry | undefined): string =>
+const changeOf = (stored: TextEntry | "absent", draft: EntryDraft): string =>
   stored === "absent"
-    ? "This entry was deleted while you were editing."
-    : `${isolated(stored.updatedBy)} changed this entry to version ${stored.version} while you were editing version ${base?.version}.`
+    ? `This entry ${absenceOf(draft.base)} while you were editing.`
+    : `${isolated(stored.updatedBy)} changed this entry to version ${stored.version} while you were editing version ${draft.base?.version}.`
 
 export const ValueTab = ({ dispatch, draft, onCompare, onDelete, onDiscard, onSave, stored }: Props) => {
   const isOutdated = isBehind(draft, stored)
@@ -29,7 +29,7 @@ export const ValueTab = ({ dispatch, draft, onCompare, onDelete, onDiscard, onSa
       {isOutdated && (
         <p class="banner warn" role="alert">
           <Icon name="warning" />
-          <span class="grow">{changeOf(stored, draft.base)}</span>
+          <span class="grow">{changeOf(stored, draft)}</span>
           <button type="button" class="button small" onClick={onCompare}>
             Compare
           </button>
@@ -37,7 +37,7 @@ export const ValueTab = ({ dispatch, draft, onCompare, onDelete, onDiscard, onSa
       )}
       {stored === "absent" && !isOutdated && (
         <p class="banner warn" role="status">
-          This entry was deleted.
+          This entry {absenceOf(draft.base)}.
         </p>
       )}
       <JsonEditor
