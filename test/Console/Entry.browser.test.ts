@@ -77,4 +77,17 @@ describe.skipIf(absence !== undefined)("The console with an open entry", () => {
     await save()
     await page.getByText("Saved as version 2").waitFor()
   })
+
+  it("reports what the same user writes in another tab", async () => {
+    await client().set("open", "tabs", 1)
+    await open("store", "open", "tabs")
+    await shows("1")
+    await editor().fill("2")
+    await save()
+    await page.getByText("Saved as version 2").waitFor()
+    await client().set("open", "tabs", 3, { actor: "console" })
+    await page.getByText("Changed by console to version 3").waitFor()
+    await shows("3")
+    assert.strictEqual(await page.getByText("Saved as version 2").count(), 0)
+  })
 })

@@ -26,7 +26,7 @@ const entry = (version: number, value: string, more: Partial<TextEntry> = {}): T
 const draftAfter = (events: ReadonlyArray<DraftEvent>, draft: EntryDraft = empty): EntryDraft =>
   events.reduce(reduce, draft)
 
-const read = (entry: TextEntry, isOwn = false): DraftEvent => ({ type: "read", entry, isOwn })
+const read = (entry: TextEntry): DraftEvent => ({ type: "read", entry })
 const typed = (text: string): DraftEvent => ({ type: "typed", text })
 
 const first = entry(1, '{"a":1}')
@@ -39,10 +39,9 @@ describe("The draft of an entry", () => {
     assert.isFalse(isDirty(empty))
   })
 
-  it("follows changes of other clients with a notice, and its own without one", () => {
+  it("follows changes of other clients with a notice", () => {
     const changed = draftAfter([read(entry(2, "2"))], opened)
     assert.deepInclude(changed, { text: "2", notice: "Changed by anna to version 2" })
-    assert.deepInclude(draftAfter([read(entry(2, "2"), true)], opened), { text: "2", notice: "" })
   })
 
   it("follows an entry that was deleted and created again, which has version 1 again", () => {
@@ -83,6 +82,17 @@ describe("The draft of an entry", () => {
     const more = draftAfter([typed('{"a":3}'), { type: "written", entry: second, sent }, { type: "settled" }], sent)
     assert.deepInclude(more, { base: second, text: '{"a":3}' })
     assert.isTrue(isDirty(more))
+  })
+
+  it("reports what another tab writes after a write of its own, even with the same actor", () => {
+    const sent = draftAfter([typed("2"), { type: "submitted" }], opened)
+    const own = entry(2, "2", { updatedBy: "console" })
+    const saved = draftAfter([{ type: "written", entry: own, sent }, { type: "settled" }, read(own)], sent)
+    assert.strictEqual(saved.notice, "Saved as version 2")
+    const changed = draftAfter([read(entry(3, "3", { updatedBy: "console" }))], saved)
+    assert.deepInclude(changed, { text: "3", notice: "Changed by console to version 3" })
+    const again = draftAfter([read(entry(1, "4", { updatedAt: 9000 }))], saved)
+    assert.deepInclude(again, { text: "4", notice: "" })
   })
 
   it("keeps an expiry that is set during a write", () => {

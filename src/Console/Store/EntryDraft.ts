@@ -23,7 +23,7 @@ export interface EntryDraft {
 
 export type DraftEvent =
   /** The entry was read. */
-  | { readonly type: "read"; readonly entry: TextEntry; readonly isOwn: boolean }
+  | { readonly type: "read"; readonly entry: TextEntry }
   | { readonly type: "typed"; readonly text: string }
   | { readonly type: "expirySet"; readonly expiry: Expiry }
   | { readonly type: "formatted" }
@@ -76,10 +76,9 @@ const basedOn = (draft: EntryDraft, entry: TextEntry): EntryDraft => {
   return { ...draft, base: entry, original, text: original, expiry: kept, problem: undefined }
 }
 
-const noticeOf = ({ base, notice }: EntryDraft, { updatedBy, version }: TextEntry, isOwn: boolean): string =>
-  base !== undefined && version > base.version && !isOwn
-    ? `Changed by ${isolated(updatedBy)} to version ${version}`
-    : notice
+/** The notice of a write of another tab or client. What this draft has written is its base already. */
+const noticeOf = ({ base }: EntryDraft, { updatedBy, version }: TextEntry): string =>
+  base !== undefined && version > base.version ? `Changed by ${isolated(updatedBy)} to version ${version}` : ""
 
 const changed = (draft: EntryDraft, text: string): EntryDraft => ({
   ...draft,
@@ -106,7 +105,7 @@ export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
     case "read":
       // An edit is never replaced by what other clients write.
       if (isDirty(draft) || isSame(event.entry, draft.base)) return draft
-      return { ...basedOn(draft, event.entry), notice: noticeOf(draft, event.entry, event.isOwn) }
+      return { ...basedOn(draft, event.entry), notice: noticeOf(draft, event.entry) }
     case "typed":
       return changed(draft, event.text)
     case "expirySet":

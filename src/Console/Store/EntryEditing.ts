@@ -79,7 +79,7 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
   // A layout effect runs before the next key is typed, which would otherwise be lost.
   useLayoutEffect(() => {
     if (stored === undefined || stored === "absent") return
-    dispatch({ type: "read", entry: stored, isOwn: stored.updatedBy === actor })
+    dispatch({ type: "read", entry: stored })
   }, [stored])
 
   /** Reports why nothing was written. After a change by another client the entry is read again. */
