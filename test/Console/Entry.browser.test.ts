@@ -1,4 +1,4 @@
-/** The console with an open entry that other clients change, or that expires. */
+/** The console with an open entry: what other clients change, what expires, and what is not answered. */
 import type { Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
@@ -89,5 +89,31 @@ describe.skipIf(absence !== undefined)("The console with an open entry", () => {
     await page.getByText("Changed by console to version 3").waitFor()
     await shows("3")
     assert.strictEqual(await page.getByText("Saved as version 2").count(), 0)
+  })
+
+  it("reports whether an edit was saved, once the service answers again", async () => {
+    await client().set("open", "outage", 1)
+    await open("store", "open", "outage")
+    await shows("1")
+    await editor().fill("2")
+    const lost = (route: Route) => route.abort()
+    const end = await handle("outage", { GET: lost, PUT: lost })
+    await save()
+    await page.getByText("It is not known whether the entry was saved: the service does not answer.").waitFor()
+    await end()
+    await page.getByText("Not saved: the service did not answer. Try again.").waitFor()
+    await shows("2")
+
+    const endAfterWrite = await handle("outage", {
+      PUT: async route => {
+        await route.fetch()
+        await route.abort()
+      }
+    })
+    await save()
+    await page.getByText("Saved as version 2").waitFor()
+    await endAfterWrite()
+    assert.strictEqual(await page.getByText(/did not answer|does not answer/).count(), 0)
+    await shows("2")
   })
 })

@@ -122,6 +122,39 @@ describe("The draft of an entry", () => {
     assert.isFalse(isDirty(discarded))
   })
 
+  it("finds out what a request without an answer has done when the entry is read again", () => {
+    const unanswered = (draft: EntryDraft, effort: "saved" | "deleted") =>
+      draftAfter([{ type: "submitted" }, { type: "unanswered", effort }, { type: "settled" }], draft)
+    const lost = unanswered(draftAfter([typed("2")], opened), "saved")
+    assert.match(lost.failure, /^It is not known whether the entry was saved/)
+    const notSaved = draftAfter([read(first)], lost)
+    assert.deepInclude(notSaved, { text: "2", failure: "Not saved: the service did not answer. Try again." })
+    assert.strictEqual(reduce(notSaved, read(first)), notSaved)
+    const saved = draftAfter([read(entry(2, " 2"))], lost)
+    assert.deepInclude(saved, { text: "2", failure: "", notice: "Saved as version 2" })
+    assert.isFalse(isDirty(saved))
+    for (const other of ["absent", entry(2, "3")] as const) {
+      const conflict = draftAfter([{ type: "read", entry: other }], lost)
+      assert.deepInclude(conflict, { text: "2", failure: "", notice: "" })
+      assert.isTrue(isBehind(conflict, other))
+    }
+    const kept = unanswered(opened, "deleted")
+    assert.match(draftAfter([read(first)], kept).failure, /^Not deleted/)
+    assert.strictEqual(draftAfter([{ type: "read", entry: "absent" }], kept).failure, "")
+  })
+
+  it("takes an entry for saved only if its expiry is as written", () => {
+    const expiring = (expiry: EntryDraft["expiry"], expiresAt: number | null) => {
+      const draft = draftAfter([read(entry(1, "1", { expiresAt: 5 })), { type: "expirySet", expiry }])
+      return draftAfter([{ type: "unanswered", effort: "saved" }, read(entry(2, "1", { expiresAt }))], draft).notice
+    }
+    const after = { kind: "after", amount: 1, unit: "hours" } as const
+    assert.strictEqual(expiring(after, 3_600_000), "Saved as version 2")
+    assert.strictEqual(expiring(after, null), "")
+    assert.strictEqual(expiring({ kind: "never" }, null), "Saved as version 2")
+    assert.strictEqual(expiring({ kind: "never" }, 5), "")
+  })
+
   it("may have expired if its entry is absent and had an expiry", () => {
     assert.strictEqual(absenceOf(first), "was deleted")
     assert.strictEqual(absenceOf(entry(1, "1", { expiresAt: 5 })), "has expired or was deleted")

@@ -15,15 +15,20 @@ export interface EntryDraft {
   readonly problem: Problem | undefined
   /** Why the last write failed; `""` if it did not. */
   readonly failure: string
+  /** What a request without an answer may have done, until the entry is read again. */
+  readonly unanswered: Effort | undefined
   /** What was saved, or changed by another client; `""` for nothing. */
   readonly notice: string
   /** Whether a write is in progress. */
   readonly isBusy: boolean
 }
 
+/** What a request does with the entry. */
+export type Effort = "saved" | "deleted"
+
 export type DraftEvent =
-  /** The entry was read. */
-  | { readonly type: "read"; readonly entry: TextEntry }
+  /** The entry was read, or is absent. */
+  | { readonly type: "read"; readonly entry: TextEntry | "absent" }
   | { readonly type: "typed"; readonly text: string }
   | { readonly type: "expirySet"; readonly expiry: Expiry }
   | { readonly type: "formatted" }
@@ -35,8 +40,12 @@ export type DraftEvent =
   /** `sent` is the draft that was written. The user may have typed more since. */
   | { readonly type: "written"; readonly entry: TextEntry; readonly sent: EntryDraft }
   | { readonly type: "failed"; readonly message: string }
+  /** There is no answer. The service may have received the request. */
+  | { readonly type: "unanswered"; readonly effort: Effort }
   /** The write has ended. */
   | { readonly type: "settled" }
+
+const noFailure = { failure: "", unanswered: undefined } as const
 
 /** The draft before the entry is read. */
 export const empty: EntryDraft = {
@@ -45,7 +54,7 @@ export const empty: EntryDraft = {
   text: "",
   expiry: kept,
   problem: undefined,
-  failure: "",
+  ...noFailure,
   notice: "",
   isBusy: false
 }
@@ -85,7 +94,7 @@ const changed = (draft: EntryDraft, text: string): EntryDraft => ({
   text,
   problem: undefined,
   notice: "",
-  failure: ""
+  ...noFailure
 })
 
 const written = (draft: EntryDraft, entry: TextEntry, sent: EntryDraft): EntryDraft => {
@@ -99,17 +108,33 @@ const written = (draft: EntryDraft, entry: TextEntry, sent: EntryDraft): EntryDr
   }
 }
 
+/** Whether a stored entry is what the draft writes. When it expires after a duration is up to the service. */
+const isWritten = (draft: EntryDraft, entry: TextEntry): boolean =>
+  format(entry.value) === format(draft.text) &&
+  (draft.expiry.kind === "after" ? entry.expiresAt !== null : !isChange(draft.expiry, entry.expiresAt))
+
+/** The draft after its entry was read, which shows what a request without an answer has done. */
+const afterReading = (draft: EntryDraft, entry: TextEntry | "absent"): EntryDraft => {
+  const known = draft.unanswered === undefined ? draft : { ...draft, ...noFailure }
+  if (entry === "absent") return known
+  if (isSame(entry, draft.base)) {
+    const failure = `Not ${draft.unanswered}: the service did not answer. Try again.`
+    return draft.unanswered === undefined ? draft : { ...known, failure }
+  }
+  if (draft.unanswered === "saved" && isWritten(draft, entry)) return written(known, entry, draft)
+  // An edit is never replaced by what other clients write.
+  return isDirty(draft) ? known : { ...basedOn(known, entry), notice: noticeOf(draft, entry) }
+}
+
 /** The draft after an event. */
 export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
   switch (event.type) {
     case "read":
-      // An edit is never replaced by what other clients write.
-      if (isDirty(draft) || isSame(event.entry, draft.base)) return draft
-      return { ...basedOn(draft, event.entry), notice: noticeOf(draft, event.entry) }
+      return afterReading(draft, event.entry)
     case "typed":
       return changed(draft, event.text)
     case "expirySet":
-      return { ...draft, expiry: event.expiry, failure: "" }
+      return { ...draft, expiry: event.expiry, ...noFailure }
     case "formatted": {
       const problem = problemOf(draft.text)
       return { ...draft, problem, text: problem === undefined ? format(draft.text) : draft.text }
@@ -117,16 +142,20 @@ export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
     case "taken":
       return changed(draft, format(event.value))
     case "discarded":
-      return { ...basedOn(draft, event.entry), failure: "" }
+      return { ...basedOn(draft, event.entry), ...noFailure }
     case "submitted": {
       if (draft.isBusy) return draft
       const problem = problemOf(draft.text)
-      return problem === undefined ? { ...draft, problem, failure: "", isBusy: true } : { ...draft, problem }
+      return problem === undefined ? { ...draft, problem, ...noFailure, isBusy: true } : { ...draft, problem }
     }
     case "written":
       return written(draft, event.entry, event.sent)
     case "failed":
-      return { ...draft, failure: event.message }
+      return { ...draft, ...noFailure, failure: event.message }
+    case "unanswered": {
+      const failure = `It is not known whether the entry was ${event.effort}: the service does not answer.`
+      return { ...draft, failure, unanswered: event.effort }
+    }
     case "settled":
       return { ...draft, isBusy: false }
   }

@@ -1,17 +1,18 @@
 /** Reads an entry, and edits it with the version that it had as the precondition of each write. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
-import { PreconditionFailed } from "../../Client/Client.ts"
+import { ConnectionFailed, PreconditionFailed } from "../../Client/Client.ts"
 import { isClientError, serverTimeOf } from "../../Client/Errors.ts"
 import { client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { retryUntilDone } from "../Service/Retry.ts"
 import { actor, readText, writeText } from "./Entries.ts"
-import { type DraftEvent, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
+import { type DraftEvent, type Effort, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
 import { adviceAfter, writtenOf } from "./Expiry.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
 /** The entry as it is stored; `undefined` until it is read. It is read again after each change. */
 const useEntry = (namespace: string, key: string) => {
+  const readAgain = useRef<() => void>(() => {})
   const [stored, setStored] = useState<TextEntry | "absent">()
   const [problem, setProblem] = useState("")
   useEffect(() => {
@@ -37,11 +38,12 @@ const useEntry = (namespace: string, key: string) => {
         report(error)
       }
     }
+    readAgain.current = () => void read()
     void read()
     void readAfterChanges()
     return () => ended.abort(new DOMException("The entry is closed", "AbortError"))
   }, [namespace, key])
-  return { stored, setStored, problem }
+  return { stored, setStored, problem, readAgain }
 }
 
 /** An open entry and its draft. */
@@ -66,7 +68,7 @@ export type Outcome = "done" | "failed" | "conflict"
 
 /** Opens an entry for editing. */
 export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
-  const { problem, setStored, stored } = useEntry(namespace, key)
+  const { problem, readAgain, setStored, stored } = useEntry(namespace, key)
   const [draft, setDraft] = useState(empty)
   // Asynchronous work needs the draft as it is when it ends.
   const latest = useRef(draft)
@@ -78,14 +80,18 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
 
   // A layout effect runs before the next key is typed, which would otherwise be lost.
   useLayoutEffect(() => {
-    if (stored === undefined || stored === "absent") return
-    dispatch({ type: "read", entry: stored })
+    if (stored !== undefined) dispatch({ type: "read", entry: stored })
   }, [stored])
 
-  /** Reports why nothing was written. After a change by another client the entry is read again. */
-  const onFailure = async (error: unknown, what: string): Promise<Outcome> => {
+  /** Reports why nothing was written. Without an answer, or after a change by another client, the entry is read again. */
+  const onFailure = async (error: unknown, effort: Effort): Promise<Outcome> => {
     const fail = (message: string): Outcome => {
       dispatch({ type: "failed", message })
+      return "failed"
+    }
+    if (error instanceof ConnectionFailed) {
+      dispatch({ type: "unanswered", effort })
+      readAgain.current()
       return "failed"
     }
     if (!(error instanceof PreconditionFailed)) return fail(messageOf(error))
@@ -93,9 +99,11 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
       setStored((await readText(namespace, key)) ?? "absent")
     } catch (error) {
       const { base } = latest.current
-      return fail(`Not ${what}: the entry is no longer at version ${base?.version}. ${messageOf(error)}`)
+      return fail(`Not ${effort}: the entry is no longer at version ${base?.version}. ${messageOf(error)}`)
     }
-    return isDirty(latest.current) ? "conflict" : fail(`Not ${what}: another client has changed or deleted the entry.`)
+    return isDirty(latest.current)
+      ? "conflict"
+      : fail(`Not ${effort}: another client has changed or deleted the entry.`)
   }
 
   const write = async (over: TextEntry | undefined): Promise<Outcome> => {
