@@ -3,7 +3,7 @@ import type { Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
 import { violations } from "./Complaints.ts"
-import { Visit } from "./Visit.ts"
+import { eventually, Visit } from "./Visit.ts"
 
 const hourMs = 3_600_000
 
@@ -115,5 +115,20 @@ describe.skipIf(absence !== undefined)("The console with an open entry", () => {
     await endAfterWrite()
     assert.strictEqual(await page.getByText(/did not answer|does not answer/).count(), 0)
     await shows("2")
+  })
+
+  it("adds changes to the history that is open", async () => {
+    await client().set("open", "followed", 1)
+    await open("store", "open", "followed")
+    await page.getByRole("tab", { name: "History" }).click()
+    const versions = page.getByRole("list", { name: "Versions" }).getByRole("button")
+    await page.getByRole("region", { name: "Before compared with Version 1" }).waitFor()
+    await client().set("open", "followed", 2)
+    await page.getByRole("region", { name: "Version 1 compared with Version 2" }).waitFor()
+    await page.getByRole("button", { name: /^version 1/ }).click()
+    await client().delete("open", "followed")
+    await eventually(async () => assert.strictEqual(await versions.count(), 3))
+    // The change that the user has selected stays.
+    await page.getByRole("region", { name: "Before compared with Version 1" }).waitFor()
   })
 })

@@ -10,6 +10,7 @@ import { compact, elementsOf, membersOf } from "../Json/JsonText.ts"
 import { recordOf } from "../Json/Records.ts"
 import { client, requests } from "../Service/Connection.ts"
 import type { WrittenExpiry } from "./Expiry.ts"
+import type { HistoryPage } from "./HistoryPart.ts"
 import type { NamePage } from "./NameList.ts"
 import type { TextChange, TextEntry } from "./TextEntry.ts"
 
@@ -107,18 +108,21 @@ const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSe
 /** The current end of the log, as text. */
 export const currentEnd = async (signal: AbortSignal): Promise<string> => textOfEnd(await readEnd(signal))
 
-/** The changes of one entry that are kept, up to a position, oldest first, in pages. */
+/** The changes of one entry that are kept, after one position and up to another, oldest first, in pages. */
 export async function* historyOf(
   namespace: string,
   key: string,
-  end: number,
+  { after, end }: { readonly after: number; readonly end: number },
   signal: AbortSignal
-): AsyncGenerator<ReadonlyArray<TextChange>> {
-  for (let after = 0; after < end; ) {
-    const page = await readLog({ after, namespace, prefix: key, limit: 1000 }, signal)
-    yield page.changes.filter(change => change.key === key && change.seq <= end)
-    if (page.lastSeq <= after) return
-    after = page.lastSeq
+): AsyncGenerator<HistoryPage> {
+  for (let from = after; from < end; ) {
+    const page = await readLog({ after: from, namespace, prefix: key, limit: 1000 }, signal)
+    yield {
+      changes: page.changes.filter(change => change.key === key && change.seq <= end),
+      after: Math.min(Math.max(from, page.lastSeq), end)
+    }
+    if (page.lastSeq <= from) return
+    from = page.lastSeq
   }
 }
 

@@ -57,6 +57,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const { base } = draft
   const present = stored === "absent" ? undefined : stored
 
+  const revision = present === undefined ? "absent" : `${present.version}@${present.updatedAt}`
   const isLossy = isDirty(draft) && canWrite.value
   // A layout effect runs before the next event, which may leave the entry.
   useLayoutEffect(() => (isLossy ? guard(leave => ask({ type: "leave", leave })) : undefined), [isLossy])
@@ -94,7 +95,9 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         <p class="empty" role="status">
           {stored === "absent" ? "This entry does not exist." : problem === "" && "Loading…"}
         </p>
-        {stored === "absent" && <History namespace={namespace} entryKey={entryKey} onTake={undefined} />}
+        {stored === "absent" && (
+          <History namespace={namespace} entryKey={entryKey} revision={revision} onTake={undefined} />
+        )}
       </section>
     )
   }
@@ -112,7 +115,12 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
       >
         <Banner tone="bad" text={problem} />
         {tab === "history" ? (
-          <History namespace={namespace} entryKey={entryKey} onTake={canWrite.value ? onTake : undefined} />
+          <History
+            namespace={namespace}
+            entryKey={entryKey}
+            revision={revision}
+            onTake={canWrite.value ? onTake : undefined}
+          />
         ) : (
           <ValueTab
             draft={draft}

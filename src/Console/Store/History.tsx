@@ -8,35 +8,16 @@ import { indexAfter, isAlone } from "../Widgets/Keys.ts"
 import { now } from "../Widgets/Now.ts"
 import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
 import { endOfLog, historyOf } from "./Entries.ts"
+import { type HistoryPart, nothing, plus } from "./HistoryPart.ts"
 import type { TextChange } from "./TextEntry.ts"
 
 interface Props {
   readonly namespace: string
   readonly entryKey: string
+  /** Differs after each change of the entry. */
+  readonly revision: string
   /** Edits an earlier value. Without it there is no such button. */
   readonly onTake: ((value: string) => void) | undefined
-}
-
-/** The maximum number of changes in a part, and of characters in their values. */
-const max = { changes: 500, characters: 16 * 1024 * 1024 }
-
-/** A part of the changes, oldest first. */
-interface Part {
-  /** The change before the first one, if it is kept. */
-  readonly before: TextChange | undefined
-  readonly changes: ReadonlyArray<TextChange>
-}
-
-const nothing: Part = { before: undefined, changes: [] }
-
-/** The latest changes within the limits. */
-const latest = (changes: ReadonlyArray<TextChange>): Part => {
-  let first = changes.length
-  for (let characters = 0; first > 0 && changes.length - first < max.changes; first--) {
-    characters += changes[first - 1]!.value.length
-    if (characters > max.characters && first < changes.length) break
-  }
-  return { before: changes[first - 1], changes: changes.slice(first) }
 }
 
 const titleOf = ({ op, version }: TextChange): string => (op === "delete" ? "Deleted" : `Version ${version}`)
@@ -47,33 +28,42 @@ const titleBefore = ({ version }: TextChange): string => (version === 1 ? "Befor
 const textOf = (change: TextChange | undefined): string =>
   change === undefined || change.op === "delete" ? "" : format(change.value)
 
-export const History = ({ entryKey, namespace, onTake }: Props) => {
-  const [{ before, changes }, setPart] = useState(nothing)
-  /** The `seq` of the last change to show; the end of the log without it. */
-  const [end, setEnd] = useState<number>()
+/** The history up to a change (its `seq`), or up to the end of the log. After a revision, new changes are added. */
+const useHistory = (namespace: string, key: string, end: number | undefined, revision: string) => {
+  const [part, setPart] = useState(nothing)
   const [isComplete, setComplete] = useState(false)
   const [problem, setProblem] = useState("")
-  const [chosen, setChosen] = useState<number>()
+  const kept = useRef({ end, part })
 
   useEffect(() => {
     const ended = new AbortController()
     const { signal } = ended
+    const keep = (part: HistoryPart) => {
+      kept.current = { end, part }
+      setPart(part)
+    }
     const read = async () => {
-      let part = nothing
-      for await (const page of historyOf(namespace, entryKey, end ?? (await endOfLog(signal)), signal)) {
-        if (page.length === 0) continue
-        part = latest([...(part.before === undefined ? [] : [part.before]), ...part.changes, ...page])
-        setPart(part)
-      }
+      const range = { after: kept.current.part.after, end: end ?? (await endOfLog(signal)) }
+      for await (const page of historyOf(namespace, key, range, signal)) keep(plus(kept.current.part, page))
       setComplete(true)
     }
-    setPart(nothing)
-    setComplete(false)
+    if (kept.current.end !== end) {
+      keep(nothing)
+      setComplete(false)
+    }
     retryUntilDone(read, signal, setProblem).catch((error: unknown) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     })
     return () => ended.abort(new DOMException("The history is closed", "AbortError"))
-  }, [namespace, entryKey, end])
+  }, [namespace, key, end, revision])
+  return { ...part, isComplete, problem }
+}
+
+export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
+  /** The `seq` of the last change to show; the end of the log without it. */
+  const [end, setEnd] = useState<number>()
+  const { before, changes, isComplete, problem } = useHistory(namespace, entryKey, end, revision)
+  const [chosen, setChosen] = useState<number>()
 
   const list = useRef<HTMLOListElement>(null)
   const move = (event: KeyboardEvent) => {
@@ -129,7 +119,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
         <div class="pane-actions">
           <p class="muted grow">
             {dateAndTime(change.timestamp)} · change {change.seq}
-            {!isComplete && (problem === "" ? " · loading…" : ` · ${problem}`)}
+            {problem !== "" ? ` · ${problem}` : !isComplete && " · loading…"}
           </p>
           {end !== undefined && (
             <button type="button" class="button quiet" onClick={() => setEnd(undefined)}>
