@@ -1,4 +1,4 @@
-/** The console with an open entry: what other clients change, what expires, and what is not answered. */
+/** The console with an open entry: what other clients change, what expires, and what is not answered. Also a new one. */
 import type { Page, Route } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
 import { absence } from "../Gateway/browser/Browser.ts"
@@ -130,5 +130,38 @@ describe.skipIf(absence !== undefined)("The console with an open entry", () => {
     await eventually(async () => assert.strictEqual(await versions.count(), 3))
     // The change that the user has selected stays.
     await page.getByRole("region", { name: "Before compared with Version 1" }).waitFor()
+  })
+
+  it("asks before a new entry is discarded", async () => {
+    await open("store", "open")
+    const form = page.getByRole("dialog", { name: "New entry in open" })
+    const question = page.getByRole("dialog", { name: "Discard the new entry?" })
+    const create = () => page.getByRole("button", { name: "New", exact: true }).click()
+    await create()
+    await page.keyboard.press("Escape")
+    await form.waitFor({ state: "detached" })
+    assert.strictEqual(await question.count(), 0, "nothing was typed")
+
+    await create()
+    await form.getByLabel("Key").fill("typed")
+    await form.getByRole("textbox", { name: "Value" }).fill('{"long": "value"}')
+    await page.keyboard.press("Escape")
+    await question.getByRole("button", { name: "Cancel" }).click()
+    assert.strictEqual(await form.getByLabel("Key").inputValue(), "typed")
+    assert.strictEqual(await form.getByRole("textbox", { name: "Value" }).inputValue(), '{"long": "value"}')
+    await page.evaluate("history.back()")
+    await question.getByRole("button", { name: "Cancel" }).click()
+    await form.getByRole("button", { name: "Create" }).click()
+    await page.getByRole("heading", { name: "typed" }).waitFor()
+    await shows(/"long": "value"/)
+
+    await create()
+    await form.getByLabel("Key").fill("other")
+    await form.getByRole("button", { name: "Cancel" }).click()
+    await question.getByRole("button", { name: "Discard" }).click()
+    await question.waitFor({ state: "detached" })
+    await create()
+    assert.strictEqual(await form.getByLabel("Key").inputValue(), "")
+    await form.getByRole("button", { name: "Cancel" }).click()
   })
 })

@@ -1,25 +1,69 @@
 /** Creates an entry. */
-import { useId, useState } from "preact/hooks"
+import { useId, useLayoutEffect, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../Json/JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { go } from "../Service/Route.ts"
+import { go, guard } from "../Service/Route.ts"
 import { useAttempt } from "../Widgets/Attempt.ts"
+import { Confirm } from "../Widgets/Confirm.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
-import { isolated } from "../Widgets/Text.ts"
+import { isolated, visible } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
 import { kept, writtenOf } from "./Expiry.ts"
 import { ExpiryField } from "./ExpiryField.tsx"
 
+/** The value of a new entry before the user types. */
+const initial = "{}"
+
+/** Whether to discard what was typed, which is asked before the form is closed or the view is left. */
+const useQuestion = (isTyped: boolean, onClose: () => void) => {
+  const [leaving, setLeaving] = useState<{ readonly leave: () => void }>()
+  const ask = (leave: () => void) => setLeaving({ leave })
+  // A layout effect runs before the next event, which may leave the view.
+  useLayoutEffect(() => {
+    if (!isTyped) return
+    return guard(leave =>
+      ask(() => {
+        onClose()
+        leave()
+      })
+    )
+  }, [isTyped])
+  return {
+    isAsked: leaving !== undefined,
+    ask: () => (isTyped ? ask(onClose) : onClose()),
+    leave: () => leaving?.leave(),
+    stay: () => setLeaving(undefined)
+  }
+}
+
+const KeyField = (props: { readonly text: string; readonly onInput: (typed: string) => void }) => {
+  const field = useId()
+  return (
+    <div class="field">
+      <label for={field}>Key</label>
+      <input
+        id={field}
+        data-first
+        class="mono"
+        autocomplete="off"
+        spellcheck={false}
+        value={props.text}
+        onInput={event => props.onInput(event.currentTarget.value)}
+      />
+    </div>
+  )
+}
+
 export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; readonly onClose: () => void }) => {
   const [key, setKey] = useState("")
-  const [text, setText] = useState("{}")
+  const [text, setText] = useState(initial)
   const [expiry, setExpiry] = useState(kept)
   const [problem, setProblem] = useState<Problem>()
   const { failure, clearFailure, isBusy, run } = useAttempt()
-  const field = useId()
+  const { ask, isAsked, leave, stay } = useQuestion(key !== "" || text !== initial || expiry.kind !== "kept", onClose)
 
   const save = async () => {
     const found = problemOf(text)
@@ -37,8 +81,15 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
         : messageOf(error)
     )
 
+  if (isAsked) {
+    return (
+      <Confirm title="Discard the new entry?" action="Discard" onClose={stay} onConfirm={leave}>
+        {key === "" ? "It" : <code>{visible(key)}</code>} has not been created.
+      </Confirm>
+    )
+  }
   return (
-    <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={onClose}>
+    <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={ask}>
       <form
         class="dialog-body"
         onSubmit={event => {
@@ -46,21 +97,13 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
           void trySave()
         }}
       >
-        <div class="field">
-          <label for={field}>Key</label>
-          <input
-            id={field}
-            data-first
-            class="mono"
-            autocomplete="off"
-            spellcheck={false}
-            value={key}
-            onInput={event => {
-              setKey(event.currentTarget.value)
-              clearFailure()
-            }}
-          />
-        </div>
+        <KeyField
+          text={key}
+          onInput={typed => {
+            setKey(typed)
+            clearFailure()
+          }}
+        />
         <span class="field-title" aria-hidden="true">
           Value (JSON)
         </span>
@@ -80,7 +123,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
           <button type="submit" class="button primary" disabled={key === "" || isBusy}>
             Create
           </button>
-          <button type="button" class="button" onClick={onClose}>
+          <button type="button" class="button" onClick={ask}>
             Cancel
           </button>
         </div>
