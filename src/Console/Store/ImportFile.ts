@@ -57,7 +57,9 @@ const write = async (namespace: string, items: ReadonlyArray<Item>, existing: Ex
     // The time of the service is read from the unchanged error.
     if (isRefused && serverTimeOf(error) !== undefined) throw error
     if (isRefused) throw new LineRefused(item.line, withoutOperation(error))
-    error.message = `Line ${item.line}: ${withoutOperation(error)}`
+    const isPresent = existing === "stop" && error instanceof PreconditionFailed
+    const problem = isPresent ? "the entry already exists. Its batch was not written." : withoutOperation(error)
+    error.message = `Line ${item.line}: ${problem}`
     throw error
   }
 }
