@@ -257,8 +257,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       yield* query("UPDATE causeway.positions SET up_to = 1e15", "DELETE FROM causeway.nodes")
       yield* StoreCopy.copy({ from: files(directory), to: database(url) })
       const newest = `SELECT DISTINCT ON (name) name, up_to::text FROM causeway.positions
-        WHERE name IN ('commits', 'expiry', 'idempotency') ORDER BY name, id DESC`
-      expect(yield* query(newest)).toEqual(["commits", "expiry", "idempotency"].map(name => ({ name, up_to: "0" })))
+        WHERE name IN ('commits', 'events', 'expiry', 'idempotency') ORDER BY name, id DESC`
+      expect(yield* query(newest)).toEqual(
+        ["commits", "events", "expiry", "idempotency"].map(name => ({ name, up_to: "0" }))
+      )
     })
   )
 

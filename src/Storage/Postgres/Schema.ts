@@ -27,6 +27,7 @@ import { statements as changesOfCounts } from "./Migrations/19-changes-of-counts
 import { statements as lookupsOfCommits } from "./Migrations/20-lookups-of-commits.ts"
 import { statements as agesOfCommits } from "./Migrations/21-ages-of-commits.ts"
 import { statements as totalsOfTenants } from "./Migrations/22-totals-of-tenants.ts"
+import { statements as startsOfRemovals } from "./Migrations/23-starts-of-removals.ts"
 
 /** One step of the schema: statements that are executed once, in one transaction with the record of the step. */
 export interface Migration {
@@ -95,5 +96,6 @@ export const migrations: ReadonlyArray<Migration> = [
     name: "totals of tenants",
     statements: totalsOfTenants,
     locks: { log: "EXCLUSIVE", remembered_tenants: "ACCESS EXCLUSIVE" }
-  }
+  },
+  { name: "starts of removals", statements: startsOfRemovals }
 ]

@@ -220,7 +220,7 @@ export const openTarget = (
     yield* lockAll(query, ["log", ...emptied], "ACCESS EXCLUSIVE")
     yield* query(`TRUNCATE ${emptied.map(name => `causeway.${name}`).join(", ")}`)
     // Copied records may be before the positions of those that the database had.
-    yield* query("UPDATE causeway.positions SET up_to = 0 WHERE name IN ('commits', 'idempotency')")
+    yield* query("UPDATE causeway.positions SET up_to = 0 WHERE name IN ('commits', 'events', 'idempotency')")
     return {
       name,
       isRestarted,

@@ -7,10 +7,11 @@
  */
 
 /**
- * `expiry` is in epoch milliseconds, `counts` an id of `count_changes`, `commits` in epoch microseconds, and
- * `idempotency` an `up_to` of `remembered_writes`. Only functions of the database read the last two.
+ * `expiry` is in epoch milliseconds, `counts` an id of `count_changes`, `commits` in epoch microseconds, `idempotency`
+ * an `up_to` of `remembered_writes`, and `events` in epoch milliseconds. Only functions of the database read the last
+ * three.
  */
-export type Name = "expiry" | "counts" | "commits" | "idempotency"
+export type Name = "expiry" | "counts" | "commits" | "idempotency" | "events"
 
 /** SQL for a position. A statement reads it once, in its snapshot. */
 export const of = (name: Name): string => `(SELECT causeway.position('${name}'))`

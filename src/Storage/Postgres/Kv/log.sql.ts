@@ -3,13 +3,15 @@
  */
 
 /**
- * Removes the oldest records, but never the newest, with the tombstones that they made. Returns how many of up to
- * `portion` records were removed. A later migration turns its `jit` off.
+ * Removes the oldest records, but never the newest, with the tombstones that they made. A tombstone has the number of
+ * its record, so that none is left up to the last record that was removed. Returns how many of up to `portion` records
+ * were removed.
  */
 export const trim = `
-CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
+SET jit = off
 AS $function$
 DECLARE
   first bigint;
@@ -22,7 +24,8 @@ BEGIN
   IF up_to IS NULL THEN RETURN 0; END IF;
   SELECT least(up_to, max(c.seq) - 1) INTO up_to FROM causeway.changes c;
   IF up_to <= first THEN RETURN 0; END IF;
-  DELETE FROM causeway.tombstones t WHERE t.seq <= up_to;
+  -- Rows that were removed while a snapshot is held are not visited again.
+  DELETE FROM causeway.tombstones t WHERE t.seq > first AND t.seq <= up_to;
   DELETE FROM causeway.changes c WHERE c.seq > first AND c.seq <= up_to;
   UPDATE causeway.log SET trimmed_seq = up_to, history = history + 1;
   RETURN up_to - first;

@@ -1,4 +1,4 @@
-import { epoch, renewEpoch, trim } from "../Kv/log.sql.ts"
+import { epoch, renewEpoch } from "../Kv/log.sql.ts"
 
 export const statements: ReadonlyArray<string> = [
   // One row. A writer that adds records locks it until the end of the transaction. Only trims and changes of the epoch update
@@ -361,7 +361,28 @@ BEGIN
   last_seq := base + expired;
 END
 $function$`,
-  trim,
+  `
+CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $function$
+DECLARE
+  first bigint;
+  up_to bigint;
+BEGIN
+  SELECT l.trimmed_seq INTO first FROM causeway.log l FOR UPDATE;
+  SELECT max(c.seq) INTO up_to
+  FROM (SELECT o.seq, o.timestamp FROM causeway.changes o WHERE o.seq > first ORDER BY o.seq LIMIT portion) c
+  WHERE c.timestamp < before;
+  IF up_to IS NULL THEN RETURN 0; END IF;
+  SELECT least(up_to, max(c.seq) - 1) INTO up_to FROM causeway.changes c;
+  IF up_to <= first THEN RETURN 0; END IF;
+  DELETE FROM causeway.tombstones t WHERE t.seq <= up_to;
+  DELETE FROM causeway.changes c WHERE c.seq > first AND c.seq <= up_to;
+  UPDATE causeway.log SET trimmed_seq = up_to, history = history + 1;
+  RETURN up_to - first;
+END
+$function$`,
   epoch,
   `
 CREATE FUNCTION causeway.identify() RETURNS boolean

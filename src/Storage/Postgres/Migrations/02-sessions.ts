@@ -1,5 +1,3 @@
-import { trimSessions } from "../SessionEvents/leases.sql.ts"
-
 export const statements: ReadonlyArray<string> = [
   // The nodes that own sessions. One whose lease has ended without renewal is gone, and so is one without a row.
   `CREATE TABLE causeway.nodes (
@@ -86,7 +84,37 @@ AS $function$
     )
   )
 $function$`,
-  trimSessions,
+  `
+CREATE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $function$
+DECLARE
+  due record;
+  dropped bigint;
+  dropped_bytes bigint;
+  total bigint := 0;
+BEGIN
+  FOR due IN
+    SELECT o.history, max(o.seq) AS seq FROM (
+      SELECT e.history, e.seq FROM causeway.events e WHERE e.timestamp < before ORDER BY e.timestamp LIMIT portion
+    ) o JOIN causeway.histories h ON h.id = o.history
+    GROUP BY o.history, h.session ORDER BY h.session
+  LOOP
+    PERFORM FROM causeway.histories h WHERE h.id = due.history FOR UPDATE;
+    -- An event is not newer than those after it, whatever the clock said.
+    WITH gone AS (
+      DELETE FROM causeway.events d WHERE d.history = due.history AND d.seq <= due.seq RETURNING d.size
+    )
+    SELECT count(*), coalesce(sum(g.size), 0) INTO dropped, dropped_bytes FROM gone g;
+    UPDATE causeway.histories h SET trimmed = greatest(h.trimmed, due.seq), bytes = h.bytes - dropped_bytes
+    WHERE h.id = due.history AND dropped > 0;
+    DELETE FROM causeway.receipts d WHERE d.history = due.history AND d.seq <= due.seq;
+    total := total + dropped;
+  END LOOP;
+  RETURN total;
+END
+$function$`,
   `
 CREATE FUNCTION causeway.write_sessions(
   group_id uuid,

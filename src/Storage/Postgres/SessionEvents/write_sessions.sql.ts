@@ -10,6 +10,8 @@
  * A history that is opened in another epoch of the database than before gets a new epoch: events at its end that
  * clients have seen may be lost, and their numbers are used again.
  *
+ * An append of events that are old already, as of a node whose clock is behind, is reported to `trim_sessions`.
+ *
  * Returns a JSON array with the outcome of each write: 0 if it was stored, `[1, head]` if it is out of step, `[2]` if
  * the session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
  */
@@ -53,6 +55,8 @@ DECLARE
   bytes_left bigint;
   is_allowed boolean;
   current_epoch text;
+  late_from bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000;
+  oldest_late bigint;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.write_sessions needs the isolation level read committed' USING ERRCODE = '0A000';
@@ -81,6 +85,7 @@ BEGIN
         SELECT h.id, afters[i] + n, timestamps[i], octet_length(texts[base + n]), texts[base + n]
         FROM generate_series(1, counts[i]) n;
         base := base + counts[i];
+        IF timestamps[i] <= late_from THEN oldest_late := least(oldest_late, timestamps[i]); END IF;
         IF h.head - h.trimmed > most_events OR h.bytes > most_bytes THEN
           kept_from := h.trimmed;
           bytes_left := h.bytes;
@@ -92,8 +97,10 @@ BEGIN
             bytes_left := bytes_left - oldest.size;
           END LOOP;
           IF kept_from > h.trimmed THEN
-            DELETE FROM causeway.events d WHERE d.history = h.id AND d.seq <= kept_from;
-            DELETE FROM causeway.receipts d WHERE d.history = h.id AND d.seq <= kept_from;
+            -- Rows that were removed while a snapshot is held are not visited again. A receipt that was stored without
+            -- an event has the number of the last one, which may be removed already.
+            DELETE FROM causeway.events d WHERE d.history = h.id AND d.seq > h.trimmed AND d.seq <= kept_from;
+            DELETE FROM causeway.receipts d WHERE d.history = h.id AND d.seq >= h.trimmed AND d.seq <= kept_from;
             UPDATE causeway.histories u SET trimmed = kept_from, bytes = bytes_left WHERE u.id = h.id;
           END IF;
         END IF;
@@ -107,7 +114,7 @@ BEGIN
         ON CONFLICT (history, id)
         DO UPDATE SET seq = excluded.seq, digest = excluded.digest, turn = excluded.turn, place = DEFAULT;
         DELETE FROM causeway.receipts d WHERE d.history = h.id AND d.id IN (
-          SELECT o.id FROM causeway.receipts o WHERE o.history = h.id
+          SELECT o.id FROM causeway.receipts o WHERE o.history = h.id AND o.seq >= h.trimmed
           ORDER BY o.seq DESC, o.place DESC OFFSET most_receipts
         );
       END IF;
@@ -171,6 +178,11 @@ BEGIN
       results[i] := '0';
     END IF;
   END LOOP;
+  IF oldest_late IS NOT NULL THEN
+    -- A unique number, so that no writer waits for another.
+    INSERT INTO causeway.positions (name, id, up_to)
+    VALUES ('late events', nextval('causeway.session_tokens'), oldest_late);
+  END IF;
   INSERT INTO causeway.commits (id, result) VALUES (group_id, concat('[', array_to_string(results, ','), ']'));
   RETURN concat('[', array_to_string(results, ','), ']');
 END
