@@ -8,6 +8,7 @@
  */
 import { createHash } from "node:crypto"
 import { Effect, Option, Stream } from "effect"
+import { yieldToEventLoop } from "../EventLoop.ts"
 import { randomHex } from "../RandomHex.ts"
 import { type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./StoreCopy/Port.ts"
 import * as Postgres from "./StoreCopy/Postgres.ts"
@@ -120,7 +121,8 @@ const copyAll = (source: Source, target: Target, report: NonNullable<Options["re
         const digest = new Digest()
         yield* Stream.runForEach(target.pages(table), page => {
           for (const row of page) digest.add(row)
-          return verified(table, page)
+          // The files of SQLite are read without a pause, and the source must learn that this process runs.
+          return Effect.zipRight(verified(table, page), yieldToEventLoop)
         })
         const read = expected[index]!
         if (digest.rows !== read.rows || String(digest) !== String(read)) {
@@ -142,7 +144,7 @@ const addressOf = ({ postgres }: Location) =>
 const openSource = (from: Location) =>
   Option.match(addressOf(from), {
     onNone: () => Sqlite.openSource(from.directory),
-    onSome: Postgres.openSource
+    onSome: url => Postgres.openSource(url)
   })
 
 const openTarget = (to: Location, sourceId: string) =>

@@ -20,6 +20,18 @@ type Query = Client.Query
 /** How long a statement may take, in milliseconds. */
 const statementTimeoutMillis = 600_000
 
+/**
+ * How long the transaction of a copy may be idle, and the pause between two statements that prevent that, in
+ * milliseconds. A process that hangs or has vanished sends none, and must not keep its locks. The other store may work
+ * for longer: a file of SQLite is written, counted and emptied in steps during which this process does nothing else.
+ */
+export interface IdleLimits {
+  readonly limit: number
+  readonly pause: number
+}
+
+const idleLimits: IdleLimits = { limit: 300_000, pause: 15_000 }
+
 /** How long a copy waits for its locks, so that writers can end, in milliseconds. */
 const lockTimeoutMillis = 10_000
 
@@ -32,17 +44,27 @@ export const nameOf = (url: Redacted.Redacted): string => {
   return `postgres://${host}${pathname}`
 }
 
-/** Runs statements on one connection, until the scope closes. Its transactions are idle while the other store works. */
-const connect = (url: Redacted.Redacted): Effect.Effect<Query, StoreCopyRefused, Scope.Scope> =>
-  Client.scoped(url, { statementTimeout: 0, idleTimeout: 0, applicationName: programName }).pipe(
-    Effect.mapBoth({
-      onFailure: ({ reason }) => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${reason}` }),
-      onSuccess:
-        (client): Query =>
-        (text, values) =>
-          Client.queryOn(client, text, values, statementTimeoutMillis)
-    })
-  )
+/** Takes no snapshot, and has no effect. */
+const nothing = "SHOW server_version"
+
+/** Runs statements on one connection, until the scope closes. Its transactions stay open while the other store works. */
+const connect = (
+  url: Redacted.Redacted,
+  { limit, pause }: IdleLimits
+): Effect.Effect<Query, StoreCopyRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const client = yield* Effect.mapError(
+      Client.scoped(url, { statementTimeout: 0, idleTimeout: limit, applicationName: programName }),
+      ({ reason }) => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${reason}` })
+    )
+    const turn = yield* Effect.makeSemaphore(1)
+    const query: Query = (text, values) =>
+      turn.withPermits(1)(Client.queryOn(client, text, values, statementTimeoutMillis))
+    // The next statement of the copy reports a failure.
+    const keepBusy = Effect.ignore(turn.withPermitsIfAvailable(1)(Client.queryOn(client, nothing)))
+    yield* Effect.forkScoped(Effect.interruptible(Effect.forever(Effect.delay(keepBusy, pause))))
+    return query
+  })
 
 /** Turns failures before the first row is copied into `StoreCopyRefused`. */
 const refusing =
@@ -61,11 +83,11 @@ const refusing =
     })
 
 /** `SET` takes no snapshot, so that the later one sees all that is committed before the locks. */
-const settings = [
+const settings = ({ limit }: IdleLimits) => [
   "SET LOCAL client_encoding = 'UTF8'",
   "SET LOCAL statement_timeout = 0",
   `SET LOCAL lock_timeout = ${lockTimeoutMillis}`,
-  "SET LOCAL idle_in_transaction_session_timeout = 0",
+  `SET LOCAL idle_in_transaction_session_timeout = ${limit}`,
   // Pages are read by an index. A new table has no statistics, so that the planner does not know that it is large.
   "SET LOCAL enable_seqscan = off"
 ]
@@ -80,8 +102,8 @@ const inTurn = (query: Query, statements: ReadonlyArray<string>) =>
   Effect.forEach(statements, text => query(text), { discard: true })
 
 /** Begins a transaction. The session has the same time limits, which apply between these statements. */
-const begin = (query: Query, isolation: "READ COMMITTED" | "REPEATABLE READ") =>
-  inTurn(query, [`BEGIN ISOLATION LEVEL ${isolation} READ WRITE`, ...settings])
+const begin = (query: Query, isolation: "READ COMMITTED" | "REPEATABLE READ", idle: IdleLimits) =>
+  inTurn(query, [`BEGIN ISOLATION LEVEL ${isolation} READ WRITE`, ...settings(idle)])
 
 /**
  * The tables whose locks exclude all writers: every writer of entries locks a row of `log`, every writer of sessions
@@ -125,15 +147,18 @@ const row = (query: Query, text: string, values: ReadonlyArray<Parameter> = []) 
   Effect.map(query(text, values), ([first]) => first ?? [])
 
 /** Opens the store in a database for reading. No process can write to it until the scope closes. */
-export const openSource = (url: Redacted.Redacted): Effect.Effect<Source, StoreCopyRefused, Scope.Scope> =>
+export const openSource = (
+  url: Redacted.Redacted,
+  idle = idleLimits
+): Effect.Effect<Source, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const query = yield* connect(url)
+    const query = yield* connect(url, idle)
     const name = nameOf(url)
     const [hasStore] = yield* row(query, "SELECT to_regclass('causeway.migrations') IS NOT NULL")
     if (hasStore !== true) return yield* new StoreCopyRefused({ message: `${name} has no store.` })
     yield* Opening.open(url)
     yield* refuseServed(query, name)
-    yield* begin(query, "REPEATABLE READ")
+    yield* begin(query, "REPEATABLE READ", idle)
     // The snapshot is taken after the locks. From then on, no newer node can change the schema.
     yield* lockWriters(query, name, ["migrations"])
     const [version] = yield* row(query, "SELECT max(version) FROM causeway.migrations")
@@ -164,10 +189,10 @@ const removeMark = (query: Query) =>
   query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
 
 /** Makes the schema and the mark, in a separate transaction. Returns whether the database had an unfinished copy. */
-const prepare = (query: Query, name: string, sourceId: string) =>
+const prepare = (query: Query, name: string, sourceId: string, idle: IdleLimits) =>
   Effect.gen(function* () {
     yield* Opening.check(query)
-    yield* begin(query, "READ COMMITTED")
+    yield* begin(query, "READ COMMITTED", idle)
     const copied = yield* Opening.migrate(query, true)
     yield* refuseServed(query, name)
     if (copied === undefined) {
@@ -195,13 +220,14 @@ const prepare = (query: Query, name: string, sourceId: string) =>
 /** Opens an empty database for writing, or one with an unfinished copy of the source, which it removes. */
 export const openTarget = (
   url: Redacted.Redacted,
-  sourceId: string
+  sourceId: string,
+  idle = idleLimits
 ): Effect.Effect<Target, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const query = yield* connect(url)
+    const query = yield* connect(url, idle)
     const name = nameOf(url)
-    const isRestarted = yield* prepare(query, name, sourceId)
-    yield* begin(query, "READ COMMITTED")
+    const isRestarted = yield* prepare(query, name, sourceId, idle)
+    yield* begin(query, "READ COMMITTED", idle)
     // Another process that copies has locked the mark or removed it.
     const marks = yield* query(
       "SELECT FROM causeway.migrations WHERE version = $1 AND name = $2 FOR UPDATE SKIP LOCKED",

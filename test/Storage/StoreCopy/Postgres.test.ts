@@ -3,9 +3,10 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Fiber, Layer, Redacted } from "effect"
+import { Effect, Fiber, Layer, Redacted, type Scope } from "effect"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
+import * as PostgresCopy from "../../../src/Storage/StoreCopy/Postgres.ts"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
@@ -170,6 +171,59 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
       expect(yield* keysIn(url)).toEqual(["acknowledged"])
       yield* Opening.open(Redacted.make(url))
     }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("keep their locks while the other store works, and lose them when their process hangs", () =>
+    Effect.gen(function* () {
+      const idle = { limit: 3000, pause: 200 }
+      const [url, empty] = [yield* filled, yield* Effect.promise(() => createDatabase())]
+      const opened: ReadonlyArray<
+        readonly [string, (url: Redacted.Redacted) => Effect.Effect<unknown, unknown, Scope.Scope>]
+      > = [
+        [url, address => PostgresCopy.openSource(address, idle)],
+        [empty, address => PostgresCopy.openTarget(address, "source", idle)]
+      ]
+      for (const [address, open] of opened) {
+        const proxy = yield* Proxy.make(address)
+        yield* open(Redacted.make(proxy.url))
+        /** Seconds since the transaction of the copy began, if it is open. */
+        const age = Effect.map(
+          query(
+            address,
+            `SELECT extract(epoch FROM clock_timestamp() - xact_start)::int AS age FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name = 'causeway migrate-store'`
+          ),
+          rows => rows.map(({ age }) => Number(age))
+        )
+        const [old = 0] = yield* Effect.repeat(Effect.delay(age, "100 millis"), { until: ([age = 9]) => age >= 5 })
+        expect(old).toBeGreaterThanOrEqual(5)
+        proxy.set("black hole")
+        yield* Effect.repeat(Effect.delay(age, "100 millis"), { until: ages => ages.length === 0 })
+      }
+      yield* Opening.open(Redacted.make(url))
+    })
+  )
+
+  it.scopedLive("let this process do other work while they are verified", () =>
+    Effect.gen(function* () {
+      const turns: Array<boolean> = []
+      let hasTurned = true
+      yield* StoreCopy.copy({
+        from: database(yield* filled),
+        to: files(yield* temporaryDirectory),
+        report: ({ phase }) =>
+          Effect.sync(() => {
+            if (phase === "copy") return
+            turns.push(hasTurned)
+            hasTurned = false
+            setImmediate(() => {
+              hasTurned = true
+            })
+          })
+      })
+      expect(turns.length).toBeGreaterThan(1)
+      expect(turns).not.toContain(false)
+    })
   )
 
   it.scopedLive("prevent a node from opening either store, with the reason", () =>

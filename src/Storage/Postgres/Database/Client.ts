@@ -66,12 +66,21 @@ const unlimitedSession =
   "SET idle_session_timeout = 0; " +
   "SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
 
+/**
+ * The server ends the session of a machine that has vanished after a minute, with its locks, whether the session waits
+ * for a statement or sends an answer. By default that may take hours.
+ */
+const keepAlive =
+  "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; " +
+  "SET tcp_user_timeout = 60000"
+
 /** The settings that replace the time limits of the role. The first applies to the statements after it. */
 const timeouts = ({ idleTimeout = defaultIdleTimeout, statementTimeout }: Timeouts): ReadonlyArray<string> => [
   `SET statement_timeout = ${statementTimeout}`,
   `SET lock_timeout = ${lockTimeout}`,
   `SET idle_in_transaction_session_timeout = ${idleTimeout}`,
-  unlimitedSession
+  unlimitedSession,
+  keepAlive
 ]
 
 /** The settings that a session of a pool must have, whatever those of its role are. */
