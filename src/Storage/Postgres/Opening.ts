@@ -72,13 +72,21 @@ const locksOf = (steps: ReadonlyArray<Migration>) =>
     return mode === undefined ? [] : [[table, mode] as const]
   })
 
+/** How the schema is brought up to date. */
+export interface MigrationOptions {
+  /** Whether the database may have an unfinished copy of another store. Otherwise it is refused. */
+  readonly mayBeUnfinished?: boolean
+  /** Called before the first step, with the versions before the first step and after the last one. */
+  readonly onMigration?: (from: number, to: number) => Effect.Effect<void>
+}
+
 /**
- * Brings the schema up to date, within a transaction. It first locks all tables that steps change. A database with an
- * unfinished copy is refused, unless `mayBeUnfinished` is true; then the id of the copied store is returned.
+ * Brings the schema up to date, within a transaction. It first locks all tables that steps change. Returns the id of
+ * the store of which the database has an unfinished copy.
  */
 export const migrate = (
   query: Client.Query,
-  mayBeUnfinished = false
+  { mayBeUnfinished = false, onMigration = () => Effect.void }: MigrationOptions = {}
 ): Effect.Effect<string | undefined, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
   Effect.gen(function* () {
     // A node that stops in the middle must not prevent others from starting.
@@ -133,6 +141,7 @@ export const migrate = (
       const existing = yield* query("SELECT tablename FROM pg_tables WHERE schemaname = 'causeway'")
       const locks = locksOf(migrations.slice(applied)).filter(([table]) => existing.some(([name]) => name === table))
       yield* TableLocks.lock(query, locks, lockTimeoutMillis)
+      yield* onMigration(applied, migrations.length)
     }
     for (let version = applied + 1; version <= migrations.length; version++) {
       const { name, statements } = migrations[version - 1]!
@@ -143,10 +152,10 @@ export const migrate = (
   })
 
 /** One attempt to bring the database up to date. Returns whether the role may read the cluster and its timeline. */
-const bringUpToDate = (query: Client.Query) =>
+const bringUpToDate = (query: Client.Query, options: MigrationOptions) =>
   Effect.gen(function* () {
     yield* query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-    yield* migrate(query)
+    yield* migrate(query, options)
     // Fails while a copy of the store is being made, which excludes writers.
     yield* TableLocks.lock(query, [["log", "ROW EXCLUSIVE"]], lockTimeoutMillis)
     const [[isIdentified]] = (yield* query("SELECT causeway.identify()")) as [[boolean]]
@@ -155,7 +164,7 @@ const bringUpToDate = (query: Client.Query) =>
   })
 
 /** What else to do when the database is opened. */
-export interface Options {
+export interface Options extends Pick<MigrationOptions, "onMigration"> {
   /** Runs on the same connection after the transaction. */
   readonly andThen?: (query: Client.Query) => Effect.Effect<unknown, StoreUnavailable>
   /** Called if other sessions use tables that must be locked. Without it, only one attempt is made. */
@@ -169,11 +178,11 @@ export interface Options {
  */
 export const open = (
   url: Redacted.Redacted,
-  { andThen, onInUse }: Options = {}
+  { andThen, onInUse, ...migration }: Options = {}
 ): Effect.Effect<void, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
   withClient(url, query => {
     const attempt = (pause: number): ReturnType<typeof bringUpToDate> =>
-      Effect.catchTag(bringUpToDate(query), "TablesInUse", error => {
+      Effect.catchTag(bringUpToDate(query, migration), "TablesInUse", error => {
         if (onInUse === undefined) return Effect.fail(error)
         return query("ROLLBACK").pipe(
           Effect.zipRight(onInUse(error)),

@@ -3,7 +3,7 @@
  * read. A node that starts while the database is unavailable continues without it, and must not serve a database that
  * it would have refused.
  */
-import { Cause, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
+import { Cause, Effect, Either, Fiber, Option, type Redacted, Schedule, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import type { AtNow, DatabaseClock } from "./Database/DatabaseClock.ts"
@@ -12,7 +12,7 @@ import type { TablesInUse } from "./Database/TableLocks.ts"
 import * as Queries from "./Kv/Queries.ts"
 import * as Opening from "./Opening.ts"
 
-/** How long the start waits for the database. Then it continues without it. */
+/** How long the start waits for the database. Then it continues, and so does the attempt to open the database. */
 const startTimeout = "5 seconds"
 
 /** The pause before another attempt to open the database, if it was unavailable or refused. */
@@ -68,6 +68,11 @@ export const make = (
     const attempt = (options: Pick<Opening.Options, "onInUse">) =>
       Opening.open(url, {
         ...options,
+        onMigration: (from, to) => {
+          refuse(`its schema is brought up to date, from version ${from} to ${to}`)
+          // Steps may take minutes in a large store, and writers wait for them.
+          return Effect.annotateLogs(Effect.logInfo("The schema of the database is brought up to date"), { from, to })
+        },
         andThen: query =>
           clock.measure(Effect.map(query(Queries.clockAndLogEnd.statement.text), Queries.clockAndLogEnd.decode))
       }).pipe(
@@ -79,29 +84,32 @@ export const make = (
         Effect.sandbox
       )
 
-    const isOver = yield* attempt({}).pipe(
-      Effect.as(true),
-      Effect.catchAll(cause =>
-        Option.match(refusalIn(cause), {
-          onSome: Effect.fail,
-          onNone: () => Effect.as(failed(cause), false)
-        })
-      ),
-      Effect.disconnect,
-      Effect.timeoutTo({ duration: startTimeout, onSuccess: answer => answer, onTimeout: () => false })
+    // Not interrupted at the timeout: in the server, an attempt would continue until the end of its statement, with the
+    // locks of a migration, and the next one would do all of it again.
+    const first = yield* Effect.forkScoped(Effect.interruptible(Effect.either(attempt({}))))
+    const outcome = yield* Effect.timeoutOption(Fiber.join(first), startTimeout)
+    const schedule = Schedule.identity<Failure>().pipe(
+      Schedule.addDelay(cause => (Option.isSome(refusalIn(cause)) ? pauses.refused : pauses.unavailable))
     )
-    if (!isOver) {
-      const schedule = Schedule.identity<Failure>().pipe(
-        Schedule.addDelay(cause => (Option.isSome(refusalIn(cause)) ? pauses.refused : pauses.unavailable))
+    const later = attempt({ onInUse: error => failed(Cause.fail(error)) }).pipe(
+      Effect.tapError(failed),
+      Effect.retry(schedule),
+      Effect.zipRight(outage.over),
+      Effect.delay(pauses.unavailable)
+    )
+    const inBackground = (work: Effect.Effect<void, Failure>) => Effect.forkScoped(Effect.interruptible(work))
+    if (Option.isNone(outcome)) {
+      yield* inBackground(
+        Effect.flatMap(
+          Fiber.join(first),
+          Either.match({ onLeft: cause => Effect.zipRight(failed(cause), later), onRight: () => Effect.void })
+        )
       )
-      yield* attempt({ onInUse: error => failed(Cause.fail(error)) }).pipe(
-        Effect.tapError(failed),
-        Effect.retry(schedule),
-        Effect.zipRight(outage.over),
-        Effect.delay(pauses.unavailable),
-        Effect.interruptible,
-        Effect.forkScoped
-      )
+    } else if (Either.isLeft(outcome.value)) {
+      const refused = refusalIn(outcome.value.left)
+      if (Option.isSome(refused)) return yield* refused.value
+      yield* failed(outcome.value.left)
+      yield* inBackground(later)
     }
     return {
       refusal: () => refusal,

@@ -193,7 +193,7 @@ const prepare = (query: Query, name: string, sourceId: string, idle: IdleLimits)
   Effect.gen(function* () {
     yield* Opening.check(query)
     yield* begin(query, "READ COMMITTED", idle)
-    const copied = yield* Opening.migrate(query, true)
+    const copied = yield* Opening.migrate(query, { mayBeUnfinished: true })
     yield* refuseServed(query, name)
     if (copied === undefined) {
       yield* lockWriters(query, name)

@@ -14,7 +14,8 @@ export const namespace = "tenant:t/node"
 const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 10)))
 
 const isLate = (error: unknown): boolean =>
-  error instanceof StoreUnavailable && /not open: (?:no answer within|timeout expired)/.test(error.reason)
+  error instanceof StoreUnavailable &&
+  /not open: (?:no answer within|timeout expired|its schema is brought)/.test(error.reason)
 
 /**
  * On a busy machine the database may open later than a node waits for it at its start. An unavailable one is

@@ -1,14 +1,17 @@
 /** How a node of a new version brings the schema up to date while other nodes serve and other sessions read. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Fiber, Redacted } from "effect"
+import { Context, Effect, Fiber, Layer, Redacted } from "effect"
 import pg from "pg"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store } from "../../../src/Kv/Store.ts"
 import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as TableLocks from "../../../src/Storage/Postgres/Database/TableLocks.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
+import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { execute, optionsOf, withClient } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { databaseAt, isUnavailable, node, put, quiet, ready } from "./Fixture.ts"
+import { databaseAt, isUnavailable, logged, node, put, quiet, ready } from "./Fixture.ts"
 
 const query = (url: string, ...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
 
@@ -101,7 +104,68 @@ const during = <A, E, R>(
     })
   )
 
+/**
+ * A database of an older schema, whose migration waits until another session ends. Returns the process that waits for
+ * that, and the process of the last attempt.
+ */
+const withSlowMigration = Effect.gen(function* () {
+  const url = yield* databaseAt(migrations.length - 1)
+  yield* query(
+    url,
+    "CREATE SEQUENCE public.attempts",
+    `CREATE FUNCTION public.wait() RETURNS event_trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
+       PERFORM setval('public.attempts', pg_backend_pid());
+       PERFORM pg_advisory_xact_lock(77);
+     END $$`,
+    "CREATE EVENT TRIGGER slow ON ddl_command_start EXECUTE FUNCTION public.wait()"
+  )
+  const waiting = Effect.map(
+    query(url, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted"),
+    rows => rows.map(({ pid }) => Number(pid))
+  )
+  const lastAttempt = Effect.map(query(url, "SELECT last_value::int AS pid FROM public.attempts"), ([row]) => row?.pid)
+  return { url, waiting, lastAttempt }
+})
+
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("a migration that takes longer than a node waits for it at the start is done once, and logged", () =>
+    Effect.gen(function* () {
+      const { lastAttempt, url, waiting } = yield* withSlowMigration
+      const { layer, lines } = logged()
+      const started = yield* withClient(url, other =>
+        Effect.gen(function* () {
+          yield* other("SELECT pg_advisory_lock(77)")
+          const context = yield* Effect.provide(Layer.build(Postgres.layer(optionsOf(url))), layer)
+          const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
+          expect(yield* node.store.ready).toBe(false)
+          expect(String(yield* Effect.flip(put(node, "k", 1)))).toContain(
+            "its schema is brought up to date, from version"
+          )
+          const [first] = yield* waiting
+          return { first, node }
+        })
+      )
+      yield* ready(started.node)
+      expect(yield* lastAttempt).toBe(started.first)
+      expect(lines.filter(line => line.includes("The schema of the database is brought up to date"))).toHaveLength(1)
+    })
+  )
+
+  it.scopedLive("a migration whose node has ended does not keep its locks until its statement ends", () =>
+    Effect.gen(function* () {
+      const { url, waiting } = yield* withSlowMigration
+      yield* withClient(url, other =>
+        Effect.gen(function* () {
+          yield* other("SELECT pg_advisory_lock(77)")
+          const opening = yield* Effect.fork(Opening.open(Redacted.make(url)))
+          yield* Effect.repeat(waiting, { until: pids => pids.length === 1 })
+          yield* Fiber.interrupt(opening)
+          yield* Effect.repeat(Effect.delay(waiting, "50 millis"), { until: pids => pids.length === 0 })
+        })
+      )
+    })
+  )
+
   it.scopedLive("steps name the tables that they lock against reads, or against writes", () =>
     Effect.gen(function* () {
       const url = yield* databaseAt(0)

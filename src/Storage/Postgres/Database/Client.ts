@@ -116,10 +116,21 @@ const set = async (client: pg.ClientBase, text: string): Promise<void> => {
   }
 }
 
+/**
+ * The server ends a session within seconds after its client has disconnected, also while a long statement runs or
+ * waits for a lock. By default the statement continues, with its locks, although nothing reads the answer. Not every
+ * platform of the server can do this.
+ */
+const checkConnection = `DO $$ BEGIN
+  PERFORM set_config('client_connection_check_interval', '2s', false);
+EXCEPTION WHEN OTHERS THEN
+  NULL;
+END $$`
+
 /** Connects a client and replaces the time limits of its role. Rejects with the error of `pg` or `StoreUnavailable`. */
 export const connectClient = async (client: pg.ClientBase, limits: Timeouts): Promise<void> => {
   await client.connect()
-  await set(client, timeouts(limits).join("; "))
+  await set(client, [...timeouts(limits), checkConnection].join("; "))
 }
 
 /** How long the end of a connection may take, in milliseconds. */
