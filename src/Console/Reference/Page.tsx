@@ -51,7 +51,7 @@ const Frame = () => {
           <ConsoleLink />
         </nav>
         <ThemeButton />
-        <SignOutButton />
+        <SignOutButton ask={leave => leave()} />
       </header>
       <main class="reference">
         <section class="reference-documents" aria-label="Documents">

@@ -47,18 +47,24 @@ export const guard = (added: Guard): (() => void) => {
   }
 }
 
-/** Goes to a fragment once all guards have agreed. */
-const navigate = (wanted: string): void => {
+/** Acts once all guards have agreed, which are removed. */
+export const afterGuards = (act: () => void): void => {
   const latest = guards.at(-1)
   if (latest === undefined) {
-    location.hash = wanted
+    act()
     return
   }
   latest(() => {
     guards = guards.filter(other => other !== latest)
-    navigate(wanted)
+    afterGuards(act)
   })
 }
+
+/** Goes to a fragment once all guards have agreed. */
+const navigate = (wanted: string): void =>
+  afterGuards(() => {
+    location.hash = wanted
+  })
 
 /** The segments of the path, decoded. */
 export const route = computed(() => segmentsOf(hash.value))

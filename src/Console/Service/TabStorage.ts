@@ -13,7 +13,7 @@ export const clear = (): void => {
   for (const name of Object.values(names)) sessionStorage.removeItem(name)
 }
 
-/** Removes the credential and all that was read with it, by loading the page again. */
+/** Removes the credential and all that was read with it, by loading the page again, which nothing may prevent. */
 export const signOut = (): void => {
   clear()
   history.replaceState(undefined, "", location.pathname)

@@ -6,7 +6,7 @@ import { watchMetrics } from "../Overview/Metrics.ts"
 import { Overview } from "../Overview/Overview.tsx"
 import { user } from "../Service/Connection.ts"
 import { health, isReachable, isStoreReady, watchHealth } from "../Service/Health.ts"
-import { href, view } from "../Service/Route.ts"
+import { afterGuards, href, view } from "../Service/Route.ts"
 import { routes } from "../Service/Routes.ts"
 import { SessionsView } from "../Sessions/SessionsView.tsx"
 import { StoreView } from "../Store/StoreView.tsx"
@@ -72,7 +72,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
           </a>
         )}
         <ThemeButton />
-        <SignOutButton />
+        <SignOutButton ask={afterGuards} />
       </div>
     </nav>
   )
