@@ -24,7 +24,7 @@ export interface Figures {
 
 /** Whether a route is for monitoring, which would hide the requests of users. */
 const isMonitoring = (route: string | undefined): boolean =>
-  route === undefined || /\/(?:metrics|health|ready)$|\/console\/?/.test(route)
+  route === undefined || /\/(?:metrics|health|ready)$|\/(?:console|docs)(?:\/|$)/.test(route)
 
 /** Whether the duration of a route means nothing: monitoring, long polls and streams. */
 const isUntimed = (route: string | undefined): boolean =>
