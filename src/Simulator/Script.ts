@@ -84,7 +84,7 @@ const ask = (agent: Agent) =>
   Effect.gen(function* () {
     const { emit, turnId } = agent
     const requestId = `${turnId}-question-1`
-    const question = { type: "question.asked", turnId, requestId, question: "Which colour?", options: ["red", "blue"] }
+    const question = { type: "question.asked", turnId, requestId, question: "Which color?", options: ["red", "blue"] }
     const answer = yield* agent.ask(requestId, question)
     yield* emit("question.answered", { turnId, requestId, answer })
     yield* say(agent, words(`answer: ${typeof answer === "string" ? answer : JSON.stringify(answer)}`))

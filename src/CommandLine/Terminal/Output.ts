@@ -6,7 +6,7 @@ import type { CommandFailed } from "../CommandFailed.ts"
 import { stringify } from "../ExactJson.ts"
 import * as OutputFailure from "./OutputFailure.ts"
 import { widthOf } from "./Table.ts"
-import { clean, cleanJson, coloured, type Paint, plain } from "./Text.ts"
+import { clean, cleanJson, colored, type Paint, plain } from "./Text.ts"
 
 /** The reader of standard output has closed it, like `head`. The command ends with success: no output is needed. */
 export class OutputClosed extends Data.TaggedError("OutputClosed") {}
@@ -50,7 +50,7 @@ export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
   return {
     isTerminal,
     cells: () => widthOf(stdout.columns),
-    paint: isTerminal && stdout.hasColors() ? coloured : plain,
+    paint: isTerminal && stdout.hasColors() ? colored : plain,
     write: text => (isFile ? toFile(stdout.fd, text) : toSocket(stdout, text)),
     note: text =>
       Effect.sync(() => {

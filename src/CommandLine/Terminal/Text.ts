@@ -27,7 +27,7 @@ const style =
     text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`
 
 /** For terminals (ECMA-48, 8.3.117). */
-export const coloured: Paint = {
+export const colored: Paint = {
   dim: style(2, 22),
   bold: style(1, 22),
   red: style(31, 39),

@@ -23,7 +23,7 @@ const defaults: Omit<Chat.Options, "url"> = {
   agentType: "assistant"
 }
 
-/** Holds a conversation by these lines, without colours. A person may interrupt and be prompted. */
+/** Holds a conversation by these lines, without colors. A person may interrupt and be prompted. */
 export const hold = (
   options: Partial<Chat.Options> & Pick<Chat.Options, "url">,
   lines: ReadonlyArray<Typed>,

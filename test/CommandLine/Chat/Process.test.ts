@@ -43,7 +43,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
         '→ write_file {"path":"notes/last-message.md"}',
         "+ notes/last-message.md (iteration 1, 25 bytes)",
         "echo: hello there",
-        "? Which colour?\n  1. red\n  2. blue",
+        "? Which color?\n  1. red\n  2. blue",
         "answer: blue",
         "· denied",
         "# Message 1\n\nhello there",

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as Screen from "../../../src/CommandLine/Chat/Screen.ts"
-import { clean, clip, coloured, plain } from "../../../src/CommandLine/Terminal/Text.ts"
+import { clean, clip, colored, plain } from "../../../src/CommandLine/Terminal/Text.ts"
 import { type EventBody, eventTypes } from "../../../src/Gateway/Protocol.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
@@ -165,12 +165,12 @@ describe("text from elsewhere", () => {
     assert.isTrue(clip(`${"x".repeat(1999)}😀${"x".repeat(10)}`).startsWith(`${"x".repeat(1999)}…`))
   })
 
-  it("has colours of the client's own only", () => {
+  it("has colors of the client's own only", () => {
     assert.strictEqual(
-      written([{ type: "tool_error", callId: "c", message: "no" }], coloured),
+      written([{ type: "tool_error", callId: "c", message: "no" }], colored),
       "\u001b[31m← no\u001b[39m\n"
     )
     const thinking: EventBody = { type: "thinking_delta", thinkingId: "h", text: "hm" }
-    assert.strictEqual(written([thinking], coloured), "\u001b[2mhm\u001b[22m")
+    assert.strictEqual(written([thinking], colored), "\u001b[2mhm\u001b[22m")
   })
 })
