@@ -35,7 +35,10 @@ export const of =
           exitCode: exitCodes.accessRefused
         })
       case "Forbidden":
-        return failed(exitCodes.accessRefused, credentialHint(kind, source, "a key that writes"))
+        return failed(
+          exitCodes.accessRefused,
+          `The credential only reads, or belongs to another tenant. ${credentialHint(kind, source, "another one")}`
+        )
       case "BadRequest":
         return failed(exitCodes.wrongArguments)
       case "PayloadTooLarge":
@@ -68,8 +71,11 @@ export const of =
       case "AnswerLost":
         return unavailable(url, message, "Try again later.")
       case "RequestRefused":
+        if (error.code === "not_found") {
+          return failed(exitCodes.notFound, "causeway sessions list lists the sessions.")
+        }
         return failed(
-          error.code === "not_found" ? exitCodes.notFound : exitCodes.failed,
+          exitCodes.failed,
           error.retryable ? "Try again later." : `The log of the service has details under trace ${error.traceId}.`
         )
       case "InternalServerError":

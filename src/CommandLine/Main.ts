@@ -17,13 +17,23 @@ import * as Output from "./Terminal/Output.ts"
 
 const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} lists its arguments.`
 
+/** Whether a command is the service, which has no arguments. */
+const isService = ([name, ...others]: ReadonlyArray<string>): boolean =>
+  others.length === 0 && (name === "serve" || name === "dev")
+
+const configured = "It is configured by variables, such as PORT=9000; causeway serve --help lists them."
+
 /** The failure of an unknown argument, with a suggestion. */
 const unknownArgument = ({ known, path, unknown }: Arguments.UnknownArgument): CommandFailed => {
   const command = ["causeway", ...path].join(" ")
-  const meant = Suggestion.of(unknown, [...known, "--help", ...(path.length === 0 ? ["--version"] : [])])
-  const hint =
-    meant === undefined || meant === "--help" ? help(path) : `Did you mean ${command} ${meant}? ${help(path)}`
-  return wrong(`${command} does not take ${JSON.stringify(unknown)}`, hint)
+  const refuse = (hint: string) => wrong(`${command} does not take ${JSON.stringify(unknown)}`, hint)
+  if (isService(path)) return refuse(configured)
+  // A short word is similar to each short option.
+  const names = known.filter(name => name !== "-h")
+  const meant = Suggestion.of(unknown, [...names, "--help", ...(path.length === 0 ? ["--version"] : [])])
+  if (meant !== undefined && meant !== "--help") return refuse(`Did you mean ${command} ${meant}? ${help(path)}`)
+  const isValue = path.length > 0 && meant === undefined && unknown.startsWith("-")
+  return refuse(isValue ? `After -- arguments may start with -. ${help(path)}` : help(path))
 }
 
 /** The message of the library about invalid arguments, with the name of the option, which it leaves out. */

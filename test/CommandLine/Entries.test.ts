@@ -2,9 +2,9 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Option } from "effect"
 import { proxy } from "./Proxy.ts"
-import { call, jsonOf, linesOf, run, Setting, layer as setting } from "./Setting.ts"
+import { call, jsonOf, linesOf, run, Setting, layer as setting, start } from "./Setting.ts"
 
 layer(setting, { excludeTestServices: true })("commands of entries", it => {
   it.effect("sets, gets and deletes entries, and keeps the text of values", () =>
@@ -27,6 +27,17 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
       const bad = yield* call(["kv", "set", "cli/kv", "k", "hello"])
       assert.strictEqual(bad.code, 2)
       assert.match(bad.stderr, /not JSON.*\n.*--string/)
+    })
+  )
+
+  it.scoped("says on a terminal that it waits for a value, and takes it", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Setting
+      const typing = yield* start(["kv", "set", "cli/typed", "k"], { isTerminal: true })
+      yield* typing.shows("Reading standard input; Ctrl-D ends it.")
+      yield* typing.type('"typed"\n\u0004')
+      assert.strictEqual((yield* typing.ended).code, 0)
+      assert.strictEqual(Option.getOrThrow(yield* client.get("cli/typed", "k")).value, "typed")
     })
   )
 

@@ -53,6 +53,8 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       const empty = join(files, "empty.ndjson")
       assert.strictEqual((yield* call(["export", "cli/nothing", "--output", empty])).code, 0)
       assert.strictEqual(readFileSync(empty, "utf8"), "")
+      const nothing = yield* call(["export", "cli/nothing"])
+      assert.deepStrictEqual(nothing, { code: 0, stdout: "", stderr: "There are no such entries.\n" })
     })
   )
 

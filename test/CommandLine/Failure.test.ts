@@ -26,6 +26,11 @@ describe("a refused credential", () => {
     )
   })
 
+  it("that only reads is called so", () => {
+    const { hint } = Failure.of({ kind: "store", source: "KV_API_KEY", url })(new Client.Forbidden(response as never))
+    assert.include(hint, "only reads")
+  })
+
   it.effect.each([
     [["kv", "get"], "CAUSEWAY_TOKEN_FILE", "CAUSEWAY_SESSION_TOKEN"],
     [["sessions", "list"], "CAUSEWAY_SESSION_TOKEN_FILE", "CAUSEWAY_TOKEN"],
@@ -37,6 +42,38 @@ describe("a refused credential", () => {
       const { stdout } = yield* call([...args, "--help"])
       assert.include(stdout, file)
       assert.notInclude(stdout, other)
+    })
+  )
+})
+
+describe("a request for a session", () => {
+  it("that does not exist: the advice is the list", () => {
+    const refused = { code: "not_found", message: "no", retryable: false, traceId: "t" }
+    const { exitCode, hint } = Failure.of({ kind: "sessions", source: "", url })(
+      new Client.RequestRefused(refused as never)
+    )
+    assert.deepStrictEqual([exitCode, hint], [3, "causeway sessions list lists the sessions."])
+  })
+})
+
+describe("an argument that a command does not take", () => {
+  const hintOf = (...args: ReadonlyArray<string>) => Effect.map(call(args), ({ stderr }) => stderr)
+
+  it.effect.each(["serve", "dev"])("%s: it is configured by variables", name =>
+    Effect.gen(function* () {
+      assert.include(
+        yield* hintOf(name, "--port", "9"),
+        "It is configured by variables, such as PORT=9000; causeway serve --help lists them."
+      )
+    })
+  )
+
+  it.effect("starts with - and follows --", () =>
+    Effect.gen(function* () {
+      const hint = yield* hintOf("kv", "set", "ns", "-x", "1")
+      assert.include(hint, "After -- arguments may start with -.")
+      assert.notInclude(hint, "Did you mean")
+      assert.include(yield* hintOf("kv", "set", "ns", "--jsn"), "Did you mean causeway kv set --json?")
     })
   )
 })

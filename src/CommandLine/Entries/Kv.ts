@@ -8,7 +8,8 @@ import * as Connection from "../Connection.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { isJson, record, write, writeJson } from "../Terminal/Output.ts"
+import * as Input from "../Terminal/Input.ts"
+import { isJson, type Output, record, write, writeJson } from "../Terminal/Output.ts"
 import { clean } from "../Terminal/Text.ts"
 import * as Utf8 from "../Terminal/Utf8.ts"
 import { actor, checkVersion, given, ifVersion, key, namespace } from "./EntryArguments.ts"
@@ -58,12 +59,15 @@ const bytesOf = async (path: string): Promise<Uint8Array> => {
 }
 
 /** The whole text of a file, or of standard input if the path is `-`. */
-export const contentOf = (path: string): Effect.Effect<string, CommandFailed> => {
+export const contentOf = (path: string): Effect.Effect<string, CommandFailed, Output> => {
   const name = path === "-" ? "Standard input" : path
-  return Effect.tryPromise({
+  const bytes = Effect.tryPromise({
     try: () => bytesOf(path),
     catch: error => wrong(`${name} cannot be read: ${messageOf(error)}`)
-  }).pipe(Effect.flatMap(bytes => Either.mapLeft(Utf8.decode(bytes), problem => wrong(`${name}: ${problem}`))))
+  })
+  return (path === "-" ? Effect.zipRight(Input.noteReading, bytes) : bytes).pipe(
+    Effect.flatMap(bytes => Either.mapLeft(Utf8.decode(bytes), problem => wrong(`${name}: ${problem}`)))
+  )
 }
 
 const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, CommandFailed> =>

@@ -160,9 +160,16 @@ export const command = Command.make(
       const job: Job = { namespaces: [...new Set(namespaces)], prefix: Option.getOrElse(prefix, () => "") }
       const task = { connection, client, job, epoch, retryFor }
       if (Option.isNone(output)) {
-        return yield* exportEntries({ ...task, last: undefined, note }, items => write(linesOf(items))).pipe(
+        let isEmpty = true
+        const put = (items: ReadonlyArray<Entry>) => {
+          isEmpty &&= items.length === 0
+          return write(linesOf(items))
+        }
+        yield* exportEntries({ ...task, last: undefined, note }, put).pipe(
           Effect.catchTag("LogReplaced", () => replaced("Export again."))
         )
+        // Nothing else would show that a name is mistyped.
+        return yield* isEmpty ? note("There are no such entries.") : Effect.void
       }
       const path = output.value
       const { before, count } = yield* toFile(task, { path, mode, mayReplace: force })

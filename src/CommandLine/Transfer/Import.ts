@@ -26,6 +26,7 @@ import { Args, Command, Options } from "../Library.ts"
 import { numberOption } from "../NumberOption.ts"
 import { retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
+import * as Input from "../Terminal/Input.ts"
 import { isJson, record, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
 import * as Checkpoint from "./Checkpoint.ts"
@@ -218,6 +219,7 @@ export const command = Command.make(
       const start = source.file === undefined ? Checkpoint.none : yield* Checkpoint.open(source.file, purpose, mode)
       // An unreachable service fails here, before anything is read.
       yield* endOfLog(connection)
+      if (source.file === undefined) yield* Input.noteReading
       const job = { connection, client, source, existing, batch, retryFor, start }
       const [elapsed, sums] = yield* Effect.timed(
         Effect.scoped(importEntries({ ...job, namespace: Option.getOrUndefined(namespace) }))
