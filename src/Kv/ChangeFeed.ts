@@ -104,8 +104,7 @@ const waitForPage = (
   duration: Duration.Duration
 ): Effect.Effect<Page, Pages.ReadFailure | LogReplaced> =>
   Effect.suspend(() => {
-    const reader: LogWaiters.Reader = { query, after: first.lastSeq }
-    let { epoch } = first
+    const reader = { query, after: first.lastSeq, epoch: first.epoch }
     const found = Effect.gen(function* () {
       while ((yield* waiters.wait(reader, Number.POSITIVE_INFINITY)) !== "draining") {
         const { after } = reader
@@ -113,13 +112,13 @@ const waitForPage = (
         if (page.count > 0 || page.lastSeq < after) return page
         if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
         reader.after = page.lastSeq
-        epoch = page.epoch
+        reader.epoch = page.epoch
       }
-      return Page.empty(reader.after, epoch)
+      return Page.empty(reader.after, reader.epoch)
     })
     return Effect.map(
       Effect.timeoutOption(found, duration),
-      Option.getOrElse(() => Page.empty(reader.after, epoch))
+      Option.getOrElse(() => Page.empty(reader.after, reader.epoch))
     )
   })
 

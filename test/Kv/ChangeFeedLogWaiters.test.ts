@@ -38,12 +38,15 @@ const waiting = Effect.gen(function* () {
   const pages = yield* Pages.make
   const waiters = yield* LogWaiters.make(pages)
   yield* pages.fresh(query())
-  const fork = (reader: LogWaiters.Reader, deadline = never) =>
-    Effect.zipLeft(Effect.fork(waiters.wait(reader, deadline)), settle)
+  /** Waits with a position of the present log. */
+  const fork = (of: ReturnType<typeof reader>, deadline = never) => {
+    of.epoch = pages.epoch()!
+    return Effect.zipLeft(Effect.fork(waiters.wait(of, deadline)), settle)
+  }
   return { pages, fork }
 })
 
-const reader = (tenant: string, after = 0): LogWaiters.Reader => ({ query: query(after, tenant), after })
+const reader = (tenant: string, after = 0, epoch = "") => ({ query: query(after, tenant), after, epoch })
 
 const settle = Effect.repeatN(Effect.yieldNow(), 100)
 
@@ -61,7 +64,7 @@ describe("LogWaiters", () => {
         epoch: () => "e"
       })
       yield* Effect.yieldNow()
-      const waiting = Effect.runFork(waiters.wait(reader(""), never))
+      const waiting = Effect.runFork(waiters.wait(reader("", 0, "e"), never))
       end = 1
       expect(yield* Fiber.join(waiting)).toBe("grown")
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
@@ -81,7 +84,7 @@ describe("LogWaiters", () => {
         epoch: () => epoch
       })
       yield* Effect.yieldNow()
-      const other = reader("b")
+      const other = reader("b", 0, "old")
       expect(yield* waiters.wait(other, never)).toBe("grown")
       expect(other.after).toBe(0)
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
@@ -100,18 +103,41 @@ describe("LogWaiters", () => {
         end: () => end,
         epoch: () => epoch
       })
-      const former = reader("b", 10)
+      const former = reader("b", 10, "old")
       const waiting = yield* Effect.fork(waiters.wait(former, never))
       yield* settle
       epoch = next
       end = newEnd
-      const later = reader("b", newEnd)
+      const later = reader("b", newEnd, next)
       const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
       expect(yield* Fiber.join(waiting)).toBe("grown")
       expect(former.after).toBe(10)
       yield* settle
       yield* Fiber.interrupt(ofNewLog)
       expect(later.after).toBe(newEnd)
+    }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
+  )
+
+  it.scoped.each([
+    ["an epoch", "new", 4],
+    ["an end before that of the former one", "old", 4],
+    ["an epoch and the same end", "new", 10]
+  ] as const)("a reader that comes late from a replaced log with %s does not wait in the new one", ([, next, newEnd]) =>
+    Effect.gen(function* () {
+      let [epoch, end] = ["old", 10]
+      const waiters = yield* LogWaiters.make({
+        fresh: () => Effect.never,
+        next: () => Effect.never,
+        end: () => end,
+        epoch: () => epoch
+      })
+      // Another reader has read the new log.
+      epoch = next
+      end = newEnd
+      yield* Effect.forkScoped(waiters.wait(reader("a", newEnd, next), never))
+      const late = reader("b", 10, "old")
+      expect(yield* waiters.wait(late, never)).toBe("grown")
+      expect(late.after).toBe(10)
     }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
   )
 
@@ -134,11 +160,11 @@ describe("LogWaiters", () => {
         end: () => end,
         epoch: () => epoch
       })
-      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10), never))
+      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10, "old"), never))
       yield* Deferred.await(isReading)
       epoch = "new"
       end = 4
-      const later = reader("b", 4)
+      const later = reader("b", 4, "new")
       const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
       expect(yield* Fiber.join(waiting)).toBe("grown")
       yield* Deferred.succeed(page, Page.of({ changes: [change], isComplete: false, ...read }))
@@ -159,7 +185,7 @@ describe("LogWaiters", () => {
         end: () => end,
         epoch: () => epoch
       })
-      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10), never))
+      const waiting = yield* Effect.fork(waiters.wait(reader("b", 10, "old"), never))
       yield* Deferred.await(isRead)
       yield* settle
       expect(yield* isWaiting(waiting)).toBe(true)
@@ -237,8 +263,8 @@ describe("LogWaiters", () => {
     Effect.gen(function* () {
       const probe = yield* Probe
       const { fork, pages } = yield* waiting
+      const first = yield* fork(reader("b"))
       yield* put("a", 1, 2)
-      const first = yield* fork(reader("b", 2))
       yield* pages.fresh(query(0))
       const ahead = reader("a", 2)
       const fiber = yield* fork(ahead)

@@ -87,8 +87,9 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
       wait: (reader, deadline) =>
         Effect.async<WakeReason>(resume => {
           if (draining.hasStarted()) return resume(Effect.succeed("draining"))
-          if (reader.after < pages.end()) return resume(Effect.succeed("grown"))
-          // The position belongs to the log that was read last, and so does the scan that advances it.
+          // Another reader may have seen that the log has grown, or was reset or replaced.
+          if (reader.after !== pages.end() || reader.epoch !== pages.epoch()) return resume(Effect.succeed("grown"))
+          // The scan advances the position, so it must be one of the same log.
           if (!current.isAwaited || current.isOutdatedBy(end())) restart()
           const scan = current
           const waiter: Waiter = {

@@ -8,6 +8,8 @@ export type WakeReason = "grown" | "deadline" | "draining"
 /** A reader of the log, and how far the log was scanned for it. */
 export interface Reader {
   readonly query: ChangeQuery
+  /** The epoch of the log that {@link after} belongs to. */
+  readonly epoch: string
   /**
    * The last `seq` scanned. It replaces `query.after`, and a wait advances it past changes that the query does not
    * select.

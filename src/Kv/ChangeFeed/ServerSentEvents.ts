@@ -66,7 +66,7 @@ class StreamReader implements Reader {
     /** A page that was read and not yet sent. */
     private pending: Page | undefined,
     /** The epoch of the last read. */
-    private epoch: string
+    public epoch: string
   ) {
     this.after = query.after
   }
