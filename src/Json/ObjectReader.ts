@@ -81,6 +81,9 @@ export class Misplaced {
   constructor(text: string) {
     this.#text = text
   }
+  get text(): string {
+    return this.#text
+  }
   toJSON(): unknown {
     return JSON.parse(this.#text)
   }

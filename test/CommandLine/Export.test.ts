@@ -54,7 +54,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       assert.strictEqual((yield* call(["export", "cli/nothing", "--output", empty])).code, 0)
       assert.strictEqual(readFileSync(empty, "utf8"), "")
       const nothing = yield* call(["export", "cli/nothing"])
-      assert.deepStrictEqual(nothing, { code: 0, stdout: "", stderr: "There are no such entries.\n" })
+      assert.deepStrictEqual(nothing, { code: 0, stdout: "", stderr: "There are no such entries." })
     })
   )
 
