@@ -1,22 +1,11 @@
-/** Files on a disk that does not answer: a FIFO without a writer cannot be opened for reading. */
-import { execFileSync } from "node:child_process"
-import { closeSync, constants, openSync, readdirSync, readlinkSync } from "node:fs"
+import { readdirSync, readlinkSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
 import { copyFile } from "../../src/Storage/Backup/CopyFile.ts"
 import * as OpenFile from "../../src/Storage/OpenFile.ts"
+import * as Fifo from "../faults/Fifo.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-
-/** A FIFO. Its pending `open` returns with the scope. */
-const makeFifo = Effect.gen(function* () {
-  const fifo = join(yield* temporaryDirectory, "fifo")
-  execFileSync("mkfifo", [fifo])
-  yield* Effect.addFinalizer(() =>
-    Effect.sync(() => closeSync(openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK)))
-  )
-  return fifo
-})
 
 const isOpen = (file: string): boolean =>
   readdirSync("/proc/self/fd").some(descriptor => {
@@ -38,8 +27,8 @@ describe("OpenFile", () => {
 
   it.scopedLive("a disk that does not answer delays neither an interruption nor the end of the scope", () =>
     Effect.gen(function* () {
-      const fifo = yield* makeFifo
-      const opening = yield* Effect.fork(Effect.scoped(OpenFile.open(fifo)))
+      const [fifo] = (yield* Fifo.make(1)).paths
+      const opening = yield* Effect.fork(Effect.scoped(OpenFile.open(fifo!)))
       yield* Effect.yieldNow()
       assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(opening)))
     })
@@ -47,9 +36,9 @@ describe("OpenFile", () => {
 
   it.scopedLive("a disk that does not answer does not delay the interruption of a copy", () =>
     Effect.gen(function* () {
-      const fifo = yield* makeFifo
+      const [fifo] = (yield* Fifo.make(1)).paths
       const target = join(yield* temporaryDirectory, "copy")
-      const copying = yield* Effect.fork(copyFile(fifo, target, () => {}))
+      const copying = yield* Effect.fork(copyFile(fifo!, target, () => {}))
       yield* Effect.yieldNow()
       assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(copying)))
     })

@@ -21,7 +21,7 @@ import * as Stub from "../Upstream/Stub.ts"
 
 const directions = ["back", "forward"] as const
 
-const durations = Resilience.durations("wall_clock_request_duration_ms", "Requests of tests")
+const durations = Resilience.durations("test_wall_clock_request_duration_ms", "Requests of tests")
 
 const broken = new UpstreamFailure({ operation: "get", reason: "connection", message: "broken" })
 
