@@ -1,6 +1,6 @@
 /**
  * Files on a disk that does not answer: opening a FIFO waits for its other end. An asynchronous `open` occupies a thread
- * of libuv meanwhile. Synchronous operations on other files are not affected.
+ * of libuv until then. Synchronous operations on other files are not affected.
  */
 import { execFileSync } from "node:child_process"
 import { closeSync, constants, openSync } from "node:fs"
