@@ -52,6 +52,8 @@ export const start = (
       ),
       child => Effect.suspend(() => (child.kill("SIGKILL") ? exited(child) : Effect.void))
     )
+    // A command may be written to a process that has ended; the answer is then `Ended`.
+    child.stdin.on("error", () => {})
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
     const next = Effect.promise(async (): Promise<Answer> => {
       const line = await lines.next()

@@ -32,7 +32,7 @@ export const start = Effect.gen(function* () {
     LIMIT_TOTAL_UNSENT_BYTES: String(unsentBytes),
     LIMIT_HTTP_CONNECTIONS: String(connections)
   })
-  const [, port] = yield* service.shows(/dev mode, at http:\/\/127\.0\.0\.1:(\d+)/)
+  const [, port] = yield* service.shows(/dev mode, at http:\/\/127\.0\.0\.1:(\d+)\n/)
   const status = (field: string): number => {
     const text = readFileSync(`/proc/${service.pid}/status`, "utf8")
     return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(text)?.[1]) / 1024

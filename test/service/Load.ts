@@ -1,6 +1,6 @@
 /** Several clients that write, read and follow at once, until the service ends. */
 import type { HttpClient } from "@effect/platform/HttpClient"
-import { Deferred, Effect, Fiber, Random, Stream } from "effect"
+import { Deferred, Effect, Fiber, Option, Random, Stream } from "effect"
 import type { Operation, OperationResult, TransportName } from "../../src/client.ts"
 import * as Client from "../../src/clientEffect.ts"
 import type { Change } from "../../src/Kv/Api.ts"
@@ -34,18 +34,20 @@ const send = (client: ClientOf.RunningClient, operations: ReadonlyArray<Operatio
   return Effect.map(one, result => [result])
 }
 
-/** A service that shuts down breaks connections or answers 503; any other failure is a defect. */
+/** A service that is gone breaks connections; any other failure is a defect. */
 const untilGone = <A, E extends { readonly _tag: string }>(work: Effect.Effect<A, E>): Effect.Effect<void> =>
-  Effect.catchAll(work, error =>
-    ClientOf.isUnanswered(error) || ClientOf.statusOf(error) === 503 ? Effect.void : Effect.die(error)
-  )
+  Effect.catchAll(work, error => (ClientOf.isUnanswered(error) ? Effect.void : Effect.die(error)))
 
-/** Sends one write after the other, each recorded in the history, until the service ends. */
+/**
+ * Sends one write after the other, each recorded in the history, until the service ends. One that is answered 503 may be
+ * done or not. Before `isEnding` that comes from a slow disk, and the next one is sent.
+ */
 const writer = (
   client: ClientOf.RunningClient,
   history: History,
   name: string,
-  acknowledged: () => void
+  acknowledged: () => void,
+  isEnding: () => boolean
 ): Effect.Effect<void> =>
   Effect.gen(function* () {
     const random = Random.make(name)
@@ -56,7 +58,18 @@ const writer = (
         randomOperation(random, `${actor}.${index}`)
       )
       history.send(actor, operations)
-      history.acknowledge(actor, yield* send(client, operations, actor))
+      const results = yield* send(client, operations, actor).pipe(
+        Effect.asSome,
+        Effect.catchIf(
+          error => ClientOf.statusOf(error) === 503,
+          () => Effect.succeedNone
+        )
+      )
+      if (Option.isNone(results)) {
+        if (isEnding()) return
+        continue
+      }
+      history.acknowledge(actor, results.value)
       acknowledged()
     }
   }).pipe(untilGone)
@@ -96,6 +109,7 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(round.service.url)
     const enough = yield* Deferred.make<void>()
+    let isEnding = false
     const goal = round.history.acknowledged + round.writes
     const acknowledged = () => {
       if (round.history.acknowledged >= goal) Deferred.unsafeDone(enough, Effect.void)
@@ -104,7 +118,7 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
     const clients = yield* Effect.fork(
       Effect.all(
         Array.from({ length: round.writers }, (_, index) =>
-          writer(client, round.history, `${round.name}-w${index}`, acknowledged)
+          writer(client, round.history, `${round.name}-w${index}`, acknowledged, () => isEnding)
         ),
         { concurrency: "unbounded", discard: true }
       )
@@ -114,6 +128,7 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
       Deferred.await(enough),
       Effect.zipRight(Effect.raceFirst(Fiber.join(clients), Fiber.join(following)), Effect.dieMessage("gone early"))
     )
+    isEnding = true
     yield* round.end
     yield* Fiber.join(clients)
     yield* Fiber.interrupt(following)
@@ -123,8 +138,8 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
 export const findings = (service: Running, history: History, followed: ReadonlyArray<typeof Change.Type>) =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(service.url)
-    const log = yield* client.poll(0)
-    const lists = yield* Effect.forEach(namespaces, client.entries)
+    const log = yield* ClientOf.persist(client.poll(0))
+    const lists = yield* Effect.forEach(namespaces, name => ClientOf.persist(client.entries(name)))
     const lost = followed.filter((change, index) => JSON.stringify(change) !== JSON.stringify(log[index]))
     return [
       ...contradictions(history, log, lists.flat()),

@@ -48,7 +48,8 @@ const environment = ({ directory, env }: Options): NodeJS.ProcessEnv => ({
   ...env
 })
 
-const listening = /"message":"Listening".*?"port":(\d+)/
+/** With what is behind the number, which may arrive in two pieces. */
+const listening = /"message":"Listening".*?"port":(\d+)[,}]/
 
 /** Starts the service without waiting for it; the scope kills it. */
 export const launch = (options: Options): Effect.Effect<Starting, never, Program | Scope.Scope> =>

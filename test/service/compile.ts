@@ -65,6 +65,8 @@ const bundle = (directory: string) =>
 /** Runs before all tests; the function that it returns runs after them. */
 export default async ({ config }: TestProject): Promise<() => Promise<void>> => {
   const directory = config.provide.compiled!
+  // Of an earlier run with the same id of its process, which was killed.
+  await rm(directory, { recursive: true, force: true })
   await mkdir(directory)
   await copyFile(join(root, "package.json"), join(directory, "package.json"))
   await symlink(join(root, "node_modules"), join(directory, "node_modules"))
@@ -72,5 +74,6 @@ export default async ({ config }: TestProject): Promise<() => Promise<void>> => 
   for (const name of ["WriterThread.js", "CopyThread.js"]) {
     await writeFile(join(directory, "src/Storage/Sqlite", name), `import "../../../${name}"\n`)
   }
-  return () => rm(directory, { recursive: true, force: true })
+  // Processes that are just ending may write to the compile cache.
+  return () => rm(directory, { recursive: true, force: true, maxRetries: 10 })
 }
