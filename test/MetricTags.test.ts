@@ -50,30 +50,33 @@ afterAll(() => {
     unknown
   >
   for (const [key] of [...series]) {
-    if (key.tags.some(tag => tag.key === "store")) MutableHashMap.remove(series, key)
+    if (key.tags.some(tag => tag.key === "test_store")) MutableHashMap.remove(series, key)
   }
-  const left = Metric.unsafeSnapshot().filter(({ metricKey }) => metricKey.tags.some(tag => tag.key === "store"))
+  const left = Metric.unsafeSnapshot().filter(({ metricKey }) => metricKey.tags.some(tag => tag.key === "test_store"))
   expect(left).toEqual([])
 })
 
 describe("two instances in one process", () => {
   it.scopedLive("have figures of their own, and show none of the other's", () =>
     Effect.gen(function* () {
-      const [one, other] = [yield* serve({ tags: { store: "one" } }), yield* serve({ tags: { store: "other" } })]
+      const [one, other] = [
+        yield* serve({ tags: { test_store: "one" } }),
+        yield* serve({ tags: { test_store: "other" } })
+      ]
       for (const key of ["a", "b", "c"]) yield* put(one, key)
       yield* put(other, "a")
       yield* ping(other)
       const [ofOne, ofOther] = [yield* samplesOf(one), yield* samplesOf(other)]
       const figures = (samples: ReadonlyArray<Sample>, store: string) => ({
-        puts: sum(samples, "http_requests_total", { store, method: "PUT" }),
-        times: sum(samples, "http_request_duration_ms", { store, method: "PUT" }),
-        commits: sum(samples, "store_commits_total", { store }),
-        pings: sum(samples, "ws_messages_received_total", { store, type: "ping" })
+        puts: sum(samples, "http_requests_total", { test_store: store, method: "PUT" }),
+        times: sum(samples, "http_request_duration_ms", { test_store: store, method: "PUT" }),
+        commits: sum(samples, "store_commits_total", { test_store: store }),
+        pings: sum(samples, "ws_messages_received_total", { test_store: store, type: "ping" })
       })
       expect(figures(ofOne, "one")).toEqual({ puts: 3, times: 3, commits: 3, pings: 0 })
       expect(figures(ofOther, "other")).toEqual({ puts: 1, times: 1, commits: 1, pings: 1 })
-      expect(new Set(ofOne.map(({ labels }) => labels.store))).toEqual(new Set(["one", undefined]))
-      expect(new Set(ofOther.map(({ labels }) => labels.store))).toEqual(new Set(["other", undefined]))
+      expect(new Set(ofOne.map(({ labels }) => labels.test_store))).toEqual(new Set(["one", undefined]))
+      expect(new Set(ofOther.map(({ labels }) => labels.test_store))).toEqual(new Set(["other", undefined]))
       const ofProcess = ofOne.filter(({ name }) => /^(process|event_loop|log_lines)_/.test(name))
       expect(ofProcess.map(({ labels }) => labels)).toEqual(Array.from({ length: 6 }, () => ({})))
     })
@@ -81,12 +84,12 @@ describe("two instances in one process", () => {
 
   it.scopedLive("have the labels and the values that an instance without tags has", () =>
     Effect.gen(function* () {
-      const one = yield* serve({ tags: { store: "alone" } })
+      const one = yield* serve({ tags: { test_store: "alone" } })
       // Other test files leave series of their own in the registry.
-      const own = (yield* samplesOf(one)).filter(({ labels }) => labels.store === "alone")
+      const own = (yield* samplesOf(one)).filter(({ labels }) => labels.test_store === "alone")
       expect(own.length).toBeGreaterThan(0)
       const labels = new Set(own.flatMap(sample => Object.keys(sample.labels)))
-      labels.delete("store")
+      labels.delete("test_store")
       expect([...labels].filter(label => !MetricTags.reserved.has(label))).toEqual([])
     })
   )

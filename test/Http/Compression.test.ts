@@ -1,6 +1,7 @@
 import { gunzipSync } from "node:zlib"
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Stream } from "effect"
+import { beforeAll } from "vitest"
 import * as Direct from "../../src/Direct.ts"
 import { yieldToEventLoop } from "../../src/EventLoop.ts"
 import { compress, maxThreads, takesGzip } from "../../src/Http/Compression.ts"
@@ -31,6 +32,9 @@ const allFree = Effect.gen(function* () {
 /** Repeats a check until it holds; the test's own timeout detects a check that never does. */
 const eventually = (check: Effect.Effect<void>): Effect.Effect<void> =>
   Effect.catchAllDefect(check, () => Effect.zipRight(yieldToEventLoop, eventually(check)))
+
+// The threads are those of the process, in which tests of other files may have left work.
+beforeAll(() => Effect.runPromise(eventually(allFree)))
 
 describe("compression of answers", () => {
   it.each([

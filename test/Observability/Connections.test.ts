@@ -3,10 +3,10 @@ import { Effect, Metric } from "effect"
 import * as SocketFixture from "../Gateway/SocketFixture.ts"
 import * as Follower from "../Kv/ChangeFeedHarness.ts"
 
-/** What `ws_connections_active` is; nothing where there is no such metric. */
+/** What `ws_connections_active` is; nothing where there is no such metric. Instances with tags have their own. */
 const active = (): number | undefined =>
-  Effect.runSync(Metric.snapshot).flatMap(({ metricKey, metricState }) =>
-    metricKey.name === "ws_connections_active" && "value" in metricState ? [Number(metricState.value)] : []
+  Effect.runSync(Metric.snapshot).flatMap(({ metricKey: { name, tags }, metricState }) =>
+    name === "ws_connections_active" && tags.length === 0 && "value" in metricState ? [Number(metricState.value)] : []
   )[0]
 
 it.scopedLive("ws_connections_active counts clients of the gateway and followers of the change log", () =>

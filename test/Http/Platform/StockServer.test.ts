@@ -58,9 +58,13 @@ const samplesOf = async (port: number): Promise<ReadonlyArray<Sample>> => {
   return answer.metrics
 }
 
+/** The value of the series with exactly these labels: those of other instances in this process have more. */
 const valueOf = (samples: ReadonlyArray<Sample>, name: string, labels: Readonly<Record<string, string>> = {}) =>
   samples.find(
-    sample => sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value)
+    sample =>
+      sample.name === name &&
+      Object.keys(sample.labels).length === Object.keys(labels).length &&
+      Object.entries(labels).every(([label, value]) => sample.labels[label] === value)
   )?.value
 
 /** Three followers, once the service counts them. */
