@@ -184,7 +184,10 @@ layer(Environment.layer, { excludeTestServices: true })(
         Effect.gen(function* () {
           const url = yield* Effect.promise(() => Databases.createDatabase())
           const pooler = yield* Bouncer.make(url)
-          const { simulator, start, startWith } = yield* Gateways.make({ isLinked: true, env: { STORE_URL: pooler } })
+          const { simulator, start, startWith } = yield* Gateways.make({
+            isLinked: true,
+            env: { STORE_URL: pooler, SESSION_LEASE: "5 seconds" }
+          })
           const round = (first: typeof start, second: typeof start) =>
             Effect.gen(function* () {
               const [owner, heir] = yield* Effect.all([first, second], { concurrency: 2 })

@@ -19,7 +19,7 @@ import { reasonToSkip } from "./postgres/Server.ts"
 const host = (url: string, platformUrl: string) =>
   Causeway.layerEdge({
     api: HttpApi.make("desk").add(KvGroup).add(GatewayGroup),
-    store: postgres({ url: Redacted.make(url), lease: "2 seconds" }),
+    store: postgres({ url: Redacted.make(url), lease: "1 minute" }),
     identity: () => Effect.succeed({ access: "write", actor: "anna", tenant: "acme" }),
     gateway: Gateway.layer(),
     upstream: UpstreamClients.layer({

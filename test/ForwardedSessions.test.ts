@@ -11,6 +11,9 @@ import * as Gateways from "./service/Gateways.ts"
 
 const linked = Gateways.make({ isLinked: true })
 
+/** Of nodes that lose no session in a test, also on a machine that pauses for seconds. */
+const longLease = { SESSION_LEASE: "1 minute" }
+
 /** Makes the statement by which a node takes a session of another one as slow as on a database that is overloaded. */
 const slowTransfer = [
   "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN NEW; END $$",
@@ -38,7 +41,8 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
 
   it.scoped("carry out every request for a session of another one, in the name of the client", () =>
     Effect.gen(function* () {
-      const { start } = yield* linked
+      const { startWith } = yield* linked
+      const start = startWith(longLease)
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.clientOf("bob")]
       // Its secrets are with the node that created it, which therefore has it from the beginning.
@@ -70,7 +74,8 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
 
   it.scoped("give any subscriber the events of a session as they come, and those that it missed", () =>
     Effect.gen(function* () {
-      const { start } = yield* linked
+      const { startWith } = yield* linked
+      const start = startWith(longLease)
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const sessionId = yield* createSession(mine, { secrets: { TOKEN: "hidden" as never } })
@@ -86,7 +91,9 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       yield* theirs.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === second)
       isDense(theirs.events())
       const [given, seen] = [mine.events(), theirs.events()]
-      assert.deepStrictEqual(seen, given.slice(0, seen.length))
+      // Either may be ahead by events after the end of the turn.
+      const common = Math.min(given.length, seen.length)
+      assert.deepStrictEqual(seen.slice(0, common), given.slice(0, common))
       // A client of the one continues at the other, at its last position.
       const third = yield* completeTurn(mine, sessionId, "seven")
       const last = mine.events().findLast(({ seq }) => seq < mine.events().length - 2)!.seq
@@ -148,7 +155,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
   it.scoped("continue at once with a session whose node shuts down as planned, even with a long lease", () =>
     Effect.gen(function* () {
       const { simulator, startWith } = yield* linked
-      const start = startWith({ SESSION_LEASE: "1 minute" })
+      const start = startWith(longLease)
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const theirs = yield* other.client
       const { completed, open, sessionId } = yield* Gateways.begin(yield* one.client)
@@ -216,7 +223,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
   it.scoped("show what each node has and does", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked
-      const start = startWith({ METRICS_PROMETHEUS: "true" })
+      const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const sessionId = yield* createSession(mine)
@@ -248,16 +255,16 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
 
   it.scoped("a node with another secret is refused, and logs that; its clients get a retryable error", () =>
     Effect.gen(function* () {
-      const { start, startWith } = yield* linked
-      const wrong = startWith({ NODE_SECRET: "another secret of at least 32 characters" })
-      const [one, other] = yield* Effect.all([start, wrong], { concurrency: 2 })
+      const { startWith } = yield* linked
+      const wrong = startWith({ ...longLease, NODE_SECRET: "another secret of at least 32 characters" })
+      const [one, other] = yield* Effect.all([startWith(longLease), wrong], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const sessionId = yield* createSession(mine)
       yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
       const refused = yield* theirs.ask({ type: "start_session", sessionId })
       assert.deepInclude(JSON.stringify(refused), '"code":"conflict"')
       assert.deepInclude(JSON.stringify(refused), '"retryable":true')
-      assert.include(other.log(), "Another node cannot be reached")
+      yield* other.shows(/Another node cannot be reached/)
       // The session has come to no harm.
       yield* completeTurn(mine, sessionId, "hello")
     })

@@ -13,8 +13,11 @@ import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
-/** The limit of the cases in which it is reached; the others have the default, which leaves a slow machine seconds. */
+/** The limit of the cases in which it is reached. */
 const shortLimit = { SHUTDOWN_TIMEOUT: "2 seconds" }
+
+/** The limit of the others: all waits of a shutdown together leave a third of it to a machine that is slow. */
+const longLimit = { SHUTDOWN_TIMEOUT: "30 seconds" }
 
 /** Waits for the end of a process after a signal. The timeout only makes a failure visible. */
 const endOf = (service: Service.Starting) =>
@@ -94,7 +97,7 @@ const withSession = Effect.gen(function* () {
   const directory = yield* temporaryDirectory
   const service = yield* Service.start({
     directory,
-    env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret }
+    env: { ...longLimit, AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret }
   })
   const client = yield* Gateway.connect(`${service.url.replace("http", "ws")}/ws`, yield* token("acme"), new Witness())
   const { session } = yield* client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
@@ -153,7 +156,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
-        const service = yield* Service.start({ directory })
+        const service = yield* Service.start({ directory, env: longLimit })
         const client = yield* Client.make(service.url)
         yield* Effect.forEach([1, 2, 3, 4], n => Client.persist(client.set("n", `k${n}`, "x".repeat(1_000_000))))
         const many = `GET /api/v1/changes?after=0 HTTP/1.1\r\nhost: x\r\n${authorization}\r\n\r\n`.repeat(20)
@@ -190,7 +193,10 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const collector = yield* silentServer
-        const service = yield* Service.start({ directory, env: { OTEL_EXPORTER_OTLP_ENDPOINT: collector } })
+        const service = yield* Service.start({
+          directory,
+          env: { ...longLimit, OTEL_EXPORTER_OTLP_ENDPOINT: collector }
+        })
         yield* Client.persist((yield* Client.make(service.url)).set("n", "k", 1))
         assert.deepStrictEqual(yield* terminate(service), peacefully)
       }),
