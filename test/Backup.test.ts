@@ -79,15 +79,23 @@ const copiesIn = (directory: string) => names(directory).filter(name => name.inc
 const until = (holds: Effect.Effect<boolean>) =>
   Effect.repeat(holds, { until: isSo => isSo, schedule: Schedule.spaced("20 millis") })
 
+/** Asks for a backup again while it is another one's turn: that ends a moment after its copy was removed. */
+const inTurn = <A>(ask: Effect.Effect<A>, statusOf: (answer: A) => number | undefined) =>
+  Effect.repeat(Effect.delay(ask, "20 millis"), { until: answer => statusOf(answer) !== 503 })
+
 /** Asks for a backup, and reads nothing of it. */
 const hold = (url: string) =>
   Effect.acquireRelease(
-    Effect.promise(async () => {
-      const asked = Http.get(`${url}/api/v1/backup`, { headers: { authorization: `Bearer ${Service.key}` } })
-      const [response] = (await once(asked, "response")) as [Http.IncomingMessage]
-      response.on("error", () => {})
-      return { asked, response }
-    }),
+    inTurn(
+      Effect.promise(async () => {
+        const asked = Http.get(`${url}/api/v1/backup`, { headers: { authorization: `Bearer ${Service.key}` } })
+        const [response] = (await once(asked, "response")) as [Http.IncomingMessage]
+        response.on("error", () => {})
+        if (response.statusCode === 503) response.resume()
+        return { asked, response }
+      }),
+      ({ response }) => response.statusCode
+    ),
     ({ asked }) => Effect.sync(() => asked.destroy())
   )
 
@@ -267,7 +275,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         )
         yield* until(Effect.sync(() => copiesIn(directory).length === 0))
         yield* disk.set([{ call: "write", outcome: "ENOSPC", file: "*.backup-*" }])
-        const full = yield* request(url, "/backup")
+        const full = yield* inTurn(request(url, "/backup"), ({ status }) => status)
         assert.strictEqual(full.status, 507)
         assert.deepStrictEqual(yield* Effect.promise(() => full.json()), {
           error: "The disk became full while the copy was written"

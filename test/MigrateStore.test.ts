@@ -20,7 +20,7 @@ const inStore = (directory: string) =>
 const served = (env: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     const service = yield* launch({ KV_API_KEY: "sesame", HOST: "127.0.0.1", ...env })
-    const [, port] = yield* service.shows(/"Listening".*?"port":(\d+)/)
+    const [, port] = yield* service.shows(/"Listening".*?"port":(\d+)[,}]/)
     const answer = yield* Effect.promise(() =>
       fetch(`http://127.0.0.1:${port}/api/v1/kv/n/k`, { headers: { authorization: "Bearer sesame" } })
     )

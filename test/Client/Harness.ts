@@ -55,7 +55,8 @@ export class Service {
 
   /** Removes all change records but the newest. */
   async trim(): Promise<void> {
-    await new Promise(resolve => setTimeout(resolve, 2))
+    // A record has to be older than now.
+    for (const before = Date.now(); Date.now() <= before; ) await new Promise(resolve => setTimeout(resolve, 1))
     await Effect.runPromise(Context.get(this.#store!, ChangeLog).trim(Duration.zero))
   }
 }

@@ -144,7 +144,7 @@ export const untilFull = (socket: Duplex) =>
   Effect.repeat(
     Effect.suspend(() => {
       const before = takenBy(socket)
-      return Effect.as(Effect.repeatN(breathe, 9), () => takenBy(socket) === before)
+      return Effect.as(Effect.repeatN(breathe, 29), () => takenBy(socket) === before)
     }),
     { until: isAtRest => isAtRest() }
   )

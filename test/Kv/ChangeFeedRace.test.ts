@@ -52,27 +52,31 @@ const followByEvents =
     Effect.flatMap(Effect.all([Random.nextIntBetween(1, 60), Random.nextIntBetween(1, 30)]), ([most, limit]) =>
       Effect.async<void>(resume => {
         const path = `/stream?tenant=${tenant}&limit=${limit}`
-        const request = get({ port: served.port, path, headers: { "last-event-id": seen.after } }, response => {
-          let rest = ""
-          let events = 0
-          const leave = () => {
-            response.removeAllListeners("data")
-            request.destroy()
-            resume(Effect.void)
-          }
-          response.on("data", (bytes: Buffer) => {
-            const blocks = (rest + bytes.toString()).split("\n\n")
-            rest = blocks.pop()!
-            for (const block of blocks) {
-              const match = /^id: (\d+)@\w+\ndata: (.*)$/.exec(block)
-              if (match === null) continue
-              seen.seqs.push(Number(match[1]))
-              seen.after = Number(match[1])
-              if (++events >= most || seen.after >= seen.last) return leave()
+        const request = get(
+          { host: "127.0.0.1", port: served.port, path, headers: { "last-event-id": seen.after } },
+          response => {
+            let rest = ""
+            let events = 0
+            const leave = () => {
+              response.removeAllListeners("data")
+              request.destroy()
+              resume(Effect.void)
             }
-          })
-          response.on("error", () => resume(Effect.void))
-        })
+            response.on("data", (bytes: Buffer) => {
+              const blocks = (rest + bytes.toString()).split("\n\n")
+              rest = blocks.pop()!
+              for (const block of blocks) {
+                const match = /^id: (\d+)@\w+\ndata: (.*)$/.exec(block)
+                if (match === null) continue
+                seen.seqs.push(Number(match[1]))
+                seen.after = Number(match[1])
+                if (++events >= most || seen.after >= seen.last) return leave()
+              }
+            })
+            response.on("error", () => {})
+            response.on("close", () => resume(Effect.void))
+          }
+        )
         request.on("error", () => resume(Effect.void))
         return Effect.sync(() => request.destroy())
       })

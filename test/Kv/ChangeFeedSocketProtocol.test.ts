@@ -1,5 +1,4 @@
 /** Handshakes, and clients that violate the protocol. */
-import { once } from "node:events"
 import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
@@ -19,7 +18,7 @@ describe("ChangeFeed.webSocket, protocol", () => {
           const received: Array<Buffer> = []
           socket.on("data", data => received.push(data))
           socket.on("error", () => {})
-          const closed = once(socket, "close")
+          const closed = new Promise(resolve => socket.once("close", resolve))
           socket.write(handshake())
           while (received.length === 0) await new Promise(resolve => setImmediate(resolve))
           for (const part of bytes) socket.write(part)
@@ -110,7 +109,7 @@ describe("ChangeFeed.webSocket, protocol", () => {
           fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.nat({ max: 250 }), async (bytes, cut) => {
             const socket = connectTcp(served.port, "127.0.0.1")
             socket.on("error", () => {})
-            const closed = once(socket, "close")
+            const closed = new Promise(resolve => socket.once("close", resolve))
             const text = handshake()
             socket.write(cut < text.length ? text.slice(0, cut) : text)
             socket.end(bytes)

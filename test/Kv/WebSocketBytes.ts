@@ -1,5 +1,4 @@
 /** Parts of the WebSocket protocol as tests send them over TCP. */
-import { once } from "node:events"
 import { connect as connectTcp } from "node:net"
 import { Effect } from "effect"
 import type { Served } from "./ChangeFeedHarness.ts"
@@ -30,7 +29,7 @@ export const exchange = (served: Served, ...parts: ReadonlyArray<string | Uint8A
     const received: Array<Buffer> = []
     socket.on("data", data => received.push(data))
     socket.on("error", () => {})
-    const closed = once(socket, "close")
+    const closed = new Promise(resolve => socket.once("close", resolve))
     for (const part of parts) socket.write(part)
     await closed
     return Buffer.concat(received).toString("latin1")

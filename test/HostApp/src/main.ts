@@ -112,8 +112,11 @@ const listenersOf = () =>
 
 /** The resources of the idle process. */
 const held = async () => {
-  // Sockets close in the turns after the end.
-  for (let turn = 0; turn < 20; turn++) await new Promise(resolve => setImmediate(resolve))
+  // Sockets close in the turns after the end, of which a busy machine may need many.
+  const hasSockets = () => process.getActiveResourcesInfo().some(name => name.startsWith("TCP"))
+  for (let turn = 0; turn < 20 || (turn < 10_000 && hasSockets()); turn++) {
+    await new Promise(resolve => setImmediate(resolve))
+  }
   globalThis.gc?.()
   const resources = process.getActiveResourcesInfo().filter(name => !/^(?:PipeWrap|TTYWrap|Immediate)$/.test(name))
   return { heap: process.memoryUsage().heapUsed, listeners: listenersOf(), resources: resources.sort() }

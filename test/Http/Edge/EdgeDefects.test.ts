@@ -1,5 +1,4 @@
 /** Handlers whose defects appear only when their answer is written. */
-import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
@@ -80,7 +79,7 @@ const received = async (port: number, path: string, ...headers: ReadonlyArray<st
   })
   socket.on("error", () => {})
   socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n${headers.map(line => `${line}\r\n`).join("")}\r\n`)
-  await once(socket, "close")
+  await new Promise(resolve => socket.once("close", resolve))
   return text
 }
 
