@@ -30,6 +30,8 @@ export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "find">
   readonly settings: Pick<Settings, "idleTimeout">
+  /** Marks a session that is in this node's memory as used. */
+  readonly touch: (key: string) => void
   /** Runs work in the background. */
   readonly run: (work: Effect.Effect<void>) => void
 }
@@ -85,31 +87,36 @@ class Followers {
   }
 }
 
-/** Uses a session on its node, which would stop it as idle otherwise. */
-const useThere = (
-  nodes: SessionNodesShape,
-  link: NodeLinkShape,
+/**
+ * Uses a session where it is, since its node would stop it as idle otherwise. That may be this node, if the session came
+ * to it after the subscription.
+ */
+const useSession = (
+  nodes: Pick<SessionNodesShape, "ownerOf">,
+  link: Option.Option<NodeLinkShape>,
+  touch: Options["touch"],
   { session: { id, key, tenant } }: LogFollower
 ): Effect.Effect<void> =>
   Effect.gen(function* () {
     const owner = yield* nodes.ownerOf(key)
-    if (Option.isNone(owner)) return
+    if (Option.isNone(owner)) return touch(key)
     const { address, node } = owner.value
-    if (address === null) return
+    if (address === null || Option.isNone(link)) return
     const request = { type: "get_session", id: "use", sessionId: id } as const
     const commandId = yield* randomId
-    yield* link.send({ address, node }, { node, tenant, actor: "gateway", commandId, request })
+    yield* link.value.send({ address, node }, { node, tenant, actor: "gateway", commandId, request })
   }).pipe(Effect.ignore)
 
 /**
- * Runs until the scope closes. If there is a link, sessions with subscribers are used regularly, so that their nodes do
- * not stop them as idle.
+ * Runs until the scope closes. Sessions with subscribers are used regularly, so that their nodes do not stop them as idle.
+ * Those of other nodes are used by the link, if there is one.
  */
 export const make = ({
   events,
   records,
   run,
-  settings
+  settings,
+  touch
 }: Options): Effect.Effect<LogSubscriptions, never, Scope.Scope> =>
   Effect.gen(function* () {
     const nodes = yield* SessionNodes
@@ -152,15 +159,13 @@ export const make = ({
         }
       })
 
-    if (Option.isSome(link)) {
-      const interval = Duration.min(Duration.times(settings.idleTimeout, 1 / usesInIdleTime), longestUseInterval)
-      const useAll = Effect.suspend(() =>
-        Effect.forEach(followers.all(), follower => useThere(nodes, link.value, follower), {
-          concurrency: concurrentUses,
-          discard: true
-        })
-      )
-      yield* Supervision.tickScoped("use of sessions of other nodes", interval, followers, useAll)
-    }
+    const interval = Duration.min(Duration.times(settings.idleTimeout, 1 / usesInIdleTime), longestUseInterval)
+    const useAll = Effect.suspend(() =>
+      Effect.forEach(followers.all(), follower => useSession(nodes, link, touch, follower), {
+        concurrency: concurrentUses,
+        discard: true
+      })
+    )
+    yield* Supervision.tickScoped("use of sessions with subscribers", interval, followers, useAll)
     return { subscribe }
   })

@@ -153,7 +153,8 @@ const make = (settings: Settings) =>
       maxOfOne: concurrentListsOfOne
     })
     const list = TenantSessions.makeList({ store, events, nodes, peek: cache.peek, secrets })
-    const fromLog = yield* LogSubscriptions.make({ events, records, settings, run })
+    const touch = (key: string): void => cache.peek(key)?.touch()
+    const fromLog = yield* LogSubscriptions.make({ events, records, settings, run, touch })
     const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
     const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
     yield* SessionReaper.start(shared, cache, records, transfer, () => {

@@ -1,8 +1,8 @@
 /** Subscriptions to sessions of other nodes, whose histories are read from the database. */
 import { describe, expect, it } from "@effect/vitest"
-import { Duration, Effect, FiberSet, Logger, Option } from "effect"
+import { Duration, Effect, FiberSet, Logger, Option, TestClock } from "effect"
 import type { History, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
+import { alone, type Peer, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/LogSubscriptions.ts"
 import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecord.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
@@ -20,6 +20,8 @@ const make = Effect.gen(function* () {
   const history = { epoch: "e1", head: 0, trimmedSeq: 0 }
   let failures = 0
   let wake = (): void => {}
+  let owner = Option.none<Peer>()
+  const touched: Array<string> = []
   const stored = (): History => ({
     epoch: history.epoch,
     headSeq: history.head,
@@ -48,10 +50,12 @@ const make = Effect.gen(function* () {
     events: events as typeof SessionEvents.Service,
     records: { find: () => Effect.succeedSome(record) },
     settings: { idleTimeout: Duration.hours(1) },
-    run: work => void run(work)
+    run: work => void run(work),
+    touch: key => void touched.push(key)
   }).pipe(
     Effect.provideService(SessionNodes, {
       ...alone,
+      ownerOf: () => Effect.sync(() => owner),
       watch: (_, onChange) => {
         wake = onChange
         return () => {}
@@ -88,6 +92,10 @@ const make = Effect.gen(function* () {
     )
   return {
     subscribe,
+    touched,
+    moveTo: (to: Option.Option<Peer>): void => {
+      owner = to
+    },
     replace,
     change,
     failNext: () => {
@@ -157,5 +165,18 @@ describe("LogSubscriptions", () => {
       yield* change({ head: 2 })
       expect(second.seqs).toEqual([2])
     }).pipe(Effect.provide(quiet))
+  )
+
+  it.scoped("a session with subscribers stays in use after it came to this node", () =>
+    Effect.gen(function* () {
+      const { moveTo, subscribe, touched } = yield* make
+      moveTo(Option.some({ node: "other", address: null }))
+      yield* subscribe()
+      yield* TestClock.adjust("10 minutes")
+      expect(touched).toEqual([])
+      moveTo(Option.none())
+      yield* TestClock.adjust("15 minutes")
+      expect(touched).toEqual(Array(3).fill(`${alice.tenant}/${id}`))
+    })
   )
 })
