@@ -21,17 +21,15 @@ import {
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { memory } from "../../src/store.ts"
 import { UpstreamClients } from "../../src/upstream.ts"
-import { absence } from "../Gateway/browser/Browser.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { portOf } from "../Harness.ts"
 import { launch as launchService } from "../service/Command.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { violations } from "./Complaints.ts"
 import { builtPages } from "./Service.ts"
-import { Visit } from "./Visit.ts"
+import { describeVisit } from "./Visit.ts"
 
-describe.skipIf(absence !== undefined)("The console and its credentials", () => {
-  const visit = new Visit()
+describeVisit("The console and its credentials", visit => {
   const { run, signIn, signOut } = visit
   let page: Page
   let simulator: Effect.Effect.Success<ReturnType<typeof Simulator.make>>

@@ -1,9 +1,8 @@
 /** The console with edits, imports and messages: what it asks before they are lost, and what it restores. */
 import type { Page } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
+import { assert, beforeAll, it } from "vitest"
 import { makeSessions } from "../../src/client.ts"
-import { absence } from "../Gateway/browser/Browser.ts"
-import { eventually, Visit } from "./Visit.ts"
+import { describeVisit, eventually } from "./Visit.ts"
 
 /** A script that holds the first message to an agent, until `refuseMessage` refuses it. */
 const firstMessageIsHeld = `{
@@ -19,16 +18,13 @@ const firstMessageIsHeld = `{
   }
 }`
 
-describe.skipIf(absence !== undefined)("The console with edits and imports", () => {
-  const visit = new Visit()
+describeVisit("The console with edits and imports", visit => {
   const { client, editor, hold, open, shows } = visit
   let page: Page
 
   beforeAll(async () => {
     page = visit.page
-    await visit.serve()
-    await visit.signIn()
-    await page.getByText("reads and writes").waitFor()
+    await visit.enter()
   })
 
   const save = () => page.getByRole("button", { name: "Save" }).click()

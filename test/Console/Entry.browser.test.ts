@@ -1,22 +1,18 @@
 /** The console with an open entry: what other clients change, what expires, and what is not answered. Also a new one. */
 import type { Page, Route } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
-import { absence } from "../Gateway/browser/Browser.ts"
+import { assert, beforeAll, it } from "vitest"
 import { violations } from "./Complaints.ts"
-import { eventually, Visit } from "./Visit.ts"
+import { describeVisit, eventually } from "./Visit.ts"
 
 const hourMs = 3_600_000
 
-describe.skipIf(absence !== undefined)("The console with an open entry", () => {
-  const visit = new Visit()
+describeVisit("The console with an open entry", visit => {
   const { client, editor, open, shows } = visit
   let page: Page
 
   beforeAll(async () => {
     page = visit.page
-    await visit.serve()
-    await visit.signIn()
-    await page.getByText("reads and writes").waitFor()
+    await visit.enter()
   })
 
   const save = () => page.getByRole("button", { name: "Save" }).click()

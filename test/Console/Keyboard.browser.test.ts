@@ -1,13 +1,11 @@
 /** The console by the keyboard alone, and in a window that is zoomed. */
 import type { Page } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
+import { assert, beforeAll, it } from "vitest"
 import { makeSessions } from "../../src/client.ts"
-import { absence } from "../Gateway/browser/Browser.ts"
 import { violations } from "./Complaints.ts"
-import { eventually, getsFocus, hasFocus, Visit } from "./Visit.ts"
+import { describeVisit, eventually, getsFocus, hasFocus } from "./Visit.ts"
 
-describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
-  const visit = new Visit()
+describeVisit("The console by the keyboard", visit => {
   const { client, isNoWiderThan, open, say, send } = visit
   let page: Page
 

@@ -1,10 +1,9 @@
 /** The console with much data: a session of 50,000 events, 10,000 keys, and a value of 20,000 lines. */
 import type { Locator, Page } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
-import { absence } from "../Gateway/browser/Browser.ts"
+import { assert, beforeAll, it } from "vitest"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { fill } from "./LongHistory.ts"
-import { Visit } from "./Visit.ts"
+import { describeVisit } from "./Visit.ts"
 
 const events = 50_000
 const keys = 10_000
@@ -12,8 +11,7 @@ const keys = 10_000
 /** The maximum number of elements in the page of a large session. A row has about ten. */
 const maxElements = 1500
 
-describe.skipIf(absence !== undefined)("The console with much data", () => {
-  const visit = new Visit()
+describeVisit("The console with much data", visit => {
   const { client, editor, nextFrame, open, run, say, shows } = visit
   let page: Page
 

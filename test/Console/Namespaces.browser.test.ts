@@ -1,14 +1,12 @@
 /** Namespaces and tenants in the console: their numbers, and more of them than are listed. */
 import type { Locator, Page, Request } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
-import { absence } from "../Gateway/browser/Browser.ts"
-import { eventually, getsFocus, Visit } from "./Visit.ts"
+import { assert, beforeAll, it } from "vitest"
+import { describeVisit, eventually, getsFocus } from "./Visit.ts"
 
 const many = 12_000
 const nameOf = (number: number): string => `tenant:big/n-${String(number).padStart(5, "0")}`
 
-describe.skipIf(absence !== undefined)("Namespaces and tenants in the console", () => {
-  const visit = new Visit()
+describeVisit("Namespaces and tenants in the console", visit => {
   const { client, isFit, open } = visit
   let page: Page
 

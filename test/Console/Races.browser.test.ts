@@ -1,14 +1,13 @@
 /** The console with concurrent changes: removed history, slow answers, other writers. */
 import { Duration, Effect } from "effect"
 import type { Locator, Page, Route } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
+import { assert, beforeAll, it } from "vitest"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
-import { absence } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import { eventually, Visit } from "./Visit.ts"
+import { describeVisit, eventually } from "./Visit.ts"
 
 /** Writes an entry three times, and removes the first two changes from the log. */
 const fillAndTrim = (directory: string, namespace: string) =>
@@ -40,8 +39,7 @@ const clockThatIsOff = (ms: number): string => `{
   }
 }`
 
-describe.skipIf(absence !== undefined)("The console with concurrent changes", () => {
-  const visit = new Visit()
+describeVisit("The console with concurrent changes", visit => {
   const { client, editor, hold, open, run, shows } = visit
   let page: Page
 
@@ -49,9 +47,7 @@ describe.skipIf(absence !== undefined)("The console with concurrent changes", ()
     page = visit.page
     const directory = await run(temporaryDirectory)
     await run(fillAndTrim(directory, "old"))
-    await visit.serve({ DATA_DIR: directory, CHANGES_RETENTION: "1 hour" })
-    await visit.signIn()
-    await page.getByText("reads and writes").waitFor()
+    await visit.enter({ DATA_DIR: directory, CHANGES_RETENTION: "1 hour" })
   })
 
   const hasCount = (elements: Locator, count: number) =>

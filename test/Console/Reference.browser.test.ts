@@ -6,11 +6,10 @@ import { createServer, request } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect } from "effect"
 import type { Page } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
+import { assert, beforeAll, it } from "vitest"
 import { makeClient } from "../../src/client.ts"
-import { absence } from "../Gateway/browser/Browser.ts"
 import { violations } from "./Complaints.ts"
-import { eventually, Visit } from "./Visit.ts"
+import { describeVisit, eventually } from "./Visit.ts"
 
 const prefix = "/a/b"
 
@@ -39,8 +38,7 @@ const proxy = (target: string) =>
       })
   ).pipe(Effect.map(server => `http://127.0.0.1:${(server.address() as AddressInfo).port}${prefix}`))
 
-describe.skipIf(absence !== undefined)("The API reference in a browser", () => {
-  const visit = new Visit()
+describeVisit("The API reference in a browser", visit => {
   let page: Page
   /** The address of the service itself. */
   let base = ""

@@ -4,9 +4,9 @@ import { setTimeout } from "node:timers/promises"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
 import type { BrowserContext, Locator, Page, Route } from "playwright-core"
-import { afterAll, afterEach, assert, beforeAll, vi } from "vitest"
+import { afterAll, afterEach, assert, beforeAll, describe, vi } from "vitest"
 import { type Client, makeClient } from "../../src/client.ts"
-import { hangMs, launch } from "../Gateway/browser/Browser.ts"
+import { absence, hangMs, launch } from "../Gateway/browser/Browser.ts"
 import { collectComplaints, violations } from "./Complaints.ts"
 import { buildPages, start } from "./Service.ts"
 
@@ -94,6 +94,13 @@ export class Visit {
     await page.goto(address)
     await page.getByLabel("Key or token").fill(credential)
     await page.getByRole("button", { name: "Sign in" }).click()
+  }
+
+  /** Starts the service, and signs in with the key that reads and writes. */
+  readonly enter = async (env: Readonly<Record<string, string>> = {}): Promise<void> => {
+    await this.serve(env)
+    await this.signIn()
+    await this.page.getByText("reads and writes").waitFor()
   }
 
   readonly signOut = (): Promise<void> => this.page.getByRole("button", { name: "Sign out" }).click()
@@ -204,3 +211,7 @@ export class Visit {
       assert.isAtMost(await this.page.evaluate<number>("document.documentElement.scrollWidth"), width)
     })
 }
+
+/** A suite with a page in a browser. It is skipped where there is no browser. */
+export const describeVisit = (name: string, define: (visit: Visit) => void): void =>
+  void describe.skipIf(absence !== undefined)(name, () => define(new Visit()))

@@ -4,17 +4,16 @@ import { rename } from "node:fs/promises"
 import { join } from "node:path"
 import type { Effect } from "effect"
 import type { Locator, Page } from "playwright-core"
-import { assert, beforeAll, describe, it } from "vitest"
-import { absence, hangMs } from "../Gateway/browser/Browser.ts"
+import { assert, beforeAll, it } from "vitest"
+import { hangMs } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { violations } from "./Complaints.ts"
 import type { start } from "./Service.ts"
-import { Visit } from "./Visit.ts"
+import { describeVisit } from "./Visit.ts"
 
 const namespace = "tenant:acme/settings"
 
-describe.skipIf(absence !== undefined)("The console in a browser", () => {
-  const visit = new Visit()
+describeVisit("The console in a browser", visit => {
   const { client, editor, isFit, open, run, shows, signIn, signOut } = visit
   let page: Page
   let env: Readonly<Record<string, string>> = {}
