@@ -13,7 +13,7 @@ import { Args, Command, Options } from "./Library.ts"
 import { numberOption } from "./NumberOption.ts"
 import { isJson, Output, record, write } from "./Terminal/Output.ts"
 import { type Column, list as details, table } from "./Terminal/Table.ts"
-import { count } from "./Terminal/Text.ts"
+import { cleanName, count } from "./Terminal/Text.ts"
 
 const id = Args.text({ name: "session" }).pipe(Args.withDescription("The id of the session, as in the list"))
 
@@ -82,9 +82,9 @@ export const show = Command.make("show", { id, ...Connection.sessionOptions }, (
       : write(
           details([
             ["session", session.id],
-            ["title", session.title === "" ? "(none)" : session.title],
+            ["title", session.title === "" ? "(none)" : cleanName(session.title)],
             ["state", session.state],
-            ["agent", session.agentType],
+            ["agent", cleanName(session.agentType)],
             ["instance", session.instanceId ?? "(none)"],
             ["tenant", session.tenant],
             ["created", EntryText.time(session.createdAt)],

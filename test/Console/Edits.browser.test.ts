@@ -145,7 +145,10 @@ describeVisit("The console with edits and imports", visit => {
     assert.deepStrictEqual((await client().get("hidden", key))?.value, value)
     await client().set("hidden", key, { "\u202egnp.exe": "ab" })
     await page.getByRole("tab", { name: "History" }).click()
-    await page.locator("td.removed", { hasText: '"<U+202E>gnp.exe": "a<U+200B>b"' }).waitFor()
+    const pictures = page.locator("td.removed .hidden-character")
+    await pictures.first().waitFor()
+    const shown = await pictures.evaluateAll(found => found.map(each => each.getAttribute("data-picture")))
+    assert.deepStrictEqual(shown, ["<U+202E>", "<U+200B>"])
   })
 
   it("asks before an edit is left at once, and not after it is discarded", async () => {

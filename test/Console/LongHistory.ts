@@ -12,7 +12,8 @@ import { JsonText } from "../../src/Json/JsonText.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
 
-type Body = Readonly<Record<string, unknown>> & { readonly type: string }
+/** The body of an event as it is stored. */
+export type Body = Readonly<Record<string, unknown>> & { readonly type: string }
 
 /** The events of a turn, of which most are parts of texts. */
 const turn = (number: number, events: number): ReadonlyArray<Body> => {
@@ -44,9 +45,12 @@ const turn = (number: number, events: number): ReadonlyArray<Body> => {
   return [...before, ...Array.from({ length: events - before.length - after.length }, (_, i) => delta(i)), ...after]
 }
 
-interface Contents {
+interface Talk {
   readonly tenant: string
   readonly title: string
+}
+
+interface Contents extends Talk {
   /** Events of the session, in turns of 50. */
   readonly events: number
   readonly namespace: string
@@ -56,8 +60,11 @@ interface Contents {
 const perTurn = 50
 const atOnce = 1000
 
-/** Fills a new store. Returns the id of its session. */
-export const fill = (directory: string, { events, keys, namespace, tenant, title }: Contents): Effect.Effect<string> =>
+const set = (namespace: string, key: string, value: string) =>
+  ({ op: "set", namespace, key, value: JsonText(value), expiresAt: null }) as const
+
+/** Writes a session with a history. Returns its id. */
+const writeSession = ({ tenant, title }: Talk, bodies: ReadonlyArray<Body>) =>
   Effect.gen(function* () {
     const history = yield* SessionEvents
     const store = yield* Store
@@ -65,19 +72,15 @@ export const fill = (directory: string, { events, keys, namespace, tenant, title
     const session = keyOf(tenant, id)
     const timestamp = 1_767_225_600_000
     const { epoch } = yield* history.open(session, "e_1")
-    const texts: Array<string> = []
-    for (let number = 1; texts.length < events; number++) {
-      for (const body of turn(number, perTurn)) {
-        const envelope = { sessionId: id, seq: texts.length + 1, timestamp: timestamp + texts.length, traceId: "t" }
-        texts.push(JSON.stringify({ ...body, ...envelope }))
-      }
-    }
-    for (let after = 0; after < events; after += atOnce) {
+    const texts = bodies.map((body, index) =>
+      JSON.stringify({ ...body, sessionId: id, seq: index + 1, timestamp: timestamp + index, traceId: "t" })
+    )
+    for (let after = 0; after < texts.length; after += atOnce) {
       const part = texts.slice(after, after + atOnce)
       yield* history.append({ session, epoch, after, timestamp: Date.now(), texts: part, recoveryState: null })
     }
     const record: SessionRecord = {
-      ...{ id, tenant, title, epoch, headSeq: events, createdAt: timestamp, updatedAt: timestamp },
+      ...{ id, tenant, title, epoch, headSeq: texts.length, createdAt: timestamp, updatedAt: timestamp },
       agentType: "echo",
       state: "inactive",
       instanceId: null,
@@ -85,9 +88,23 @@ export const fill = (directory: string, { events, keys, namespace, tenant, title
       configured: [],
       titled: true
     }
-    const set = (namespace: string, key: string, value: string) =>
-      ({ op: "set", namespace, key, value: JsonText(value), expiresAt: null }) as const
     yield* store.commit({ actor: "fixture", operations: [set(namespaceOf(tenant), id, encodeRecord(record))] })
+    return id
+  })
+
+const backend = (directory: string, events: number) =>
+  Backends.sqlite({ directory, history: { events, bytes: 2 ** 30 } })
+
+/** Fills a new store with one session. Returns its id. */
+export const fillSession = (directory: string, talk: Talk, bodies: ReadonlyArray<Body>): Effect.Effect<string> =>
+  writeSession(talk, bodies).pipe(Effect.provide(backend(directory, bodies.length)), Effect.orDie)
+
+/** Fills a new store. Returns the id of its session. */
+export const fill = (directory: string, { events, keys, namespace, ...talk }: Contents): Effect.Effect<string> =>
+  Effect.gen(function* () {
+    const store = yield* Store
+    const turns = Array.from({ length: Math.ceil(events / perTurn) }, (_, index) => turn(index + 1, perTurn))
+    const id = yield* writeSession(talk, turns.flat())
     for (let from = 0; from < keys; from += atOnce) {
       const operations = Array.from({ length: atOnce }, (_, index) =>
         set(namespace, `city-${String(from + index).padStart(5, "0")}`, String(index))
@@ -95,4 +112,4 @@ export const fill = (directory: string, { events, keys, namespace, tenant, title
       yield* store.commit({ actor: "fixture", operations })
     }
     return id
-  }).pipe(Effect.provide(Backends.sqlite({ directory, history: { events, bytes: 2 ** 30 } })), Effect.orDie)
+  }).pipe(Effect.provide(backend(directory, events)), Effect.orDie)

@@ -1,6 +1,7 @@
 /** Names and values as the console shows them. */
 import { assert, describe, it } from "vitest"
-import { hiddenIn, isolated, visible, visibleJson, visibleText } from "../../src/Console/Widgets/Text.ts"
+import { messageOf } from "../../src/Console/Service/Failure.ts"
+import { isolated, visible, visibleJson, visibleText } from "../../src/Console/Widgets/Text.ts"
 
 describe("A name in the console", () => {
   it("shows hidden characters, and those that change the direction of others", () => {
@@ -28,6 +29,12 @@ describe("A text in the console", () => {
   })
 })
 
+describe("A message of a failure in the console", () => {
+  it("shows hidden characters of what it quotes", () => {
+    assert.strictEqual(messageOf(new Error("no file \u202egnp.exe")), "no file <U+202E>gnp.exe")
+  })
+})
+
 describe("A value in the console", () => {
   it("is the same value with escapes for its hidden characters", () => {
     const value = { "\u202egnp.exe": "a\u200b\u2028\u007f\ufeff", caf\u00e9: ["\u05d0"] }
@@ -39,14 +46,5 @@ describe("A value in the console", () => {
   it("keeps its white space", () => {
     const text = '{\r\n\t"a": "\u202e"\n}'
     assert.strictEqual(visibleJson(text), '{\r\n\t"a": "\\u202e"\n}')
-  })
-
-  it("has its hidden characters listed, except white space", () => {
-    const text = '{\r\n\t"a\u200b": "caf\u00e9\u202e"\n}'
-    assert.deepStrictEqual(hiddenIn(text), [
-      { offset: text.indexOf("\u200b"), name: "U+200B" },
-      { offset: text.indexOf("\u202e"), name: "U+202E" }
-    ])
-    assert.deepStrictEqual(hiddenIn('{"a": [1, " b"]}'), [])
   })
 })

@@ -7,13 +7,13 @@ import type {
   SessionPage,
   SessionsError
 } from "../../EffectClient/Client.ts"
-import { clean, count } from "../Terminal/Text.ts"
+import { clean, cleanName, count } from "../Terminal/Text.ts"
 
 const time = (millis: number): string => new Date(millis).toISOString()
 
 /** One session, in one line. */
 export const ofSession = ({ id, state, title, headSeq }: Session): string =>
-  `${id}  ${state}  ${title === "" ? "(no title)" : clean(title)}  ${count(headSeq)} events`
+  `${id}  ${state}  ${title === "" ? "(no title)" : cleanName(title)}  ${count(headSeq)} events`
 
 /** A page of sessions. */
 export const ofSessions = ({ cursor, sessions }: SessionPage): string =>
@@ -28,8 +28,8 @@ export const ofFiles = (entries: ReadonlyArray<FileEntry>): string =>
     : entries
         .map(({ path, size, type }) =>
           type === "directory"
-            ? `${clean(path)}/`
-            : `${clean(path)}${size === undefined ? "" : `  ${count(size)} bytes`}`
+            ? `${cleanName(path)}/`
+            : `${cleanName(path)}${size === undefined ? "" : `  ${count(size)} bytes`}`
         )
         .join("\n")
 
@@ -43,7 +43,7 @@ export const ofFile = ({ content, encoding }: FileContent): string =>
 export const ofIterations = (iterations: ReadonlyArray<FileIteration>): string =>
   iterations
     .map(({ iteration, timestamp, size, hash }) =>
-      [String(iteration), time(timestamp), `${count(size)} bytes`, clean(hash)].join("  ")
+      [String(iteration), time(timestamp), `${count(size)} bytes`, cleanName(hash)].join("  ")
     )
     .join("\n")
 

@@ -1,5 +1,6 @@
 /** Parses lines of input. */
 import { Either, Schema } from "effect"
+import { cleanName } from "../Terminal/Text.ts"
 
 /** A line that starts with a colon, or a message. */
 export type Command =
@@ -61,6 +62,6 @@ export const parse = (line: string): Either.Either<Command, WrongCommand> => {
         : Either.right({ do: "at", path, iteration: Number(iteration) })
     }
     default:
-      return refuse(`There is no command :${name}.`)
+      return refuse(`There is no command :${cleanName(name)}.`)
   }
 }

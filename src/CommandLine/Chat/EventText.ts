@@ -1,6 +1,6 @@
 /** Events as lines of text. */
 import type { EventBody, EventBodyOf } from "../../Gateway/Protocol.ts"
-import { clean, count, indent, type Paint, show } from "../Terminal/Text.ts"
+import { cleanName, count, indent, type Paint, show } from "../Terminal/Text.ts"
 
 /** An optional part of a sentence. */
 const given = (value: unknown, say: (text: string) => string): string => (value === undefined ? "" : say(show(value)))
@@ -10,7 +10,7 @@ const because = (reason: unknown): string => given(reason, text => ` (${text})`)
 const files = { created: "+", modified: "~", deleted: "-", renamed: ">" } as const
 
 const fileChanged = ({ change, path, previousPath, iteration, size }: EventBodyOf<"file_changed">): string => {
-  const name = previousPath === undefined ? clean(path) : `${clean(previousPath)} → ${clean(path)}`
+  const name = previousPath === undefined ? cleanName(path) : `${cleanName(previousPath)} → ${cleanName(path)}`
   const details = [
     ...(iteration === undefined ? [] : [`iteration ${iteration}`]),
     ...(size === undefined ? [] : [`${count(size)} bytes`])
@@ -30,7 +30,7 @@ const usage = (event: EventBodyOf<"usage_update">): string => {
   return [
     ...(tokens.length === 0 ? [] : [`tokens: ${tokens.join(", ")}`]),
     ...(event.costUsd === undefined ? [] : [`$${event.costUsd}`]),
-    ...(event.model === undefined ? [] : [clean(event.model)])
+    ...(event.model === undefined ? [] : [cleanName(event.model)])
   ].join(", ")
 }
 

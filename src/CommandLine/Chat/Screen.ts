@@ -1,7 +1,7 @@
 /** The state of the screen: deltas continue their text, and everything else gets its own lines. */
 import { identity } from "effect"
 import type { EventBody } from "../../Gateway/Protocol.ts"
-import { clean, type Paint } from "../Terminal/Text.ts"
+import { cleanPart, type Paint } from "../Terminal/Text.ts"
 import { lineOf } from "./EventText.ts"
 
 /** The state of the screen. */
@@ -42,7 +42,7 @@ export const drawLine = (screen: Screen, line: string): Drawn => {
 const drawPiece = (screen: Screen, block: string, piece: string, style: (text: string) => string): Drawn => {
   if (piece === "") return [screen, ""]
   const [before, lineEnd] = screen.block === block ? [screen, ""] : breakLine(screen)
-  const text = clean(piece)
+  const text = cleanPart(piece)
   const next = {
     block,
     isAtLineStart: text === "" ? before.isAtLineStart : text.endsWith("\n"),

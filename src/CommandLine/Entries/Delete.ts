@@ -7,7 +7,7 @@ import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { confirm } from "../Terminal/Confirm.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
-import { clean } from "../Terminal/Text.ts"
+import { cleanName } from "../Terminal/Text.ts"
 import { deleteCounted, type Outcome } from "./DeleteCounted.ts"
 import { actor, checkVersion, given, ifVersion, namespace } from "./EntryArguments.ts"
 import { countOf } from "./List.ts"
@@ -18,8 +18,8 @@ const entries = (count: number): string => `${count.toLocaleString("en")} ${coun
 /** Describes the entries with a prefix. */
 const selected = (namespace: string, prefix: string): string =>
   prefix === ""
-    ? `of ${clean(namespace)}, which is all of them`
-    : `of ${clean(namespace)} with keys that start with ${clean(prefix)}`
+    ? `of ${cleanName(namespace)}, which is all of them`
+    : `of ${cleanName(namespace)} with keys that start with ${cleanName(prefix)}`
 
 /** Counts the entries and asks for confirmation. Returns `undefined` if there is nothing to delete. */
 const confirmed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
@@ -136,7 +136,7 @@ export const remove = Command.make(
       const deleted = yield* Write.once(connection, { idempotencyKey, retryFor }, once =>
         client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
       )
-      const address = `${clean(namespace)} ${clean(name)}`
+      const address = `${cleanName(namespace)} ${cleanName(name)}`
       return yield* (yield* isJson(json))
         ? record({ deleted })
         : write(deleted ? `${address} is deleted\n` : `There was no ${address}\n`)

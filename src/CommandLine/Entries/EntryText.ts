@@ -2,7 +2,7 @@
 import type { Change, Entry, EntryKey } from "../../Client/Model.ts"
 import { textOf } from "../ExactJson.ts"
 import { type Column, list, truncate } from "../Terminal/Table.ts"
-import { clean, cleanJson, type Paint } from "../Terminal/Text.ts"
+import { cleanJson, cleanName, type Paint } from "../Terminal/Text.ts"
 
 /** A time in UTC, to the second. */
 export const time = (millis: number): string =>
@@ -48,10 +48,10 @@ export const row = (entry: Entry): ReadonlyArray<string> => [
 /** One entry, with a line for each member. */
 export const entry = (stored: Entry): string =>
   list([
-    ["namespace", stored.namespace],
-    ["key", stored.key],
+    ["namespace", cleanName(stored.namespace)],
+    ["key", cleanName(stored.key)],
     ["version", String(stored.version)],
-    ["updated", `${time(stored.updatedAt)} by ${stored.updatedBy}`],
+    ["updated", `${time(stored.updatedAt)} by ${cleanName(stored.updatedBy)}`],
     ["expires", expiry(stored.expiresAt)],
     ["value", cleanJson(textOf(stored.value))]
   ])
@@ -60,7 +60,8 @@ export const entry = (stored: Entry): string =>
 export const change = (record: Change, cells: number, { cyan, dim, red }: Paint): string => {
   const { actor, key, namespace, op, seq, timestamp, value, version } = record
   const what = op === "set" ? cleanJson(textOf(value).slice(0, maxInCell)) : ""
-  const text = `${time(timestamp)}  ${seq}  ${op}  ${clean(namespace)}  ${clean(key)}  v${version}  ${clean(actor)}  ${clean(what)}`
+  const text = `${time(timestamp)}  ${seq}  ${op}  ${cleanName(namespace)}  ${cleanName(key)}  v${version}  ${cleanName(actor)}  ${cleanName(what)}`
   const shown = truncate(text.trimEnd(), cells)
-  return op === "delete" ? red(shown) : actor === "expiry" ? dim(shown) : cyan(shown)
+  if (op === "set") return cyan(shown)
+  return actor === "expiry" ? dim(shown) : red(shown)
 }

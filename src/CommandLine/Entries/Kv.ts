@@ -10,7 +10,7 @@ import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
 import * as Input from "../Terminal/Input.ts"
 import { isJson, type Output, record, write, writeJson } from "../Terminal/Output.ts"
-import { clean } from "../Terminal/Text.ts"
+import { cleanName } from "../Terminal/Text.ts"
 import * as Utf8 from "../Terminal/Utf8.ts"
 import { actor, checkVersion, given, ifVersion, key, namespace } from "./EntryArguments.ts"
 import * as EntryText from "./EntryText.ts"
@@ -131,6 +131,6 @@ export const set = Command.make(
       )
       return yield* (yield* isJson(options.json))
         ? record(entry)
-        : write(`${clean(namespace)} ${clean(key)} is at version ${entry.version}\n`)
+        : write(`${cleanName(namespace)} ${cleanName(key)} is at version ${entry.version}\n`)
     })
 ).pipe(Command.withDescription("Set an entry; an existing one is replaced"))

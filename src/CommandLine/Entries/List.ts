@@ -9,7 +9,7 @@ import * as Failure from "../Failure.ts"
 import { Command, Options } from "../Library.ts"
 import { isJson, Output, record, write, writeJson } from "../Terminal/Output.ts"
 import { type Column, table } from "../Terminal/Table.ts"
-import { clean } from "../Terminal/Text.ts"
+import { cleanName } from "../Terminal/Text.ts"
 import { given, namespace, prefix } from "./EntryArguments.ts"
 import * as EntryText from "./EntryText.ts"
 
@@ -128,7 +128,7 @@ export const list = Command.make(
         const { count } = yield* countOf(client, connection, namespace, range)
         return yield* (yield* isJson(json)) ? record({ count }) : write(`${count.toLocaleString("en")}\n`)
       }
-      const empty = `There are no such entries in ${clean(namespace)}.`
+      const empty = `There are no such entries in ${cleanName(namespace)}.`
       const itemsOf = <A, E>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, E>) =>
         Stream.map(pages, ({ items }) => items)
       const explain = Stream.mapError(Failure.of(connection))

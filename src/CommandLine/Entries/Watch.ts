@@ -10,7 +10,7 @@ import { Args, Command, Options } from "../Library.ts"
 import { endOfLog } from "../Service.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { truncate } from "../Terminal/Table.ts"
-import { clean, cleanJson, type Paint } from "../Terminal/Text.ts"
+import { cleanJson, cleanName, type Paint } from "../Terminal/Text.ts"
 import * as EntryText from "./EntryText.ts"
 
 /** The arguments of the command. */
@@ -48,7 +48,10 @@ const lineOf = (event: FollowEvent, cells: number, paint: Paint): string => {
   switch (event.type) {
     case "entry": {
       const { key, value, version } = event.entry
-      return truncate(`${clean(key)}  v${version}  ${clean(cleanJson(ExactJson.textOf(value).slice(0, cells)))}`, cells)
+      return truncate(
+        `${cleanName(key)}  v${version}  ${cleanName(cleanJson(ExactJson.textOf(value).slice(0, cells)))}`,
+        cells
+      )
     }
     case "change":
       return EntryText.change(event.change, cells, paint)

@@ -1,6 +1,6 @@
 /** Tables for a terminal. */
 import { stringWidth } from "../Library.ts"
-import { clean } from "./Text.ts"
+import { clean, cleanName } from "./Text.ts"
 
 /** A column. */
 export interface Column {
@@ -36,9 +36,6 @@ const pad = (text: string, cells: number, align: Column["align"] = "left"): stri
   return align === "left" ? text + space : space + text
 }
 
-/** The text of a cell in one line, with visible control characters. */
-const line = (text: string): string => clean(text.replace(/[\n\t]/g, character => (character === "\n" ? "␊" : "␉")))
-
 /** The widths of columns. Columns that may shrink do so until the table fits into `cells`, or are at their minimum. */
 const widthsOf = (
   columns: ReadonlyArray<Column>,
@@ -70,7 +67,7 @@ export const table = (
   cells: number,
   hasTitles = true
 ): string => {
-  const shown = rows.map(row => row.map(line))
+  const shown = rows.map(row => row.map(cleanName))
   const widths = widthsOf(columns, shown, cells)
   const print = (row: ReadonlyArray<string>) =>
     columns

@@ -1,5 +1,6 @@
 /** Sanitizes untrusted text for a terminal. */
 import { identity } from "effect"
+import { escapeOf, pictureOf, replaceHidden } from "../../HiddenCharacters.ts"
 
 /** Functions that color text, or return it unchanged. */
 export interface Paint {
@@ -36,32 +37,27 @@ export const colored: Paint = {
   cyan: style(36, 39)
 }
 
-/** Control characters except tab and line feed, and bidirectional controls (the Unicode property Bidi_Control). */
-const unsafe = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
-
-/** Those that JSON text may contain unescaped, which is possible only within strings. */
-const unsafeInJson = /[\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
-
-const visible = (character: string): string => {
-  const code = character.charCodeAt(0)
-  if (character === "\r") return ""
-  if (code < 0x20) return String.fromCharCode(0x2400 + code)
-  return code === 0x7f ? "\u2421" : `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`
-}
-
 /**
- * Replaces characters that move the cursor, change the terminal or hide text by visible ones. Parts of a text may be
- * sanitized separately.
+ * A text with visible characters instead of those that move the cursor, change the terminal, or are hidden. A line may
+ * end with a carriage return.
  */
-export const clean = (text: string): string => text.replace(unsafe, visible)
+export const clean = (text: string): string => replaceHidden(text.replace(/\r+\n/g, "\n"), "text", pictureOf)
+
+/** The same for a part of a text whose other parts are sanitized separately. */
+export const cleanPart = (text: string): string => replaceHidden(text.replaceAll("\r", ""), "part", pictureOf)
+
+/** The same for a name, which stays in one line. Names that differ look different, except spaces at their ends. */
+export const cleanName = (name: string): string => replaceHidden(name, "name", pictureOf)
 
 /** The text of a failure. It is sanitized here, and not where messages are made, so that no message can be forgotten. */
 export const failureText = ({ hint, message }: { readonly message: string; readonly hint?: string }): string =>
   clean(hint === undefined ? message : `${message}\n${hint}`)
 
-/** Escapes such characters in a JSON text without white space. The value does not change. */
-export const cleanJson = (text: string): string =>
-  text.replace(unsafeInJson, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
+/**
+ * Escapes such characters in a JSON text. Carriage returns, which a JSON text has only between values, are left out. The
+ * value does not change.
+ */
+export const cleanJson = (text: string): string => replaceHidden(text.replaceAll("\r", ""), "json", escapeOf)
 
 /** The maximum number of characters and lines of a text. */
 const max = { characters: 2000, lines: 20 }

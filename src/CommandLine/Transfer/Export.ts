@@ -12,7 +12,7 @@ import { retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
-import { clean } from "../Terminal/Text.ts"
+import { cleanName } from "../Terminal/Text.ts"
 import { type Job, type Position, pagesAfter, resumable } from "./ExportJob.ts"
 import * as PartialExport from "./PartialExport.ts"
 import * as Resumption from "./Resumption.ts"
@@ -175,6 +175,6 @@ export const command = Command.make(
       const { before, count } = yield* toFile(task, { path, mode, mayReplace: force })
       yield* (yield* isJson(json))
         ? record({ entries: count, file: path, resumedAtLine: before })
-        : write(`${entries(count)} are in ${clean(path)}\n`)
+        : write(`${entries(count)} are in ${cleanName(path)}\n`)
     })
 ).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))

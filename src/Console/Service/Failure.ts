@@ -1,11 +1,11 @@
 /** Error messages for users. */
 import { isClientError } from "../../Client/Errors.ts"
+import { pictureOf, replaceHidden } from "../../HiddenCharacters.ts"
 
 /** Whether a message has details. Those of browsers for failed requests have none. */
 const isDetailed = (message: string): boolean => !/^(?:Failed to fetch|Load failed|NetworkError\b)/.test(message)
 
-/** The message of an error, with the id of the request in the log of the service. */
-export const messageOf = (error: unknown): string => {
+const textOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   if (!isClientError(error)) return error.message
   if (error._tag === "ConnectionFailed") {
@@ -16,6 +16,12 @@ export const messageOf = (error: unknown): string => {
     ? `${message} (request ${error.requestId})`
     : message
 }
+
+/**
+ * The message of an error, with the id of the request in the log of the service. It may quote text of others, so its
+ * hidden characters are replaced by visible ones.
+ */
+export const messageOf = (error: unknown): string => replaceHidden(textOf(error), "text", pictureOf)
 
 /** Whether the page itself has aborted a call. */
 export const isAbort = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError"

@@ -8,7 +8,8 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { IconButton } from "../Widgets/IconButton.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { RowList } from "../Widgets/RowList.tsx"
-import { bytes, time, visible, visibleText } from "../Widgets/Text.ts"
+import { bytes, time, visible } from "../Widgets/Text.ts"
+import { VisibleText } from "../Widgets/VisibleText.tsx"
 
 interface Props {
   readonly id: string
@@ -109,7 +110,7 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
           />
         ) : (
           <pre class="file-text" tabIndex={0}>
-            {visibleText(textOf(shown))}
+            <VisibleText text={textOf(shown)} />
           </pre>
         ))}
     </>

@@ -6,6 +6,7 @@ import { messageOf } from "../Service/Failure.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
+import { VisibleText } from "../Widgets/VisibleText.tsx"
 import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
 
 /** Longer texts are cut until the user asks for all: the layout of a million characters takes seconds. */
@@ -31,15 +32,25 @@ const useUnfolded = (key: string, initial: boolean): readonly [boolean, (isUnfol
 /** Code between lines of three backticks. */
 const fence = /^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/gm
 
+const Paragraph = ({ text }: { readonly text: string }) => (
+  <p dir="auto">
+    <VisibleText text={text} />
+  </p>
+)
+
 const Prose = ({ text }: { readonly text: string }) => {
   const parts: Array<preact.JSX.Element> = []
   let from = 0
   for (const match of text.matchAll(fence)) {
-    if (match.index > from) parts.push(<p dir="auto">{text.slice(from, match.index).trim()}</p>)
-    parts.push(<pre>{match[1]}</pre>)
+    if (match.index > from) parts.push(<Paragraph text={text.slice(from, match.index).trim()} />)
+    parts.push(
+      <pre>
+        <VisibleText text={match[1] ?? ""} />
+      </pre>
+    )
     from = match.index + match[0].length
   }
-  if (from < text.length) parts.push(<p dir="auto">{text.slice(from).trimEnd()}</p>)
+  if (from < text.length) parts.push(<Paragraph text={text.slice(from).trim()} />)
   return <div class="prose">{parts}</div>
 }
 
@@ -90,7 +101,7 @@ const Fold = ({ children, icon, id, note, title, tone = "" }: FoldProps) => {
       <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name={icon} />
         <b>{visible(title)}</b>
-        <span class="fold-note">{note}</span>
+        <span class="fold-note">{visibleText(note)}</span>
         <span class="fold-mark">
           <Icon name="right" />
         </span>
@@ -111,11 +122,15 @@ const ToolView = ({ args, id, name, outcome, progress }: ToolCall & { readonly i
   return (
     <Fold id={id} icon="tool" title={name} note={state} {...(outcome?.isError && { tone: "failed" })}>
       <h4>Arguments</h4>
-      <pre>{args === "" ? "none" : visibleText(args)}</pre>
+      <pre>
+        <VisibleText text={args === "" ? "none" : args} />
+      </pre>
       {outcome !== undefined && (
         <>
           <h4>{outcome.isError ? "Error" : "Result"}</h4>
-          <pre>{outcome.text === "" ? "none" : visibleText(outcome.text)}</pre>
+          <pre>
+            <VisibleText text={outcome.text === "" ? "none" : outcome.text} />
+          </pre>
         </>
       )}
     </Fold>
@@ -165,11 +180,20 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       aria-label={kind === "question" ? "Question" : "Approval"}
     >
       <header>{kind === "question" ? "The agent asks" : "The agent wants to"}</header>
-      <h3 dir="auto">{visibleText(title)}</h3>
-      {text !== "" && <pre>{visibleText(text)}</pre>}
+      <h3 dir="auto">
+        <VisibleText text={title} />
+      </h3>
+      {text !== "" && (
+        <pre>
+          <VisibleText text={text} />
+        </pre>
+      )}
       {answer !== undefined && (
         <p class="muted">
-          Answer: <b>{visibleText(answer)}</b>
+          Answer:{" "}
+          <b>
+            <VisibleText text={answer} />
+          </b>
         </p>
       )}
       {isOpen && kind === "approval" && (
@@ -212,18 +236,31 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
   )
 }
 
+/** The lines of a terminal end with a carriage return, which moves the cursor back and hides nothing there. */
+const linesOf = (output: string): string => output.slice(-shownOfLong).replace(/\r+\n/g, "\n")
+
 const TerminalView = ({ command, exit, text }: TerminalItem) => (
   <div class="said terminal">
     <header>
-      <code>$ {visibleText(command)}</code> <span class="muted">{exit ?? "running…"}</span>
+      <code>
+        $ <VisibleText text={command} />
+      </code>{" "}
+      <span class="muted">{exit === undefined ? "running…" : visible(exit)}</span>
     </header>
-    {text !== "" && <pre>{text.slice(-shownOfLong)}</pre>}
+    {text !== "" && (
+      <pre>
+        <VisibleText text={linesOf(text)} />
+      </pre>
+    )}
   </div>
 )
 
 const NoticeView = ({ text, title, tone }: Notice) => (
   <p class={`said notice ${tone}`}>
-    <b>{title}</b> <span>{visibleText(cut(text, 2000))}</span>
+    <b>{visible(title)}</b>{" "}
+    <span>
+      <VisibleText text={cut(text, 2000)} />
+    </span>
   </p>
 )
 

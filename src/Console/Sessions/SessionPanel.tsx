@@ -8,7 +8,7 @@ import { Confirm } from "../Widgets/Confirm.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
-import { count } from "../Widgets/Text.ts"
+import { count, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Composer } from "./Composer.tsx"
 import type { Usage } from "./Conversation.ts"
@@ -34,7 +34,7 @@ const UsageMeter = ({ usage: { context, cost, input, model, output } }: { readon
         <b>${cost.toFixed(cost < 1 ? 4 : 2)}</b>
       </span>
     )}
-    {model !== "" && <span>{model}</span>}
+    {model !== "" && <span>{visible(model)}</span>}
     {context !== undefined && (
       <label class="usage-context">
         Context

@@ -2,6 +2,7 @@
 import { diffLines } from "diff"
 import { useMemo } from "preact/hooks"
 import { visibleText } from "./Text.ts"
+import { VisibleText } from "./VisibleText.tsx"
 
 interface Row {
   readonly left: string | undefined
@@ -118,10 +119,10 @@ export const Diff = (props: Props) => {
             ) : (
               <tr>
                 <td class={isChanged(row) && row.left !== undefined ? "removed" : undefined}>
-                  {visibleText(row.left ?? "")}
+                  <VisibleText text={row.left ?? ""} />
                 </td>
                 <td class={isChanged(row) && row.right !== undefined ? "added" : undefined}>
-                  {visibleText(row.right ?? "")}
+                  <VisibleText text={row.right ?? ""} />
                 </td>
               </tr>
             )

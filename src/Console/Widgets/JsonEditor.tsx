@@ -1,8 +1,8 @@
 /** A text field for JSON. It keeps the text as it is, and shows syntax errors and hidden characters. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
+import { codePointOf, hiddenIn } from "../../HiddenCharacters.ts"
 import { colored, type Problem, positionOf } from "../Json/JsonText.ts"
-import { hiddenIn } from "./Text.ts"
 
 /** The height of a line in pixels, as in the style sheet. */
 const lineHeight = 20
@@ -27,9 +27,9 @@ interface Props {
 const Marked = ({ text }: { readonly text: string }) => {
   const parts: Array<ComponentChildren> = []
   let from = 0
-  for (const { offset } of hiddenIn(text)) {
-    parts.push(text.slice(from, offset), <span class="json-hidden">{text[offset]}</span>)
-    from = offset + 1
+  for (const { character, offset } of hiddenIn(text, "json")) {
+    parts.push(text.slice(from, offset), <span class="json-hidden">{character}</span>)
+    from = offset + character.length
   }
   return <>{[...parts, text.slice(from)]}</>
 }
@@ -78,7 +78,7 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
   const backdrop = useRef<HTMLDivElement>(null)
   const lines = useMemo(() => text.split("\n"), [text])
   const problemLine = problem && positionOf(text, problem.offset).line
-  const hidden = useMemo(() => hiddenIn(text), [text])
+  const hidden = useMemo(() => hiddenIn(text, "json"), [text])
 
   // Only lines near the view are rendered, because each key renders them again.
   const [drawn, setDrawn] = useState({ first: 0, end: 2 * overscan })
@@ -159,7 +159,7 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
           text={text}
           offset={hidden[0].offset}
           tone="warn"
-          message={`hidden character ${hidden[0].name}${hidden.length === 1 ? "" : `, and ${hidden.length - 1} more`}`}
+          message={`hidden character ${codePointOf(hidden[0].character)}${hidden.length === 1 ? "" : `, and ${hidden.length - 1} more`}`}
           onSelect={select}
         />
       )}

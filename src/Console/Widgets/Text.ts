@@ -1,4 +1,5 @@
 /** Numbers, times and names as the page shows them. */
+import { escapeOf, pictureOf, replaceHidden } from "../../HiddenCharacters.ts"
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"] as const
 
@@ -76,46 +77,18 @@ export const ago = (at: number, now: number): string => {
   return `${Math.round(seconds / 86_400)} d ago`
 }
 
-/** Control characters, and characters without a shape or that change the direction of others. */
-const hidden =
-  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]/g
-
-const hex = (character: string): string => character.charCodeAt(0).toString(16).padStart(4, "0")
-
-const pictureOf = (character: string): string => {
-  const code = character.charCodeAt(0)
-  if (code <= 0x20) return String.fromCharCode(0x2400 + code)
-  return code === 0x7f ? "\u2421" : `<U+${hex(character).toUpperCase()}>`
-}
-
 /**
  * A name with its hidden characters replaced by visible ones, as are spaces at its ends. Names that differ look
  * different.
  */
-export const visible = (name: string): string => name.replace(hidden, pictureOf).replace(/^ | $/g, pictureOf)
+export const visible = (name: string): string =>
+  replaceHidden(name, "name", pictureOf).replace(/^ | $/g, space => pictureOf(space))
 
 /** A text with its hidden characters replaced by visible ones, except tabs and line feeds. */
-export const visibleText = (text: string): string =>
-  text.replace(hidden, character => (character === "\n" || character === "\t" ? character : pictureOf(character)))
-
-const isJsonSpace = (character: string): boolean => /[\t\n\r]/.test(character)
+export const visibleText = (text: string): string => replaceHidden(text, "text", pictureOf)
 
 /** A JSON text of the same value, with escapes for hidden characters. White space stays. */
-export const visibleJson = (text: string): string =>
-  text.replace(hidden, character => (isJsonSpace(character) ? character : `\\u${hex(character)}`))
-
-export interface HiddenCharacter {
-  /** UTF-16 code units from the start. */
-  readonly offset: number
-  /** The code point, such as `U+202E`. */
-  readonly name: string
-}
-
-/** The hidden characters of a JSON text, except white space. */
-export const hiddenIn = (text: string): ReadonlyArray<HiddenCharacter> =>
-  [...text.matchAll(hidden)]
-    .filter(([character]) => !isJsonSpace(character))
-    .map(({ 0: character, index }) => ({ offset: index, name: `U+${hex(character).toUpperCase()}` }))
+export const visibleJson = (text: string): string => replaceHidden(text, "json", escapeOf)
 
 const rightToLeft = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
 

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as Screen from "../../../src/CommandLine/Chat/Screen.ts"
-import { clean, clip, colored, plain } from "../../../src/CommandLine/Terminal/Text.ts"
+import { clean, cleanJson, clip, colored, plain } from "../../../src/CommandLine/Terminal/Text.ts"
 import { type EventBody, eventTypes } from "../../../src/Gateway/Protocol.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
@@ -156,6 +156,36 @@ describe("text from elsewhere", () => {
       }),
       { numRuns: 500 * soak }
     )
+  })
+
+  it("shows characters that are not seen, and keeps those of emoji and of scripts", () => {
+    const approval: EventBody = {
+      type: "approval_requested",
+      requestId: "a",
+      action: "run",
+      description: "rm -r /tm\u200bp"
+    }
+    assert.include(written([approval]), "run: rm -r /tm<U+200B>p\n")
+    const smuggled: EventBody = { type: "tool_call", callId: "c", name: "run", args: { command: "ls\u{e0072}\u200d" } }
+    assert.strictEqual(written([smuggled]), '→ run {"command":"ls<U+E0072><U+200D>"}\n')
+    const kept = "\ud83d\udc69\u200d\ud83d\udcbb \u0645\u06cc\u200c\u062e"
+    assert.strictEqual(
+      written([{ ...approval, description: kept }]),
+      `? May the agent do this? run: ${kept}\n  Answer yes or no.\n`
+    )
+    // A delta may end within an emoji.
+    assert.strictEqual(
+      written(["\ud83d\udc69", "\u200d", "\ud83d\udcbb"].map(text => delta("m", text))),
+      "\ud83d\udc69\u200d\ud83d\udcbb"
+    )
+    assert.strictEqual(written([delta("m", "a\u200bb")]), "a<U+200B>b")
+  })
+
+  it("shows where a line is written over, and keeps a name in one line", () => {
+    assert.strictEqual(clean("rm -r /\rls\r\n"), "rm -r /␍ls\n")
+    assert.strictEqual(cleanJson('{"a":1,\r"b\u200b":2}'), '{"a":1,"b\\u200b":2}')
+    const file: EventBody = { type: "file_changed", change: "created", path: "a\n+ b" }
+    assert.strictEqual(written([file]), "+ a␊+ b\n")
   })
 
   it("is shown in part where it is long, and cut between characters", () => {

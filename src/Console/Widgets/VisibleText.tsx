@@ -1,0 +1,38 @@
+/**
+ * A text of an agent, a tool or a file, in which hidden characters are seen. Each is behind its picture, so that copying
+ * the text copies the character.
+ */
+import type { ComponentChildren } from "preact"
+import { useMemo } from "preact/hooks"
+import { hiddenIn, pictureOf } from "../../HiddenCharacters.ts"
+import { visibleText } from "./Text.ts"
+
+/** In texts with more hidden characters, such as those of binary files, only their pictures can be copied. */
+const maxMarks = 2000
+
+/** A hidden character behind its picture. U+0000 is only a picture: it would end the copied text on some systems. */
+const markOf = (character: string): ComponentChildren =>
+  character === "\u0000" ? (
+    pictureOf(character)
+  ) : (
+    <span class="hidden-character" data-picture={pictureOf(character)}>
+      <span>{character}</span>
+    </span>
+  )
+
+const markedOf = (text: string): ReadonlyArray<ComponentChildren> => {
+  const hidden = hiddenIn(text, "text")
+  if (hidden.length > maxMarks) return [visibleText(text)]
+  const parts: Array<ComponentChildren> = []
+  let from = 0
+  for (const { character, offset } of hidden) {
+    parts.push(text.slice(from, offset), markOf(character))
+    from = offset + character.length
+  }
+  return [...parts, text.slice(from)]
+}
+
+export const VisibleText = ({ text }: { readonly text: string }) => {
+  const parts = useMemo(() => markedOf(text), [text])
+  return <>{parts}</>
+}
