@@ -107,6 +107,16 @@ const endBySignal = (signal: NodeJS.Signals): void => {
   process.kill(process.pid, signal)
 }
 
+/** Milliseconds that a thread has to return after an interrupt. Files of healthy disks answer within a few. */
+const patience = 200
+
+/** Waits until no thread is pending, for a short time, and returns whether there is none. */
+const untilReturned = (done: (hasReturned: boolean) => void, waited = 0): void => {
+  const isPending = Threads.pending().length > 0
+  if (isPending && waited < patience) setTimeout(() => untilReturned(done, waited + 10), 10)
+  else done(!isPending)
+}
+
 /**
  * Exit codes: those of `CommandFailed`; 1 for a defect. A signal ends the service with 0, and any other command with 128
  * and the signal's number. After the shutdown deadline or a second signal the service ends by SIGKILL.
@@ -120,11 +130,12 @@ export const teardown = (args: ReadonlyArray<string>): Teardown => {
   }
   return (exit, onExit) => {
     if (Exit.isSuccess(exit)) return onExit(0)
-    // A thread that reads a large database cannot be interrupted, and `process.exit` waits for it.
-    if (Cause.isInterruptedOnly(exit.cause) && !isServing(args) && Threads.all().length > 0) {
-      return endBySignal(interrupted === exitCodes.terminated ? "SIGTERM" : "SIGINT")
+    if (Cause.isInterruptedOnly(exit.cause)) {
+      if (isServing(args)) return onExit(interrupted)
+      const signal = interrupted === exitCodes.terminated ? "SIGTERM" : "SIGINT"
+      // A thread that reads a large database, or a file that does not answer, cannot be interrupted.
+      return untilReturned(hasReturned => (hasReturned ? onExit(interrupted) : endBySignal(signal)))
     }
-    if (Cause.isInterruptedOnly(exit.cause)) return onExit(interrupted)
     const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
     onExit(error instanceof CommandFailed ? error.exitCode : exitCodes.failed)
   }

@@ -97,25 +97,11 @@ export const onSignals = ({ onSecond, ...limit }: Options): void => {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, onSignal)
 }
 
-/** Requests that run in libuv's thread pool. */
-const pooled: ReadonlySet<string> = new Set([
-  "FSReqCallback",
-  "FSReqPromise",
-  "GetAddrInfoReqWrap",
-  "GetNameInfoReqWrap"
-])
-
-/** What `process.exit` would wait for. */
-const pending = (): ReadonlyArray<string> => [
-  ...Threads.all(),
-  ...process.getActiveResourcesInfo().filter(type => pooled.has(type))
-]
-
 /** Waits until `process.exit` will not block, within the deadline, and logs a warning if that takes long. */
 export const settled = (limit: Limit): Effect.Effect<void> =>
   Effect.gen(function* () {
     let checks = 0
-    for (let waits = pending(); waits.length > 0; waits = pending()) {
+    for (let waits = Threads.pending(); waits.length > 0; waits = Threads.pending()) {
       // A service that ends by itself, such as after a failed start, has had no signal.
       arm(limit)
       if (++checks === 50) {

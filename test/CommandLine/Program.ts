@@ -13,6 +13,7 @@ export interface Ended {
 
 /** A running command. */
 export interface Running {
+  readonly pid: number
   /** Waits until it has printed a text; dies if it ends before. */
   readonly shows: (text: string) => Effect.Effect<void>
   readonly signal: (signal: NodeJS.Signals) => Effect.Effect<void>
@@ -92,6 +93,7 @@ export const start = ({
       return {
         kill: () => child.kill("SIGKILL"),
         running: {
+          pid: child.pid!,
           shows,
           signal: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
           type: (text: string) => Effect.sync(() => child.stdin.write(text)),

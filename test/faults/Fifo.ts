@@ -3,7 +3,7 @@
  * of libuv until then. Synchronous operations on other files are not affected.
  */
 import { execFileSync } from "node:child_process"
-import { closeSync, constants, openSync } from "node:fs"
+import { closeSync, constants, openSync, readdirSync, readFileSync, readlinkSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, type Scope } from "effect"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -13,6 +13,41 @@ export const pending = (): number => process.getActiveResourcesInfo().filter(nam
 
 /** Checks a condition until it is met. */
 export const until = (isReached: () => boolean) => Effect.repeat(Effect.sleep("1 millis"), { until: () => isReached() })
+
+const linkOf = (descriptor: string): string | undefined => {
+  try {
+    return readlinkSync(descriptor)
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether a thread of a process is in a system call on a file. */
+const isIn = (pid: number, path: string): boolean => {
+  const descriptor = readdirSync(`/proc/${pid}/fd`).find(name => linkOf(`/proc/${pid}/fd/${name}`) === path)
+  if (descriptor === undefined) return false
+  const argument = `0x${Number(descriptor).toString(16)}`
+  return readdirSync(`/proc/${pid}/task`).some(
+    thread => readFileSync(`/proc/${pid}/task/${thread}/syscall`, "utf8").split(" ")[1] === argument
+  )
+}
+
+/** Opens a FIFO that a process is about to read, and waits until it reads. Nothing is written until the scope closes. */
+export const isRead = (pid: number, path: string): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    let writer: number | undefined
+    const open = (): boolean => {
+      try {
+        writer = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK)
+      } catch (error) {
+        // No process has opened it for reading.
+        if ((error as NodeJS.ErrnoException).code !== "ENXIO") throw error
+      }
+      return writer !== undefined
+    }
+    yield* Effect.acquireRelease(until(open), () => Effect.sync(() => void (writer !== undefined && closeSync(writer))))
+    yield* until(() => isIn(pid, path))
+  })
 
 /** FIFOs that nothing has opened. */
 export interface Fifos {
