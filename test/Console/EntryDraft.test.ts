@@ -1,7 +1,6 @@
 /** The draft of an entry in the console. */
 import { assert, describe, it } from "vitest"
 import {
-  absenceOf,
   type DraftEvent,
   type EntryDraft,
   empty,
@@ -153,11 +152,6 @@ describe("The draft of an entry", () => {
     assert.strictEqual(expiring(after, null), "")
     assert.strictEqual(expiring({ kind: "never" }, null), "Saved as version 2")
     assert.strictEqual(expiring({ kind: "never" }, 5), "")
-  })
-
-  it("may have expired if its entry is absent and had an expiry", () => {
-    assert.strictEqual(absenceOf(first), "was deleted")
-    assert.strictEqual(absenceOf(entry(1, "1", { expiresAt: 5 })), "has expired or was deleted")
   })
 
   it("is formatted if it is JSON", () => {

@@ -159,7 +159,7 @@ describeVisit("The console with concurrent changes", visit => {
     await reached
     await client().set("typed", "other", "again", { actor: "ben" })
     await release()
-    await page.getByText("Not deleted: another client has changed or deleted the entry.").waitFor()
+    await page.getByText("Not deleted: another client has changed the entry.").waitFor()
     await page.getByText("version 3", { exact: true }).waitFor()
     await shows('"again"')
   })

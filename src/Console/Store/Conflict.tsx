@@ -3,14 +3,15 @@ import { format } from "../Json/JsonText.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
 import { dateAndTime, isolated } from "../Widgets/Text.ts"
-import { absenceOf } from "./EntryDraft.ts"
 import { type Expiry, kept, textOf } from "./Expiry.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
 interface Props {
   readonly base: TextEntry
-  /** The entry as it is now; `undefined` if it was deleted. */
+  /** The entry as it is now; `undefined` if it is absent. */
   readonly stored: TextEntry | undefined
+  /** What has happened to the entry if it is absent. */
+  readonly absence: string
   /** The user's value and expiry. */
   readonly text: string
   readonly expiry: Expiry
@@ -30,7 +31,7 @@ const Expiries = ({ base, expiry, stored }: Pick<Props, "base" | "expiry" | "sto
   )
 }
 
-export const Conflict = ({ base, expiry, onClose, onOverwrite, onTake, stored, text }: Props) => {
+export const Conflict = ({ absence, base, expiry, onClose, onOverwrite, onTake, stored, text }: Props) => {
   const theirs = stored === undefined ? "" : format(stored.value)
   return (
     <Dialog title="Edit conflict" isWide onClose={onClose}>
@@ -38,7 +39,7 @@ export const Conflict = ({ base, expiry, onClose, onOverwrite, onTake, stored, t
         <p>
           Your changes are based on version {base.version}.{" "}
           {stored === undefined
-            ? `The entry ${absenceOf(base)}.`
+            ? `The entry ${absence}.`
             : `${isolated(stored.updatedBy)} wrote version ${stored.version} on ${dateAndTime(stored.updatedAt)}.`}{" "}
           Your changes are not saved.
         </p>
@@ -62,7 +63,7 @@ export const Conflict = ({ base, expiry, onClose, onOverwrite, onTake, stored, t
             {stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
           </button>
           <button type="button" class="button" onClick={onTake}>
-            {stored === undefined ? "Keep it deleted" : "Use the stored value"}
+            {stored === undefined ? "Discard your changes" : "Use the stored value"}
           </button>
           <button type="button" class="button quiet" onClick={onClose}>
             Keep editing

@@ -76,10 +76,6 @@ export const isBehind = (draft: EntryDraft, stored: TextEntry | "absent" | undef
   !draft.isBusy &&
   (stored === "absent" || (stored !== undefined && stored.version !== draft.base?.version))
 
-/** What has happened to an entry that is absent, for a sentence about it. The clock of the page may be wrong. */
-export const absenceOf = (base: TextEntry | undefined): string =>
-  typeof base?.expiresAt === "number" ? "has expired or was deleted" : "was deleted"
-
 const basedOn = (draft: EntryDraft, entry: TextEntry): EntryDraft => {
   const original = format(entry.value)
   return { ...draft, base: entry, original, text: original, expiry: kept, problem: undefined }

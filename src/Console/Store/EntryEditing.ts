@@ -8,12 +8,14 @@ import { retryUntilDone } from "../Service/Retry.ts"
 import { actor, readText, writeText } from "./Entries.ts"
 import { type DraftEvent, type Effort, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
 import { adviceAfter, writtenOf } from "./Expiry.ts"
+import { absenceOf, type Removal } from "./Removal.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
-/** The entry as it is stored; `undefined` until it is read. It is read again after each change. */
+/** The entry as it is stored; `undefined` until it is read. It is read again after each change. Also its last delete. */
 const useEntry = (namespace: string, key: string) => {
   const readAgain = useRef<() => void>(() => {})
   const [stored, setStored] = useState<TextEntry | "absent">()
+  const [removal, setRemoval] = useState<Removal>()
   const [problem, setProblem] = useState("")
   useEffect(() => {
     const ended = new AbortController()
@@ -31,8 +33,10 @@ const useEntry = (namespace: string, key: string) => {
     const readAfterChanges = async () => {
       try {
         for await (const event of follow({ namespace, prefix: key, initial: false, signal })) {
+          if (event.type === "change" && event.change.key !== key) continue
+          if (event.type === "change") setRemoval(event.change.op === "delete" ? event.change : undefined)
           // The other events mark the start of the feed. Earlier changes are found by reading once more.
-          if (event.type !== "change" || event.change.key === key) await read()
+          await read()
         }
       } catch (error) {
         report(error)
@@ -43,13 +47,15 @@ const useEntry = (namespace: string, key: string) => {
     void readAfterChanges()
     return () => ended.abort(new DOMException("The entry is closed", "AbortError"))
   }, [namespace, key])
-  return { stored, setStored, problem, readAgain }
+  return { stored, setStored, removal, problem, readAgain }
 }
 
 /** An open entry and its draft. */
 export interface EntryEditing {
   /** The entry as it is stored; `undefined` until it is read. */
   readonly stored: TextEntry | "absent" | undefined
+  /** What has happened to the entry if it is absent, for a sentence about it. */
+  readonly absence: string
   /** Why it cannot be read; `""` if it can. */
   readonly problem: string
   readonly draft: EntryDraft
@@ -68,7 +74,7 @@ export type Outcome = "done" | "failed" | "conflict"
 
 /** Opens an entry for editing. */
 export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
-  const { problem, readAgain, setStored, stored } = useEntry(namespace, key)
+  const { problem, readAgain, removal, setStored, stored } = useEntry(namespace, key)
   const [draft, setDraft] = useState(empty)
   // Asynchronous work needs the draft as it is when it ends.
   const latest = useRef(draft)
@@ -95,15 +101,19 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
       return "failed"
     }
     if (!(error instanceof PreconditionFailed)) return fail(messageOf(error))
+    let current: TextEntry | undefined
     try {
-      setStored((await readText(namespace, key)) ?? "absent")
+      current = await readText(namespace, key)
+      setStored(current ?? "absent")
     } catch (error) {
       const { base } = latest.current
       return fail(`Not ${effort}: the entry is no longer at version ${base?.version}. ${messageOf(error)}`)
     }
     return isDirty(latest.current)
       ? "conflict"
-      : fail(`Not ${effort}: another client has changed or deleted the entry.`)
+      : fail(
+          `Not ${effort}: ${current === undefined ? "the entry is absent" : "another client has changed the entry"}.`
+        )
   }
 
   const write = async (over: TextEntry | undefined): Promise<Outcome> => {
@@ -138,5 +148,5 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
     }
   }
 
-  return { stored, problem, draft, dispatch, write, remove }
+  return { stored, absence: absenceOf(draft.base, removal), problem, draft, dispatch, write, remove }
 }

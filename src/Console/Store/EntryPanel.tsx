@@ -50,7 +50,7 @@ type Question =
   | { readonly type: "leave"; readonly leave: () => void }
 
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
-  const { dispatch, draft, problem, remove, stored, write } = useEntryDraft(namespace, entryKey)
+  const { absence, dispatch, draft, problem, remove, stored, write } = useEntryDraft(namespace, entryKey)
   const [tab, setTab] = useState<"value" | "history">("value")
   const [question, ask] = useState<Question>()
   const close = () => ask(undefined)
@@ -125,6 +125,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           <ValueTab
             draft={draft}
             stored={stored}
+            absence={absence}
             dispatch={dispatch}
             onCompare={() => ask({ type: "conflict" })}
             onDelete={() => ask({ type: "delete" })}
@@ -140,6 +141,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         <Conflict
           base={base}
           stored={present}
+          absence={absence}
           text={problemOf(draft.text) === undefined ? format(compact(draft.text)) : draft.text}
           expiry={draft.expiry}
           onClose={close}

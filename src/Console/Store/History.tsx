@@ -9,6 +9,7 @@ import { now } from "../Widgets/Now.ts"
 import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
 import { endOfLog, historyOf } from "./Entries.ts"
 import { type HistoryPart, nothing, plus } from "./HistoryPart.ts"
+import { isExpiry } from "./Removal.ts"
 import type { TextChange } from "./TextEntry.ts"
 
 interface Props {
@@ -20,7 +21,10 @@ interface Props {
   readonly onTake: ((value: string) => void) | undefined
 }
 
-const titleOf = ({ op, version }: TextChange): string => (op === "delete" ? "Deleted" : `Version ${version}`)
+const titleOf = (change: TextChange): string => {
+  if (change.op === "set") return `Version ${change.version}`
+  return isExpiry(change) ? "Expired" : "Deleted"
+}
 
 /** The title of what precedes the first known change. */
 const titleBefore = ({ version }: TextChange): string => (version === 1 ? "Before" : "No longer kept")
@@ -100,9 +104,10 @@ export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
                 tabIndex={each === change ? 0 : -1}
                 onClick={() => setChosen(each.seq)}
               >
-                <span class="row-title">{each.op === "delete" ? "deleted" : `version ${each.version}`}</span>
+                <span class="row-title">{titleOf(each).toLowerCase()}</span>
                 <span class="row-note" title={dateAndTime(each.timestamp)}>
-                  {isolated(each.actor)} · {ago(each.timestamp, now.value)}
+                  {!isExpiry(each) && `${isolated(each.actor)} · `}
+                  {ago(each.timestamp, now.value)}
                 </span>
               </button>
             </li>

@@ -4,12 +4,14 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { isolated } from "../Widgets/Text.ts"
 import { EntryActions } from "./EntryActions.tsx"
-import { absenceOf, type DraftEvent, type EntryDraft, isBehind } from "./EntryDraft.ts"
+import { type DraftEvent, type EntryDraft, isBehind } from "./EntryDraft.ts"
 import type { TextEntry } from "./TextEntry.ts"
 
 interface Props {
   readonly draft: EntryDraft
   readonly stored: TextEntry | "absent"
+  /** What has happened to the entry if it is absent. */
+  readonly absence: string
   readonly dispatch: (event: DraftEvent) => void
   readonly onCompare: () => void
   readonly onDelete: () => void
@@ -17,19 +19,20 @@ interface Props {
   readonly onSave: () => void
 }
 
-const changeOf = (stored: TextEntry | "absent", draft: EntryDraft): string =>
+const changeOf = ({ absence, draft, stored }: Pick<Props, "absence" | "draft" | "stored">): string =>
   stored === "absent"
-    ? `This entry ${absenceOf(draft.base)} while you were editing.`
+    ? `This entry ${absence} while you were editing.`
     : `${isolated(stored.updatedBy)} changed this entry to version ${stored.version} while you were editing version ${draft.base?.version}.`
 
-export const ValueTab = ({ dispatch, draft, onCompare, onDelete, onDiscard, onSave, stored }: Props) => {
+export const ValueTab = (props: Props) => {
+  const { absence, dispatch, draft, onCompare, onDelete, onDiscard, onSave, stored } = props
   const isOutdated = isBehind(draft, stored)
   return (
     <>
       {isOutdated && (
         <p class="banner warn" role="alert">
           <Icon name="warning" />
-          <span class="grow">{changeOf(stored, draft)}</span>
+          <span class="grow">{changeOf(props)}</span>
           <button type="button" class="button small" onClick={onCompare}>
             Compare
           </button>
@@ -37,7 +40,7 @@ export const ValueTab = ({ dispatch, draft, onCompare, onDelete, onDiscard, onSa
       )}
       {stored === "absent" && !isOutdated && (
         <p class="banner warn" role="status">
-          This entry {absenceOf(draft.base)}.
+          This entry {absence}.
         </p>
       )}
       <JsonEditor
