@@ -88,7 +88,7 @@ describe("CommitWatchdog", () => {
         // Like a writing thread: the answer has arrived before the process continues.
         const standStill = () => {
           port1.postMessage("done")
-          const end = performance.now() + 100
+          const end = performance.now() + 500
           while (performance.now() < end);
         }
         const commit = (group: ReadonlyArray<Write>) =>
@@ -96,7 +96,7 @@ describe("CommitWatchdog", () => {
             port2.once("message", () => resume(Effect.succeed(group.map(write => Either.right(`done ${write}`)))))
             after(standStill)
           })
-        const committer = yield* GroupCommit.make<Write, string>({ commit, weigh, timeout: "50 millis" })
+        const committer = yield* GroupCommit.make<Write, string>({ commit, weigh, timeout: "400 millis" })
         expect(yield* committer.submit("a")).toBe("done a")
       })
     )

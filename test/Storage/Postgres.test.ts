@@ -1,7 +1,7 @@
 import { Effect, Layer } from "effect"
 import { describe, it } from "vitest"
-import * as Postgres from "../../src/Storage/Postgres.ts"
 import { createDatabase, emptiedLayer, optionsOf } from "../postgres/Databases.ts"
+import * as Opened from "../postgres/Opened.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
 import { idempotencySuite } from "../suites/IdempotencySuite.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
@@ -21,7 +21,7 @@ const layerAt = (directory: string) =>
   Layer.unwrapEffect(
     Effect.map(
       Effect.promise(() => databaseOf(directory)),
-      url => Postgres.layer(optionsOf(url))
+      url => Opened.layer(optionsOf(url))
     )
   )
 

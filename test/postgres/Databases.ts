@@ -11,7 +11,8 @@ import type { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import type { Store } from "../../src/Kv/Store.ts"
 import * as PostgresSessionEvents from "../../src/Storage/Postgres/SessionEvents.ts"
-import * as Postgres from "../../src/Storage/Postgres.ts"
+import type * as Postgres from "../../src/Storage/Postgres.ts"
+import * as Opened from "./Opened.ts"
 import * as Server from "./Server.ts"
 
 /** An initialized cluster, which test processes that start together make once. */
@@ -124,6 +125,13 @@ export const createDatabase = async (server?: Server.Server): Promise<string> =>
   return urlOf(name)
 }
 
+/** The address of a new database with the schema of a store. */
+export const createStore = async (): Promise<string> => {
+  const url = await createDatabase()
+  await Effect.runPromise(Opened.open(url))
+  return url
+}
+
 /** How tests open a store. */
 export const optionsOf = (url: string): Postgres.Options => ({
   url: Redacted.make(url),
@@ -162,14 +170,14 @@ const emptied = <A, E>(layerOf: (options: Postgres.Options) => Layer.Layer<A, E>
 }
 
 /** A store whose database is emptied for each build of the layer. */
-export const emptiedLayer = (): Layer.Layer<Store | ChangeLog, unknown> => emptied(Postgres.layer)
+export const emptiedLayer = (): Layer.Layer<Store | ChangeLog, unknown> => emptied(Opened.layer)
 
 /** The store of a node, with its session event log. */
 export const nodeLayer = (
   options: Postgres.Options,
   sessions: PostgresSessionEvents.Options = {}
 ): Layer.Layer<Store | ChangeLog | SessionEvents, unknown> =>
-  Layer.provideMerge(PostgresSessionEvents.layer(sessions), Postgres.layer(options))
+  Layer.provideMerge(PostgresSessionEvents.layer(sessions), Opened.layer(options))
 
 /** The same, over a database that is emptied for each build of the layer. */
 export const emptiedNode = (sessions: PostgresSessionEvents.Options = {}) =>

@@ -2,9 +2,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { createDatabase, execute, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
+import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { isUnavailable, node, persist, put, quiet, ready, records } from "./Fixture.ts"
+import { isUnavailable, node, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit ${reasonToSkip ?? ""}`, () => {
   const lost = (mode: Proxy.Mode) =>
@@ -91,7 +92,8 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const setClock = yield* Effect.promise(() => withOwnClock(url))
-      yield* node(optionsOf(url))
+      // Without a node, which removes records too.
+      yield* Opened.open(url)
       const marked = ["a", "b"].map(digit => digit.repeat(32))
       yield* Effect.promise(() =>
         execute(url, `INSERT INTO causeway.commits (id, result) VALUES ('${marked[0]}', NULL), ('${marked[1]}', '1,0')`)
@@ -122,7 +124,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
       expect(isUnavailable(yield* Effect.either(put(started, "k", 2)))).toBe(true)
       proxy.set("open")
       yield* ready(started)
-      const { lastSeq } = yield* persist(put(started, "k", 3))
+      const { lastSeq } = yield* Opened.persist(put(started, "k", 3))
       expect((yield* records(started)).map(({ seq }) => seq)).toEqual(
         Array.from({ length: lastSeq }, (_, at) => at + 1)
       )

@@ -3,9 +3,10 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { copyOf, createDatabase, execute, optionsOf, server } from "../../postgres/Databases.ts"
+import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { logged, namespace, node, persist, put, quiet, ready, records } from "./Fixture.ts"
+import { logged, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? ""}`, () => {
   it.scopedLive(

@@ -6,10 +6,11 @@ import * as Change from "../../../src/Kv/Change.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
 import * as Disk from "../../postgres/Disk.ts"
+import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { isUnavailable, namespace, node, persist, put, quiet, ready, records } from "./Fixture.ts"
+import { isUnavailable, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("acknowledged writes survive a database that is stopped at once, and the node continues", () =>

@@ -4,33 +4,18 @@ import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
-import * as Postgres from "../../../src/Storage/Postgres.ts"
+import type * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, execute } from "../../postgres/Databases.ts"
+import * as Opened from "../../postgres/Opened.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 
 export const namespace = "tenant:t/node"
 
-/** True time, whatever the clock of the test: sockets and timers have their turn. */
-const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 10)))
-
-const isLate = (error: unknown): boolean =>
-  error instanceof StoreUnavailable &&
-  /not open: (?:no answer within|timeout expired|its schema is brought)/.test(error.reason)
-
-/**
- * On a busy machine the database may open later than a node waits for it at its start. An unavailable one is
- * not waited for.
- */
-export const opening = ({ log }: { readonly log: Context.Tag.Service<ChangeLog> }): Effect.Effect<void> =>
-  Effect.ignore(Effect.retry(log.lastSeq, { while: error => Effect.as(pause, isLate(error)) }))
-
 /** A store of its own over a database, until the scope closes. */
 export const node = (options: Postgres.Options) =>
   Effect.gen(function* () {
-    const context = yield* Layer.build(Postgres.layer(options))
-    const made = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
-    yield* opening(made)
-    return made
+    const context = yield* Layer.build(Opened.layer(options))
+    return { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
   })
 
 export type Node = Effect.Effect.Success<ReturnType<typeof node>>
@@ -41,14 +26,10 @@ export const put = ({ store }: Node, key: string, value: unknown) =>
 export const isUnavailable = (outcome: Either.Either<unknown, unknown>): boolean =>
   Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable
 
-/** Tries again while the store is unavailable. */
-export const persist = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.retry(effect, { while: error => Effect.as(pause, error instanceof StoreUnavailable) })
-
 /** Waits until the store says that it is ready. */
 export const ready = ({ store }: Node) =>
   Effect.repeat(
-    Effect.tap(store.ready, isReady => (isReady ? Effect.void : pause)),
+    Effect.tap(store.ready, isReady => (isReady ? Effect.void : Opened.pause)),
     { until: isReady => isReady }
   )
 
@@ -79,6 +60,14 @@ export const limitRole = (url: string) => {
   const name = new URL(url).pathname.slice(1)
   const limits = { idle_in_transaction_session_timeout: 10, lock_timeout: 1, statement_timeout: 50 }
   return execute(url, ...Object.entries(limits).map(([limit, ms]) => `ALTER DATABASE ${name} SET ${limit} = ${ms}`))
+}
+
+/** The address for sessions to which those time limits do not apply, for a busy machine could exceed them. */
+export const unlimited = (url: string): string => {
+  const address = new URL(url)
+  const limits = ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"]
+  address.searchParams.set("options", limits.map(limit => `-c ${limit}=0`).join(" "))
+  return address.href
 }
 
 /** The first thousand records of the log. */

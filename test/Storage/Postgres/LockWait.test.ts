@@ -4,8 +4,8 @@ import { Context, Effect, Fiber, Layer, Metric, MetricState } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as MetricTags from "../../../src/MetricTags.ts"
-import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import * as Opened from "../../postgres/Opened.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
 import { namespace, put } from "./Fixture.ts"
@@ -40,7 +40,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
   it.scopedLive("are measured by the database, of groups that take the lock", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      const context = yield* Layer.build(MetricTags.tagged({ test_store: tag })(Postgres.layer(optionsOf(url))))
+      const context = yield* Layer.build(MetricTags.tagged({ test_store: tag })(Opened.layer(optionsOf(url))))
       const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
       expect(yield* waits).toEqual({ count: 0, sum: 0 })
       yield* withClient(url, other =>
@@ -83,7 +83,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const context = yield* Layer.build(
-        MetricTags.tagged({ test_store: `${tag}-keyed` })(Postgres.layer(optionsOf(url)))
+        MetricTags.tagged({ test_store: `${tag}-keyed` })(Opened.layer(optionsOf(url)))
       )
       const { commit } = Context.get(context, Store)
       const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
@@ -103,7 +103,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
   it.scopedLive("are measured of a group that takes the lock first, having lost a race", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      yield* Layer.build(Postgres.layer(optionsOf(url)))
+      yield* Layer.build(Opened.layer(optionsOf(url)))
       const parameters = "'{n}', '{k}', '{1}', '{tester}', '{1}', '{1}', ARRAY[NULL]::bigint[], NULL, NULL"
       for (const call of [
         `commit_group(gen_random_uuid(), 1, true, ${parameters})`,

@@ -8,8 +8,9 @@ import * as Pool from "../../../src/Storage/Postgres/Database/Pool.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import * as LogNotifications from "../../../src/Storage/Postgres/LogNotifications.ts"
 import { SessionNotifications } from "../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
-import * as Postgres from "../../../src/Storage/Postgres.ts"
+import type * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
+import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
@@ -177,7 +178,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)
-      const build = (options: Postgres.Options) => Layer.build(Postgres.layer(options))
+      const build = (options: Postgres.Options) => Layer.build(Opened.layer(options))
       const writer = Context.get(yield* build(optionsOf(url)), Store)
       const log = Context.get(
         yield* build({ ...optionsOf(url), directUrl: Option.some(Redacted.make(proxy.url)) }),
@@ -195,7 +196,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
     Effect.gen(function* () {
       const database = yield* server({})
       const url = yield* Effect.promise(() => createDatabase(database))
-      const context = yield* Layer.build(Postgres.layer(optionsOf(url)))
+      const context = yield* Layer.build(Opened.layer(optionsOf(url)))
       const [log, store] = [Context.get(context, ChangeLog), Context.get(context, Store)]
       for (let n = 0; n < 3; n++) yield* store.commit({ operations: [set("n", "k", n)], actor: "tester" })
       const waiting = yield* Effect.fork(log.awaitPast(3))

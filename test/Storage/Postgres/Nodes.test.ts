@@ -4,9 +4,9 @@ import { Duration, Effect, Either, Fiber, Option } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
-import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { stock } from "../../Harness.ts"
 import { createDatabase, execute, optionsOf, withClient, withOwnClock } from "../../postgres/Databases.ts"
+import * as Opened from "../../postgres/Opened.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import * as Http from "../../suites/Http/Fixture.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
@@ -297,7 +297,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
         yield* Effect.promise(() => setClock(ahead))
         yield* Effect.scoped(
           Effect.gen(function* () {
-            const served = yield* Http.site(stock, Postgres.layer(optionsOf(url)))
+            const served = yield* Http.site(stock, Opened.layer(optionsOf(url)))
             const [written, found] = yield* Effect.provideService(
               Effect.all([
                 Http.put("n", `k${ahead}`, 1, { json: { value: 1, ttlMs: 60_000 } }),

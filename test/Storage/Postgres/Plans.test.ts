@@ -7,8 +7,7 @@ import { Effect, Redacted } from "effect"
 import pg from "pg"
 import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as Snapshots from "../../../src/Storage/Postgres/Database/Snapshots.ts"
-import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
-import { createDatabase, execute } from "../../postgres/Databases.ts"
+import { createStore, execute } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import type { Case } from "./Plans/Case.ts"
 import { content, large } from "./Plans/Content.ts"
@@ -64,8 +63,7 @@ let filled: Promise<string> | undefined
 /** A database with content, made once. */
 const database = Effect.promise(() => {
   filled ??= (async () => {
-    const url = await createDatabase()
-    await Effect.runPromise(Opening.open(Redacted.make(url)))
+    const url = await createStore()
     await execute(url, ...content)
     return url
   })()

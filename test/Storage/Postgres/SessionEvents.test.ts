@@ -3,9 +3,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Either, Option } from "effect"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { createDatabase, execute, server } from "../../postgres/Databases.ts"
+import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { persist } from "./Fixture.ts"
 import { append, brief, database, node, quiet, textsOf } from "./SessionEvents/Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {

@@ -1,17 +1,12 @@
 /** The removal of commit records, by which nodes learn the outcome of a lost call. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import type pg from "pg"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
-import { createDatabase } from "../../../postgres/Databases.ts"
+import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import * as Held from "../Held.ts"
 
-const database = Effect.promise(async () => {
-  const url = await createDatabase()
-  await Effect.runPromise(Opening.open(Redacted.make(url)))
-  return url
-})
+const database = Effect.promise(() => createStore())
 
 /** Adds records, or fences, of a past time. */
 const add = (client: pg.Client, count: number, age: string, result: string | null) =>

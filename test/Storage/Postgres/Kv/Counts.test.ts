@@ -1,22 +1,17 @@
 /** Changes of counts that wait to be folded: who reads counts adds them, and commits never visit earlier ones. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import type pg from "pg"
 import type { Operation } from "../../../../src/Kv/Write.ts"
 import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
-import { createDatabase, execute } from "../../../postgres/Databases.ts"
+import { createStore, execute } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import * as Numbers from "../../Numbers.ts"
 import * as Held from "../Held.ts"
 
-const database = Effect.promise(async () => {
-  const url = await createDatabase()
-  await Effect.runPromise(Opening.open(Redacted.make(url)))
-  return url
-})
+const database = Effect.promise(() => createStore())
 
 const now = 1_700_000_000_000
 

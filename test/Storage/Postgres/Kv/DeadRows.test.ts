@@ -1,21 +1,16 @@
 /** Commits to tables most of whose rows are dead, so that the planner expects the tables to be empty. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import type pg from "pg"
 import type { Operation } from "../../../../src/Kv/Write.ts"
 import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
 import * as IdempotencyRecords from "../../../../src/Storage/Postgres/Kv/IdempotencyRecords.ts"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
-import { createDatabase } from "../../../postgres/Databases.ts"
+import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import * as Held from "../Held.ts"
 
-const database = Effect.promise(async () => {
-  const url = await createDatabase()
-  await Effect.runPromise(Opening.open(Redacted.make(url)))
-  return url
-})
+const database = Effect.promise(() => createStore())
 
 const now = 1_700_000_000_000
 const namespace = "tenant:t/rows"

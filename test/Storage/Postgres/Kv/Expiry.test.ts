@@ -1,6 +1,6 @@
 /** From where on entries are looked at that have expired. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import type pg from "pg"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Expiry from "../../../../src/Storage/Postgres/Kv/Expiry.ts"
@@ -8,17 +8,12 @@ import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
 import * as Queries from "../../../../src/Storage/Postgres/Kv/Queries.ts"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
-import { createDatabase, execute } from "../../../postgres/Databases.ts"
+import { createStore, execute } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import * as Held from "../Held.ts"
 
-const database = Effect.promise(async () => {
-  const url = await createDatabase()
-  await Effect.runPromise(Opening.open(Redacted.make(url)))
-  return url
-})
+const database = Effect.promise(() => createStore())
 
 const namespace = "tenant:t/expiring"
 

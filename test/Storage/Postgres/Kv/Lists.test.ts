@@ -5,8 +5,8 @@ import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { defaults, Limits } from "../../../../src/Limits.ts"
 import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
-import * as Postgres from "../../../../src/Storage/Postgres.ts"
 import { createDatabase, execute, optionsOf } from "../../../postgres/Databases.ts"
+import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
@@ -146,7 +146,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, lists ${reasonToSkip ?? "
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const limits = Layer.succeed(Limits, { ...defaults, wholeLists: 4 })
-      yield* Effect.provide(sharesOfTenants, Layer.provide(Postgres.layer(optionsOf(url)), limits))
+      yield* Effect.provide(sharesOfTenants, Layer.provide(Opened.layer(optionsOf(url)), limits))
     })
   )
 })

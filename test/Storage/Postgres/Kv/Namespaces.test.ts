@@ -6,6 +6,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
 import { migrations } from "../../../../src/Storage/Postgres/Schema.ts"
 import { execute, optionsOf } from "../../../postgres/Databases.ts"
+import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import * as Numbers from "../../Numbers.ts"
@@ -77,7 +78,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, namespaces and tenants ${
     it.scopedLive(`a store of an earlier schema has their numbers (before the migration ${migration})`, () =>
       Effect.gen(function* () {
         const url = yield* filledAt(schemaBefore(migration))
-        yield* Opening.open(Redacted.make(url))
+        yield* Opened.open(url)
         expect((yield* tablesOf(url)).entries).toHaveLength(Numbers.entries.length)
         yield* expectNumbers(url)
       })

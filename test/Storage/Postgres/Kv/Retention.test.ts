@@ -1,16 +1,11 @@
 /** The removal of change records with the tombstones that they made. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
-import { createDatabase } from "../../../postgres/Databases.ts"
+import { Effect } from "effect"
+import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import * as Held from "../Held.ts"
 
-const database = Effect.promise(async () => {
-  const url = await createDatabase()
-  await Effect.runPromise(Opening.open(Redacted.make(url)))
-  return url
-})
+const database = Effect.promise(() => createStore())
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, retention ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("tombstones that were removed while a snapshot is held are not visited again", () =>

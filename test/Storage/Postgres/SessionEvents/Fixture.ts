@@ -6,7 +6,6 @@ import { SessionNodes } from "../../../../src/Gateway/SessionNodes.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import type * as PostgresSessionEvents from "../../../../src/Storage/Postgres/SessionEvents.ts"
 import { createDatabase, nodeLayer, optionsOf } from "../../../postgres/Databases.ts"
-import { opening } from "../Fixture.ts"
 
 export const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -22,9 +21,11 @@ export const brief = { lease: Duration.seconds(1) }
 export const node = (url: string, options: PostgresSessionEvents.Options = {}) =>
   Effect.gen(function* () {
     const context = yield* Layer.build(nodeLayer(optionsOf(url), { ...lasting, ...options }))
-    const log = Context.get(context, ChangeLog)
-    yield* opening({ log })
-    return { events: Context.get(context, SessionEvents), nodes: Context.get(context, SessionNodes), log }
+    return {
+      events: Context.get(context, SessionEvents),
+      nodes: Context.get(context, SessionNodes),
+      log: Context.get(context, ChangeLog)
+    }
   })
 
 export const append = (

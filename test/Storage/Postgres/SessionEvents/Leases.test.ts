@@ -6,10 +6,11 @@ import { Duration, Effect, Exit, Fiber, Scope } from "effect"
 import { SessionElsewhere } from "../../../../src/Gateway/SessionEvents.ts"
 import { migrations } from "../../../../src/Storage/Postgres/Schema.ts"
 import { execute, withClient, withOwnClock } from "../../../postgres/Databases.ts"
+import { persist } from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { logged, persist } from "../Fixture.ts"
+import { logged } from "../Fixture.ts"
 import { append, brief, database, type Events, isElsewhere, node, quiet, textsOf } from "./Fixture.ts"
 
 /** Opens a session as soon as its owner is gone. */

@@ -6,14 +6,13 @@ import { Changes } from "../../../../src/Simulator/Changes.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { LogEnd } from "../../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import * as LogNotifications from "../../../../src/Storage/Postgres/LogNotifications.ts"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
 import {
   channel,
   hashOf,
   payloadsOf,
   SessionNotifications
 } from "../../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
-import { createDatabase, execute } from "../../../postgres/Databases.ts"
+import { createDatabase, createStore, execute } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
@@ -74,8 +73,7 @@ describe("notifications of sessions", () => {
     `are sent by the node that made a change, and what is missed of them is found by asking ${reasonToSkip ?? ""}`,
     () =>
       Effect.gen(function* () {
-        const url = yield* Effect.promise(() => createDatabase())
-        yield* Opening.open(Redacted.make(url))
+        const url = yield* Effect.promise(() => createStore())
         const node = Effect.gen(function* () {
           const sessions = new SessionNotifications()
           const options = { url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 }
@@ -101,8 +99,10 @@ describe("notifications of sessions", () => {
         )
         yield* found
         const unknown = watching(other, "acme/2")
+        const woken = yield* Effect.fork(unknown.called)
+        yield* Effect.yieldNow()
         yield* Effect.promise(() => execute(url, `SELECT pg_notify('${channel}', '*')`))
-        yield* unknown.called
+        yield* woken
       }).pipe(Effect.provide(quiet))
   )
 

@@ -1,18 +1,13 @@
 /** How events are removed from histories: with an append, and by age. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import type pg from "pg"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
 import * as Writes from "../../../../src/Storage/Postgres/SessionEvents/Writes.ts"
-import { createDatabase } from "../../../postgres/Databases.ts"
+import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import * as Held from "../Held.ts"
 
-const database = Effect.promise(async () => {
-  const url = await createDatabase()
-  await Effect.runPromise(Opening.open(Redacted.make(url)))
-  return url
-})
+const database = Effect.promise(() => createStore())
 
 const minute = 60_000
 const session = "t/s"
