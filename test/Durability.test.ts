@@ -183,7 +183,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         yield* withService(directory, service =>
           Effect.gen(function* () {
             const client = yield* Client.make(service.url)
-            yield* client.set("n", "k", 1)
+            yield* Client.once(options => client.set("n", "k", 1, options))
             assert.deepStrictEqual(
               (yield* client.poll(0)).map(({ seq, key, value }) => ({ seq, key, value })),
               [{ seq: 1, key: "k", value: 1 }]
@@ -229,13 +229,13 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       yield* withService(directory, first =>
         Effect.gen(function* () {
           const client = yield* Client.make(first.url)
-          yield* client.set("n", "k", "before")
+          yield* Client.once(options => client.set("n", "k", "before", options))
           const refused = yield* Effect.flip(Service.start({ directory }))
           assert.strictEqual(refused.code, 1)
           assert.include(refused.stderr, join(directory, "kv.lock"))
           assert.include(refused.stderr, "another process has this store open")
           assert.strictEqual(refused.stderr.trim().split("\n").length, 1)
-          assert.strictEqual((yield* client.set("n", "k", "after")).version, 2)
+          assert.strictEqual((yield* Client.once(options => client.set("n", "k", "after", options))).version, 2)
           yield* killed(first)
         })
       )
@@ -244,7 +244,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           const client = yield* Client.make(second.url)
           const { value, version } = yield* client.existing("n", "k")
           assert.deepStrictEqual({ value, version }, { value: "after", version: 2 })
-          assert.strictEqual((yield* client.set("n", "k", "on")).version, 3)
+          assert.strictEqual((yield* Client.once(options => client.set("n", "k", "on", options))).version, 3)
         })
       )
     })

@@ -81,9 +81,10 @@ layer(Environment.layer, { excludeTestServices: true })("the service, with all o
         const client = yield* Client.make(service.url)
         const end = types.length
         const key = "application/json"
-        assert.strictEqual((yield* client.set(namespace, key, "next")).version, 2)
-        assert.isTrue(yield* client.delete(namespace, key, { actor: "x" }))
-        assert.strictEqual((yield* client.set(namespace, key, "again")).version, 4)
+        const set = (value: string) => Client.once(options => client.set(namespace, key, value, options))
+        assert.strictEqual((yield* set("next")).version, 2)
+        assert.isTrue(yield* Client.once(options => client.delete(namespace, key, { actor: "x", ...options })))
+        assert.strictEqual((yield* set("again")).version, 4)
         const resumed = yield* client.follow({ after: end }).pipe(
           Stream.filterMap(event => (event.type === "change" ? Option.some(event.change) : Option.none())),
           Stream.take(3),

@@ -93,7 +93,8 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
       )
       const random = Random.make("follow")
       for (let n = 0; n < count; n++) {
-        yield* writer.set("plain", `k${yield* random.nextIntBetween(0, 3)}`, n, { actor: "one" })
+        const key = `k${yield* random.nextIntBetween(0, 3)}`
+        yield* Client.once(options => writer.set("plain", key, n, { actor: "one", ...options }))
         if (n === 0) yield* Deferred.await(first)
       }
       const seen = [...(yield* Fiber.join(following))]

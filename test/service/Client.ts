@@ -1,6 +1,7 @@
 /**
  * A client of a running service: the product's own, and the log as it travels, decoded by the schemas of the contract.
  */
+import { randomUUID } from "node:crypto"
 import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -29,6 +30,11 @@ export const isUnanswered = ({ _tag }: { readonly _tag: string }): boolean =>
  */
 export const persist = <A, E extends object, R>(request: Effect.Effect<A, E, R>) =>
   Effect.retry(request, { while: error => statusOf(error) === 503 })
+
+/** The same for a write. An answer of 503 does not say whether it was made. Its idempotency key has it made once. */
+export const once = <A, E extends object, R>(
+  write: (options: { readonly idempotencyKey: string }) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> => Effect.suspend(() => persist(write({ idempotencyKey: randomUUID() })))
 
 const Changes = Schema.parseJson(Schema.Struct({ changes: Schema.Array(Change), lastSeq: Schema.Int }))
 

@@ -31,7 +31,8 @@ export const make = ({ env = {}, isLinked = false }: Options = {}) =>
           directory,
           env: {
             STORE_URL: url,
-            SESSION_LEASE: "1 second",
+            // A busy machine can keep a process from renewing it for a second.
+            SESSION_LEASE: "3 seconds",
             AGENT_PLATFORM_URL: simulator.platformUrl,
             GATEWAY_JWT_SECRET: secret,
             LOG_LEVEL: "info",
