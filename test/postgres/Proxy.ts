@@ -28,6 +28,8 @@ export interface Proxy {
   readonly cut: (refuse: boolean) => Promise<void>
   /** Fulfilled when a connection has been affected by its mode. */
   readonly affected: Promise<void>
+  /** The number of connections so far. */
+  readonly connections: () => number
 }
 
 const listen = (server: Server, port: number): Promise<number> =>
@@ -48,11 +50,13 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
       let mode: Mode = "open"
       let wanted = ""
       let refuses = false
+      let connections = 0
       let onAffected = (): void => {}
       const affected = new Promise<void>(resolve => {
         onAffected = resolve
       })
       const server = createServer(client => {
+        connections++
         if (refuses) {
           client.destroy()
           return
@@ -107,7 +111,7 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
       const lead = (port: number): void => {
         targetPort = port
       }
-      return { proxy: { url: through.href, set, lead, cut, affected }, server }
+      return { proxy: { url: through.href, set, lead, cut, affected, connections: () => connections }, server }
     }),
     ({ proxy, server }) =>
       Effect.promise(async () => {

@@ -5,6 +5,7 @@
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import type pg from "pg"
+import { Backoff } from "../../../Backoff.ts"
 import * as Direct from "../../../Direct.ts"
 import { type ClientOptions, clientConfig, prepare, unusedTimeout } from "./Client.ts"
 import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.ts"
@@ -30,6 +31,9 @@ const maxUnanswered = 100
 /** The number of checks after which an unused connection ends. */
 const maxUnused = unusedTimeout / checkIntervalMillis
 
+/** The pauses after attempts to connect that failed, in milliseconds, while another connection is open. */
+const pauses = { first: 1000, longest: 30_000 } as const
+
 /** The address and settings of the connections, none of which is behind a pooler. */
 type Options = Omit<ClientOptions, "isPooled"> & Pick<PoolOptions, "refusal">
 
@@ -43,8 +47,12 @@ interface Waiting {
 
 /** One connection, made on demand. Statements wait until it is open, and fail when it is lost. */
 class Lane {
+  /** The connection that is open or being made. */
   private client: pg.Client | undefined
-  private isOpen = false
+  private hasConnected = false
+  private readonly backoff = new Backoff(pauses.first, pauses.longest)
+  /** The number of checks before the next attempt to connect, unless no other connection is open. */
+  private pausedChecks = 0
   /** Statements that wait until the connection is open. */
   private waiting: Array<Waiting> = []
   /** The number of statements without an answer. */
@@ -55,11 +63,25 @@ class Lane {
   private silentChecks = 0
   private received = 0
 
-  constructor(private readonly options: Options) {}
+  /** @param onOpen called when the connection is open and the waiting statements are sent */
+  constructor(
+    private readonly options: Options,
+    private readonly onOpen: (lane: Lane) => void
+  ) {}
 
   /** Whether a connection is open or being made. */
   get isMade(): boolean {
     return this.client !== undefined
+  }
+
+  /** Whether statements are sent at once. */
+  get isOpen(): boolean {
+    return this.hasConnected
+  }
+
+  /** Whether an attempt to connect has failed a short time ago. */
+  get isPaused(): boolean {
+    return this.pausedChecks > 0
   }
 
   /** Whether an answer has been due for longer than short reads take. */
@@ -77,16 +99,19 @@ class Lane {
       this.checks = this.silentChecks = 0
       done(error, rows)
     }
-    if (this.isOpen) this.send({ statement, values, callback })
+    if (this.hasConnected) this.send({ statement, values, callback })
     else {
       this.waiting.push({ statement, values, callback })
-      if (this.client === undefined) this.open()
+      this.open()
     }
   }
 
   /** Ends a connection that has not answered for too long, so that its statements fail, or that is unused. */
   check(): void {
-    if (this.client === undefined) return
+    if (this.client === undefined) {
+      if (this.isPaused) this.pausedChecks--
+      return
+    }
     this.checks++
     if (this.pending === 0) {
       if (this.checks >= maxUnused) this.fail(notSent("the connection was not used"))
@@ -106,14 +131,18 @@ class Lane {
   /** Ends the connection. */
   fail(error: QueryError): void {
     const { client, waiting } = this
+    if (client !== undefined && !this.hasConnected) this.pausedChecks = this.backoff.next() / checkIntervalMillis
     this.client = undefined
-    this.isOpen = false
+    this.hasConnected = false
     this.waiting = []
     client?.connection.stream.destroy()
     for (const { callback } of waiting) callback(error, [])
   }
 
-  private open(): void {
+  /** Makes the connection, unless it is open or being made. */
+  open(): void {
+    if (this.client !== undefined) return
+    this.checks = this.pausedChecks = 0
     const client = PgClient.make({ ...clientConfig(this.options.url), pipeline: true })
     this.client = client
     const lose = (error: unknown): void => {
@@ -125,10 +154,12 @@ class Lane {
       () =>
         prepare(client, { ...this.options, isPooled: false }).then(() => {
           if (this.client !== client) return
-          this.isOpen = true
+          this.hasConnected = true
+          this.backoff.reset()
           const { waiting } = this
           this.waiting = []
           for (const each of waiting) this.send(each)
+          this.onOpen(this)
         }, lose),
       lose
     )
@@ -142,9 +173,30 @@ class Lane {
 }
 
 /**
- * Sends each statement on the connection with the fewest unanswered ones. It avoids a connection that receives a long
- * answer, as later statements are answered after it.
+ * Chooses the connection for a statement: the open one with the fewest unanswered statements. It avoids one that
+ * receives a long answer, as later statements are answered after it. If the statement has to wait for others, it also
+ * makes another connection, if there can be one.
+ *
+ * One connection is made at a time. The server counts those that are being made, and may refuse all of them at its
+ * limit, although it would admit one.
  */
+const choose = (all: ReadonlyArray<Lane>): Lane => {
+  let open: Lane | undefined
+  let closed: Lane | undefined
+  for (const lane of all) {
+    if (!lane.isOpen) {
+      if (closed === undefined || lane.isMade) closed = lane
+    } else if (open === undefined || (lane.isSlow === open.isSlow ? lane.pending < open.pending : open.isSlow)) {
+      open = lane
+    }
+  }
+  if (open === undefined) return closed ?? all[0]!
+  if (open.pending === 0 || closed === undefined || closed.isPaused) return open
+  closed.open()
+  return open.isSlow ? closed : open
+}
+
+/** Sends each statement on one of the connections. */
 export interface Pipeline {
   /**
    * Runs one statement and decodes its rows. It fails if nothing is received for about two seconds, or if the answer is
@@ -164,7 +216,11 @@ export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Sco
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() => {
-        const all = Array.from({ length: lanes }, () => new Lane(options))
+        // Statements that came together may all have waited for the first connection.
+        const onOpen = ({ pending }: Lane): void => {
+          if (pending > 1) all.find(lane => !lane.isMade && !lane.isPaused)?.open()
+        }
+        const all: ReadonlyArray<Lane> = Array.from({ length: lanes }, () => new Lane(options, onOpen))
         const checking = setInterval(() => {
           for (const lane of all) lane.check()
         }, checkIntervalMillis)
@@ -179,14 +235,11 @@ export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Sco
     ({ all }) => ({
       run: <A>(statement: Statement, values: ReadonlyArray<Parameter>, decode: (rows: ReadonlyArray<Row>) => A) =>
         Direct.async<A, QueryError>(resume => {
-          let best = all[0]!
-          for (const lane of all) {
-            if (lane.isSlow === best.isSlow ? lane.pending < best.pending : best.isSlow) best = lane
-          }
+          const best = choose(all)
           const answer: Callback = (error, rows) =>
             resume(error === undefined ? Direct.attempt(() => decode(rows)) : Exit.fail(error))
           best.query(statement, values, (error, rows) => {
-            // The server may allow no more connections. The other one may be open.
+            // The server may allow no more connections. Another one may be open.
             const other = error?._tag === "NotSent" ? all.find(lane => lane !== best && lane.isMade) : undefined
             if (other === undefined) answer(error, rows)
             else other.query(statement, values, answer)

@@ -1,0 +1,29 @@
+/** What tests of connections ask of a server. */
+import { randomUUID } from "node:crypto"
+import { Effect } from "effect"
+import { execute } from "../../../postgres/Databases.ts"
+
+/** A statement with one row. */
+export const one = { name: "one", text: "SELECT 1" }
+
+/** The number of connections of nodes to a database. */
+export const count = (url: string) =>
+  Effect.promise(async () => {
+    const [row] = await execute(
+      url,
+      `SELECT count(*)::int AS count FROM pg_stat_activity
+       WHERE datname = current_database() AND application_name = 'causeway'`
+    )
+    return Number(row!.count)
+  })
+
+/** A role that may have a number of connections. `admin` is the address of the database for a superuser. */
+export const limitedRole = (admin: string, limit: number) =>
+  Effect.gen(function* () {
+    const role = `few_${randomUUID().replaceAll("-", "")}`
+    const setLimit = (limit: number) =>
+      Effect.promise(() => execute(admin, `ALTER ROLE ${role} CONNECTION LIMIT ${limit}`))
+    yield* Effect.promise(() => execute(admin, `CREATE ROLE ${role} LOGIN`))
+    yield* setLimit(limit)
+    return { url: admin.replace("postgres@", `${role}@`), setLimit }
+  })
