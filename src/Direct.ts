@@ -125,6 +125,16 @@ export const catchAll = <A, E, R, B, E2, R2>(
   f: (error: E) => Effect.Effect<B, E2, R2>
 ): Effect.Effect<A | B, E2, R | R2> => matchEffect(self, { onFailure: f, onSuccess: Exit.succeed })
 
+/** Replaces an effect that does not end at once. */
+export const whilePending = <A, E, R, B, E2, R2>(
+  self: Effect.Effect<A, E, R>,
+  f: (rest: Effect.Effect<A, E, R>) => Effect.Effect<B, E2, R2>
+): Effect.Effect<A | B, E | E2, R | R2> =>
+  new Suspend<A | B, E | E2, R | R2>(() => {
+    const current = advance(self)
+    return exitOf(current) ?? f(current)
+  })
+
 /** `Effect.flatMap`. */
 export const flatMap = <A, E, R, B, E2, R2>(
   self: Effect.Effect<A, E, R>,

@@ -2,9 +2,8 @@
  * Computations that callers share: a caller that arrives during one also gets its result. An interrupted caller does
  * not affect the others.
  */
-import { Cause, type Clock, Deferred, Effect, Exit, type Fiber, FiberId, Runtime, type Scope } from "effect"
+import { Cause, Deferred, Effect, type Exit, type Fiber, FiberId, Runtime, type Scope } from "effect"
 import * as Direct from "./Direct.ts"
-import * as Monotonic from "./Monotonic.ts"
 
 /**
  * Computes a result in a fiber of a scope. Its callers always get an exit: if the computation is interrupted, even
@@ -76,19 +75,17 @@ export const sharedFor = <A, E, R>(
 
 type Listener<A, E> = (exit: Exit.Exit<A, E>) => void
 
-/** The callers of one computation, each with the time at which it called, in monotonic milliseconds. */
-type Listeners<A, E> = Map<Listener<A, E>, number>
+type Listeners<A, E> = Set<Listener<A, E>>
 
-/** The texts and limits of direct computations. */
-export interface DirectFlightOptions {
-  /** The log message if the callback of a caller throws. The other callers get their results. */
-  readonly fault: string
-  /**
-   * How long a computation takes until it fails if it gets no answer, in milliseconds. A caller that has waited for a
-   * computation that failed does not wait as long again for the next one, but only until this time after its call.
-   */
-  readonly limit: number
+/** A computation. It may call `onSent` with a function that returns whether its answer is arriving. */
+export type Work<A, E> = (onSent: (isArriving: () => boolean) => void) => Effect.Effect<A, E>
+
+interface Running<A, E> {
+  readonly listeners: Listeners<A, E>
+  isArriving: () => boolean
 }
+
+const never = (): boolean => false
 
 /**
  * Direct computations by keys: at most one for each key at a time. A caller joins the running one, or shares the next
@@ -96,90 +93,81 @@ export interface DirectFlightOptions {
  * callers of a key pass the same work.
  */
 export class DirectFlight<K, A, E = never> {
-  private readonly running = new Map<K, Listeners<A, E>>()
+  private readonly running = new Map<K, Running<A, E>>()
   private readonly queued = new Map<K, Listeners<A, E>>()
   private readonly fork: <B, E2>(effect: Effect.Effect<B, E2>) => Fiber.RuntimeFiber<B, E2>
-  private readonly clock: Clock.Clock
 
+  /** @param fault the log message if the callback of a caller throws; the other callers get their results */
   constructor(
     runtime: Runtime.Runtime<never>,
-    private readonly options: DirectFlightOptions
+    private readonly fault: string
   ) {
     this.fork = Runtime.runFork(runtime)
-    this.clock = Runtime.runSync(runtime)(Effect.clock)
   }
 
   isRunning(key: K): boolean {
     return this.running.has(key)
   }
 
+  /** Whether the answer of the running computation is arriving. */
+  isArriving(key: K): boolean {
+    return this.running.get(key)?.isArriving() === true
+  }
+
   /** The result of the running computation, or of a new one. The effect is direct. */
-  join(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
-    return Direct.async(resume => this.listen(this.running, key, work, resume))
+  join(key: K, work: Work<A, E>): Effect.Effect<A, E> {
+    return Direct.async(resume => this.listen(key, work, resume, ({ listeners }) => listeners))
   }
 
-  /**
-   * The result of a computation that starts after the call, so that it sees earlier changes. If the one before has
-   * failed and the time limit of the caller ends first, it gets that failure. The effect is direct.
-   */
-  next(key: K, work: Effect.Effect<A, E>): Effect.Effect<A, E> {
-    return Direct.async(resume => this.listen(this.queued, key, work, resume))
+  /** The result of a computation that starts after the call, so that it sees earlier changes. The effect is direct. */
+  next(key: K, work: Work<A, E>): Effect.Effect<A, E> {
+    return Direct.async(resume => this.listen(key, work, resume, () => this.queuedOf(key)))
   }
 
-  /** Adds a caller to a running or queued computation, or starts one. Returns a function that removes the caller. */
+  /** Adds a caller to the callers that wait during a computation, or starts one. Returns a function that removes it. */
   private listen(
-    flights: Map<K, Listeners<A, E>>,
     key: K,
-    work: Effect.Effect<A, E>,
-    resume: Listener<A, E>
+    work: Work<A, E>,
+    resume: Listener<A, E>,
+    during: (running: Running<A, E>) => Listeners<A, E>
   ): () => void {
-    const isIdle = !this.running.has(key)
-    const listeners: Listeners<A, E> = (isIdle ? undefined : flights.get(key)) ?? new Map()
-    listeners.set(resume, this.now())
-    if (isIdle) this.start(key, work, listeners)
-    else flights.set(key, listeners)
+    const running = this.running.get(key)
+    const listeners: Listeners<A, E> = running === undefined ? new Set() : during(running)
+    listeners.add(resume)
+    if (running === undefined) this.start(key, work, listeners)
     return () => listeners.delete(resume)
   }
 
-  /** Starts a computation. `failure` is that of the one before, if it has failed. */
-  private start(key: K, work: Effect.Effect<A, E>, listeners: Listeners<A, E>, failure?: Exit.Exit<A, E>): void {
-    this.running.set(key, listeners)
-    const limiting = failure === undefined ? undefined : this.fork(this.failLate(listeners, failure))
-    Direct.run(work, this.fork, exit => {
-      limiting?.unsafeInterruptAsFork(FiberId.none)
+  private queuedOf(key: K): Listeners<A, E> {
+    const known = this.queued.get(key)
+    if (known !== undefined) return known
+    const listeners: Listeners<A, E> = new Set()
+    this.queued.set(key, listeners)
+    return listeners
+  }
+
+  private start(key: K, work: Work<A, E>, listeners: Listeners<A, E>): void {
+    const running: Running<A, E> = { listeners, isArriving: never }
+    this.running.set(key, running)
+    const onSent = (isArriving: () => boolean): void => {
+      running.isArriving = isArriving
+    }
+    const computing = Direct.suspend(() => work(onSent))
+    Direct.run(computing, this.fork, exit => {
       const next = this.queued.get(key)
       this.queued.delete(key)
       this.running.delete(key)
       // Before the callers are notified, because they may call again.
-      if (next !== undefined && next.size > 0) {
-        this.start(key, work, next, Exit.isFailure(exit) ? exit : undefined)
-      }
-      for (const listener of listeners.keys()) this.notify(listener, exit)
+      if (next !== undefined && next.size > 0) this.start(key, work, next)
+      for (const listener of listeners) this.notify(listener, exit)
     })
-  }
-
-  /** Fails each caller that has waited for the computation before, at its time limit. The callers are in order. */
-  private failLate(listeners: Listeners<A, E>, failure: Exit.Exit<A, E>): Effect.Effect<void> {
-    return Effect.forEach(
-      [...listeners],
-      ([listener, calledAt]) =>
-        Effect.gen(this, function* () {
-          yield* Effect.sleep(Math.max(0, calledAt + this.options.limit - this.now()))
-          if (listeners.delete(listener)) this.notify(listener, failure)
-        }),
-      { discard: true }
-    )
   }
 
   private notify(listener: Listener<A, E>, exit: Exit.Exit<A, E>): void {
     try {
       listener(exit)
     } catch (error) {
-      this.fork(Effect.logError(this.options.fault, Cause.die(error)))
+      this.fork(Effect.logError(this.fault, Cause.die(error)))
     }
-  }
-
-  private now(): number {
-    return Monotonic.unsafeMillis(this.clock)
   }
 }

@@ -96,15 +96,13 @@ describe("SingleFlight", () => {
 describe("DirectFlight", () => {
   /** Computations that end by hand, each with its number. */
   const setup = Effect.map(Effect.runtime<never>(), runtime => {
-    const flight = new SingleFlight.DirectFlight<string, number, string>(runtime, {
-      fault: "A caller failed on its result",
-      limit: 1900
-    })
+    const flight = new SingleFlight.DirectFlight<string, number, string>(runtime, "A caller failed on its result")
     const ends: Array<(exit: Exit.Exit<number, string>) => void> = []
-    const work = Direct.async<number, string>(resume => {
-      ends.push(resume)
-      return () => {}
-    })
+    const work = () =>
+      Direct.async<number, string>(resume => {
+        ends.push(resume)
+        return () => {}
+      })
     const results: Array<readonly [caller: string, result: unknown]> = []
     const call = (caller: string, effect: Effect.Effect<number, string>) =>
       Direct.run(effect, Runtime.runFork(runtime), exit =>
@@ -139,44 +137,26 @@ describe("DirectFlight", () => {
     })
   )
 
-  it.effect("a caller does not wait beyond its own limit after a computation that it waited for has failed", () =>
+  it.effect("whether an answer is arriving is known while its computation runs", () =>
     Effect.gen(function* () {
-      const { call, ends, flight, results, work } = yield* setup
-      call("a", flight.next("key", work))
-      yield* TestClock.adjust("1000 millis")
-      call("b", flight.next("key", work))
-      yield* TestClock.adjust("500 millis")
-      call("c", flight.next("key", work))
-      call("left", flight.next("key", work))()
-      yield* TestClock.adjust("400 millis")
-      results.length = 0
-      ends[0]!(Exit.fail("no answer"))
-      call("late", flight.join("key", work))
-      yield* TestClock.adjust("999 millis")
-      expect(results).toEqual([["a", "failed"]])
-      yield* TestClock.adjust("1 millis")
-      expect(results.slice(1)).toEqual([["b", "failed"]])
-      ends[1]!(Exit.succeed(2))
-      yield* TestClock.adjust("1 minute")
-      expect(results.slice(2)).toEqual([
-        ["c", 2],
-        ["late", 2]
-      ])
-      expect(ends).toHaveLength(2)
-    })
-  )
-
-  it.effect("a caller has the whole time of the next computation after one that succeeds late", () =>
-    Effect.gen(function* () {
-      const { call, ends, flight, results, work } = yield* setup
-      call("a", flight.next("key", work))
-      call("b", flight.next("key", work))
-      yield* TestClock.adjust("5 seconds")
+      const { call, ends, flight, work } = yield* setup
+      const arriving = new Set<number>()
+      const reporting: SingleFlight.Work<number, string> = onSent => {
+        const run = ends.length
+        onSent(() => arriving.has(run))
+        return work()
+      }
+      call("a", flight.next("key", reporting))
+      call("b", flight.next("key", reporting))
+      expect(flight.isArriving("key")).toBe(false)
+      arriving.add(0)
+      expect(flight.isArriving("key")).toBe(true)
       ends[0]!(Exit.succeed(1))
-      yield* TestClock.adjust("5 seconds")
-      expect(results).toEqual([["a", 1]])
+      expect(flight.isArriving("key")).toBe(false)
+      arriving.add(1)
+      expect(flight.isArriving("key")).toBe(true)
       ends[1]!(Exit.succeed(2))
-      expect(results.slice(1)).toEqual([["b", 2]])
+      expect(flight.isArriving("key")).toBe(false)
     })
   )
 

@@ -72,7 +72,14 @@ export interface Due {
 export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
   ChangeLog,
   {
-    readonly read: (query: ChangeQuery) => Effect.Effect<ChangePage, StoreUnavailable | HistoryTrimmed>
+    /**
+     * Reads a page. It fails within two seconds if nothing of it arrives. A log whose pages may take longer to arrive
+     * calls `onSent` with a function that returns whether a part of the page has arrived, but not all.
+     */
+    readonly read: (
+      query: ChangeQuery,
+      onSent?: (isArriving: () => boolean) => void
+    ) => Effect.Effect<ChangePage, StoreUnavailable | HistoryTrimmed>
     /**
      * A number that changes before any caller can observe that records were removed, or that the log was replaced. A
      * complete page stays valid until it changes. It fails if a read would.

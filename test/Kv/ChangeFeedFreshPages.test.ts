@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, TestClock } from "effect"
+import { type Context, Effect, Fiber, TestClock } from "effect"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
@@ -36,8 +36,31 @@ const numbers = () => {
 
 const query = { after: 0, limit: 2, tenant: "" }
 
+const noAnswer = new StoreUnavailable({ reason: "no answer" })
+
+/** A log whose history and pages take as long as a test says. */
+const slow = (log: Pick<Context.Tag.Service<ChangeLog>, "history" | "read">) =>
+  Effect.provideService(Pages.make, ChangeLog, {
+    ...log,
+    lastSeq: Effect.succeed(1),
+    awaitPast: () => Effect.never,
+    trim: () => Effect.succeed(0),
+    expire: Effect.succeed(0),
+    due: alwaysDue
+  })
+
+const empty = { changes: [], lastSeq: 0, epoch: "e", isComplete: false }
+
+/** Starts the read of a page. Returns its outcome and how long it took, in milliseconds. */
+const timed = (pages: Pages.Pages) =>
+  Effect.gen(function* () {
+    const startedAt = yield* Monotonic.millis
+    const { _tag } = yield* Effect.either(pages.fresh(query))
+    return [_tag, (yield* Monotonic.millis) - startedAt]
+  })
+
 describe("fresh pages", () => {
-  it.effect("read a complete page once, and other pages each time", () =>
+  it.scoped("read a complete page once, and other pages each time", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -53,7 +76,7 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("do not answer from before a reset of the history", () =>
+  it.scoped("do not answer from before a reset of the history", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -73,7 +96,7 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("do not send a replaced history to followers, even if the log is longer", () =>
+  it.scoped("do not send a replaced history to followers, even if the log is longer", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -85,7 +108,7 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("fail while the log is unavailable, whatever is cached", () =>
+  it.scoped("fail while the log is unavailable, whatever is cached", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -97,36 +120,55 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("fail within two seconds while reads get no answer, also for readers that come during a read", () =>
+  it.scoped("fail within two seconds while reads get no answer, also for readers that come during a read", () =>
     Effect.gen(function* () {
-      const pages = yield* Effect.provideService(Pages.make, ChangeLog, {
-        read: () => Effect.delay(new StoreUnavailable({ reason: "no answer" }), "1900 millis"),
-        history: Effect.succeed(1),
-        lastSeq: Effect.succeed(1),
-        awaitPast: () => Effect.never,
-        trim: () => Effect.succeed(0),
-        expire: Effect.succeed(0),
-        due: alwaysDue
-      })
-      const waits: Array<number> = []
+      const pages = yield* slow({ read: () => Effect.delay(noAnswer, "1900 millis"), history: Effect.succeed(1) })
+      const reading: Array<Fiber.Fiber<unknown>> = []
       for (let n = 0; n < 12; n++) {
-        yield* Effect.fork(
-          Effect.flatMap(Monotonic.millis, calledAt =>
-            Effect.zipRight(
-              Effect.flip(pages.fresh(query)),
-              Effect.map(Monotonic.millis, now => waits.push(now - calledAt))
-            )
-          )
-        )
+        reading.push(yield* Effect.fork(timed(pages)))
         yield* TestClock.adjust("400 millis")
       }
       yield* TestClock.adjust("1600 millis")
-      expect(waits).toEqual(waits.map(() => 1900))
-      expect(waits).toHaveLength(12)
+      expect(yield* Fiber.join(Fiber.all(reading))).toEqual(reading.map(() => ["Left", 1900]))
     })
   )
 
-  it.effect("stay within the bound", () =>
+  it.scoped.each([
+    ["the page, after a slow read of the history", "1800 millis", Effect.delay(noAnswer, "1900 millis")],
+    ["the history, which is read again after the page", "1 second", Effect.delay(Effect.succeed(empty), "800 millis")]
+  ] as const)("fail within two seconds in all if the store does not answer any more: %s", ([, first, read]) =>
+    Effect.gen(function* () {
+      let histories = 0
+      const history = Effect.suspend(() =>
+        histories++ === 0 ? Effect.delay(Effect.succeed(1), first) : Effect.delay(noAnswer, "1900 millis")
+      )
+      const pages = yield* slow({ history, read: () => read })
+      const reading = yield* Effect.fork(timed(pages))
+      yield* TestClock.adjust("10 seconds")
+      expect(yield* reading).toEqual(["Left", 1900])
+    })
+  )
+
+  it.scoped("may take longer if the page is arriving", () =>
+    Effect.gen(function* () {
+      const startedAt = yield* Monotonic.millis
+      const clock = yield* Effect.clock
+      const pages = yield* slow({
+        history: Effect.delay(Effect.succeed(1), "1 second"),
+        read: (_, onSent) =>
+          Effect.suspend(() => {
+            onSent?.(() => Monotonic.unsafeMillis(clock) - startedAt >= 1500)
+            return Effect.delay(Effect.succeed(empty), "4 seconds")
+          })
+      })
+      const reading = yield* Effect.fork(timed(pages))
+      yield* TestClock.adjust("10 seconds")
+      // The history is read before and after the page.
+      expect(yield* reading).toEqual(["Right", 6000])
+    })
+  )
+
+  it.scoped("stay within the bound", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       state.end = 1000

@@ -56,7 +56,7 @@ const query = { after: 0, limit: 100, tenant: "" }
 const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 describe("Pages", () => {
-  it.effect("never answers with a read that began before the request, and reads at most twice", () =>
+  it.scoped("never answers with a read that began before the request, and reads at most twice", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -75,7 +75,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("continues a read if the caller that started it is interrupted", () =>
+  it.scoped("continues a read if the caller that started it is interrupted", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -91,7 +91,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("reports a failure to all waiters, and caches none", () =>
+  it.scoped("reports a failure to all waiters, and caches none", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -107,7 +107,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("a reader that throws on its page does not prevent the delivery to others", () =>
+  it.scoped("a reader that throws on its page does not prevent the delivery to others", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -129,7 +129,7 @@ describe("Pages", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
-  it.effect("caches pages with changes, never an empty one", () =>
+  it.scoped("caches pages with changes, never an empty one", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -148,7 +148,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("stays within its bounds", () =>
+  it.scoped("stays within its bounds", () =>
     Effect.gen(function* () {
       const size = 1024 * 1024
       let reads = 0

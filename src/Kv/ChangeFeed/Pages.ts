@@ -1,14 +1,15 @@
 /**
  * Reads of the change log, page by page.
  */
-import { Effect, Exit, FiberRef, Option, Schema } from "effect"
+import { Effect, Exit, FiberRef, Option, Schema, type Scope } from "effect"
 import { MiB } from "../../Bytes.ts"
 import * as Direct from "../../Direct.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"
-import { DirectFlight } from "../../SingleFlight.ts"
+import { DirectFlight, type Work } from "../../SingleFlight.ts"
+import * as TimeLimit from "../../TimeLimit.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
-import type { StoreUnavailable } from "../Store.ts"
+import { StoreUnavailable } from "../Store.ts"
 import { Page } from "./Page.ts"
 
 /** Why a page cannot be read. */
@@ -58,7 +59,10 @@ export const ofKnownLog = (
 
 /** Reads of the log, shared among all callers with the same query. */
 export interface Pages {
-  /** A page with everything that was committed before the call. It is direct if the log is. */
+  /**
+   * A page with everything that was committed before the call. It fails within two seconds, with all reads of the log
+   * that it needs, unless the page is arriving then. The effect is direct.
+   */
   readonly fresh: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
   /**
    * The next page for a reader that continues from its last one. It may be older than the call if it has changes, or a
@@ -133,14 +137,16 @@ export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, te
  * The log only grows, so that a page with a `lastSeq` beyond `after` stays valid for followers. Only such pages are
  * cached. A complete page also answers a fresh read. The cache is cleared when the history changes.
  */
-export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function* () {
+export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect.gen(function* () {
   const log = yield* ChangeLog
   // A failure is not logged here: the readers receive it.
   const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
   const cache = new PageCache(192, 24 * MiB)
-  const reads = new DirectFlight<string, Page, ReadFailure>(runtime, {
-    fault: "A reader of the change log failed on its page",
-    limit: failureMillis
+  const reads = new DirectFlight<string, Page, ReadFailure>(runtime, "A reader of the change log failed on its page")
+  const limited = yield* TimeLimit.make<ReadFailure>(runtime, {
+    name: "time limit of reads of the change log",
+    millis: failureMillis,
+    onTimeout: () => new StoreUnavailable({ reason: `no answer within ${failureMillis} ms` })
   })
   let end = 0
   /** The epoch of the last read. */
@@ -156,7 +162,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   })
 
   /** The same, or the last known one while the store is unavailable. */
-  const last: Effect.Effect<number | undefined> = Direct.catchAll(known, () => Direct.sync(() => history))
+  const last: Effect.Effect<number | undefined> = Direct.catchAll(limited(known), () => Direct.sync(() => history))
 
   const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
     // The log was replaced, or ends before a position that was read, after a restore: cached pages are invalid.
@@ -174,27 +180,33 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   }
 
   /** Reads a page, and caches it unless the history has changed since its callers have asked for that. */
-  const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Direct.suspend(() => {
+  const read =
+    (query: ChangeQuery): Work<Page, ReadFailure> =>
+    onSent => {
       const before = history
-      return Direct.flatMap(log.read(query), read =>
+      return Direct.flatMap(log.read(query, onSent), read =>
         Direct.flatMap(last, after => {
           const page = keep(query, Page.of(read), before !== undefined && before === after)
           // The reader continues at once. Other work must run in between.
           return isCut(page) ? Effect.as(yieldToEventLoop, page) : Exit.succeed(page)
         })
       )
-    })
+    }
 
   // A read is not interrupted with its first caller, since others wait for it. The store bounds its time.
   const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => reads.join(keyOf(query), read(query))
 
   const fresh = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Direct.flatMap(known, () => {
+    Direct.suspend(() => {
       const key = keyOf(query)
-      const kept = cache.get(key)
-      if (kept?.isComplete === true) return Effect.succeed(kept)
-      return reads.next(key, read(query))
+      let isReading = false
+      const page = Direct.flatMap(known, () => {
+        const kept = cache.get(key)
+        if (kept?.isComplete === true) return Effect.succeed(kept)
+        isReading = true
+        return reads.next(key, read(query))
+      })
+      return limited(page, () => isReading && reads.isArriving(key))
     })
 
   const next = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>

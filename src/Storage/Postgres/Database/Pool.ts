@@ -76,6 +76,8 @@ export interface RunOptions {
   readonly serverLimit?: number
   /** Returns whether the statement must no longer be sent when a connection is available. */
   readonly isGivenUp?: () => boolean
+  /** Called when the statement is sent. The argument returns whether a part of the answer has arrived, but not all. */
+  readonly onSent?: ((isArriving: () => boolean) => void) | undefined
 }
 
 const isNeverGivenUp = (): boolean => false
@@ -145,7 +147,7 @@ export class Pool {
     values: ReadonlyArray<Parameter>,
     limit: number,
     decode: (rows: ReadonlyArray<Row>) => A,
-    { isGivenUp = isNeverGivenUp, serverLimit = 0 }: RunOptions = {}
+    { isGivenUp = isNeverGivenUp, onSent, serverLimit = 0 }: RunOptions = {}
   ): Effect.Effect<A, QueryError> {
     return Direct.async<A, QueryError>(resume => {
       if (this.pool.waitingCount >= maxWaiting) {
@@ -183,7 +185,8 @@ export class Pool {
         release = done
         if (isGivenUp()) return settle(Exit.fail(notSent("no caller waits for the statement any longer")))
         const stream = client.connection.stream as Socket
-        before = stream.bytesRead
+        const atStart = stream.bytesRead
+        before = atStart
         received = () => stream.bytesRead
         const text = this.isNamed ? statement : { text: statement.text }
         const config: pg.QueryArrayConfig = { ...text, values: values as Array<unknown>, rowMode: "array" }
@@ -199,6 +202,7 @@ export class Pool {
         const send = (): void => {
           isSent = true
           client.query(config, onAnswer)
+          onSent?.(() => !isOver && stream.bytesRead > atStart)
         }
         if (isPooled || serverLimit <= statementTimeout) return send()
         release = destroys => (destroys === true ? done(true) : limitTo(client, statementTimeout, done))
@@ -216,9 +220,10 @@ export class Pool {
     statement: Statement,
     values: ReadonlyArray<Parameter>,
     decode: (rows: ReadonlyArray<Row>) => A,
-    limit = readTimeout
+    limit = readTimeout,
+    options: Pick<RunOptions, "onSent"> = {}
   ): Effect.Effect<A, StoreUnavailable> {
-    const attempt = this.run(statement, values, limit, decode)
+    const attempt = this.run(statement, values, limit, decode, options)
     // After a lost statement, the pool no longer uses names.
     return orElseWhenLost(attempt, () => Direct.catchAll(attempt, error => Exit.fail(unavailable(error))))
   }

@@ -47,10 +47,11 @@ export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =
       writes.read(statement, values, decode, portionTimeoutMillis)
     const expiry = Portions.make()
     const retention = Portions.make()
-    const histories = new DirectFlight<string, number, StoreUnavailable>(yield* Effect.runtime<never>(), {
-      fault: "A reader of the log's history failed",
-      limit: readTimeout
-    })
+    const histories = new DirectFlight<string, number, StoreUnavailable>(
+      yield* Effect.runtime<never>(),
+      "A reader of the log's history failed"
+    )
+    const history = Direct.map(run(Queries.history), countChanges())
 
     const expirePortion = (size: number, now: number) =>
       Direct.map(runPortion(Queries.expire(now, size)), ({ count, lastSeq }) => {
@@ -59,15 +60,18 @@ export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =
       })
 
     return ChangeLog.of({
-      read: query =>
+      read: (query, onSent) =>
         Direct.flatMap(
-          Direct.suspend(() => run(Queries.changes(query))),
+          Direct.suspend(() => {
+            const { decode, statement, values } = Queries.changes(query)
+            return reads.read(statement, values, decode, readTimeout, { onSent })
+          }),
           page =>
             "_tag" in page
               ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: page.epoch }))
               : Exit.succeed(page)
         ),
-      history: histories.next("", Direct.map(run(Queries.history), countChanges())),
+      history: histories.next("", () => history),
       lastSeq: Direct.suspend(() => run(Queries.end)),
       awaitPast: seq => end.awaitPast(seq),
       trim: age => atNow(now => retention(size => runPortion(Queries.trim(now - Duration.toMillis(age), size)))),

@@ -1,6 +1,8 @@
 /** The connections of a node: how many there are, when they end, and what becomes of long answers. */
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Option, Redacted } from "effect"
+import * as Pages from "../../../../src/Kv/ChangeFeed/Pages.ts"
+import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { createDatabase, optionsOf, withClient } from "../../../postgres/Databases.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
@@ -81,6 +83,18 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       const keys = ["large", "large", "small", "small"]
       const read = yield* Effect.forEach(keys, key => reader.store.get(namespace, key), { concurrency: "unbounded" })
       expect(read.map(entry => Option.getOrThrow(entry).value.length)).toEqual([text.length + 2, text.length + 2, 1, 1])
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a page of the log that takes long to arrive is read", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const [writer, reader] = [yield* node(optionsOf(url)), yield* node(optionsOf(proxy.url))]
+      yield* put(writer, "large", "x".repeat(4 * 1024 * 1024))
+      const pages = yield* Effect.provideService(Pages.make, ChangeLog, reader.log)
+      proxy.set("slow")
+      expect((yield* pages.fresh({ after: 0, limit: 10, tenant: "" })).count).toBe(1)
     }).pipe(Effect.provide(quiet))
   )
 
