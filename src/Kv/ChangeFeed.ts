@@ -104,22 +104,19 @@ const waitForPage = (
   duration: Duration.Duration
 ): Effect.Effect<Page, Pages.ReadFailure | LogReplaced> =>
   Effect.suspend(() => {
-    const reader = { query, after: first.lastSeq, epoch: first.epoch }
+    const reader: LogWaiters.Reader = { query, position: first.end }
+    const nothing = (): Page => Page.empty(reader.position.after, reader.position.epoch)
     const found = Effect.gen(function* () {
       while ((yield* waiters.wait(reader, Number.POSITIVE_INFINITY)) !== "draining") {
-        const { after } = reader
+        const { after } = reader.position
         const page = yield* Pages.ofKnownLog(query, pages.next({ ...query, after }))
         if (page.count > 0 || page.lastSeq < after) return page
         if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
-        reader.after = page.lastSeq
-        reader.epoch = page.epoch
+        reader.position = page.end
       }
-      return Page.empty(reader.after, reader.epoch)
+      return nothing()
     })
-    return Effect.map(
-      Effect.timeoutOption(found, duration),
-      Option.getOrElse(() => Page.empty(reader.after, reader.epoch))
-    )
+    return Effect.map(Effect.timeoutOption(found, duration), Option.getOrElse(nothing))
   })
 
 /** A feed of the log, within {@link FollowLimits}. */

@@ -39,14 +39,17 @@ const waiting = Effect.gen(function* () {
   const waiters = yield* LogWaiters.make(pages)
   yield* pages.fresh(query())
   /** Waits with a position of the present log. */
-  const fork = (of: ReturnType<typeof reader>, deadline = never) => {
-    of.epoch = pages.epoch()!
+  const fork = (of: LogWaiters.Reader, deadline = never) => {
+    of.position = { ...of.position, epoch: pages.epoch()! }
     return Effect.zipLeft(Effect.fork(waiters.wait(of, deadline)), settle)
   }
   return { pages, fork }
 })
 
-const reader = (tenant: string, after = 0, epoch = "") => ({ query: query(after, tenant), after, epoch })
+const reader = (tenant: string, after = 0, epoch = ""): LogWaiters.Reader => ({
+  query: query(after, tenant),
+  position: { epoch, after }
+})
 
 const settle = Effect.repeatN(Effect.yieldNow(), 100)
 
@@ -86,7 +89,7 @@ describe("LogWaiters", () => {
       yield* Effect.yieldNow()
       const other = reader("b", 0, "old")
       expect(yield* waiters.wait(other, never)).toBe("grown")
-      expect(other.after).toBe(0)
+      expect(other.position.after).toBe(0)
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
   )
 
@@ -111,10 +114,10 @@ describe("LogWaiters", () => {
       const later = reader("b", newEnd, next)
       const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
       expect(yield* Fiber.join(waiting)).toBe("grown")
-      expect(former.after).toBe(10)
+      expect(former.position.after).toBe(10)
       yield* settle
       yield* Fiber.interrupt(ofNewLog)
-      expect(later.after).toBe(newEnd)
+      expect(later.position.after).toBe(newEnd)
     }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
   )
 
@@ -137,7 +140,7 @@ describe("LogWaiters", () => {
       yield* Effect.forkScoped(waiters.wait(reader("a", newEnd, next), never))
       const late = reader("b", 10, "old")
       expect(yield* waiters.wait(late, never)).toBe("grown")
-      expect(late.after).toBe(10)
+      expect(late.position.after).toBe(10)
     }).pipe(Effect.provide(Layer.merge(grown(0), DrainingSignal.layer)))
   )
 
@@ -171,7 +174,7 @@ describe("LogWaiters", () => {
       yield* settle
       expect(yield* isWaiting(ofNewLog)).toBe(true)
       yield* Fiber.interrupt(ofNewLog)
-      expect(later.after).toBe(4)
+      expect(later.position.after).toBe(4)
     }).pipe(Effect.provide(Layer.merge(grown(11), DrainingSignal.layer)))
   )
 
@@ -217,14 +220,14 @@ describe("LogWaiters", () => {
       yield* settle
       expect(yield* Fiber.join(fibers[0])).toBe("grown")
       expect(yield* Fiber.join(fibers[1])).toBe("grown")
-      expect([own.after, all.after]).toEqual([0, 0])
+      expect([own.position.after, all.position.after]).toEqual([0, 0])
       expect(yield* isWaiting(fibers[2])).toBe(true)
       yield* put("a", 2, 3)
       yield* settle
       expect(yield* isWaiting(fibers[2])).toBe(true)
       yield* put("b", 4)
       expect(yield* Fiber.join(fibers[2])).toBe("grown")
-      expect(other.after).toBe(3)
+      expect(other.position.after).toBe(3)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -253,9 +256,9 @@ describe("LogWaiters", () => {
       yield* settle
       yield* TestClock.adjust("5 seconds")
       expect(yield* Fiber.join(deadline)).toBe("deadline")
-      expect(timed.after).toBe(3)
+      expect(timed.position.after).toBe(3)
       yield* Fiber.interrupt(fiber)
-      expect(interrupted.after).toBe(3)
+      expect(interrupted.position.after).toBe(3)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -274,7 +277,7 @@ describe("LogWaiters", () => {
       expect(yield* isWaiting(fiber)).toBe(true)
       yield* put("a", 4)
       expect(yield* Fiber.join(fiber)).toBe("grown")
-      expect(ahead.after).toBe(3)
+      expect(ahead.position.after).toBe(3)
       expect(probe.reads).toBeGreaterThan(0)
     }).pipe(Effect.provide(layer()))
   )

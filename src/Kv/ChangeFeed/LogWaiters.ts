@@ -14,9 +14,9 @@ export type { Reader, WakeReason } from "./Scan.ts"
  */
 export interface LogWaiters {
   /**
-   * Waits until the log may have changes for the reader after `reader.after`. The deadline is in monotonic
-   * milliseconds, accurate to a second, or `Infinity`. Wake-ups may be spurious. `reader.after` shows how far the log
-   * was scanned, also after an interruption.
+   * Waits until the log may have changes for the reader after its position. The deadline is in monotonic milliseconds,
+   * accurate to a second, or `Infinity`. Wake-ups may be spurious. The position then shows how far the log was scanned,
+   * also after an interruption.
    */
   readonly wait: (reader: Reader, deadline: number) => Effect.Effect<WakeReason>
 }
@@ -51,7 +51,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
       if (!current.isAwaited) return yield* restarted.await
       if (current.isOutdatedBy(end())) return restart()
       const scan = current
-      const from = scan.position
+      const from = scan.lastSeq
       const grown = Effect.as(log.awaitPast(from), true)
       const hasGrown = yield* Effect.raceFirst(grown, Effect.as(restarted.await, false))
       if (!hasGrown) return
@@ -88,7 +88,8 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
         Effect.async<WakeReason>(resume => {
           if (draining.hasStarted()) return resume(Effect.succeed("draining"))
           // Another reader may have seen that the log has grown, or was reset or replaced.
-          if (reader.after !== pages.end() || reader.epoch !== pages.epoch()) return resume(Effect.succeed("grown"))
+          const { after, epoch } = reader.position
+          if (after !== pages.end() || epoch !== pages.epoch()) return resume(Effect.succeed("grown"))
           // The scan advances the position, so it must be one of the same log.
           if (!current.isAwaited || current.isOutdatedBy(end())) restart()
           const scan = current

@@ -7,6 +7,14 @@ import { type ChangePage, type ChangeQuery, selects } from "../ChangeLog.ts"
  */
 const largeText = 16_384
 
+/** How far a reader has read a log. */
+export interface Position {
+  /** The epoch of the log. */
+  readonly epoch: string
+  /** The last `seq` scanned. */
+  readonly after: number
+}
+
 /** A page of the log in each form in which it is sent. Each form is made at most once for all readers of the page. */
 export class Page {
   private changesText: string | undefined
@@ -31,6 +39,11 @@ export class Page {
   /** A page without changes, which only shows how far the log was scanned. */
   static empty(lastSeq: number, epoch: string): Page {
     return new Page([], lastSeq, epoch, false)
+  }
+
+  /** The position after the page. */
+  get end(): Position {
+    return { epoch: this.epoch, after: this.lastSeq }
   }
 
   get count(): number {

@@ -1,20 +1,18 @@
 import type { ChangeQuery } from "../ChangeLog.ts"
-import type { Page } from "./Page.ts"
+import type { Page, Position } from "./Page.ts"
 import { ReadersByPart } from "./ReadersByPart.ts"
 
 /** Why a wait has ended: the log may have grown, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"
 
-/** A reader of the log, and how far the log was scanned for it. */
+/** A reader of the log. */
 export interface Reader {
   readonly query: ChangeQuery
-  /** The epoch of the log that {@link after} belongs to. */
-  readonly epoch: string
   /**
-   * The last `seq` scanned. It replaces `query.after`, and a wait advances it past changes that the query does not
-   * select.
+   * How far the log was scanned for the reader. It replaces `query.after`, and a wait advances it past changes that the
+   * query does not select.
    */
-  after: number
+  position: Position
 }
 
 /** A reader that waits. */
@@ -49,7 +47,7 @@ export class Scan {
   }
 
   /** How far the log was scanned for all waiters. Some may have read further on their own. */
-  get position(): number {
+  get lastSeq(): number {
     return this.seq
   }
 
@@ -70,7 +68,8 @@ export class Scan {
   remove(waiter: Waiter): boolean {
     if (!this.waiters.delete(waiter)) return false
     const { reader } = waiter
-    reader.after = Math.max(reader.after, this.seq)
+    const { after, epoch } = reader.position
+    if (after < this.seq) reader.position = { epoch, after: this.seq }
     return true
   }
 
@@ -101,9 +100,10 @@ export class Scan {
     for (const { lastSeq, readers } of this.waiters.groupsOf(page)) {
       for (const waiter of readers) {
         const { query, reader } = waiter
-        if (reader.after >= lastSeq) continue
+        const { after } = reader.position
+        if (after >= lastSeq) continue
         // The others of the group may wait for other keys.
-        if (query.namespace === undefined || page.hasFor(query, reader.after)) found.push(waiter)
+        if (query.namespace === undefined || page.hasFor(query, after)) found.push(waiter)
       }
     }
     return found

@@ -5,14 +5,14 @@ import * as Monotonic from "../../Monotonic.ts"
 import type { ListStream } from "../Store.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
 import { type LogWaiters, type Reader, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
-import type { Page } from "./Page.ts"
+import type { Page, Position } from "./Page.ts"
 import type { FollowQuery, Pages } from "./Pages.ts"
 
 /** Milliseconds without a change after which a keep-alive is sent. */
 const keepAliveIntervalMillis = 15_000
 
-/** The position up to which a client has everything, and the epoch of the log. */
-const idOf = (lastSeq: number, epoch: string): string => `${lastSeq}@${epoch}`
+/** The id of the position up to which a client has everything. */
+const idOf = ({ after, epoch }: Position): string => `${after}@${epoch}`
 
 // A block that has only an `id` dispatches no event, but a browser resumes after it (HTML, section 9.2.6).
 
@@ -20,11 +20,11 @@ const idOf = (lastSeq: number, epoch: string): string => `${lastSeq}@${epoch}`
 const opening = (id: string): Uint8Array => Buffer.from(`retry: 1000\n: following the change log\nid: ${id}\n\n`)
 
 /** Reports the scanned position to a reader of one tenant, so that it does not scan that part again. */
-const keepAlive = (after: number, epoch: string): Uint8Array =>
-  Buffer.from(`: keep-alive\nid: ${idOf(after, epoch)}\n\n`)
+const keepAlive = (position: Position): Uint8Array => Buffer.from(`: keep-alive\nid: ${idOf(position)}\n\n`)
 
-const reset = ({ epoch, lastSeq }: Page): Uint8Array =>
-  Buffer.from(`event: reset\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`)
+/** The event of a position, which has it as its id. */
+const positionEvent = (type: string, position: Position): string =>
+  `event: ${type}\nid: ${idOf(position)}\ndata: {"lastSeq":${position.after},"epoch":"${position.epoch}"}\n\n`
 
 /**
  * The present entries, as events without an id: a client that loses the connection starts again. The end has the
@@ -39,7 +39,7 @@ export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream
     pending = Stream.empty
     return own
   })
-  const end = `event: initial-end\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`
+  const end = positionEvent("initial-end", { epoch, after: lastSeq })
   return Stream.make("retry: 1000\n: the present entries\n\n").pipe(
     Stream.concat(
       Stream.map(entries, portion => portion.map(({ json }) => `event: initial\ndata: ${json}\n\n`).join(""))
@@ -53,7 +53,6 @@ export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream
 
 /** Reads the log for one stream. */
 class StreamReader implements Reader {
-  after: number
   /** Whether to read without waiting for the log to grow, because a log that was reset may not grow. */
   private polling = false
   private readonly unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
@@ -65,11 +64,8 @@ class StreamReader implements Reader {
     readonly query: FollowQuery,
     /** A page that was read and not yet sent. */
     private pending: Page | undefined,
-    /** The epoch of the last read. */
-    public epoch: string
-  ) {
-    this.after = query.after
-  }
+    public position: Position
+  ) {}
 
   /** The next bytes, once there are some. Fails with `None` at the end of the stream. */
   readonly next: Effect.Effect<Uint8Array, Option.Option<never>> = Effect.flatMap(Monotonic.millis, now =>
@@ -87,12 +83,12 @@ class StreamReader implements Reader {
         const reason = self.polling ? "grown" : yield* self.waiters.wait(self, deadline)
         if (reason === "draining" || self.draining.hasStarted()) return yield* Effect.fail(Option.none())
         if (reason === "deadline") return self.keepAlive()
-        const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.after }))
+        const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.position.after }))
         if (Either.isRight(read)) {
-          const from = self.after
+          const from = self.position.after
           const bytes = self.advance(read.right)
           if (bytes !== undefined) return bytes
-          if (!self.polling && self.after === from) yield* Effect.sleep(spuriousWakeupPause)
+          if (!self.polling && self.position.after === from) yield* Effect.sleep(spuriousWakeupPause)
           self.polling = false
           self.unavailability.reset()
         } else {
@@ -100,7 +96,7 @@ class StreamReader implements Reader {
           if (read.left.isUnreadable) {
             // The record may never become readable, and must not be skipped.
             yield* Effect.logError("An event stream ends because a change record cannot be read").pipe(
-              Effect.annotateLogs({ after: self.after, reason: read.left.reason })
+              Effect.annotateLogs({ after: self.position.after, reason: read.left.reason })
             )
             return yield* Effect.fail(Option.none())
           }
@@ -115,15 +111,14 @@ class StreamReader implements Reader {
 
   private keepAlive(): Uint8Array {
     this.polling = true
-    return keepAlive(this.after, this.epoch)
+    return keepAlive(this.position)
   }
 
   /** Advances by a page. Returns its events, if it has any. */
   private advance(page: Page): Uint8Array | undefined {
-    const isReset = page.lastSeq < this.after || page.epoch !== this.epoch
-    this.after = page.lastSeq
-    this.epoch = page.epoch
-    if (isReset) return reset(page)
+    const { after, epoch } = this.position
+    this.position = page.end
+    if (page.lastSeq < after || page.epoch !== epoch) return Buffer.from(positionEvent("reset", page.end))
     return page.count > 0 ? page.events : undefined
   }
 }
@@ -144,11 +139,11 @@ export const make = (
   // The closure must not keep the first page in memory.
   let pending: Page | undefined = first
   const { epoch, lastSeq } = first
-  const start = opening(idOf(Math.min(query.after, lastSeq), epoch))
+  const start = opening(idOf({ epoch, after: Math.min(query.after, lastSeq) }))
   return Stream.unwrapScoped(
     Effect.gen(function* () {
       yield* Effect.acquireRelease(slots.acquire, () => Effect.sync(() => slots.release()))
-      const reader = new StreamReader(pages, waiters, draining, query, pending, epoch)
+      const reader = new StreamReader(pages, waiters, draining, query, pending, { epoch, after: query.after })
       pending = undefined
       return Stream.concat(Stream.make(start), Stream.repeatEffectOption(reader.next))
     })
