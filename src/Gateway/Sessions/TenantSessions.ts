@@ -139,20 +139,28 @@ interface Count {
   users: number
 }
 
-/** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
-export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
-  const counts = new Map<string, Count>()
+/** The counts of tenants, which are kept while they are used. The oldest other ones are dropped above a number. */
+class Counts {
+  private readonly byTenant = new Map<string, Count>()
 
-  const countOf = (tenant: string): Count => {
-    const known = counts.get(tenant)
-    if (known !== undefined) return known
-    if (counts.size >= maxTenants) {
-      for (const [oldest, { users }] of counts) {
-        if (users > 0) continue
-        counts.delete(oldest)
-        break
-      }
-    }
+  /** Keeps the count of a tenant while `body` uses it. */
+  using<A, E>(tenant: string, body: (count: Count) => Effect.Effect<A, E>): Effect.Effect<A, E> {
+    return Effect.acquireUseRelease(
+      Effect.sync(() => {
+        const count = this.byTenant.get(tenant) ?? this.add(tenant)
+        count.users++
+        return count
+      }),
+      body,
+      count =>
+        Effect.sync(() => {
+          count.users--
+        })
+    )
+  }
+
+  private add(tenant: string): Count {
+    if (this.byTenant.size >= maxTenants) this.dropOldest()
     const count: Count = {
       max: undefined,
       creating: 0,
@@ -160,20 +168,34 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
       mutex: Effect.unsafeMakeSemaphore(1),
       users: 0
     }
-    counts.set(tenant, count)
+    this.byTenant.set(tenant, count)
     return count
   }
 
-  const entriesOf = (tenant: string): Effect.Effect<number, StoreUnavailable> =>
-    Effect.gen(function* () {
-      let [after, sum] = ["", 0]
-      for (;;) {
-        const page = yield* pageOf(store, { namespace: namespaceOf(tenant), prefix: "", after, limit: pageEntries })
-        sum += page.entries.length
-        if (!page.more) return sum
-        after = page.entries.at(-1)?.key ?? after
-      }
-    })
+  private dropOldest(): void {
+    for (const [oldest, { users }] of this.byTenant) {
+      if (users > 0) continue
+      this.byTenant.delete(oldest)
+      return
+    }
+  }
+}
+
+/** Counts the sessions of a tenant by their entries. */
+const entriesOf = (store: Context.Tag.Service<Store>, tenant: string): Effect.Effect<number, StoreUnavailable> =>
+  Effect.gen(function* () {
+    let [after, sum] = ["", 0]
+    for (;;) {
+      const page = yield* pageOf(store, { namespace: namespaceOf(tenant), prefix: "", after, limit: pageEntries })
+      sum += page.entries.length
+      if (!page.more) return sum
+      after = page.entries.at(-1)?.key ?? after
+    }
+  })
+
+/** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
+export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
+  const counts = new Counts()
 
   const isDue = ({ countedAt, max }: Count): boolean =>
     max === undefined || (max >= limit && now() - countedAt >= recountAfter)
@@ -183,26 +205,12 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
     count.mutex.withPermits(1)(
       Effect.suspend(() => {
         if (!isDue(count)) return Effect.void
-        return Effect.map(entriesOf(tenant), counted => {
+        return Effect.map(entriesOf(store, tenant), counted => {
           count.countedAt = now()
           // A creation in progress may have been counted twice. Then the bound is too high until the next count.
           count.max = counted + count.creating
         })
       })
-    )
-
-  const using = <A, E>(tenant: string, body: (count: Count) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const count = countOf(tenant)
-        count.users++
-        return count
-      }),
-      body,
-      count =>
-        Effect.sync(() => {
-          count.users--
-        })
     )
 
   /** Adds one or fails. The check and the addition are atomic. */
@@ -219,7 +227,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
 
   return {
     creating: (tenant, creation) =>
-      using(tenant, count =>
+      counts.using(tenant, count =>
         Effect.zipRight(
           Effect.suspend(() => (isDue(count) ? recount(tenant, count) : Effect.void)),
           Effect.acquireUseRelease(
@@ -236,7 +244,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
         )
       ),
     deleting: (tenant, deletion) =>
-      using(tenant, count => {
+      counts.using(tenant, count => {
         const { countedAt } = count
         return Effect.map(deletion, isDeleted => {
           // A count that ended in the meantime may have left out the session already.
