@@ -124,12 +124,19 @@ export const initial = (check: Check) => {
         yield* put(`${namespace}x`, "b/0", 0)
         const query = `namespace=${segment(namespace)}&prefix=b%2F&initial=1&after=999999`
         const before = yield* end
-        const reading = yield* Effect.fork(follow(query, received => received.changes.length === 2))
+        let isInitialRead = false
+        const reading = yield* Effect.fork(
+          follow(query, received => {
+            isInitialRead ||= received.end !== undefined
+            return received.changes.length === 2
+          })
+        )
         yield* Effect.flatMap(
           follow(query, received => received.end !== undefined),
           ({ received }) =>
             Effect.sync(() => expect(received.initial.map(({ key }) => key)).toEqual(["b/1", "b/10", "b/2"]))
         )
+        yield* Effect.repeat(Effect.sleep("1 millis"), { until: () => isInitialRead })
         yield* put(namespace, "a", 1)
         yield* put(namespace, "b/1", 1)
         yield* remove(namespace, "b/2")
@@ -164,10 +171,10 @@ export const initial = (check: Check) => {
             { op: "set", namespace, key: "last", value: round }
           ])
         }
-        // Those that began late have seen the last value among the entries.
-        yield* put(namespace, "last", 30)
         const list = items(yield* call("GET", listAt(namespace)))
-        for (const { received } of yield* Fiber.join(readers)) {
+        // Those that began late have seen the last value among the entries.
+        const repeating = Effect.forever(Effect.delay(put(namespace, "last", 30), "50 millis"))
+        for (const { received } of yield* Effect.raceFirst(Fiber.join(readers), repeating)) {
           const entries = folded(received)
           expect(received.changes.map(({ seq }) => seq)).toEqual(
             [...new Set(received.changes.map(({ seq }) => seq))].sort((a, b) => a - b)

@@ -56,21 +56,33 @@ export const rows = (check: Check) => {
   )
 }
 
+/**
+ * The answers to writes, all of which were sent at once. On a machine that is slow enough a write is answered with 503,
+ * and done or not.
+ */
+const succeeded = (answers: ReadonlyArray<Answer>): ReadonlyArray<Answer> => {
+  for (const { status, text } of answers) expect([200, 503], text).toContain(status)
+  return answers.filter(({ status }) => status === 200)
+}
+
 /** Many clients at once. */
 export const races = (check: Check) => {
   check("200 writers of one key get consecutive versions", () =>
     Effect.gen(function* () {
       const namespace = space()
       const start = yield* end
-      const answers = yield* Effect.forEach(range(200), value => put(namespace, "k", value), all)
-      const entries = answers.map(answer => bodyOf<EntryBody>(answer))
-      expect(entries.map(entry => entry.version).sort((a, b) => a - b)).toEqual(range(200).map(index => index + 1))
+      const answers = succeeded(yield* Effect.forEach(range(200), value => put(namespace, "k", value), all))
+      // All that were sent before are decided when a later one is done.
+      yield* Effect.repeat(put(space(), "later", 0), { until: ({ status }) => status === 200 })
       const records = yield* changesOf(namespace, start)
-      const written = new Map(entries.map(entry => [entry.version, entry.value]))
-      expect(records.map(record => [record.version, record.value])).toEqual(
-        range(200).map(index => [index + 1, written.get(index + 1)])
-      )
-      expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ version: 200, value: written.get(200) })
+      expect(records.map(({ version }) => version)).toEqual(records.map((_, index) => index + 1))
+      expect(new Set(records.map(({ value }) => value)).size).toBe(records.length)
+      for (const { value, version } of answers.map(answer => bodyOf<EntryBody>(answer))) {
+        expect([version, records[version - 1]?.value]).toEqual([version, value])
+      }
+      expect(records.length).toBeGreaterThanOrEqual(answers.length)
+      const last = records.at(-1)!
+      expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ version: last.version, value: last.value })
     })
   )
 
@@ -118,15 +130,24 @@ export const races = (check: Check) => {
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 0)
+      let unknown = 0
       const countUp = Effect.repeat(
-        Effect.flatMap(get(namespace, "k"), answer => {
+        Effect.flatMap(Effect.repeat(get(namespace, "k"), { until: ({ status }) => status === 200 }), answer => {
           const { value } = bodyOf<{ readonly value: number }>(answer)
           return put(namespace, "k", value + 1, { headers: { "if-match": answer.headers.etag } })
         }),
-        { until: answer => answer.status === 200 }
+        {
+          until: ({ status }) => {
+            if (status === 503) unknown++
+            return status === 200
+          }
+        }
       )
       yield* Effect.forEach(range(30), () => countUp, all)
-      expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ value: 30, version: 31 })
+      const { value, version } = bodyOf<EntryBody>(yield* get(namespace, "k"))
+      expect(version).toBe(Number(value) + 1)
+      expect(value).toBeGreaterThanOrEqual(30)
+      expect(value).toBeLessThanOrEqual(30 + unknown)
     })
   )
 
