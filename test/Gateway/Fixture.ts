@@ -1,7 +1,7 @@
 /** A gateway's sessions with a simulated platform, which can be restarted on the same storage. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { expect } from "@effect/vitest"
-import { Context, Effect, Exit, identity, Layer, Option, Redacted, Scope } from "effect"
+import { Context, Effect, Exit, Fiber, identity, Layer, Option, Redacted, Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -16,6 +16,7 @@ import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import { breathe, pass } from "../../src/Testing/Time.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
@@ -110,7 +111,14 @@ export const make = (options: Options = {}) =>
     return { simulator, stored, start }
   })
 
-export { breathe, pass } from "../../src/Testing/Time.ts"
+export { breathe, pass }
+
+/** Lets time pass until a fiber has ended: its tries wait for answers of a real server. */
+export const inTime = <A, E>(fiber: Fiber.RuntimeFiber<A, E>): Effect.Effect<A, E> =>
+  Effect.gen(function* () {
+    while ((yield* Fiber.poll(fiber))._tag === "None") yield* pass("1 second", "1 second")
+    return yield* Fiber.join(fiber)
+  })
 
 /** Collects the events of one session. */
 export interface Listener {

@@ -5,7 +5,7 @@ import { errorMeanings } from "../../src/Gateway/Protocol/ErrorCode.ts"
 import type { Answer } from "../../src/Gateway/Protocol.ts"
 import { SessionEvents, SessionUnreadable } from "../../src/Gateway/SessionEvents.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
-import { breathe, inMemory, pass } from "./Fixture.ts"
+import { breathe, inMemory, inTime, pass } from "./Fixture.ts"
 import { type Asked, completeTurn, connect, createSession, make } from "./SocketFixture.ts"
 
 /** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
@@ -138,8 +138,7 @@ describe("failures as clients see them", () => {
         asked => Effect.fork(client.ask(asked))
       )
       yield* breathe
-      yield* pass("40 seconds", "1 second")
-      const answers = yield* Effect.forEach(asking, Fiber.join)
+      const answers = yield* Effect.forEach(asking, inTime)
       expect(answers).toMatchObject([
         { error: { code: "timeout", retryable: true, message: expect.stringContaining("could not be sent") } },
         { error: { code: "timeout", message: expect.stringContaining("could not be sent") } },

@@ -78,6 +78,8 @@ describe("The handshake", () => {
         socket.on("data", data => {
           text += data.toString()
         })
+        // The end may be a reset.
+        socket.on("error", () => undefined)
         socket.on("close", () => resume(Effect.succeed(text)))
       })
       expect(raw).toMatch(/^HTTP\/1.1 500 /)
@@ -100,6 +102,7 @@ describe("The handshake", () => {
             socket.destroy()
             resume(Effect.succeed(data.toString().split("\r\n", 1)[0]!))
           })
+          socket.on("error", () => undefined)
           socket.once("close", () => resume(Effect.succeed("nothing")))
         })
       const handshake = [

@@ -4,7 +4,7 @@ import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import type { Sessions } from "../../../src/Gateway/Sessions.ts"
 import type { Simulator } from "../../../src/Simulator/Simulator.ts"
-import { alice, breathe, listen, make, pass } from "../Fixture.ts"
+import { alice, breathe, inTime, listen, make, pass } from "../Fixture.ts"
 
 const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
 
@@ -13,12 +13,9 @@ const lostAnswers = { operation: "create", times: 3, fault: { kind: "drop", afte
 
 const noStops = { operation: "stop", fault: { kind: "status", status: 503 } } as const
 
-/** Lets time pass until a fiber has ended: its tries wait for answers of a real server. */
-const inTime = <A, E>(fiber: Fiber.RuntimeFiber<A, E>) =>
-  Effect.gen(function* () {
-    while ((yield* Fiber.poll(fiber))._tag === "None") yield* pass("1 second", "1 second")
-    return yield* Fiber.join(fiber)
-  })
+/** Lets time pass until a platform is in a state. */
+const reaches = (simulator: Simulator["Type"], isReached: Parameters<Simulator["Type"]["awaitState"]>[0]) =>
+  Effect.flatMap(Effect.fork(simulator.awaitState(isReached)), inTime)
 
 /** Brings a session up twice on a platform that does not stop the first instance, and continues to refuse. */
 const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
@@ -41,13 +38,11 @@ describe("secrets given with start_session", () => {
       const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
       yield* simulator.inject(lostAnswers)
       const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
-      yield* pass("3 seconds", "1 second")
-      expect(yield* Fiber.join(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
+      expect(yield* inTime(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
       const { instanceId } = yield* sessions.start(alice, id, { secrets: secrets("NEW") })
       const { instances } = yield* simulator.state
       expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["NEW"])
-      yield* pass("20 seconds", "1 second")
-      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      yield* reaches(simulator, ({ instances }) => instances.length === 1)
     })
   )
 
@@ -58,8 +53,7 @@ describe("secrets given with start_session", () => {
       const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("SAME") })
       yield* simulator.inject(lostAnswers)
       const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
-      yield* pass("3 seconds", "1 second")
-      yield* Fiber.join(failing)
+      yield* inTime(failing)
       expect(yield* sessions.start(alice, id, { secrets: secrets("SAME") })).toMatchObject({ state: "active" })
       expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ secretNames: ["SAME"] }] })
     })
@@ -79,13 +73,12 @@ describe("secrets given with start_session", () => {
       const second = yield* start
       yield* simulator.awaitState(({ requests }) => requests.create >= 2)
       const starting = yield* Effect.fork(second.sessions.start(alice, id, { secrets: secrets("TOKEN") }))
-      yield* pass("10 seconds", "1 second")
-      const { instanceId, ...session } = yield* Fiber.join(starting)
+      const { instanceId, ...session } = yield* inTime(starting)
       expect(session).not.toHaveProperty("missingSecrets")
       const { instances } = yield* simulator.state
       expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["TOKEN"])
       yield* pass("30 seconds", "1 second")
-      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      yield* reaches(simulator, ({ instances }) => instances.length === 1)
     })
   )
 
@@ -98,13 +91,11 @@ describe("secrets given with start_session", () => {
       yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
       yield* simulator.awaitState(({ requests }) => requests.create === 1)
       const stopping = yield* Effect.fork(sessions.stop(alice, id))
-      yield* pass("16 seconds", "1 second")
-      expect(yield* Fiber.join(stopping)).toMatchObject({ state: "inactive", instanceId: null })
+      expect(yield* inTime(stopping)).toMatchObject({ state: "inactive", instanceId: null })
       const starting = yield* Effect.fork(sessions.start(alice, id, { secrets: secrets("NEW") }))
-      yield* pass("1 second", "1 second")
-      const { instanceId } = yield* Fiber.join(starting)
+      const { instanceId } = yield* inTime(starting)
       yield* pass("20 seconds", "1 second")
-      const { created, instances } = yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      const { created, instances } = yield* reaches(simulator, ({ instances }) => instances.length === 1)
       expect(created).toBe(2)
       expect(instances).toMatchObject([{ id: instanceId, secretNames: ["NEW"] }])
     })
@@ -139,8 +130,7 @@ describe("A platform that does not stop instances", () => {
       )
       expect(refused).toEqual([])
       yield* simulator.clear
-      yield* pass("2 minutes", "1 second")
-      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      yield* reaches(simulator, ({ instances }) => instances.length === 1)
     })
   )
 
@@ -169,8 +159,7 @@ describe("A platform that does not stop instances", () => {
       yield* simulator.remove(fault)
       yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
       const { requests } = yield* simulator.state
-      const asked = yield* Effect.fork(simulator.awaitState(state => state.requests.stop > requests.stop))
-      yield* inTime(asked)
+      yield* reaches(simulator, state => state.requests.stop > requests.stop)
       expect((yield* simulator.state).instances).toHaveLength(2)
       const closing = yield* Effect.fork(stop)
       // No time passes until the end has asked for both, so that a slow machine does not use up its limit.
@@ -178,8 +167,7 @@ describe("A platform that does not stop instances", () => {
       yield* breathe
       yield* TestClock.adjust("3 seconds")
       yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      while ((yield* Fiber.poll(closing))._tag === "None") yield* pass("1 second", "1 second")
-      yield* Fiber.join(closing)
+      yield* inTime(closing)
     })
   )
 })
@@ -196,12 +184,10 @@ describe("a creation without an answer", () => {
       })
       yield* simulator.inject(lostAnswers)
       const failing = yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
-      yield* pass("3 seconds", "1 second")
-      yield* Fiber.join(failing)
+      yield* inTime(failing)
       yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 503 } })
       const removing = yield* Effect.fork(first.sessions.remove(alice, id))
-      yield* pass("20 seconds", "1 second")
-      yield* Fiber.join(removing)
+      yield* inTime(removing)
       yield* first.kill
       yield* simulator.clear
       expect((yield* simulator.state).instances).toHaveLength(1)
@@ -223,8 +209,7 @@ describe("a creation without an answer", () => {
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503 } })
       yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
       const failing = yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
-      yield* pass("3 seconds", "1 second")
-      yield* Fiber.join(failing)
+      yield* inTime(failing)
       yield* simulator.clear
       const refusing = yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
       yield* pass("70 minutes", "20 seconds")

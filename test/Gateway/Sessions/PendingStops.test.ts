@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import { alice, listen, make, pass } from "../Fixture.ts"
+import { alice, inTime, listen, make, pass } from "../Fixture.ts"
 
 /** A platform that ignores idempotency keys. */
 const forgetful = { limits: { idempotencyKeys: 0 } }
@@ -35,8 +35,7 @@ describe("Pending stops of a session", () => {
       const starting = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
       yield* simulator.awaitState(({ requests }) => requests.create === 1)
       const stopping = yield* Effect.fork(sessions.stop(alice, id))
-      yield* pass("16 seconds", "1 second")
-      expect(yield* Fiber.join(stopping)).toMatchObject({ state: "inactive" })
+      expect(yield* inTime(stopping)).toMatchObject({ state: "inactive" })
       expect(yield* Fiber.join(starting)).toMatchObject({ _tag: "SessionNotActive" })
       expect((yield* simulator.state).created).toBe(0)
       yield* pass("30 seconds", "1 second")

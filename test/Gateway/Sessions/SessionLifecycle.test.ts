@@ -1,7 +1,7 @@
 /** Activations and the ends of sessions' instances, against a simulated platform. */
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
-import { alice, endsOf, isDense, listen, make, pass, startStates, statesOf } from "../Fixture.ts"
+import { alice, endsOf, inTime, isDense, listen, make, pass, startStates, statesOf } from "../Fixture.ts"
 
 describe("The lifecycle of a session", () => {
   it.scopedLive("concurrent calls share one transition, wherever their fibers yield", () =>
@@ -59,8 +59,7 @@ describe("The lifecycle of a session", () => {
       expect((yield* sessions.get(alice, id)).state).toBe("error")
       const again = yield* Effect.fork(sessions.start(alice, id))
       // The first try of the creation is given up after 30 seconds.
-      yield* pass("12 seconds", "1 second")
-      expect((yield* Fiber.join(again)).state).toBe("active")
+      expect((yield* inTime(again)).state).toBe("active")
       const expected = ["activating", "error", ...startStates]
       yield* listener.until(() => statesOf(listener.events).length >= expected.length)
       expect(statesOf(listener.events)).toEqual(expected)
