@@ -6,6 +6,7 @@ import { build } from "esbuild"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import * as Browser from "../Gateway/browser/Browser.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
+import { freePort } from "../postgres/Server.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -29,17 +30,16 @@ const setting = Effect.gen(function* () {
   const origin = yield* Browser.serve(html)
   const stranger = yield* Browser.serve(html)
   const directory = yield* temporaryDirectory
-  const start = (port: string) =>
-    Service.start({
-      directory,
-      env: {
-        PORT: port,
-        AGENT_PLATFORM_URL: simulator.platformUrl,
-        GATEWAY_JWT_SECRET: secret,
-        GATEWAY_ALLOWED_ORIGINS: origin,
-        HTTP_ALLOWED_ORIGINS: origin
-      }
-    })
+  const start = Service.start({
+    directory,
+    env: {
+      PORT: String(yield* Effect.promise(freePort)),
+      AGENT_PLATFORM_URL: simulator.platformUrl,
+      GATEWAY_JWT_SECRET: secret,
+      GATEWAY_ALLOWED_ORIGINS: origin,
+      HTTP_ALLOWED_ORIGINS: origin
+    }
+  })
   const browser = yield* Browser.launch
   return { origin, stranger, start, browser, bearer: yield* token("acme", "alice") }
 })
@@ -63,7 +63,7 @@ layer(Environment.layer, { excludeTestServices: true })(
     test("reads, writes, follows and converses, also across a restart of the service", () =>
       Effect.gen(function* () {
         const { bearer, browser, origin, start, stranger } = yield* setting
-        const first = yield* start("0")
+        const first = yield* start
         const { url } = first
         const page = yield* Browser.visit(browser, origin)
         assert.deepStrictEqual(yield* Browser.call(page, "entries", url, Service.key), {
@@ -99,7 +99,7 @@ layer(Environment.layer, { excludeTestServices: true })(
         yield* until(
           ({ ways }) => ways.includes("webSocket disconnected") && ways.includes("serverSentEvents disconnected")
         )
-        yield* start(new URL(url).port)
+        yield* start
         yield* Browser.call(page, "say", "again")
         yield* Browser.call(page, "write", url, Service.key, "after")
         const seen = yield* until(

@@ -23,6 +23,7 @@ import { memory } from "../../src/store.ts"
 import { UpstreamClients } from "../../src/upstream.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { portOf } from "../Harness.ts"
+import { freePort } from "../postgres/Server.ts"
 import { launch as launchService } from "../service/Command.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { violations } from "./Complaints.ts"
@@ -63,7 +64,7 @@ describeVisit("The console and its credentials", visit => {
 
     const start = async (more: Readonly<Record<string, string>> = {}) => {
       server = await run(launchService({ ...env, ...more }))
-      const [, port] = await run(server.shows(/"message":"Listening".*?"port":(\d+)/))
+      const [, port] = await run(server.shows(/"message":"Listening".*?"port":(\d+)[,}]/))
       return port!
     }
 
@@ -72,6 +73,7 @@ describeVisit("The console and its credentials", visit => {
       tokens.ben = await Effect.runPromise(token("globex", "ben"))
       env = {
         DATA_DIR: await run(temporaryDirectory),
+        PORT: String(await freePort()),
         NODE_ENV: "production",
         KV_API_KEY: "a-key-that-writes",
         AGENT_PLATFORM_URL: simulator.platformUrl,
@@ -79,9 +81,7 @@ describeVisit("The console and its credentials", visit => {
         METRICS_PROMETHEUS: "true",
         METRICS_TOKEN: "a-token-for-metrics"
       }
-      const port = await start()
-      env = { ...env, PORT: port }
-      address = `http://127.0.0.1:${port}/console`
+      address = `http://127.0.0.1:${await start()}/console`
     })
 
     it("asks for the token of the metrics, and says where it is wrong", async () => {

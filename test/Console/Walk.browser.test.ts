@@ -6,6 +6,7 @@ import type { Effect } from "effect"
 import type { Locator, Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
 import { hangMs } from "../Gateway/browser/Browser.ts"
+import { freePort } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { violations } from "./Complaints.ts"
 import type { start } from "./Service.ts"
@@ -22,8 +23,8 @@ describeVisit("The console in a browser", visit => {
   beforeAll(async () => {
     page = visit.page
     const directory = await run(temporaryDirectory)
-    server = await visit.serve({ DATA_DIR: directory })
-    env = { DATA_DIR: directory, PORT: new URL(visit.base).port }
+    env = { DATA_DIR: directory, PORT: String(await freePort()) }
+    server = await visit.serve(env)
   })
 
   const say = async (text: string) => {

@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import { secret, token } from "../../Gateway/survival/Token.ts"
+import { freePort } from "../../postgres/Server.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
@@ -18,14 +19,14 @@ const count = (text: string, part: string): number => text.split(part).length - 
 const setting = Effect.gen(function* () {
   const simulator = yield* Simulator.make({ seed: "chat", pace: "2 millis" })
   const directory = yield* temporaryDirectory
-  const start = (port = "0") =>
-    Service.start({
-      directory,
-      env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, PORT: port }
-    })
-  const service = yield* start()
+  const port = String(yield* Effect.promise(freePort))
+  const start = Service.start({
+    directory,
+    env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, PORT: port }
+  })
+  const service = yield* start
   const env = { CAUSEWAY_URL: service.url, CAUSEWAY_SESSION_TOKEN: yield* token("acme") }
-  return { start, service, env, port: new URL(service.url).port }
+  return { start, service, env }
 })
 
 layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
@@ -67,13 +68,13 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
 
   it.scoped("continues after the gateway was killed and restarted, and prints nothing twice", () =>
     Effect.gen(function* () {
-      const { env, port, service, start } = yield* setting
+      const { env, service, start } = yield* setting
       const piped = "/long 100000\nhello\n"
       const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true, piped })
       yield* chat.shows(" 100 ")
       yield* service.end("SIGKILL")
       yield* chat.shows("connecting again")
-      yield* start(port)
+      yield* start
       const ended = yield* chat.ended
       const stdout = seen(ended.stdout)
       for (const text of [" 100 ", "connecting again", "connected again", "(gateway_restarted)"]) {
