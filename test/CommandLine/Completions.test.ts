@@ -1,11 +1,11 @@
 /** Completions, in the shells that they are for. */
 import { execFileSync } from "node:child_process"
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Shell } from "../../src/CommandLine/Completions.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { call } from "./InProcess.ts"
 
 /** What a shell offers for each of some lines, at their ends. */
@@ -115,10 +115,7 @@ const isThere = (program: string): boolean =>
 /** A home directory with the completions of a shell, and a program `causeway`, which is not run. */
 const homeOf = (shell: Shell, { file, files }: Asking) =>
   Effect.gen(function* () {
-    const home = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-home-"))),
-      home => Effect.sync(() => rmSync(home, { recursive: true, force: true }))
-    )
+    const home = yield* temporaryDirectory
     const { stdout } = yield* call(["--completions", shell])
     for (const [name, text] of Object.entries({ ...files, [file]: stdout, "bin/causeway": "#!/bin/sh\n" })) {
       mkdirSync(dirname(join(home, name)), { recursive: true })

@@ -1,7 +1,4 @@
 /** A service for commands, and files of its user. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { Context, Effect, Layer, Logger, type Scope } from "effect"
 import * as Client from "../../src/EffectClient/Client.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
@@ -9,6 +6,7 @@ import * as Limits from "../../src/Limits.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys } from "../Harness.ts"
 import { quickEdge } from "../Http/Edge/EdgeTransport.ts"
+import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as InProcess from "./InProcess.ts"
 import * as Program from "./Program.ts"
 
@@ -27,10 +25,7 @@ export class Setting extends Context.Tag("causeway/test/CommandLine/Setting")<
 /** The setting of a service. */
 export const of = (url: string, more: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
-    const files = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-cli-"))),
-      files => Effect.sync(() => rmSync(files, { recursive: true }))
-    )
+    const files = yield* temporaryDirectory
     const env = { CAUSEWAY_URL: url, CAUSEWAY_TOKEN: keys.write, ...more }
     return { url, env, files, client: yield* Client.make({ baseUrl: url, token: keys.write }) }
   })

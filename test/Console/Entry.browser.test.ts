@@ -168,6 +168,7 @@ describeVisit("The console with an open entry", visit => {
     const question = page.getByRole("dialog", { name: "Discard the new entry?" })
     const create = () => page.getByRole("button", { name: "New", exact: true }).click()
     await create()
+    await form.waitFor()
     await page.keyboard.press("Escape")
     await form.waitFor({ state: "detached" })
     assert.strictEqual(await question.count(), 0, "nothing was typed")

@@ -3,7 +3,7 @@ import type { Locator, Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { fill } from "./LongHistory.ts"
-import { describeVisit } from "./Visit.ts"
+import { describeVisit, eventually } from "./Visit.ts"
 
 const events = 50_000
 const keys = 10_000
@@ -128,7 +128,8 @@ describeVisit("The console with much data", visit => {
     await page.locator(".editor-lines").getByText("20002", { exact: true }).waitFor()
     assert.isBelow(await elements(), maxElements)
     // The number and the value of the last line but one are aligned with the field.
-    const lines = await page.evaluate<ReadonlyArray<number>>(`(() => {
+    const lines = () =>
+      page.evaluate<ReadonlyArray<number>>(`(() => {
       const field = document.querySelector(".editor-box textarea")
       const top = field.getBoundingClientRect().top + parseFloat(getComputedStyle(field).paddingTop) - field.scrollTop
       const seen = [
@@ -140,7 +141,7 @@ describeVisit("The console with much data", visit => {
         return Math.floor((y + height / 2 - top) / 20) + 1
       })
     })()`)
-    assert.deepStrictEqual(lines, [20_001, 20_001])
+    await eventually(async () => assert.deepStrictEqual(await lines(), [20_001, 20_001]))
 
     await editor().press("Control+End")
     await page.keyboard.type("}")

@@ -105,7 +105,7 @@ describe("The console", () => {
       ] as const) {
         const service = yield* launch({ KV_API_KEY: "key", ...env })
         const [, port] = yield* service
-          .shows(/dev mode, at http:\S+:(\d+)\n|"Listening".*"port":(\d+)/)
+          .shows(/dev mode, at http:\S+:(\d+)\n|"Listening".*"port":(\d+)[,}]/)
           .pipe(Effect.map(found => found.filter(part => part !== undefined)))
         const page = yield* get(`http://127.0.0.1:${port}/console/`)
         const names = [...page.body.toString().matchAll(/&#34;(\w*metrics\w*)&#34;:/gi)].map(([, name]) => name)

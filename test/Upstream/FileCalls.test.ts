@@ -214,11 +214,14 @@ describe("file calls", () => {
   it.effect("are measured in the platform's histogram", () =>
     Effect.gen(function* () {
       const stub = Stub.make([Stub.late(300, Stub.status(200, content))])
-      yield* withPlatform(stub, platform => finish(platform.fileAtIteration("i-1", "a", 1)))
+      const call = withPlatform(stub, platform => finish(platform.fileAtIteration("i-1", "a", 1)))
+      // Other tests of this process call the platform too.
+      yield* Effect.tagMetrics(call, "test_platform", "measured")
       const snapshot = yield* Metric.snapshot
       const pair = snapshot.find(
         ({ metricKey: { name, tags } }) =>
           name === "agent_platform_request_duration_ms" &&
+          tags.some(({ key }) => key === "test_platform") &&
           tags.some(({ key, value }) => key === "operation" && value === "file_at_iteration") &&
           tags.some(({ key, value }) => key === "outcome" && value === "ok")
       )

@@ -106,7 +106,7 @@ const follow = (url: string, query: string, until = Number.POSITIVE_INFINITY) =>
 const launch = (directory: string) =>
   Effect.gen(function* () {
     const command = yield* Command.launch({ DATA_DIR: directory, KV_API_KEY: apiKey })
-    const [, port] = yield* command.shows(/"port":(\d+)/)
+    const [, port] = yield* command.shows(/"port":(\d+)[,}]/)
     const url = `http://127.0.0.1:${port}`
     const call = (path: string, init: RequestInit = {}) =>
       Effect.promise(async () => {

@@ -207,7 +207,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
         const start = (env: Readonly<Record<string, string>>) =>
           Effect.gen(function* () {
             const command = yield* Command.launch({ DATA_DIR: directory, KV_API_KEY: "key", ...env })
-            const [, port] = yield* command.shows(/"port":(\d+)/)
+            const [, port] = yield* command.shows(/"port":(\d+)[,}]/)
             const call = (method: string, body?: string) =>
               Effect.promise(async () => {
                 const headers = { authorization: "Bearer key", "content-type": "application/json" }
