@@ -12,6 +12,7 @@ import { upgradeFailed } from "../Http/WebSocket.ts"
 import type { LimitsShape } from "../Limits.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import type { ChangeFeed, FollowQuery } from "./ChangeFeed.ts"
+import * as Entry from "./Entry.ts"
 import * as Errors from "./Errors.ts"
 import { defaultPage } from "./FeedRequests.ts"
 import * as ListHandler from "./ListHandler.ts"
@@ -113,11 +114,16 @@ const changes =
     })
 
 /** The selection of the present entries that a follower first receives; `undefined` if it receives none. */
-const initialOf = ({ initial, namespace, prefix = "" }: FollowParams): Operations.Checked<Selection | undefined> => {
+const initialOf = (
+  { initial, namespace, prefix = "" }: FollowParams,
+  { tenant }: FollowQuery
+): Operations.Checked<Selection | undefined> => {
   if (initial !== "1") return Either.right(undefined)
-  return namespace === undefined
-    ? Either.left(Errors.badRequest("initial requires a namespace"))
-    : Either.right({ namespace, prefix })
+  if (namespace === undefined) return Either.left(Errors.badRequest("initial requires a namespace"))
+  // No change of its entries would follow.
+  if (tenant !== "" && tenant !== Entry.tenantOf(namespace))
+    return Either.left(Errors.badRequest("initial: the namespace does not belong to the tenant"))
+  return Either.right({ namespace, prefix })
 }
 
 const eventStream = (events: Stream.Stream<Uint8Array>, release?: Effect.Effect<void>) =>
@@ -144,7 +150,7 @@ const changesStream = (services: Services) =>
   }) {
     const params = yield* resumed(request.urlParams, request.headers["last-event-id"])
     const query = yield* queryOf(params, request.incoming, services.limits)
-    const initial = yield* initialOf(request.urlParams)
+    const initial = yield* initialOf(request.urlParams, query)
     if (initial !== undefined && params === request.urlParams) return yield* initialStream(services, query, initial)
     return eventStream(yield* Effect.catchAll(services.feed.events(query), Errors.ofFeed))
   })
@@ -153,7 +159,7 @@ const changesStream = (services: Services) =>
 const changesSocket = ({ admits, feed, limits, store }: Services) =>
   Effect.fnUntraced(function* (request: { readonly urlParams: FollowParams; readonly incoming: Incoming }) {
     const query = yield* queryOf(request.urlParams, request.incoming, limits)
-    const initial = yield* initialOf(request.urlParams)
+    const initial = yield* initialOf(request.urlParams, query)
     const { host, origin, upgradeProblem } = request.incoming
     if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
     if (!admits(origin, host)) return yield* new Forbidden({ error: "This origin may not connect" })

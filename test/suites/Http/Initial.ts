@@ -228,6 +228,8 @@ export const initial = (check: Check) => {
       for (const route of ["stream", "ws"]) {
         expectError(yield* call("GET", `/api/v1/changes/${route}?initial=1`), 400, "namespace")
         expectError(yield* call("GET", `/api/v1/changes/${route}?initial=yes&namespace=n`), 400, "initial")
+        const other = `/api/v1/changes/${route}?initial=1&tenant=a&namespace=tenant:b/n`
+        expectError(yield* call("GET", other), 400, "namespace", "tenant")
       }
       for (const value of ["0", "1"]) {
         expectError(yield* call("GET", `/api/v1/changes?namespace=n&initial=${value}`), 400, "initial", "stream")
