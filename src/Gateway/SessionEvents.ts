@@ -131,6 +131,10 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
     /**
+     * Creates the history of a new session, which belongs to no node yet. Does nothing if there is one.
+     */
+    readonly create: (session: string, epoch: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+    /**
      * Opens the history of a session, or creates one with the given epoch. A history whose end may have been lost, for
      * example by a fail-over of the database, gets a new epoch. The session belongs to this node from then on.
      */

@@ -35,6 +35,15 @@ const untilRun = (before: number) => Effect.repeat(Effect.sleep("1 millis"), { u
 const configured = { agentType: "echo", environment: { WRAPPED: "no" } }
 
 const members: { readonly [Member in keyof Port]: Replacement } = {
+  create: {
+    replace: ({ create }) => ({ isShared: true, create: session => create(session, "wrapped") }),
+    check: ({ start }) =>
+      Effect.gen(function* () {
+        const { sessions } = yield* start
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        expect(yield* sessions.get(alice, id)).toMatchObject({ epoch: "wrapped" })
+      })
+  },
   open: {
     replace: ({ open }) => ({ open: session => open(session, "wrapped") }),
     check: ({ start }) =>

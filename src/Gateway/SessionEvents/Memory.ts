@@ -83,6 +83,7 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
   const configuration = (session: string): LaunchConfiguration => configurations.get(session) ?? nothing
 
   return {
+    create: (session, epoch) => Effect.sync(() => void open(session, epoch)),
     open: (session, epoch) => Effect.sync(() => open(session, epoch)),
     release: () => Effect.void,
     find: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.history)),

@@ -140,6 +140,17 @@ export class InstanceLifecycle {
     })
   }
 
+  /** Replaces a history that was lost, and waits for the end of the attempt. */
+  replaceLost(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { session, transition } = this
+      if (!session.journal.isLost()) return Effect.void
+      if (transition?.kind === "deactivation") return Effect.zipRight(transition.ended, this.replaceLost())
+      const ended = Effect.suspend(() => this.transition?.ended ?? Effect.void)
+      return Effect.zipRight(this.reconcile(), ended)
+    })
+  }
+
   /** Continues with a new history after the old one was lost. */
   private replaceHistory(): Effect.Effect<void> {
     return Effect.suspend(() => {

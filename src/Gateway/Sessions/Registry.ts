@@ -69,8 +69,18 @@ const makeShared = (settings: Settings, own: Pick<Shared, "records" | "secrets" 
   })
 
 /** Calls that read, start and stop a session. */
-const lifecycleCalls = ({ use }: Pick<SessionCache.SessionCache, "use">): Pick<Service, "get" | "start" | "stop"> => ({
-  get: (caller, sessionId) => use(caller, sessionId, entity => Effect.sync(() => entity.view())),
+const lifecycleCalls = (
+  { use }: Pick<SessionCache.SessionCache, "use">,
+  events: Context.Tag.Service<SessionEvents>
+): Pick<Service, "get" | "start" | "stop"> => ({
+  get: (caller, sessionId) =>
+    use(caller, sessionId, entity => {
+      const view = Effect.sync(() => entity.view())
+      // Another node may ask because its client has seen more than is stored.
+      return events.isShared
+        ? Effect.zipRight(Effect.ignore(SessionSubscriptions.findHistory(events, entity)), view)
+        : view
+    }),
   start: (caller, sessionId, given = {}) =>
     use(caller, sessionId, entity =>
       Effect.gen(function* () {
@@ -166,7 +176,7 @@ const make = (settings: Settings) =>
       list: ({ tenant }, page = {}) => lists.use(tenant, 1, () => list(tenant, page)),
       remove,
       subscribe,
-      ...lifecycleCalls(cache),
+      ...lifecycleCalls(cache, events),
       ...turnCalls(cache),
       ...fileCalls(cache, platform),
       adopt: transfer.adopt,

@@ -47,15 +47,19 @@ export interface Shared {
   readonly tags: MetricTags
 }
 
-/** Opens the history of a session. Starts a new one if the record has a greater `headSeq` than the stored history. */
+/**
+ * Opens the history of a session. Starts a new one if the record has a greater `headSeq` than the stored history in the
+ * same epoch. In a shared database `open` has given another epoch to a history that may have lost its end, or all.
+ */
 export const openHistory = (
   { events }: Pick<Shared, "events">,
   key: string,
   { epoch, headSeq }: Pick<SessionRecord, "epoch" | "headSeq">
 ): Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable> =>
   Effect.gen(function* () {
-    const history = yield* events.open(key, epoch)
-    if (history.headSeq >= headSeq) return history
+    // In a shared database the history was created before the record. If it is missing, clients may have seen its events.
+    const history = yield* events.open(key, events.isShared ? yield* randomId : epoch)
+    if (history.headSeq >= headSeq || (events.isShared && history.epoch !== epoch)) return history
     yield* Effect.logWarning("The history of a session, or its end, was lost; a new history is started").pipe(
       Effect.annotateLogs({ session: key, recorded: headSeq, found: history.headSeq })
     )

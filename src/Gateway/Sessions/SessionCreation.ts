@@ -101,11 +101,13 @@ export const make = ({
         }
         const undo = Effect.suspend(() => {
           secrets.forget(key)
-          return isConfigured || isOwned ? orphans.remove(key) : Effect.void
+          return isConfigured || events.isShared ? orphans.remove(key) : Effect.void
         })
         const creation = Effect.gen(function* () {
           // No other node knows the id, so none can own the session.
           if (isOwned) yield* Effect.catchTag(events.open(key, record.epoch), "SessionElsewhere", Effect.die)
+          // Before the record, so that a session whose history is missing later has lost it in a fail-over.
+          else if (events.isShared) yield* events.create(key, record.epoch)
           yield* secrets.put(key, given)
           // Before the record, which names the stored parts.
           if (isConfigured) {

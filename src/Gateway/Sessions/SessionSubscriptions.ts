@@ -2,7 +2,8 @@
  * Subscriptions to all sessions, and their number.
  */
 import { type Context, Effect, Option, type Scope } from "effect"
-import type { SessionEvents } from "../SessionEvents.ts"
+import type { StoreUnavailable } from "../../Kv/Store.ts"
+import { type History, SessionElsewhere, type SessionEvents } from "../SessionEvents.ts"
 import type { Caller, LookupError, Sessions, Subscriber, Subscription } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
 import * as HistoryPages from "./HistoryPages.ts"
@@ -24,9 +25,29 @@ export interface SessionSubscriptions {
   readonly count: () => number
 }
 
+/**
+ * Finds the history of a session in memory. A stored history that is behind the memory has lost its end, as by a
+ * fail-over of the database; the session then continues with what is stored.
+ */
+export const findHistory = (
+  events: Pick<Context.Tag.Service<SessionEvents>, "find">,
+  entity: Entity
+): Effect.Effect<Option.Option<History>, SessionElsewhere | StoreUnavailable> =>
+  Effect.gen(function* () {
+    // The store may be ahead of the memory, and not the reverse.
+    const { epoch, headSeq } = entity.journal.history()
+    const found = yield* events.find(entity.key)
+    const isWhole = Option.exists(found, stored => stored.epoch === epoch && stored.headSeq >= headSeq)
+    if (isWhole || entity.isDeleting || entity.journal.history().epoch !== epoch) return found
+    entity.journal.lose()
+    yield* entity.lifecycle.replaceLost()
+    if (entity.isGivenUp) return yield* new SessionElsewhere({ session: entity.key })
+    return yield* events.find(entity.key)
+  })
+
 const subscribeTo = (events: Options["events"], entity: Entity, subscriber: Subscriber) =>
   Effect.gen(function* () {
-    const found = yield* events.find(entity.key)
+    const found = yield* findHistory(events, entity)
     yield* Effect.acquireRelease(
       Effect.sync(() => entity.subscribe(subscriber)),
       () => Effect.sync(() => entity.unsubscribe(subscriber))

@@ -81,7 +81,9 @@ export class Subscriptions {
           ? yield* restore(this.viewElsewhere(id, subscription))
           : subscription.session
         if (this.isEnded) return yield* Scope.close(scope, Exit.void)
-        const isSame = epoch === undefined || epoch === subscription.epoch
+        // The node of the session may have found its history lost. Then the subscription ends soon.
+        const isCurrent = session.epoch === subscription.epoch
+        const isSame = isCurrent && (epoch === undefined || epoch === subscription.epoch)
         if (isSame && afterSeq > headSeq) {
           yield* Scope.close(scope, Exit.void)
           const message = `afterSeq is ${afterSeq}, and the newest event of the session has the seq ${headSeq}`

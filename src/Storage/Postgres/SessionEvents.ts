@@ -12,7 +12,7 @@ import { Database } from "./Connections.ts"
 import { bySystemClock } from "./Database/DatabaseClock.ts"
 import * as Metrics from "./Database/Metrics.ts"
 import * as Portions from "./Database/Portions.ts"
-import { calling } from "./Database/Statement.ts"
+import { calling, type Statement } from "./Database/Statement.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as NodeLease from "./SessionEvents/NodeLease.ts"
 import * as Nodes from "./SessionEvents/Nodes.ts"
@@ -38,6 +38,12 @@ export const defaultLease = Duration.seconds(10)
 const trimTimeoutMillis = 6000
 
 const trimStatement = calling("trim_sessions", 2)
+
+const creation: Statement = {
+  name: "create_history",
+  text: `INSERT INTO causeway.histories (session, epoch, database_epoch) VALUES ($1, $2, causeway.epoch())
+    ON CONFLICT (session) DO NOTHING`
+}
 
 /** The histories in a database. Calls fail with `StoreUnavailable` until the database is open. */
 export const make = (
@@ -77,6 +83,7 @@ export const make = (
     const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
+      create: (session, epoch) => writes.read(creation, [session, epoch], () => undefined),
       release: session =>
         Effect.suspend(() => {
           const token = owned.tokenOf(session)

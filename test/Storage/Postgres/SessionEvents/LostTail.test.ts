@@ -1,0 +1,72 @@
+/** Sessions after a fail-over of the database that has lost their newest events. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect } from "effect"
+import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import { keyOf } from "../../../../src/Gateway/Sessions/SessionRecord.ts"
+import { alice, history, listen, make } from "../../../Gateway/Fixture.ts"
+import { execute, nodeLayer, optionsOf } from "../../../postgres/Databases.ts"
+import { reasonToSkip } from "../../../postgres/Server.ts"
+import { database, quiet } from "./Fixture.ts"
+
+/** A gateway over a database of which the newest events of its sessions can be lost. */
+const gateway = Effect.gen(function* () {
+  const url = yield* database
+  const { start, stored } = yield* make({ stored: nodeLayer(optionsOf(url)) })
+  const sql = (text: string) => Effect.promise(() => execute(url, text))
+  /** As after a promotion of a standby that has only the first events. */
+  const failOver = (kept: number) =>
+    Effect.all([
+      sql(`DELETE FROM causeway.events WHERE seq > ${kept}`),
+      sql(`UPDATE causeway.histories SET head = ${kept}`),
+      sql("SELECT causeway.renew_epoch()")
+    ])
+  return { start, sql, failOver, events: Context.get(stored, SessionEvents) }
+})
+
+describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are lost ${reasonToSkip ?? ""}`, () => {
+  const turn = Effect.gen(function* () {
+    const context = yield* gateway
+    const { sessions } = yield* context.start
+    const { epoch, id } = yield* sessions.create(alice, { agentType: "echo" })
+    const listener = yield* listen(sessions, id)
+    yield* sessions.send(alice, id, "one")
+    yield* listener.until(({ type }) => type === "turn_completed")
+    return { ...context, sessions, id, epoch, listener }
+  })
+
+  it.scopedLive("continues with what is left in another epoch when a client subscribes", () =>
+    Effect.gen(function* () {
+      const { epoch, failOver, id, listener, sessions } = yield* turn
+      const before = listener.events.slice(0, 2)
+      yield* failOver(2)
+      const { subscription } = yield* listen(sessions, id)
+      expect(subscription.epoch).not.toBe(epoch)
+      expect((yield* history(subscription)).slice(0, 2)).toEqual(before)
+      yield* listener.untilLost
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("has another epoch when a node asks for it", () =>
+    Effect.gen(function* () {
+      const { epoch, failOver, id, sessions } = yield* turn
+      yield* failOver(2)
+      expect((yield* sessions.get(alice, id)).epoch).not.toBe(epoch)
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("has another epoch if its whole history is lost, and its record is not", () =>
+    Effect.gen(function* () {
+      const { events, sql, start } = yield* gateway
+      const first = yield* start
+      const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      const find = Effect.flatten(events.find(keyOf(alice.tenant, id)))
+      expect(yield* find).toMatchObject({ epoch, headSeq: 0 })
+      yield* first.stop
+      yield* sql("DELETE FROM causeway.histories")
+      const { sessions } = yield* start
+      const { subscription } = yield* listen(sessions, id)
+      expect(subscription.epoch).not.toBe(epoch)
+      expect(yield* find).toMatchObject({ epoch: subscription.epoch })
+    }).pipe(Effect.provide(quiet))
+  )
+})
