@@ -39,9 +39,10 @@ export const colored: Paint = {
 
 /**
  * A text with visible characters instead of those that move the cursor, change the terminal, or are hidden. A line may
- * end with a carriage return.
+ * end with carriage returns. A match begins only at the first of them: otherwise many without a line feed would take
+ * quadratic time.
  */
-export const clean = (text: string): string => replaceHidden(text.replace(/\r+\n/g, "\n"), "text", pictureOf)
+export const clean = (text: string): string => replaceHidden(text.replace(/(?<!\r)\r+\n/g, "\n"), "text", pictureOf)
 
 /** The same for a part of a text whose other parts are sanitized separately. */
 export const cleanPart = (text: string): string => replaceHidden(text.replaceAll("\r", ""), "part", pictureOf)

@@ -237,7 +237,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
 }
 
 /** The lines of a terminal end with a carriage return, which moves the cursor back and hides nothing there. */
-const linesOf = (output: string): string => output.slice(-shownOfLong).replace(/\r+\n/g, "\n")
+const linesOf = (output: string): string => output.slice(-shownOfLong).replace(/(?<!\r)\r+\n/g, "\n")
 
 const TerminalView = ({ command, exit, text }: TerminalItem) => (
   <div class="said terminal">

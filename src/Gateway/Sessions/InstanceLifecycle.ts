@@ -140,15 +140,13 @@ export class InstanceLifecycle {
     })
   }
 
-  /** Replaces a history that was lost, and waits for the end of the attempt. */
+  /** Replaces a history that was lost. Concurrent callers wait for the same attempt. */
   replaceLost(): Effect.Effect<void> {
-    return Effect.suspend(() => {
-      const { session, transition } = this
-      if (!session.journal.isLost()) return Effect.void
-      if (transition?.kind === "deactivation") return Effect.zipRight(transition.ended, this.replaceLost())
-      const ended = Effect.suspend(() => this.transition?.ended ?? Effect.void)
-      return Effect.zipRight(this.reconcile(), ended)
-    })
+    const ended = Effect.suspend(() => this.transition?.ended ?? Effect.void)
+    const attempt = Effect.suspend(() =>
+      this.session.journal.isLost() ? Effect.zipRight(this.reconcile(), ended) : Effect.void
+    )
+    return Effect.suspend(() => (this.transition?.kind === "deactivation" ? Effect.zipRight(ended, attempt) : attempt))
   }
 
   /** Continues with a new history after the old one was lost. */

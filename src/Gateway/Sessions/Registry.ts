@@ -68,6 +68,9 @@ const makeShared = (settings: Settings, own: Pick<Shared, "records" | "secrets" 
     return shared
   })
 
+/** How long a request for a session waits for the check of its history. */
+const checkTimeout = Duration.millis(500)
+
 /** Calls that read, start and stop a session. */
 const lifecycleCalls = (
   { use }: Pick<SessionCache.SessionCache, "use">,
@@ -76,10 +79,13 @@ const lifecycleCalls = (
   get: (caller, sessionId) =>
     use(caller, sessionId, entity => {
       const view = Effect.sync(() => entity.view())
+      if (!events.isShared) return view
       // Another node may ask because its client has seen more than is stored.
-      return events.isShared
-        ? Effect.zipRight(Effect.ignore(SessionSubscriptions.findHistory(events, entity)), view)
-        : view
+      const check = Supervision.within(checkTimeout, SessionSubscriptions.findHistory(events, entity))
+      return Effect.zipRight(
+        Effect.catchTag(check, "StoreUnavailable", () => Effect.void),
+        view
+      )
     }),
   start: (caller, sessionId, given = {}) =>
     use(caller, sessionId, entity =>

@@ -239,8 +239,13 @@ export class SessionCore implements Recorded {
   replaceHistory(): Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable> {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
+      // The state that the stored events end with is unknown, so that the recovery has to add an event.
+      const lifecycle = history.headSeq === 0 ? "inactive" : "active"
       const found = State.releaseInstance(
-        Either.getOrElse(RecoveryState.decode("inactive", history.recoveryState), () => State.initial)
+        Either.getOrElse(RecoveryState.decode(lifecycle, history.recoveryState), () => ({
+          ...State.initial,
+          lifecycle
+        }))
       )
       const { pendingStops, request } = State.releaseInstance(this.state)
       const known = new Set(pendingStops.map(({ key }) => key))

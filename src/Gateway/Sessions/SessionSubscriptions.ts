@@ -4,7 +4,14 @@
 import { type Context, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import { type History, SessionElsewhere, type SessionEvents } from "../SessionEvents.ts"
-import type { Caller, LookupError, Sessions, Subscriber, Subscription } from "../Sessions.ts"
+import {
+  type Caller,
+  type LookupError,
+  SessionNotFound,
+  type Sessions,
+  type Subscriber,
+  type Subscription
+} from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
 import * as HistoryPages from "./HistoryPages.ts"
 import type { LogSubscriptions } from "./LogSubscriptions.ts"
@@ -38,10 +45,12 @@ export const findHistory = (
     const { epoch, headSeq } = entity.journal.history()
     const found = yield* events.find(entity.key)
     const isWhole = Option.exists(found, stored => stored.epoch === epoch && stored.headSeq >= headSeq)
-    if (isWhole || entity.isDeleting || entity.journal.history().epoch !== epoch) return found
-    entity.journal.lose()
-    yield* entity.lifecycle.replaceLost()
-    if (entity.isGivenUp) return yield* new SessionElsewhere({ session: entity.key })
+    if (isWhole || entity.isDeleting) return found
+    if (entity.journal.history().epoch === epoch) {
+      entity.journal.lose()
+      yield* entity.lifecycle.replaceLost()
+      if (entity.isGivenUp) return yield* new SessionElsewhere({ session: entity.key })
+    }
     return yield* events.find(entity.key)
   })
 
@@ -49,7 +58,13 @@ const subscribeTo = (events: Options["events"], entity: Entity, subscriber: Subs
   Effect.gen(function* () {
     const found = yield* findHistory(events, entity)
     yield* Effect.acquireRelease(
-      Effect.sync(() => entity.subscribe(subscriber)),
+      Effect.suspend((): Effect.Effect<void, SessionElsewhere | SessionNotFound> => {
+        // Since the history was read.
+        if (entity.isDeleted) return new SessionNotFound({ sessionId: entity.record.id })
+        if (entity.isGivenUp) return new SessionElsewhere({ session: entity.key })
+        entity.subscribe(subscriber)
+        return Effect.void
+      }),
       () => Effect.sync(() => entity.unsubscribe(subscriber))
     )
     // Subscribers receive all later events. Earlier ones are read from the history.

@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { keyOf } from "../../../../src/Gateway/Sessions/SessionRecord.ts"
-import { alice, history, listen, make } from "../../../Gateway/Fixture.ts"
+import { alice, history, listen, make, statesOf } from "../../../Gateway/Fixture.ts"
 import { execute, nodeLayer, optionsOf } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { database, quiet } from "./Fixture.ts"
@@ -41,7 +41,9 @@ describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are l
       yield* failOver(2)
       const { subscription } = yield* listen(sessions, id)
       expect(subscription.epoch).not.toBe(epoch)
-      expect((yield* history(subscription)).slice(0, 2)).toEqual(before)
+      const left = yield* history(subscription)
+      expect(left.slice(0, 2)).toEqual(before)
+      expect(statesOf(left)).toEqual(["activating", "active", "inactive"])
       yield* listener.untilLost
     }).pipe(Effect.provide(quiet))
   )
