@@ -225,7 +225,8 @@ export const lists = (check: Check) => {
       const { link } = (yield* call("GET", `${listAt(namespace)}?limit=1`)).headers
       const cursor = /cursor=([^&>]*)/.exec(String(link))![1]!
       expect(keysOf(yield* call("GET", `${listAt(namespace)}?cursor=${cursor}`))).toEqual(["b"])
-      for (const other of [`x${cursor.slice(1)}`, `${cursor}!`, cursor.slice(0, 8), `${cursor.slice(0, 9)}_w`]) {
+      const altered = `${cursor.startsWith("x") ? "y" : "x"}${cursor.slice(1)}`
+      for (const other of [altered, `${cursor}!`, cursor.slice(0, 8), `${cursor.slice(0, 9)}_w`]) {
         expectError(yield* call("GET", `${listAt(namespace)}?cursor=${other}`), 400, "cursor")
       }
     })
