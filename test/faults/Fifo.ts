@@ -14,9 +14,10 @@ export const pending = (): number => process.getActiveResourcesInfo().filter(nam
 /** Checks a condition until it is met. */
 export const until = (isReached: () => boolean) => Effect.repeat(Effect.sleep("1 millis"), { until: () => isReached() })
 
-const linkOf = (descriptor: string): string | undefined => {
+/** A file of `/proc`, which may end with what it describes. */
+const attempt = <A>(read: () => A): A | undefined => {
   try {
-    return readlinkSync(descriptor)
+    return read()
   } catch {
     return undefined
   }
@@ -24,11 +25,12 @@ const linkOf = (descriptor: string): string | undefined => {
 
 /** Whether a thread of a process is in a system call on a file. */
 const isIn = (pid: number, path: string): boolean => {
-  const descriptor = readdirSync(`/proc/${pid}/fd`).find(name => linkOf(`/proc/${pid}/fd/${name}`) === path)
+  const isPath = (name: string): boolean => attempt(() => readlinkSync(`/proc/${pid}/fd/${name}`)) === path
+  const descriptor = readdirSync(`/proc/${pid}/fd`).find(isPath)
   if (descriptor === undefined) return false
   const argument = `0x${Number(descriptor).toString(16)}`
   return readdirSync(`/proc/${pid}/task`).some(
-    thread => readFileSync(`/proc/${pid}/task/${thread}/syscall`, "utf8").split(" ")[1] === argument
+    thread => attempt(() => readFileSync(`/proc/${pid}/task/${thread}/syscall`, "utf8"))?.split(" ")[1] === argument
   )
 }
 
