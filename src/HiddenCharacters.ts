@@ -33,28 +33,28 @@ const spelling = [
 ].join("|")
 
 /**
- * Where characters occur, which decides which of them count as hidden:
+ * The kind of a text, which decides which of its characters count as hidden:
  * - `name`: a name, in which a line break is hidden too;
  * - `text`: a whole text with lines, in any script;
  * - `part`: any part of a text. An emoji may start in the part before, so its joiners do not count;
  * - `json`: a JSON text, whose white space does not count.
  */
-export type Place = "name" | "text" | "part" | "json"
+export type TextKind = "name" | "text" | "part" | "json"
 
 /** The expressions match what is not hidden too; only what is hidden is captured. */
-const sources: Readonly<Record<Place, () => string>> = {
+const sources: Readonly<Record<TextKind, () => string>> = {
   name: () => String.raw`${emoji}|([\t\n\r${hidden}])`,
   text: () => String.raw`${emoji}|${spelling}|([\r${hidden}])`,
   part: () => String.raw`[\u200c\u200d\ufe0e\ufe0f]|([\r${hidden}])`,
   json: () => `${emoji}|([${hidden}])`
 }
 
-const expressions = new Map<Place, RegExp>()
+const expressions = new Map<TextKind, RegExp>()
 
 /** Expressions are made when they are needed, because that takes a millisecond. */
-const expressionOf = (place: Place): RegExp => {
-  const expression = expressions.get(place) ?? new RegExp(sources[place](), "gu")
-  expressions.set(place, expression)
+const expressionOf = (kind: TextKind): RegExp => {
+  const expression = expressions.get(kind) ?? new RegExp(sources[kind](), "gu")
+  expressions.set(kind, expression)
   return expression
 }
 
@@ -66,14 +66,14 @@ export interface HiddenCharacter {
 }
 
 /** The hidden characters of a text, in their order. */
-export const hiddenIn = (text: string, place: Place): ReadonlyArray<HiddenCharacter> =>
-  [...text.matchAll(expressionOf(place))].flatMap(({ 1: character, index }) =>
+export const hiddenIn = (text: string, kind: TextKind): ReadonlyArray<HiddenCharacter> =>
+  [...text.matchAll(expressionOf(kind))].flatMap(({ 1: character, index }) =>
     character === undefined ? [] : [{ offset: index, character }]
   )
 
 /** A text with each hidden character replaced. */
-export const replaceHidden = (text: string, place: Place, by: (character: string) => string): string =>
-  text.replace(expressionOf(place), (found, character?: string) => (character === undefined ? found : by(character)))
+export const replaceHidden = (text: string, kind: TextKind, by: (character: string) => string): string =>
+  text.replace(expressionOf(kind), (found, character?: string) => (character === undefined ? found : by(character)))
 
 /** The code point of a character, such as `U+202E`. */
 export const codePointOf = (character: string): string =>

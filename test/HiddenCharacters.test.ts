@@ -1,11 +1,11 @@
 /** Characters that are not seen, for the console and the command line. */
 import { FastCheck as fc } from "effect"
 import { assert, describe, it } from "vitest"
-import { escapeOf, hiddenIn, type Place, pictureOf, replaceHidden } from "../src/HiddenCharacters.ts"
+import { escapeOf, hiddenIn, pictureOf, replaceHidden, type TextKind } from "../src/HiddenCharacters.ts"
 
-const places: ReadonlyArray<Place> = ["name", "text", "part", "json"]
+const kinds: ReadonlyArray<TextKind> = ["name", "text", "part", "json"]
 
-const shown = (text: string, place: Place): string => replaceHidden(text, place, pictureOf)
+const shown = (text: string, kind: TextKind): string => replaceHidden(text, kind, pictureOf)
 
 const flagOfScotland = "\ud83c\udff4\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"
 
@@ -21,17 +21,17 @@ const ordinary: ReadonlyArray<string> = [
 ]
 
 describe("A hidden character", () => {
-  it("is shown in each place, as is one that changes the direction of others", () => {
-    for (const place of places) {
+  it("is shown in each kind of text, as is one that changes the direction of others", () => {
+    for (const kind of kinds) {
       assert.strictEqual(
-        shown("a\u202eb\u2066c\u200bd\u001b[2J\u007f\u0085\ufeff", place),
+        shown("a\u202eb\u2066c\u200bd\u001b[2J\u007f\u0085\ufeff", kind),
         ["a<U+202E>b<U+2066>c<U+200B>d", "\u241b[2J\u2421<U+0085><U+FEFF>"].join("")
       )
     }
   })
 
   it("may have a code point above U+FFFF", () => {
-    for (const place of places) assert.strictEqual(shown("ok\u{e0072}\u{e006d}", place), "ok<U+E0072><U+E006D>")
+    for (const kind of kinds) assert.strictEqual(shown("ok\u{e0072}\u{e006d}", kind), "ok<U+E0072><U+E006D>")
     assert.strictEqual(replaceHidden('"\u{e0072}"', "json", escapeOf), '"\\udb40\\udc72"')
     assert.strictEqual(JSON.parse(replaceHidden('"\u{e0072}\u202e"', "json", escapeOf)), "\u{e0072}\u202e")
   })
@@ -86,9 +86,9 @@ describe("A hidden character", () => {
       "a"
     )
     fc.assert(
-      fc.property(fc.string({ unit }), fc.constantFrom(...places), (text, place) => {
-        assert.notMatch(shown(text, place), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2066-\u2069]/)
-        assert.deepStrictEqual(hiddenIn(shown(text, place), place), [])
+      fc.property(fc.string({ unit }), fc.constantFrom(...kinds), (text, kind) => {
+        assert.notMatch(shown(text, kind), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2066-\u2069]/)
+        assert.deepStrictEqual(hiddenIn(shown(text, kind), kind), [])
       })
     )
   })
