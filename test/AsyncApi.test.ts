@@ -13,8 +13,9 @@ import { Page } from "../src/Kv/ChangeFeed/Page.ts"
 import * as Description from "../src/Kv/Description.ts"
 import { FollowParams } from "../src/Kv/FeedRequests.ts"
 import { version } from "../src/Version.ts"
+import { times } from "./Scale.ts"
 
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 const golden = new URL("./golden/asyncapi.json", import.meta.url)
 

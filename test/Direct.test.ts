@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Cause, Effect, Either, Exit, Fiber, FastCheck as fc } from "effect"
 import * as Direct from "../src/Direct.ts"
+import { times } from "./Scale.ts"
 
 /** Runs an effect that must need no fiber. */
 const exitOf = <A, E>(effect: Effect.Effect<A, E>): Promise<Exit.Exit<A, E>> =>
@@ -119,7 +120,7 @@ describe("Direct", () => {
           expect(shown(unforked)).toEqual(shown(expected))
           expect(shown(await Effect.runPromiseExit(effect))).toEqual(shown(expected))
         }),
-        { numRuns: 300 * Number(process.env.SOAK ?? 1) }
+        { numRuns: times(300) }
       )
     )
   )

@@ -3,14 +3,13 @@ import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Random, type Scope } from "effect"
 import type { Change } from "../src/Kv/Api.ts"
+import { isLong, isSoak, times } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
 import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 /** Lets the event loop turn, so that what is in flight comes a little further. */
 const turns = (count: number) =>
@@ -46,42 +45,39 @@ const withService = <A, E, R>(directory: string, use: (service: Service.Running)
 const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"))
 
 layer(Environment.layer, { excludeTestServices: true })("the service", it => {
-  it.scoped(
-    "keeps all acknowledged writes, in atomic batches and a gapless log, whenever it is killed",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const random = Random.make("kill -9")
-        const history = new History()
-        const followed: Array<typeof Change.Type> = []
-        const isWhole = (service: Service.Running, round: number) =>
-          Effect.map(Load.findings(service, history, followed), found =>
-            assert.deepStrictEqual(found, [], `after ${round} rounds`)
+  it.scoped("keeps all acknowledged writes, in atomic batches and a gapless log, whenever it is killed", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const random = Random.make("kill -9")
+      const history = new History()
+      const followed: Array<typeof Change.Type> = []
+      const isWhole = (service: Service.Running, round: number) =>
+        Effect.map(Load.findings(service, history, followed), found =>
+          assert.deepStrictEqual(found, [], `after ${round} rounds`)
+        )
+      const rounds = times(4)
+      for (let round = 0; round < rounds; round++) {
+        const writes = yield* random.nextIntBetween(1, 250)
+        const moment = yield* random.nextIntBetween(0, 40)
+        yield* withService(directory, service =>
+          Effect.zipRight(
+            isWhole(service, round),
+            Load.run({
+              service,
+              history,
+              followed,
+              name: `round${round}`,
+              writers: 6,
+              followBy: round % 2 === 0 ? "serverSentEvents" : "longPolling",
+              writes,
+              end: Effect.zipRight(turns(moment), killed(service))
+            })
           )
-        const rounds = 4 * soak
-        for (let round = 0; round < rounds; round++) {
-          const writes = yield* random.nextIntBetween(1, 250)
-          const moment = yield* random.nextIntBetween(0, 40)
-          yield* withService(directory, service =>
-            Effect.zipRight(
-              isWhole(service, round),
-              Load.run({
-                service,
-                history,
-                followed,
-                name: `round${round}`,
-                writers: 6,
-                followBy: round % 2 === 0 ? "serverSentEvents" : "longPolling",
-                writes,
-                end: Effect.zipRight(turns(moment), killed(service))
-              })
-            )
-          )
-        }
-        yield* withService(directory, service => isWhole(service, rounds))
-        assert.isAbove(followed.length, 0)
-      }),
-    600_000 * soak
+        )
+      }
+      yield* withService(directory, service => isWhole(service, rounds))
+      assert.isAbove(followed.length, 0)
+    })
   )
 
   it.scoped("keeps all acknowledged writes and exits with 0 when it is terminated under load", () =>
@@ -111,46 +107,43 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     })
   )
 
-  it.scoped(
-    "has a batch of 15 MiB entirely or not at all, whenever it is killed",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const random = Random.make("large")
-        const history = new History()
-        const isWhole = (service: Service.Running, round: number) =>
-          Effect.map(Load.findings(service, history, []), found =>
-            assert.deepStrictEqual(found, [], `after ${round} rounds`)
-          )
-        const rounds = 4 * soak
-        for (let round = 0; round < rounds; round++) {
-          // Its pages come to some 5,000 writes to the log, and as many again when they are copied into the database.
-          const count = (round % 4) * 2000 + (yield* random.nextIntBetween(1, 2000))
-          yield* withService(directory, service =>
-            Effect.gen(function* () {
-              yield* isWhole(service, round)
-              const client = yield* Client.make(service.url)
-              const reached = yield* happenings(directory, "kv.db", count)
-              const actor = `large${round}`
-              const value = String.fromCharCode(97 + (round % 26)).repeat(1_000_000)
-              const operations = Array.from({ length: 15 }, (_, index) => ({
-                op: "set" as const,
-                namespace: "plain",
-                key: `large/${index}`,
-                value
-              }))
-              history.send(actor, operations)
-              const sent = yield* Effect.fork(Effect.exit(client.batch(operations, { actor })))
-              yield* Effect.raceFirst(reached, Fiber.await(sent))
-              yield* killed(service)
-              const answer = yield* Fiber.join(sent)
-              if (Exit.isSuccess(answer)) history.acknowledge(actor, answer.value)
-            })
-          )
-        }
-        yield* withService(directory, service => isWhole(service, rounds))
-      }),
-    600_000 * soak
+  it.scoped("has a batch of 15 MiB entirely or not at all, whenever it is killed", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const random = Random.make("large")
+      const history = new History()
+      const isWhole = (service: Service.Running, round: number) =>
+        Effect.map(Load.findings(service, history, []), found =>
+          assert.deepStrictEqual(found, [], `after ${round} rounds`)
+        )
+      const rounds = times(4)
+      for (let round = 0; round < rounds; round++) {
+        // Its pages come to some 5,000 writes to the log, and as many again when they are copied into the database.
+        const count = (round % 4) * 2000 + (yield* random.nextIntBetween(1, 2000))
+        yield* withService(directory, service =>
+          Effect.gen(function* () {
+            yield* isWhole(service, round)
+            const client = yield* Client.make(service.url)
+            const reached = yield* happenings(directory, "kv.db", count)
+            const actor = `large${round}`
+            const value = String.fromCharCode(97 + (round % 26)).repeat(1_000_000)
+            const operations = Array.from({ length: 15 }, (_, index) => ({
+              op: "set" as const,
+              namespace: "plain",
+              key: `large/${index}`,
+              value
+            }))
+            history.send(actor, operations)
+            const sent = yield* Effect.fork(Effect.exit(client.batch(operations, { actor })))
+            yield* Effect.raceFirst(reached, Fiber.await(sent))
+            yield* killed(service)
+            const answer = yield* Fiber.join(sent)
+            if (Exit.isSuccess(answer)) history.acknowledge(actor, answer.value)
+          })
+        )
+      }
+      yield* withService(directory, service => isWhole(service, rounds))
+    })
   )
 
   /** Starts the service and kills it when something happens to its files for the `count`-th time. */
@@ -169,58 +162,53 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       })
     )
 
-  const step = (random: Random.Random) => (soak > 1 ? Effect.succeed(1) : random.nextIntBetween(8, 20))
+  const step = (random: Random.Random) =>
+    isSoak ? Effect.succeed(1) : isLong ? random.nextIntBetween(8, 20) : random.nextIntBetween(25, 40)
 
-  it.scoped(
-    "leaves nothing that prevents the next process from creating the store",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const random = Random.make("creation")
-        let kills = 0
-        for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
-        assert.isAbove(kills, 1)
-        yield* withService(directory, service =>
-          Effect.gen(function* () {
-            const client = yield* Client.make(service.url)
-            yield* Client.once(options => client.set("n", "k", 1, options))
-            assert.deepStrictEqual(
-              (yield* client.poll(0)).map(({ seq, key, value }) => ({ seq, key, value })),
-              [{ seq: 1, key: "k", value: 1 }]
-            )
-          })
-        )
-      }),
-    600_000 * soak
+  it.scoped("leaves nothing that prevents the next process from creating the store", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const random = Random.make("creation")
+      let kills = 0
+      for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
+      assert.isAbove(kills, 0)
+      yield* withService(directory, service =>
+        Effect.gen(function* () {
+          const client = yield* Client.make(service.url)
+          yield* Client.once(options => client.set("n", "k", 1, options))
+          assert.deepStrictEqual(
+            (yield* client.poll(0)).map(({ seq, key, value }) => ({ seq, key, value })),
+            [{ seq: 1, key: "k", value: 1 }]
+          )
+        })
+      )
+    })
   )
 
-  it.scoped(
-    "loses nothing of a store that was killed under load before",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const random = Random.make("recovery")
-        const history = new History()
-        const followed: Array<typeof Change.Type> = []
-        yield* withService(directory, service =>
-          Load.run({
-            service,
-            history,
-            followed,
-            name: "before",
-            writers: 4,
-            followBy: "webSocket",
-            writes: 100,
-            end: killed(service)
-          })
-        )
-        let kills = 0
-        for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
-        assert.isAbove(kills, 0)
-        const found = yield* withService(directory, service => Load.findings(service, history, followed))
-        assert.deepStrictEqual(found, [])
-      }),
-    600_000 * soak
+  it.scoped("loses nothing of a store that was killed under load before", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const random = Random.make("recovery")
+      const history = new History()
+      const followed: Array<typeof Change.Type> = []
+      yield* withService(directory, service =>
+        Load.run({
+          service,
+          history,
+          followed,
+          name: "before",
+          writers: 4,
+          followBy: "webSocket",
+          writes: 100,
+          end: killed(service)
+        })
+      )
+      let kills = 0
+      for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
+      assert.isAbove(kills, 0)
+      const found = yield* withService(directory, service => Load.findings(service, history, followed))
+      assert.deepStrictEqual(found, [])
+    })
   )
 
   it.scoped("refuses a second process while the first runs undisturbed, and admits it after the first was killed", () =>

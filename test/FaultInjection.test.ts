@@ -4,7 +4,7 @@
  * lost, and the service recovers automatically once the disk works again.
  *
  * `npm test` draws a sample by a seed (FAULT_SEED). The soak lets each call of the script fail in turn, in a way that
- * the seed chooses; from SOAK=100 on in every way. FAULT_CASES has some alone, separated by commas, in the form in
+ * the seed chooses; from TEST_SCALE=100 on in every way. FAULT_CASES has some alone, separated by commas, in the form in
  * which a failure names them.
  */
 import { realpathSync } from "node:fs"
@@ -15,11 +15,11 @@ import * as Disk from "./faults/Disk.ts"
 import * as Faults from "./faults/Faults.ts"
 import { connect, type Moment, moments, Notes } from "./faults/Script.ts"
 import { secret, token } from "./Gateway/survival/Token.ts"
+import { isSoak, scale, times } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.FAULT_SEED ?? "faults"
 const only = process.env.FAULT_CASES
 
@@ -210,7 +210,7 @@ const inTurn = (calls: Calls, random: Random.Random): Effect.Effect<ReadonlyArra
       Effect.forEach(Disk.calls, kind =>
         Effect.forEach(Array.from({ length: counts[kind] }), (_, skip) =>
           Effect.map(
-            soak >= 100 ? Effect.succeed(waysOf(kind)) : Effect.map(pick(waysOf(kind), random), Arr.of),
+            scale >= 100 ? Effect.succeed(waysOf(kind)) : Effect.map(pick(waysOf(kind), random), Arr.of),
             ways => ways.map((way): Case => ({ moment, fault: { skip, ...way } }))
           )
         )
@@ -234,43 +234,40 @@ const given = (text: string): Case => {
 }
 
 layer(Environment.layer, { excludeTestServices: true })("a service whose disk fails", it => {
-  it.scoped.skipIf(!Disk.isPossible)(
-    "survives, loses no acknowledged write, and recovers",
-    () =>
-      Effect.gen(function* () {
-        const random = Random.make(seed)
-        const { judged, options, strike, survey, whole } = yield* setup
-        const draw = (from: Calls, count: number) => (soak > 1 ? inTurn(from, random) : sample(from, count, random))
-        const chosen = only?.split(",").map(given)
+  it.scoped.skipIf(!Disk.isPossible)("survives, loses no acknowledged write, and recovers", () =>
+    Effect.gen(function* () {
+      const random = Random.make(seed)
+      const { judged, options, strike, survey, whole } = yield* setup
+      const draw = (from: Calls, count: number) => (isSoak ? inTurn(from, random) : sample(from, count, random))
+      const chosen = only?.split(",").map(given)
 
-        let service = yield* Service.start(options)
-        yield* whole(service)
-        const running = chosen?.filter(isRunning) ?? (yield* draw(yield* survey(service), 8)).filter(isRunning)
-        yield* Effect.logInfo(`seed ${seed}: ${running.map(shown).slice(0, 100).join(",")}`)
-        let injected = 0
-        for (const group of Arr.chunksOf(running, 40)) {
-          for (const one of group) injected += yield* strike(service, one)
-          yield* judged(service, `after ${group.map(shown).join("; ")}`)
-          yield* service.end("SIGKILL")
-          // A new process now and then, so that what one fault leaves behind is there for the next, and is seen alone.
-          if (group.at(-1) !== running.at(-1)) service = yield* Service.start(options)
-        }
+      let service = yield* Service.start(options)
+      yield* whole(service)
+      const running = chosen?.filter(isRunning) ?? (yield* draw(yield* survey(service), times(8))).filter(isRunning)
+      yield* Effect.logInfo(`seed ${seed}: ${running.map(shown).slice(0, 100).join(",")}`)
+      let injected = 0
+      for (const group of Arr.chunksOf(running, 40)) {
+        for (const one of group) injected += yield* strike(service, one)
+        yield* judged(service, `after ${group.map(shown).join("; ")}`)
         yield* service.end("SIGKILL")
-        const last = yield* Service.start(options)
-        yield* judged(last, "after all faults of a running service")
-        yield* last.end("SIGKILL")
+        // A new process now and then, so that what one fault leaves behind is there for the next, and is seen alone.
+        if (group.at(-1) !== running.at(-1)) service = yield* Service.start(options)
+      }
+      yield* service.end("SIGKILL")
+      const last = yield* Service.start(options)
+      yield* judged(last, "after all faults of a running service")
+      yield* last.end("SIGKILL")
 
-        // In a directory with little in it: a start reads all sessions, and each of its calls takes a start of its own.
-        const small = yield* setup
-        const first = yield* Service.start(small.options)
-        yield* small.whole(first)
-        yield* first.end("SIGKILL")
-        const starts = chosen?.filter(one => !isRunning(one)) ?? (yield* draw(yield* small.surveyStart, 2))
-        yield* Effect.logInfo(`seed ${seed}: ${starts.length} starts: ${starts.map(shown).slice(0, 100).join(",")}`)
-        for (const one of starts) injected += yield* small.startUnder(one)
-        yield* small.judged(yield* Service.start(small.options), "after all faults of a start")
-        assert.isAtLeast(injected, (starts.length + running.length) / 2)
-      }),
-    600_000 * (soak > 1 ? 12 : 1)
+      // In a directory with little in it: a start reads all sessions, and each of its calls takes a start of its own.
+      const small = yield* setup
+      const first = yield* Service.start(small.options)
+      yield* small.whole(first)
+      yield* first.end("SIGKILL")
+      const starts = chosen?.filter(one => !isRunning(one)) ?? (yield* draw(yield* small.surveyStart, times(2)))
+      yield* Effect.logInfo(`seed ${seed}: ${starts.length} starts: ${starts.map(shown).slice(0, 100).join(",")}`)
+      for (const one of starts) injected += yield* small.startUnder(one)
+      yield* small.judged(yield* Service.start(small.options), "after all faults of a start")
+      assert.isAtLeast(injected, (starts.length + running.length) / 2)
+    })
   )
 })

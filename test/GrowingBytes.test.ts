@@ -1,8 +1,9 @@
 import { describe, expect, it, vi } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import { GrowingBytes } from "../src/GrowingBytes.ts"
+import { times } from "./Scale.ts"
 
-const numRuns = 100 * Number(process.env.SOAK ?? 1)
+const numRuns = times(100)
 
 describe("bytes that arrive in pieces", () => {
   it("are read as they were written, however they are split", () => {

@@ -7,8 +7,7 @@ import { attacks } from "./hostile/Attacks.ts"
 import * as Honest from "./hostile/Honest.ts"
 import { enemy, start, type Target } from "./hostile/Target.ts"
 import { keys } from "./hostile/Wire.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { isSoak, times } from "./Scale.ts"
 
 /**
  * MiB that the process may come to: what it takes by itself under load, its budget of unsent bytes, and room for the
@@ -18,10 +17,10 @@ const soak = Number(process.env.SOAK ?? 1)
 const boundOf = (attack: string): number => (attack.startsWith("whole lists") ? 1300 : 750)
 
 const clients = 3
-const rounds = 4 * soak
+const rounds = times(4)
 
 /** The attacks of the soak, where clients that do not read would fill more than the bound without a budget. */
-const strength = soak > 1 ? 4 : 1
+const strength = isSoak ? 4 : 1
 
 const scope = Effect.runSync(Scope.make())
 let target: Target
@@ -52,7 +51,7 @@ describe.runIf(process.platform === "linux")("honest clients are answered, and m
       const outcome = await Honest.work(target, clients, rounds)
       const peak = Math.round(target.peak())
       await order("end")
-      if (soak > 1) {
+      if (isSoak) {
         console.log(`${attack}: p99 ${Honest.p99(outcome).toFixed(1)} ms, peak ${peak} MiB`)
       }
       expect(outcome.failures).toEqual([])

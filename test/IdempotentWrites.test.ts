@@ -2,11 +2,10 @@
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Either } from "effect"
 import { makeKeyValueClient } from "../src/Client/Client.ts"
+import { times } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 const namespace = "tenant:t/counters"
 
@@ -44,7 +43,7 @@ layer(Environment.layer, { excludeTestServices: true })("a write with an idempot
             { concurrency: "unbounded" }
           )
         }
-        for (let round = 0; round < 3 * soak; round++) {
+        for (let round = 0; round < times(3); round++) {
           yield* Effect.scoped(
             Effect.gen(function* () {
               const service = yield* Service.start({ directory })

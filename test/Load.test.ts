@@ -6,8 +6,7 @@ import { inBatches } from "../scripts/load/Batches.ts"
 import * as Cities from "../scripts/load/Cities.ts"
 import * as Load from "../scripts/load/Load.ts"
 import * as Limits from "../src/Limits.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { times } from "./Scale.ts"
 
 describe("batches", () => {
   const into = { namespace: "n" }
@@ -26,7 +25,7 @@ describe("batches", () => {
         const expected = entries.map(({ key, value }) => ({ op: "set", namespace: "n", key, value }))
         assert.strictEqual(JSON.stringify(operations), JSON.stringify(expected))
       }),
-      { numRuns: 200 * soak }
+      { numRuns: times(200) }
     )
   })
 })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { ConfigProvider, Effect, FastCheck as fc, Option, Redacted } from "effect"
 import * as Auth from "../../src/Auth/Auth.ts"
+import { times } from "../Scale.ts"
 
 const key = (text: string) => Option.some(Redacted.make(text))
 
@@ -76,7 +77,7 @@ describe("accessOf", () => {
           expect(auth.accessOf(`Bearer ${read}`)).toBe("read")
         }
       }),
-      { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(100) }
     )
   })
 })

@@ -12,8 +12,7 @@ import {
 } from "../../src/Client/EntryLines.ts"
 import * as ExactJson from "../../src/CommandLine/ExactJson.ts"
 import { readMembers as consoleMembers } from "../../src/Console/Json/Records.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { times } from "../Scale.ts"
 
 async function* chunksOf(bytes: Uint8Array, size: number) {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
@@ -44,7 +43,7 @@ describe("lines of an import", () => {
         if (found.length > 0) assert.strictEqual(found.at(-1)?.end, whole.length + 10)
         assert.isTrue(Buffer.concat(found.map(({ bytes }) => bytes)).equals(whole))
       }),
-      { numRuns: 100 * soak }
+      { numRuns: times(100) }
     )
   })
 
@@ -73,7 +72,7 @@ describe("lines of an import", () => {
           assert.isTrue(batch.length === 1 || size <= bytes)
         }
       }),
-      { numRuns: 100 * soak }
+      { numRuns: times(100) }
     )
   })
 })

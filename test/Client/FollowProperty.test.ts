@@ -1,6 +1,7 @@
 import * as fc from "fast-check"
 import { expect, it } from "vitest"
 import type { TransportName } from "../../src/Client/Client.ts"
+import { times } from "../Scale.ts"
 import { Gathered, ManualClock, passUntil, randomBy, range, turns, withService } from "./Harness.ts"
 
 const disturbances = ["cut", "silence", "restart", "refuse", "admit"] as const
@@ -96,6 +97,6 @@ it("followers see exactly the log, whatever is cut when", { timeout: 600_000 }, 
           await Promise.all([log.done, part.done])
         })
     ),
-    { numRuns: 12 * Number(process.env.SOAK ?? 1), endOnFailure: true }
+    { numRuns: times(12), endOnFailure: true }
   )
 })

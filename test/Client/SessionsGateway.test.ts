@@ -2,6 +2,7 @@
 import * as fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import type { SessionEvent, Sessions, SessionUpdate } from "../../src/Client/Client.ts"
+import { times } from "../Scale.ts"
 import { withGatewayInTurns, withRealGateway } from "./GatewayHarness.ts"
 import { ManualClock, passUntil, randomBy, range, turns, until } from "./Harness.ts"
 import { Received } from "./ScriptedGateway.ts"
@@ -163,6 +164,6 @@ it("subscribers see exactly the history, whatever is cut when", { timeout: 600_0
           expect(await direct().list()[Symbol.asyncIterator]().next()).toMatchObject({ done: false })
         })
     ),
-    { numRuns: 3 * Number(process.env.SOAK ?? 1), endOnFailure: true }
+    { numRuns: times(3), endOnFailure: true }
   )
 })

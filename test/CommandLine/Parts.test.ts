@@ -10,8 +10,7 @@ import * as Suggestion from "../../src/CommandLine/Suggestion.ts"
 import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import * as Table from "../../src/CommandLine/Terminal/Table.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { times } from "../Scale.ts"
 
 const node = (name: string, options: Record<string, boolean> = {}, ...below: ReadonlyArray<Arguments.Node>) => ({
   name,
@@ -98,7 +97,7 @@ describe("arguments", () => {
         assert.strictEqual(Suggestion.distance(a, b), Suggestion.distance(b, a))
         assert.isAtMost(Suggestion.distance(a, b), Math.max(a.length, b.length))
       }),
-      { numRuns: 100 * soak }
+      { numRuns: times(100) }
     )
   })
 
@@ -113,7 +112,7 @@ describe("arguments", () => {
           args: ["kv", "get", "--url", url, "--", namespace, key]
         })
       }),
-      { numRuns: 200 * soak }
+      { numRuns: times(200) }
     )
   })
 })
@@ -155,7 +154,7 @@ describe("a table", () => {
           }
         }
       ),
-      { numRuns: 40 * soak }
+      { numRuns: times(40) }
     )
   })
 })
@@ -200,7 +199,7 @@ describe("JSON of the service", () => {
         const text = `{"key":"k","value":${json}}`
         assert.deepStrictEqual(JSON.parse(ExactJson.stringify(ExactJson.parse(text))), JSON.parse(text))
       }),
-      { numRuns: 200 * soak }
+      { numRuns: times(200) }
     )
   })
 

@@ -30,7 +30,7 @@ export const excuses: ReadonlyArray<Excuse> = [
     page: "docs/deployment.md",
     starts: "docker build",
     reason:
-      "It needs an engine and downloads base images. test/Package/Image.test.ts builds and runs it where there is an engine; test/Docs/Packaging.test.ts checks the Dockerfile."
+      "It needs an engine and downloads base images. test/Package/Image.system.test.ts builds and runs it where there is an engine; test/Docs/Packaging.test.ts checks the Dockerfile."
   },
   {
     page: "docs/embedding.md",
@@ -40,13 +40,13 @@ export const excuses: ReadonlyArray<Excuse> = [
   },
   {
     page: "docs/guarantees.md",
-    starts: "npm test -- test/history",
-    reason: "npm test runs test/history; the others are its long forms."
+    starts: "npm run test:system -- test/history",
+    reason: "npm run test:system runs test/history; the others are its long forms."
   },
   {
     page: "docs/guarantees.md",
-    starts: "SOAK=20 npm test -- test/NodeFailures",
-    reason: "npm test runs test/NodeFailures.test.ts; these are its long forms."
+    starts: "TEST_SCALE=20 npm run test:system -- test/NodeFailures",
+    reason: "npm run test:system runs test/NodeFailures.system.test.ts; these are its long forms."
   },
   {
     page: "docs/observability.md",

@@ -8,23 +8,23 @@ import { isOutput } from "./Shell.ts"
 
 /** The test that runs or checks all blocks of a language of a page, unless they have an excuse. */
 const runners: ReadonlyArray<readonly [page: string, language: string, test: string]> = [
-  ["README.md", "sh", "test/Docs/Readme.test.ts"],
-  ["docs/tutorial.md", "sh", "test/Docs/Tutorial.test.ts"],
-  ["docs/tutorial.md", "ts", "test/Docs/Tutorial.test.ts"],
-  ["docs/cli.md", "sh", "test/Docs/Commands.test.ts"],
+  ["README.md", "sh", "test/Docs/Readme.system.test.ts"],
+  ["docs/tutorial.md", "sh", "test/Docs/Tutorial.system.test.ts"],
+  ["docs/tutorial.md", "ts", "test/Docs/Tutorial.system.test.ts"],
+  ["docs/cli.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/cli.md", "json", "test/Docs/Settings.test.ts"],
-  ["docs/console.md", "sh", "test/Docs/Commands.test.ts"],
+  ["docs/console.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/console.md", "ts", "test/Docs/Programs.test.ts"],
   ["docs/how-to.md", "nginx", "test/Docs/Settings.test.ts"],
-  ["docs/how-to.md", "sh", "test/Docs/Commands.test.ts"],
-  ["docs/http-api.md", "sh", "test/Docs/Commands.test.ts"],
+  ["docs/how-to.md", "sh", "test/Docs/Commands.system.test.ts"],
+  ["docs/http-api.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/operations.md", "crontab", "test/Docs/Settings.test.ts"],
   ["docs/operations.md", "ini", "test/Docs/Settings.test.ts"],
-  ["docs/operations.md", "sh", "test/Docs/Commands.test.ts"],
+  ["docs/operations.md", "sh", "test/Docs/Commands.system.test.ts"],
   ["docs/observability.md", "json", "test/Docs/Settings.test.ts"],
   ["docs/observability.md", "yaml", "test/Docs/Settings.test.ts"],
-  ["docs/postgresql.md", "sh", "test/Docs/Postgres.test.ts"],
-  ["docs/postgresql.md", "sql", "test/Docs/Postgres.test.ts"],
+  ["docs/postgresql.md", "sh", "test/Docs/Postgres.system.test.ts"],
+  ["docs/postgresql.md", "sql", "test/Docs/Postgres.system.test.ts"],
   ["docs/protocol.md", "json", "test/Gateway/ProtocolPage.test.ts"],
   ["docs/client.md", "ts", "test/Docs/Client.test.ts"],
   ["docs/client.md", "js", "test/Docs/Programs.test.ts"],
@@ -32,7 +32,7 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/testing.md", "ts", "test/Docs/Testing.test.ts"],
   ["docs/testing.md", "js", "test/Docs/Programs.test.ts"],
   ...["contract", "embedding", "gateway", "postgresql", "store", "upstream"].map(
-    name => [`docs/${name}.md`, "ts", "test/Package/Package.test.ts"] as const
+    name => [`docs/${name}.md`, "ts", "test/Package/Package.system.test.ts"] as const
   )
 ]
 

@@ -2,8 +2,7 @@ import { assert, describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, FastCheck, Fiber, TestClock } from "effect"
 import { type Claim, FairPool, type Options } from "../../src/Gateway/FairPool.ts"
 import { RoundRobin } from "../../src/Gateway/RoundRobin.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { times } from "../Scale.ts"
 
 /** A pool whose users note their claims, and give the newest back when they are asked to. */
 const pooled = (options: Omit<Options, "name" | "reclaimFirst">, canReclaim: boolean) => {
@@ -83,7 +82,7 @@ describe("FairPool", () => {
           expect([pool.used, pool.waiting, pool.largestFirst()]).toEqual([0, 0, []])
         }
       ),
-      { numRuns: 500 * soak }
+      { numRuns: times(500) }
     )
   })
 
@@ -104,7 +103,7 @@ describe("FairPool", () => {
           }
         }
       ),
-      { numRuns: 200 * soak }
+      { numRuns: times(200) }
     )
   })
 
@@ -128,7 +127,7 @@ describe("FairPool", () => {
           expect(small.map(holder => pool.heldBy(holder))).toEqual(kept)
         }
       ),
-      { numRuns: 500 * soak }
+      { numRuns: times(500) }
     )
   })
 
@@ -187,7 +186,7 @@ describe("FairPool", () => {
   it.effect("loses no permits to interruptions", () =>
     Effect.gen(function* () {
       const { pool } = pooled({ capacity: 3 }, false)
-      for (let round = 0; round < 30 * soak; round++) {
+      for (let round = 0; round < times(30); round++) {
         const gate = yield* Deferred.make<void>()
         const fibers = yield* Effect.forEach(Array.from({ length: 12 }), (_, index) =>
           Effect.fork(pool.use("abc"[index % 3]!, 1, () => Effect.zipRight(Effect.yieldNow(), Deferred.await(gate))))

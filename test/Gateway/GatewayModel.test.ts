@@ -7,9 +7,10 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, FastCheck as fc, Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import { turnEnds } from "../../src/Gateway/Protocol.ts"
+import { times } from "../Scale.ts"
 import { type Client, connect, createSession, make } from "./SocketFixture.ts"
 
-const numRuns = 12 * Number(process.env.SOAK ?? 1)
+const numRuns = times(12)
 
 const sessionCount = 2
 const clientCount = 3
@@ -212,51 +213,48 @@ const operations = [
 ] as ReadonlyArray<fc.Arbitrary<Operation>>
 
 describe("a gateway with random clients and a random platform", () => {
-  it.live(
-    "loses and duplicates no event, ends each turn once, and gives no session two instances",
-    () =>
-      Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(
-            fc.commands(
-              operations.map(arbitrary => arbitrary.map(operation => new Step(operation))),
-              { maxCommands: 30, size: "max" }
-            ),
-            commands =>
-              Effect.runPromise(
-                Effect.scoped(
-                  Effect.gen(function* () {
-                    const { simulator, start } = yield* make({ inference: false })
-                    const scope = yield* Effect.scope
-                    const begin = Effect.orDie(Scope.extend(start, scope))
-                    const gateway = yield* begin
-                    const founder = yield* connect(gateway.url)
-                    const sessions = yield* Effect.forEach(Array.from({ length: sessionCount }), (_, index) =>
-                      createSession(founder, { environment: { SESSION: `s${index}` } })
-                    )
-                    const real: Real = {
-                      simulator,
-                      start: begin,
-                      gateway,
-                      sessions,
-                      members: Array.from({ length: clientCount }, () => ({
-                        client: undefined,
-                        scope: undefined,
-                        seen: sessions.map(() => ({ epoch: undefined, pieces: [[]], isSubscribed: false }))
-                      })),
-                      turns: sessions.map(() => new Map()),
-                      messages: 0
-                    }
-                    yield* Effect.promise(() => fc.asyncModelRun(() => ({ model: {}, real }), commands))
-                    yield* checkAll(real)
-                    yield* Effect.forEach(real.members, leave)
-                  })
-                )
-              )
+  it.live("loses and duplicates no event, ends each turn once, and gives no session two instances", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.commands(
+            operations.map(arbitrary => arbitrary.map(operation => new Step(operation))),
+            { maxCommands: 30, size: "max" }
           ),
-          { numRuns, endOnFailure: true }
-        )
-      ),
-    300_000
+          commands =>
+            Effect.runPromise(
+              Effect.scoped(
+                Effect.gen(function* () {
+                  const { simulator, start } = yield* make({ inference: false })
+                  const scope = yield* Effect.scope
+                  const begin = Effect.orDie(Scope.extend(start, scope))
+                  const gateway = yield* begin
+                  const founder = yield* connect(gateway.url)
+                  const sessions = yield* Effect.forEach(Array.from({ length: sessionCount }), (_, index) =>
+                    createSession(founder, { environment: { SESSION: `s${index}` } })
+                  )
+                  const real: Real = {
+                    simulator,
+                    start: begin,
+                    gateway,
+                    sessions,
+                    members: Array.from({ length: clientCount }, () => ({
+                      client: undefined,
+                      scope: undefined,
+                      seen: sessions.map(() => ({ epoch: undefined, pieces: [[]], isSubscribed: false }))
+                    })),
+                    turns: sessions.map(() => new Map()),
+                    messages: 0
+                  }
+                  yield* Effect.promise(() => fc.asyncModelRun(() => ({ model: {}, real }), commands))
+                  yield* checkAll(real)
+                  yield* Effect.forEach(real.members, leave)
+                })
+              )
+            )
+        ),
+        { numRuns, endOnFailure: true }
+      )
+    )
   )
 })

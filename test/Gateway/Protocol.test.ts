@@ -3,8 +3,9 @@ import { describe, expect, it, vi } from "vitest"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 import { decodeRequest, type InvalidRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
+import { times } from "../Scale.ts"
 
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 const requests = Object.values(Examples.requests)
 const answers = Object.values(Examples.answers)

@@ -7,12 +7,13 @@ import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import { emptiedNode } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
+import { isLong } from "../Scale.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { sessionEventsSuite } from "./SessionEventsSuite.ts"
 
 sessionEventsSuite("Events in memory", Memory.layer)
 
-for (const writer of ["inline", "thread"] as const) {
+for (const writer of isLong ? (["inline", "thread"] as const) : (["thread"] as const)) {
   sessionEventsSuite(`Events in SQLite, written ${writer}`, retention =>
     Layer.unwrapScoped(Effect.map(temporaryDirectory, directory => Sqlite.layer({ directory, writer, retention })))
   )

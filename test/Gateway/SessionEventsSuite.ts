@@ -2,12 +2,13 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, FastCheck as fc, type Layer, Option, Runtime, TestClock } from "effect"
 import { type Append, pageCharacters, type Retention, SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import { times } from "../Scale.ts"
 
 type Make = (retention: Retention) => Layer.Layer<SessionEvents, unknown>
 
 const small: Retention = { events: 10, bytes: 1000 }
 const ample: Retention = { events: 10_000, bytes: 64 * 1024 * 1024 }
-const numRuns = 30 * Number(process.env.SOAK ?? 1)
+const numRuns = times(30)
 
 const appendTo = (session: string, after: number, texts: ReadonlyArray<string>, rest: Partial<Append> = {}) =>
   Effect.flatMap(SessionEvents, events =>

@@ -6,13 +6,12 @@ import { SignJWT } from "jose"
 import { frameBytes, messagesPerSecond, requestsInFlight, subscriptions } from "../../src/Gateway/Protocol/Limits.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import { times } from "../Scale.ts"
 import { pass } from "./Fixture.ts"
 import { type Client, codeOf, completeTurn, connect, createSession, make, until } from "./SocketFixture.ts"
 
 /** More history than these tests make. */
 const ample = Layer.merge(Memory.layer, EventsInMemory.layer({ events: 1_000_000, bytes: 1024 ** 3 }))
-
-const soak = Number(process.env.SOAK ?? 1)
 
 /** An honest client: it takes turns, and checks at the end that it received each event once, in order. */
 const honest = (url: string) =>
@@ -121,7 +120,7 @@ describe("Hostile clients", () => {
             })
             .map(frame => JSON.stringify(frame) ?? "")
         ),
-        { numRuns: 80 * soak, seed: 1 }
+        { numRuns: times(80), seed: 1 }
       )
       for (const frame of frames) {
         const client = yield* connect(url)

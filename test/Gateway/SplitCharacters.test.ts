@@ -6,6 +6,7 @@ import { ingest } from "../../src/Gateway/Sessions/Ingestion.ts"
 import * as State from "../../src/Gateway/Sessions/SessionState.ts"
 import * as SplitCharacters from "../../src/Gateway/SplitCharacters.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
+import { times } from "../Scale.ts"
 
 type Frame = Readonly<Record<string, unknown>> & { readonly type: string }
 
@@ -118,7 +119,7 @@ describe("characters that are split between two deltas", () => {
         const joined = events.flatMap(event => (event.type === "text_delta" ? [event.text] : [])).join("")
         expect(joined).toBe(whole.toWellFormed())
       }),
-      { numRuns: 200 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(200) }
     )
   })
 

@@ -4,6 +4,7 @@ import { Deferred, Effect, Fiber, Random } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { createDatabase } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
+import { isLong, isSoak } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -11,9 +12,8 @@ import * as Client from "./survival/Client.ts"
 import { secret, token } from "./survival/Token.ts"
 import { Witness } from "./survival/Witness.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
-const sessionCount = soak > 1 ? 200 : 20
-const kills = soak > 1 ? 10 : 3
+const sessionCount = isSoak ? 200 : isLong ? 20 : 8
+const kills = isSoak ? 10 : 3
 
 /** Each connection has a bound of messages a second, which these turns stay below. */
 const sessionsOfConnection = 10
@@ -211,11 +211,10 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
           assert.isAbove(created, sessionCount)
           yield* service.end("SIGTERM")
           yield* instancesComeTo(simulator, 0)
-        }),
-      600_000 * soak
+        })
     )
 
   survives("SQLite")
-  if (reasonToSkip === undefined) survives("PostgreSQL")
-  else it.skip(`keeps them in PostgreSQL, ${reasonToSkip}`)
+  if (reasonToSkip === undefined && isLong) survives("PostgreSQL")
+  else if (isLong) it.skip(`keeps them in PostgreSQL, ${reasonToSkip}`)
 })

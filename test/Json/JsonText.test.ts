@@ -1,8 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import { fromUnknown, JsonText, RawJson, toUnknown } from "../../src/Json/JsonText.ts"
+import { times } from "../Scale.ts"
 
-const numRuns = 200 * Number(process.env.SOAK ?? 1)
+const numRuns = times(200)
 
 const nested = (levels: number) => "[".repeat(levels) + "]".repeat(levels)
 

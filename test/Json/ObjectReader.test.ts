@@ -2,9 +2,10 @@ import { describe, expect, it, vi } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import { JsonText, RawJson } from "../../src/Json/JsonText.ts"
 import { Misplaced } from "../../src/Json/ObjectReader.ts"
+import { times } from "../Scale.ts"
 import { parseBody } from "./Body.ts"
 
-const numRuns = 200 * Number(process.env.SOAK ?? 1)
+const numRuns = times(200)
 
 /** The text that is kept of the member `value`. */
 const kept = (valueText: string, maxDepth = 256): string => {

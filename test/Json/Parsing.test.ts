@@ -2,8 +2,9 @@ import { describe, expect, it, vi } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import { excess, excessOfLarge, StructureCounter, type StructureLimits } from "../../src/Json/Parsing.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
+import { times } from "../Scale.ts"
 
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 /** Levels, and members and elements; what is empty counts as if it had one. */
 const shapeOf = (value: unknown): { readonly levels: number; readonly members: number } => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import { JsonProblem, RawJson } from "../../src/Json/JsonText.ts"
 import { Misplaced } from "../../src/Json/ObjectReader.ts"
+import { times } from "../Scale.ts"
 import { parseBody } from "./Body.ts"
 
 const maxDepth = 12
@@ -243,7 +244,7 @@ describe("the scanner", () => {
   it("agrees with JSON.parse, and never accepts refused or malformed text", () => {
     let answered = 0
     let answeredMutated = 0
-    const numRuns = 10_000 * Number(process.env.SOAK ?? 1)
+    const numRuns = times(10_000)
     fc.assert(
       fc.property(aBody, mutation, fc.nat(), (body, mutation, end) => {
         if (agree(body)) answered++

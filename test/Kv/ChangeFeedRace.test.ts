@@ -3,11 +3,11 @@ import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Random } from "effect"
 import { WebSocket } from "ws"
 import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
+import { times } from "../Scale.ts"
 import { type Body, layer, put, query, type Served, seqsOf, serve, untilFollowers } from "./ChangeFeedHarness.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
 const writers = 4
-const writes = 60 * soak
+const writes = times(60)
 
 /** Every write has three changes of one tenant. At the end each tenant gets one more, in this order. */
 const endings = ["c", "b", "a"] as const
@@ -115,43 +115,40 @@ const write = Effect.gen(function* () {
 })
 
 describe("ChangeFeed", () => {
-  it.live(
-    "readers see every change once and in order, with each protocol and despite failures",
-    () =>
-      Effect.gen(function* () {
-        const served = yield* serve
-        const follows = [yield* followByPoll, followByEvents(served), followBySocket(served)]
-        const readers = follows.flatMap(follow =>
-          (["", "a", "b"] as const).map(tenant => {
-            const seen: Seen = { seqs: [], after: 0, last: tenant === "b" ? total - 1 : total }
-            return { follow, seen, tenant }
-          })
-        )
-        const written: Array<{ readonly seq: number; readonly tenantId: string }> = []
-        const write_ = Effect.gen(function* () {
-          yield* Effect.all(
-            Array.from({ length: writers }, () => write),
-            { concurrency: "unbounded" }
-          )
-          for (const tenant of endings) yield* put(tenant, "end")
-          const feed = yield* ChangeFeed
-          for (let after = 0; after < total; ) {
-            const page = yield* feed.poll(query(after, "", 1000), Duration.zero)
-            written.push(...(JSON.parse(page.changes) as Body["changes"]))
-            after = page.lastSeq
-          }
+  it.live("readers see every change once and in order, with each protocol and despite failures", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const follows = [yield* followByPoll, followByEvents(served), followBySocket(served)]
+      const readers = follows.flatMap(follow =>
+        (["", "a", "b"] as const).map(tenant => {
+          const seen: Seen = { seqs: [], after: 0, last: tenant === "b" ? total - 1 : total }
+          return { follow, seen, tenant }
         })
-        const read = readers.map(({ follow, seen, tenant }) =>
-          Effect.repeat(follow(seen, tenant), { until: () => seen.after >= seen.last })
+      )
+      const written: Array<{ readonly seq: number; readonly tenantId: string }> = []
+      const write_ = Effect.gen(function* () {
+        yield* Effect.all(
+          Array.from({ length: writers }, () => write),
+          { concurrency: "unbounded" }
         )
-        yield* Effect.all([write_, ...read], { concurrency: "unbounded" })
-        expect(written.map(({ seq }) => seq)).toEqual(Array.from({ length: total }, (_, i) => i + 1))
-        for (const { seen, tenant } of readers) {
-          const wanted = written.filter(({ tenantId }) => tenant === "" || tenantId === tenant).map(({ seq }) => seq)
-          expect(seen.seqs).toEqual(wanted)
+        for (const tenant of endings) yield* put(tenant, "end")
+        const feed = yield* ChangeFeed
+        for (let after = 0; after < total; ) {
+          const page = yield* feed.poll(query(after, "", 1000), Duration.zero)
+          written.push(...(JSON.parse(page.changes) as Body["changes"]))
+          after = page.lastSeq
         }
-        yield* untilFollowers(0)
-      }).pipe(Effect.scoped, Effect.provide(layer())),
-    600_000 * soak
+      })
+      const read = readers.map(({ follow, seen, tenant }) =>
+        Effect.repeat(follow(seen, tenant), { until: () => seen.after >= seen.last })
+      )
+      yield* Effect.all([write_, ...read], { concurrency: "unbounded" })
+      expect(written.map(({ seq }) => seq)).toEqual(Array.from({ length: total }, (_, i) => i + 1))
+      for (const { seen, tenant } of readers) {
+        const wanted = written.filter(({ tenantId }) => tenant === "" || tenantId === tenant).map(({ seq }) => seq)
+        expect(seen.seqs).toEqual(wanted)
+      }
+      yield* untilFollowers(0)
+    }).pipe(Effect.scoped, Effect.provide(layer()))
   )
 })

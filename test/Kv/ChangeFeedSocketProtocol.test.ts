@@ -2,10 +2,9 @@
 import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
+import { times } from "../Scale.ts"
 import { connect, layer, Probe, put, seqsOf, serve, untilFollowers } from "./ChangeFeedHarness.ts"
 import { exchange, frame, handshake } from "./WebSocketBytes.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 describe("ChangeFeed.webSocket, protocol", () => {
   it.scoped("gives a reason when a client violates the WebSocket protocol", () =>
@@ -116,7 +115,7 @@ describe("ChangeFeed.webSocket, protocol", () => {
             setImmediate(() => socket.resetAndDestroy())
             await closed
           }),
-          { numRuns: 40 * soak }
+          { numRuns: times(40) }
         )
       )
       yield* untilFollowers(0)

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import { problemOfActor, problemOfName, tenantOf } from "../../src/Kv/Entry.ts"
+import { times } from "../Scale.ts"
 
-const numRuns = 200 * Number(process.env.SOAK ?? 1)
+const numRuns = times(200)
 
 describe("problemOfName", () => {
   it.each(["k", " ", "...", ". ", "a/b", "%00", "\u0001", "é", "😀", "\ufeff", "__proto__", "k".repeat(1024)])(

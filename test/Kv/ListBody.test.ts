@@ -3,6 +3,7 @@ import { Effect, FastCheck as fc, Stream } from "effect"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import * as Entry from "../../src/Kv/Entry.ts"
 import * as ListBody from "../../src/Kv/ListBody.ts"
+import { times } from "../Scale.ts"
 
 const entry = (key: string, value: string) => {
   const names = { namespace: "n", key, version: 1, updatedBy: "t", updatedAt: 1, expiresAt: null }
@@ -56,7 +57,7 @@ describe("the body of a list", () => {
             expect(await Effect.runPromise(bodyOf(portions))).toBe(expected(portions.flat()))
           }
         ),
-        { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+        { numRuns: times(100) }
       )
     )
   )

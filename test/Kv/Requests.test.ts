@@ -3,8 +3,9 @@ import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
 import { fastDecoderOf } from "../../src/Http/Contract.ts"
 import { JsonText, RawJson } from "../../src/Json/JsonText.ts"
 import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
+import { times } from "../Scale.ts"
 
-const numRuns = 1000 * Number(process.env.SOAK ?? 1)
+const numRuns = times(1000)
 
 const anything = fc.oneof(
   fc.constantFrom<unknown>("set", "delete", "", "n", 0, 1, -1, 1.5, null, undefined, true, [], {}),

@@ -2,8 +2,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { holds, ifVersion, isLive, type KeyState, type Operation, type Precondition, plan } from "../../src/Kv/Write.ts"
+import { times } from "../Scale.ts"
 
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 const now = 1000
 
 const set = (key: string, expiresAt: number | null = null, precondition: Precondition = {}): Operation => ({

@@ -10,8 +10,7 @@ import { Api } from "../../src/Api.ts"
 import { isObject, type JsonObject } from "../../src/Json/Parsing.ts"
 import * as Document from "../../src/OpenApi/Document.ts"
 import { project } from "../../src/OpenApi/SchemaProjection.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { times } from "../Scale.ts"
 
 /** The keywords of a Schema Object in OpenAPI 3.0.3. */
 const keywords = new Set(
@@ -153,7 +152,7 @@ describe("projection of schemas to 3.0.3", () => {
           const wire: unknown = JSON.parse(JSON.stringify(encode(value)) ?? "null")
           expect(accepts(wire), JSON.stringify(wire)).toBe(true)
         }),
-        { numRuns: 30 * soak }
+        { numRuns: times(30) }
       )
     })
   }

@@ -5,9 +5,10 @@ import * as Titles from "../../src/Gateway/Sessions/Titles.ts"
 import { cut } from "../../src/Simulator/Answer.ts"
 import { plainText, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { times } from "../Scale.ts"
 import { outcome, request } from "./Fixture.ts"
 
-const runs = 100 * Number(process.env.SOAK ?? 1)
+const runs = times(100)
 
 const generate = (inferenceUrl: string, prompt: string, headers: Readonly<Record<string, string>> = {}, more = {}) =>
   request(`${inferenceUrl}/api/v1/generate/stream`, { body: { prompt, ...more }, headers })

@@ -6,8 +6,9 @@ import { applyFault, type Fault, isCloseCode, noFaults } from "../../src/Simulat
 import { callOf } from "../../src/Simulator/Operation.ts"
 import { words } from "../../src/Simulator/Script.ts"
 import { Workspace } from "../../src/Simulator/Workspace.ts"
+import { times } from "../Scale.ts"
 
-const runs = 100 * Number(process.env.SOAK ?? 1)
+const runs = times(100)
 
 describe("a path", () => {
   it("has each variable segment decoded once", () => {

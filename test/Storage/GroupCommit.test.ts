@@ -3,6 +3,7 @@ import { Cause, Effect, Either, Exit, Fiber, FastCheck as fc, Logger, Option } f
 import * as TestContext from "effect/TestContext"
 import * as Direct from "../../src/Direct.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import { times } from "../Scale.ts"
 import { joinAll, settled, setup, tagOf, type Write } from "./GroupCommitFixture.ts"
 
 /** Runs an effect without a fiber. Returns how to interrupt it. */
@@ -207,7 +208,7 @@ describe("GroupCommit", () => {
       fc.asyncProperty(fc.array(action, { maxLength: 60 }), actions =>
         Effect.runPromise(Effect.provide(Effect.scoped(play(actions)), TestContext.TestContext))
       ),
-      { numRuns: 50 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(50) }
     )
   })
 })

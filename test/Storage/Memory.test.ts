@@ -3,14 +3,15 @@ import { Effect, Fiber, Stream } from "effect"
 import { yieldToEventLoop } from "../../src/EventLoop.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import { times } from "../Scale.ts"
 import { idempotencySuite } from "../suites/IdempotencySuite.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
 import { set, write } from "../suites/Store/Fixture.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 
 storeSuite("Memory", Memory.layer)
-modelSuite("Memory", { layerAt: () => Memory.layer, persists: false, runs: 30 })
-idempotencySuite("Memory", { layerAt: () => Memory.layer, persists: false, runs: 20 })
+modelSuite("Memory", { layerAt: () => Memory.layer, persists: false, runs: times(30) })
+idempotencySuite("Memory", { layerAt: () => Memory.layer, persists: false, runs: times(20) })
 
 it.scoped("other work is done between the portions of a whole list", () =>
   Effect.gen(function* () {

@@ -3,6 +3,7 @@ import { describe, it } from "vitest"
 import { createDatabase, emptiedLayer, optionsOf } from "../postgres/Databases.ts"
 import * as Opened from "../postgres/Opened.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
+import { times } from "../Scale.ts"
 import { idempotencySuite } from "../suites/IdempotencySuite.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
 import { printedSuite } from "../suites/PrintedSuite.ts"
@@ -28,8 +29,8 @@ const layerAt = (directory: string) =>
 if (reasonToSkip === undefined) {
   storeSuite("Postgres", emptiedLayer())
   printedSuite("PostgreSQL", emptiedLayer())
-  modelSuite("Postgres", { layerAt, persists: true, runs: 8 })
-  idempotencySuite("Postgres", { layerAt, persists: true, runs: 4 })
+  modelSuite("Postgres", { layerAt, persists: true, runs: times(8) })
+  idempotencySuite("Postgres", { layerAt, persists: true, runs: times(4) })
 } else {
   describe.skip(`Postgres, ${reasonToSkip}`, () => {
     it("passes the suites of stores", () => undefined)

@@ -1,20 +1,20 @@
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import { times } from "../Scale.ts"
 import { idempotencySuite } from "../suites/IdempotencySuite.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 import { temporaryLayer } from "./SqliteFixture.ts"
 
-storeSuite("Sqlite, written inline", temporaryLayer("inline"))
 storeSuite("Sqlite, written by a thread", temporaryLayer("thread"))
 
 modelSuite("Sqlite", {
   layerAt: directory => Sqlite.layer({ directory, writer: "inline" }),
   persists: true,
-  runs: 20
+  runs: times(20)
 })
 
 idempotencySuite("Sqlite", {
   layerAt: directory => Sqlite.layer({ directory, writer: "inline" }),
   persists: true,
-  runs: 10
+  runs: times(10)
 })

@@ -9,6 +9,7 @@ import { tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
 import { execute } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
+import { times } from "../Scale.ts"
 import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import {
@@ -145,7 +146,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     })
   )
 
-  const runs = Number(process.env.SOAK ?? 1) * 2
+  const runs = times(2)
 
   it.scoped(
     "keep all that random histories leave, to PostgreSQL and back",

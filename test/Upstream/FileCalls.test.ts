@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Metric, Option, TestClock } from "effect"
 import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
 import * as FileCalls from "../../src/Upstream/FileCalls.ts"
+import { times } from "../Scale.ts"
 import { content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -98,7 +99,7 @@ describe("file calls", () => {
         expect(decodeURIComponent(parts[2]!)).toBe(path)
         expect(path.split("/")).not.toContain("..")
       }),
-      { numRuns: 500 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(500) }
     )
   })
 

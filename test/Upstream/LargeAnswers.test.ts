@@ -5,12 +5,13 @@ import { parseWellFormed } from "../../src/Json/Parsing.ts"
 import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 import { FileEntry, FileIteration } from "../../src/Upstream/Workspace.ts"
+import { times } from "../Scale.ts"
 import { content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 const entries = (count: number) => Array.from({ length: count }, (_, index) => ({ path: `f${index}`, size: index }))
 
-const runs = (count: number) => ({ numRuns: count * Number(process.env.SOAK ?? 1) })
+const runs = (count: number) => ({ numRuns: times(count) })
 
 describe("long lists", () => {
   it.live("are read in portions, between which other work runs", () =>

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
+import { times } from "../Scale.ts"
 
 describe("PlatformEvent", () => {
   it("reads the envelope and keeps all the rest", () => {
@@ -37,7 +38,7 @@ describe("PlatformEvent", () => {
         const event = PlatformEvent.fromFrame(frame)
         if (Either.isRight(event)) expect(JSON.parse(frame).type).toBe(event.right.type)
       }),
-      { numRuns: 300 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(300) }
     )
   })
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as ServerSentEvents from "../../src/Upstream/ServerSentEvents.ts"
+import { times } from "../Scale.ts"
 
 const read = (...pieces: ReadonlyArray<string>) => {
   const reader = ServerSentEvents.reader()
@@ -59,7 +60,7 @@ describe("ServerSentEvents", () => {
         expect(pieces.join("")).toBe(text)
         expect(read(...pieces)).toEqual(read(text))
       }),
-      { numRuns: 500 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(500) }
     )
   })
 })

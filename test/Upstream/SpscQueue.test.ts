@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc } from "effect"
 import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
+import { times } from "../Scale.ts"
 import * as Interleaving from "./Interleaving.ts"
 
 /** Offers a value once there is room for it. */
@@ -101,7 +102,7 @@ describe("A queue of one producer and one consumer", () => {
             expect(await Effect.runPromise(program)).toEqual(pauses.map((_, index) => index))
           }
         ),
-        { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+        { numRuns: times(100) }
       )
     )
   )
@@ -136,7 +137,7 @@ describe("A queue of one producer and one consumer", () => {
             expect(await Interleaving.endOf(program, interleaving)).toEqual(Exit.succeed(expected))
           }
         ),
-        { numRuns: 600 * Number(process.env.SOAK ?? 1) }
+        { numRuns: times(600) }
       )
     )
   )

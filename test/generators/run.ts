@@ -1,6 +1,6 @@
 /**
  * Makes a client of the service by each of several generators, compiles it under strict rules and uses it against the
- * running service; then has linters look at the OpenAPI and AsyncAPI documents: `npm run test:generators`.
+ * running service; then has linters look at the OpenAPI and AsyncAPI documents: `npm run test:system`.
  *
  * The generators bring 400 packages along, so they are not installed for development but here, into a temporary
  * directory.

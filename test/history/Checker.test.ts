@@ -1,6 +1,7 @@
 /** The checker accepts the histories of a correct store, and finds the errors of a wrong one. */
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
+import { times } from "../Scale.ts"
 import { check } from "./Checker.ts"
 import * as H from "./History.ts"
 import * as Model from "./Model.ts"
@@ -8,10 +9,9 @@ import { mutate, mutations } from "./Mutations.ts"
 import type { Mutation, Which } from "./mutations/MutableHistory.ts"
 import * as Workload from "./Workload.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
 /** fast-check prints the seed of a failure; HISTORY_SEED has it again. */
 const seed = process.env.HISTORY_SEED
-const parameters = { numRuns: 100 * soak, ...(seed === undefined ? {} : { seed: Number(seed) }) }
+const parameters = { numRuns: times(100), ...(seed === undefined ? {} : { seed: Number(seed) }) }
 
 describe("the checker", () => {
   it("finds nothing in histories of a correct store", () => {
@@ -90,7 +90,7 @@ describe("the checker", () => {
             mutated.names.some(name => (typeof name === "number" ? operations.includes(name) : message.includes(name)))
           assert.isTrue(violations.some(isNamed), JSON.stringify(check(mutated.history)))
         }),
-        { ...parameters, ...(seed === undefined ? {} : { seed: Number(seed) + round }), numRuns: 8 * soak }
+        { ...parameters, ...(seed === undefined ? {} : { seed: Number(seed) + round }), numRuns: times(8) }
       )
     }
     assert.isAbove(found, 0)

@@ -6,6 +6,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
 import * as Databases from "../postgres/Databases.ts"
 import * as Server from "../postgres/Server.ts"
+import { isLong, isSoak, times } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -13,7 +14,6 @@ import { counts } from "./Checker.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.HISTORY_SEED ?? "history"
 
 /** A server that ends at once loses no acknowledged write, as the machine continues. */
@@ -48,16 +48,16 @@ const standbyOf = ({ directory, port }: Server.Server) =>
 layer(Environment.layer, { excludeTestServices: true })(
   `the service on PostgreSQL ${Server.reasonToSkip ?? ""}`,
   it => {
-    // Three nodes find what two would, and processes take long to start.
-    for (const count of soak > 1 ? [2, 3] : [3]) {
+    // Processes take long to start.
+    for (const count of isSoak ? [2, 3] : isLong ? [3] : [2]) {
       it.scoped.skipIf(Server.reasonToSkip !== undefined)(
         `keeps its promises to concurrent clients of ${count} nodes that are killed and paused`,
         () =>
           Effect.gen(function* () {
             const random = Random.make(`${seed} failures of ${count} nodes`)
             const { database, nodes } = yield* start(count)
-            const failures = 3 * soak
-            const between = 170 * count
+            const failures = 3 * times(1)
+            const between = (isLong ? 170 : 60) * count
             const history = yield* Workload.run(
               {
                 seed: `${seed} ${count}`,
@@ -91,8 +91,7 @@ layer(Environment.layer, { excludeTestServices: true })(
             for (const kind of ["write", "repetition", "removal", "read", "count", "reverse"]) {
               assert.isAbove(found[`${kind} ok`] ?? 0, 0, kind)
             }
-          }),
-        600_000 * soak
+          })
       )
     }
 
@@ -101,7 +100,7 @@ layer(Environment.layer, { excludeTestServices: true })(
       () =>
         Effect.gen(function* () {
           const { database, nodes } = yield* start(2)
-          const between = 150
+          const between = isLong ? 150 : 60
           const history = yield* Workload.run(
             {
               seed: `${seed} promoted`,
@@ -127,8 +126,7 @@ layer(Environment.layer, { excludeTestServices: true })(
           )
           assert.isAbove(counts(history).reset ?? 0, 0)
           assert.strictEqual(Workload.epochs(history).size, 2)
-        }),
-      300_000
+        })
     )
   }
 )

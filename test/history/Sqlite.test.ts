@@ -3,6 +3,7 @@ import { copyFileSync, existsSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
+import { isLong, times } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -10,7 +11,6 @@ import { counts } from "./Checker.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.HISTORY_SEED ?? "history"
 
 /** Copies the database of a process that was killed, as it was then. */
@@ -23,65 +23,59 @@ const copyStore = (from: string, to: string): void => {
 }
 
 layer(Environment.layer, { excludeTestServices: true })("the service on SQLite", it => {
-  it.scoped(
-    "keeps its promises to concurrent clients while it is killed and started again",
-    () =>
-      Effect.gen(function* () {
-        const random = Random.make(`${seed} kills`)
-        const node = yield* ServiceNode.start("node", { directory: yield* temporaryDirectory })
-        const kills = 2 * soak
-        const between = 350
-        const history = yield* Workload.run(
-          { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 1) * between, clockError: 50 },
-          ({ done, recorder }) =>
-            Effect.gen(function* () {
-              for (let kill = 1; kill <= kills; kill++) {
-                yield* done(kill * between - (yield* random.nextIntBetween(0, between / 2)))
-                recorder.note(`kill ${kill}`)
-                yield* node.restart()
-                recorder.note(`start ${kill}`)
-              }
-            })
-        )
-        assert.isAbove(counts(history)["write ok"] ?? 0, 0)
-      }),
-    600_000 * soak
+  it.scoped("keeps its promises to concurrent clients while it is killed and started again", () =>
+    Effect.gen(function* () {
+      const random = Random.make(`${seed} kills`)
+      const node = yield* ServiceNode.start("node", { directory: yield* temporaryDirectory })
+      const kills = times(2)
+      const between = isLong ? 350 : 200
+      const history = yield* Workload.run(
+        { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 1) * between, clockError: 50 },
+        ({ done, recorder }) =>
+          Effect.gen(function* () {
+            for (let kill = 1; kill <= kills; kill++) {
+              yield* done(kill * between - (yield* random.nextIntBetween(0, between / 2)))
+              recorder.note(`kill ${kill}`)
+              yield* node.restart()
+              recorder.note(`start ${kill}`)
+            }
+          })
+      )
+      assert.isAbove(counts(history)["write ok"] ?? 0, 0)
+    })
   )
 
-  it.scoped(
-    "has another log after a backup was restored, which followers learn from its epoch",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const backup = yield* temporaryDirectory
-        const node = yield* ServiceNode.start("node", { directory })
-        const rounds = soak
-        const between = 200
-        const history = yield* Workload.run(
-          {
-            seed: `${seed} restored`,
-            nodes: [node],
-            key: Service.key,
-            clients: 8,
-            operations: (2 * rounds + 1) * between,
-            clockError: 50
-          },
-          ({ done, recorder }) =>
-            Effect.gen(function* () {
-              for (let round = 0; round < rounds; round++) {
-                yield* done((2 * round + 1) * between)
-                recorder.note("backup")
-                yield* node.restart(Effect.sync(() => copyStore(directory, backup)))
-                yield* done((2 * round + 2) * between)
-                recorder.note("restore")
-                yield* node.restart(Effect.sync(() => copyStore(backup, directory)))
-              }
-            })
-        )
-        const found = counts(history)
-        assert.isAbove(found.reset ?? 0, 0, JSON.stringify(found))
-        assert.strictEqual(Workload.epochs(history).size, rounds + 1)
-      }),
-    600_000 * soak
+  it.scoped("has another log after a backup was restored, which followers learn from its epoch", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const backup = yield* temporaryDirectory
+      const node = yield* ServiceNode.start("node", { directory })
+      const rounds = times(1)
+      const between = isLong ? 200 : 100
+      const history = yield* Workload.run(
+        {
+          seed: `${seed} restored`,
+          nodes: [node],
+          key: Service.key,
+          clients: 8,
+          operations: (2 * rounds + 1) * between,
+          clockError: 50
+        },
+        ({ done, recorder }) =>
+          Effect.gen(function* () {
+            for (let round = 0; round < rounds; round++) {
+              yield* done((2 * round + 1) * between)
+              recorder.note("backup")
+              yield* node.restart(Effect.sync(() => copyStore(directory, backup)))
+              yield* done((2 * round + 2) * between)
+              recorder.note("restore")
+              yield* node.restart(Effect.sync(() => copyStore(backup, directory)))
+            }
+          })
+      )
+      const found = counts(history)
+      assert.isAbove(found.reset ?? 0, 0, JSON.stringify(found))
+      assert.strictEqual(Workload.epochs(history).size, rounds + 1)
+    })
   )
 })

@@ -148,7 +148,7 @@ const messages = (violations: ReadonlyArray<Violation>): string =>
 
 /** Writes the history to a separate file, which is kept, and returns its path. */
 const keep = (history: H.History): string => {
-  const file = join(mkdtempSync(join(tmpdir(), "causeway-history-")), "history.ndjson")
+  const file = join(mkdtempSync(join(process.env.TEST_ARTIFACTS ?? tmpdir(), "causeway-history-")), "history.ndjson")
   const descriptor = openSync(file, "w")
   for (const line of H.lines(history)) writeSync(descriptor, `${line}\n`)
   closeSync(descriptor)

@@ -1,5 +1,5 @@
-/** A directory for the PostgreSQL clusters of a test run. */
-import { mkdtemp, rm } from "node:fs/promises"
+/** A directory for the PostgreSQL clusters of a test run, which its user can enter. */
+import { mkdtemp } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { TestProject } from "vitest/node"
@@ -10,9 +10,7 @@ declare module "vitest" {
   }
 }
 
-/** Runs before all tests; the function that it returns runs after them. */
-export default async ({ provide }: TestProject): Promise<() => Promise<void>> => {
-  const directory = await mkdtemp(join(tmpdir(), "causeway-clusters-"))
-  provide("clusters", directory)
-  return () => rm(directory, { recursive: true, force: true })
+/** Runs before all tests. */
+export default async ({ provide }: TestProject): Promise<void> => {
+  provide("clusters", await mkdtemp(join(tmpdir(), "clusters-")))
 }

@@ -1,12 +1,12 @@
 /**
  * Compiles the service, and the test programs that run in processes of their own, once for all test files.
  *
- * `src` has the modules as `npm run build` makes them; tests import them from there (`scripts/vitest.config.ts`).
+ * `src` has the modules as `npm run build` makes them; tests import them from there (`scripts/tests/configuration.ts`).
  * `programs` has the service and the test programs in one piece each: they start in half the time, as most of it goes
  * into finding and linking modules. Threads of databases are in one piece everywhere.
  */
 import { execFile } from "node:child_process"
-import { copyFile, mkdir, rm, symlink, writeFile } from "node:fs/promises"
+import { copyFile, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
@@ -62,11 +62,9 @@ const bundle = (directory: string) =>
     logLevel: "warning"
   })
 
-/** Runs before all tests; the function that it returns runs after them. */
-export default async ({ config }: TestProject): Promise<() => Promise<void>> => {
+/** Runs before all tests. */
+export default async ({ config }: TestProject): Promise<void> => {
   const directory = config.provide.compiled!
-  // Of an earlier run with the same id of its process, which was killed.
-  await rm(directory, { recursive: true, force: true })
   await mkdir(directory)
   await copyFile(join(root, "package.json"), join(directory, "package.json"))
   await symlink(join(root, "node_modules"), join(directory, "node_modules"))
@@ -74,6 +72,4 @@ export default async ({ config }: TestProject): Promise<() => Promise<void>> => 
   for (const name of ["WriterThread.js", "CopyThread.js"]) {
     await writeFile(join(directory, "src/Storage/Sqlite", name), `import "../../../${name}"\n`)
   }
-  // Processes that are just ending may write to the compile cache.
-  return () => rm(directory, { recursive: true, force: true, maxRetries: 10 })
 }

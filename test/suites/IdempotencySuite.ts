@@ -75,7 +75,7 @@ export const idempotencySuite = (
   options: {
     readonly layerAt: (directory: string) => Layer.Layer<Store | ChangeLog, unknown>
     readonly persists: boolean
-    /** Sequences to try; SOAK multiplies it. */
+    /** Sequences to try. */
     readonly runs: number
   }
 ): void => {
@@ -257,7 +257,7 @@ export const idempotencySuite = (
               }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
             )
           ),
-          { numRuns: runs * Number(process.env.SOAK ?? 1), endOnFailure: false }
+          { numRuns: runs, endOnFailure: false }
         )
     )
   })

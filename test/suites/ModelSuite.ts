@@ -218,7 +218,7 @@ export const modelSuite = (
   options: {
     readonly layerAt: (directory: string) => Layer.Layer<Store | ChangeLog, unknown>
     readonly persists: boolean
-    /** Histories to try; SOAK multiplies it. */
+    /** Histories to try. */
     readonly runs: number
   }
 ): void => {
@@ -245,7 +245,7 @@ export const modelSuite = (
   it(`${name} behaves like the model`, { timeout: 600_000 }, () =>
     fc.assert(
       fc.asyncProperty(history, commands => Effect.runPromise(run(commands))),
-      { numRuns: runs * Number(process.env.SOAK ?? 1), endOnFailure: false }
+      { numRuns: runs, endOnFailure: false }
     )
   )
 }

@@ -3,8 +3,7 @@ import { FastCheck as fc } from "effect"
 import * as Screen from "../../../src/CommandLine/Chat/Screen.ts"
 import { clean, cleanJson, clip, colored, plain } from "../../../src/CommandLine/Terminal/Text.ts"
 import { type EventBody, eventTypes } from "../../../src/Gateway/Protocol.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
+import { times } from "../../Scale.ts"
 
 /** All that is written for events one after the other. */
 const written = (events: ReadonlyArray<EventBody>, paint = plain): string => {
@@ -116,7 +115,7 @@ describe("text in pieces", () => {
         assert.strictEqual(streamed, written([delta("m", whole), end]))
         assert.isTrue(streamed === "" || streamed.endsWith("\n"))
       }),
-      { numRuns: 200 * soak }
+      { numRuns: times(200) }
     )
   })
 
@@ -154,7 +153,7 @@ describe("text from elsewhere", () => {
         )
         assert.notMatch(written([said]), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/)
       }),
-      { numRuns: 500 * soak }
+      { numRuns: times(500) }
     )
   })
 

@@ -3,9 +3,10 @@ import { describe, expect, it } from "vitest"
 import * as EventMapping from "../../../src/Gateway/EventMapping.ts"
 import { envelope } from "../../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../../src/Gateway/Protocol.ts"
+import { times } from "../../Scale.ts"
 import { call, cases, failure, h, m, map, platformCall, t, x } from "./Cases.ts"
 
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 describe("the turn of an event", () => {
   it("is the one in progress if the event names none", () => {

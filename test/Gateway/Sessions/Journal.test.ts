@@ -8,8 +8,9 @@ import * as Journal from "../../../src/Gateway/Sessions/Journal.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { times } from "../../Scale.ts"
 
-const numRuns = 100 * Number(process.env.SOAK ?? 1)
+const numRuns = times(100)
 
 const running: State.SessionState = {
   ...State.initial,

@@ -4,8 +4,9 @@ import { Either, FastCheck as fc } from "effect"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
 import * as RecoveryState from "../../../src/Gateway/Sessions/RecoveryState.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
+import { times } from "../../Scale.ts"
 
-const numRuns = 100 * Number(process.env.SOAK ?? 1)
+const numRuns = times(100)
 
 const running: State.SessionState = {
   ...State.initial,

@@ -9,8 +9,9 @@ import {
   next,
   transitions
 } from "../../../src/Gateway/Sessions/StateMachine.ts"
+import { times } from "../../Scale.ts"
 
-const numRuns = 100 * Number(process.env.SOAK ?? 1)
+const numRuns = times(100)
 
 const states = ["inactive", "activating", "active", "reconnecting", "deactivating", "error"] as const
 

@@ -2,8 +2,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as Titles from "../../../src/Gateway/Sessions/Titles.ts"
+import { times } from "../../Scale.ts"
 
-const numRuns = 100 * Number(process.env.SOAK ?? 1)
+const numRuns = times(100)
 
 describe("Titles", () => {
   it("are the first words of a message, within a line", () => {

@@ -3,8 +3,9 @@ import { describe, expect, it } from "vitest"
 import type { EventBody, TurnEnd } from "../../../src/Gateway/Protocol/Event.ts"
 import { turnEnds } from "../../../src/Gateway/Protocol/Event.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
+import { times } from "../../Scale.ts"
 
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 const started = (turnId: string): EventBody => ({ type: "turn_started", turnId })
 const completed = (turnId: string): TurnEnd => ({ type: "turn_completed", turnId })

@@ -3,13 +3,8 @@ import * as Direct from "../../../src/Direct.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
-import { endingSuite, httpSuite, outageSuite } from "../../suites/HttpSuite.ts"
+import { endingSuite, essential, httpSuite, ofStore, ofTransport, outageSuite } from "../../suites/HttpSuite.ts"
 import { edge, quickEdge } from "./EdgeTransport.ts"
-
-httpSuite(edge, "memory", Memory.layer)
-outageSuite(edge)
-endingSuite(edge, "memory", Memory.layer)
-endingSuite(quickEdge, "memory", Memory.layer)
 
 const withoutFiber = <A, E>(what: string, effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
   Direct.suspend(() =>
@@ -26,5 +21,8 @@ const withoutFibers = Layer.effect(
   }))
 ).pipe(Layer.provideMerge(Memory.layer))
 
-httpSuite(quickEdge, "memory", withoutFibers)
+httpSuite(quickEdge, "memory", withoutFibers, { ...ofTransport, ...ofStore })
 outageSuite(quickEdge)
+endingSuite(quickEdge, "memory", Memory.layer)
+httpSuite(edge, "memory", Memory.layer, { ...ofTransport, ...essential })
+endingSuite(edge, "memory", Memory.layer)

@@ -1,7 +1,7 @@
 import { temporaryLayer } from "../../Storage/SqliteFixture.ts"
-import { httpStoreSuite, rowSuite } from "../../suites/HttpSuite.ts"
+import { essential, httpSuite, rowSuite } from "../../suites/HttpSuite.ts"
 import { edge, quickEdge } from "./EdgeTransport.ts"
 
-httpStoreSuite(quickEdge, "sqlite", temporaryLayer("thread"))
+httpSuite(quickEdge, "sqlite", temporaryLayer("thread"), essential)
 rowSuite(quickEdge, "sqlite", temporaryLayer("thread"))
 rowSuite(edge, "sqlite", temporaryLayer("thread"))

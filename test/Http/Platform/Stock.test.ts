@@ -1,6 +1,5 @@
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { stock } from "../../Harness.ts"
-import { httpSuite, outageSuite } from "../../suites/HttpSuite.ts"
+import { essential, httpSuite, ofTransport } from "../../suites/HttpSuite.ts"
 
-httpSuite(stock, "memory", Memory.layer)
-outageSuite(stock)
+httpSuite(stock, "memory", Memory.layer, { ...ofTransport, ...essential })

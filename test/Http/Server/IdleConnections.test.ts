@@ -1,6 +1,7 @@
 import { FastCheck as fc } from "effect"
 import { describe, expect, it } from "vitest"
 import { type Idle, IdleConnections, type Network } from "../../../src/Http/Server/IdleConnections.ts"
+import { times } from "../../Scale.ts"
 
 class Connection implements Idle<Connection> {
   previous: Connection | undefined
@@ -88,7 +89,7 @@ describe("idle connections", () => {
           expect(first === undefined ? expected.size === 0 : expected.has(first)).toBe(true)
         }
       }),
-      { numRuns: 200 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(200) }
     )
   })
 })

@@ -1,6 +1,7 @@
 /** Events of an instance: silence of the connection, slow consumers, and where it resumes. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, TestClock, TestContext } from "effect"
+import { times } from "../../Scale.ts"
 import * as Interleaving from "../Interleaving.ts"
 import { collect, makePlatform } from "./Fixture.ts"
 
@@ -73,7 +74,7 @@ describe("InstanceConnection", () => {
           )
           expect(["e0", ...delivered].at(-1)).toBe(after)
         }),
-        { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+        { numRuns: times(100) }
       )
     )
   )
@@ -94,7 +95,7 @@ describe("InstanceConnection", () => {
           const expected = [...Array.from({ length: 200 }, (_, i) => `e${i}`), undefined]
           expect(await Interleaving.endOf(Effect.scoped(program), interleaving)).toEqual(Exit.succeed(expected))
         }),
-        { numRuns: 50 * Number(process.env.SOAK ?? 1) }
+        { numRuns: times(50) }
       )
     )
   )

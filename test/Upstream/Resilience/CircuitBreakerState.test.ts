@@ -1,9 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as CircuitBreakerState from "../../../src/Upstream/Resilience/CircuitBreakerState.ts"
+import { times } from "../../Scale.ts"
 
 const settings = CircuitBreakerState.defaults
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 type State = CircuitBreakerState.State
 

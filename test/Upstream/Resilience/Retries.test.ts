@@ -2,9 +2,10 @@ import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import * as CallWindow from "../../../src/Upstream/Resilience/CallWindow.ts"
 import * as Retries from "../../../src/Upstream/Resilience/Retries.ts"
+import { times } from "../../Scale.ts"
 
 const settings = Retries.budgetDefaults
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const numRuns = times(300)
 
 const deposits = (budget: Retries.BudgetState, now: number, count: number): Retries.BudgetState => {
   let after = budget

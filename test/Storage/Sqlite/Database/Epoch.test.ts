@@ -18,6 +18,7 @@ import { Effect, FastCheck as fc } from "effect"
 import { decode } from "../../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Owner from "../../../faults/Owner.ts"
+import { times } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "./Epoch/Fixture.ts"
 
@@ -127,57 +128,52 @@ const steps: ReadonlyArray<Step> = [
 ]
 
 describe("positions of one epoch", () => {
-  const soak = Number(process.env.SOAK ?? 1)
-
-  it.effect(
-    "always identify the same changes, whatever is backed up and restored",
-    () =>
-      Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(fc.array(fc.constantFrom(...steps), { minLength: 4, maxLength: 16 }), all =>
-            Effect.runPromise(
-              Effect.scoped(
-                Effect.gen(function* () {
-                  const directory = yield* temporaryDirectory
-                  const file = join(directory, "kv.db")
-                  const backup = join(yield* temporaryDirectory, "backup.db")
-                  /** The value of each change by its epoch and its `seq`. */
-                  const known = new Map<string, string | null>()
-                  let count = 0
-                  const visit = (step: Step) =>
-                    using(
-                      directory,
-                      Effect.gen(function* () {
-                        if (step === "write") yield* write(`k${count++}`)
-                        if (step === "backUp") yield* backUp(directory, backup)
-                        const log = yield* ChangeLog
-                        const page = yield* log.read({ after: 0, limit: 1000, tenant: "" })
-                        for (const { key, seq } of page.changes.map(decode)) {
-                          const position = `${page.epoch} ${seq}`
-                          if (known.has(position)) expect(known.get(position)).toBe(key)
-                          known.set(position, key)
-                        }
-                      })
-                    )
-                  yield* visit("write")
-                  for (const step of all) {
-                    if (step === "copyBack" && existsSync(backup)) copyFileSync(backup, file)
-                    if (step === "moveBack" && existsSync(backup)) renameSync(backup, file)
-                    if (step === "removeRecord") rmSync(join(directory, "kv.epoch"))
-                    if (step === "copyDirectory") {
-                      cpSync(directory, `${directory}.copy`, { recursive: true })
-                      rmSync(directory, { recursive: true })
-                      renameSync(`${directory}.copy`, directory)
-                    }
-                    yield* visit(step)
+  it.effect("always identify the same changes, whatever is backed up and restored", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(fc.constantFrom(...steps), { minLength: 4, maxLength: 16 }), all =>
+          Effect.runPromise(
+            Effect.scoped(
+              Effect.gen(function* () {
+                const directory = yield* temporaryDirectory
+                const file = join(directory, "kv.db")
+                const backup = join(yield* temporaryDirectory, "backup.db")
+                /** The value of each change by its epoch and its `seq`. */
+                const known = new Map<string, string | null>()
+                let count = 0
+                const visit = (step: Step) =>
+                  using(
+                    directory,
+                    Effect.gen(function* () {
+                      if (step === "write") yield* write(`k${count++}`)
+                      if (step === "backUp") yield* backUp(directory, backup)
+                      const log = yield* ChangeLog
+                      const page = yield* log.read({ after: 0, limit: 1000, tenant: "" })
+                      for (const { key, seq } of page.changes.map(decode)) {
+                        const position = `${page.epoch} ${seq}`
+                        if (known.has(position)) expect(known.get(position)).toBe(key)
+                        known.set(position, key)
+                      }
+                    })
+                  )
+                yield* visit("write")
+                for (const step of all) {
+                  if (step === "copyBack" && existsSync(backup)) copyFileSync(backup, file)
+                  if (step === "moveBack" && existsSync(backup)) renameSync(backup, file)
+                  if (step === "removeRecord") rmSync(join(directory, "kv.epoch"))
+                  if (step === "copyDirectory") {
+                    cpSync(directory, `${directory}.copy`, { recursive: true })
+                    rmSync(directory, { recursive: true })
+                    renameSync(`${directory}.copy`, directory)
                   }
-                })
-              )
+                  yield* visit(step)
+                }
+              })
             )
-          ),
-          { numRuns: 15 * soak }
-        )
-      ),
-    600_000 * soak
+          )
+        ),
+        { numRuns: times(15) }
+      )
+    )
   )
 })

@@ -15,8 +15,9 @@ import {
 } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
 import { type Outcome, writer } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import { type EventOutcome, writer as sessionWriter } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
+import { times } from "../../../Scale.ts"
 
-const runs = { numRuns: 200 * Number(process.env.SOAK ?? 1) }
+const runs = { numRuns: times(200) }
 
 const text = fc.oneof(
   fc.string({ unit: "grapheme", maxLength: 20 }),

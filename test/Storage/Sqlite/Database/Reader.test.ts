@@ -9,11 +9,10 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import { Reader, SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
 import { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import { times } from "../../../Scale.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 class Recorder {
   held = 0
@@ -56,7 +55,7 @@ describe("a snapshot for a turn", () => {
           await nextTurn()
           expect(holder.held).toBe(0)
         }),
-        { numRuns: 200 * soak }
+        { numRuns: times(200) }
       )
     )
   )
@@ -141,7 +140,7 @@ describe.each(["inline", "thread"] as const)("reads among commits that are made 
       yield* Effect.promise(() =>
         fc.assert(
           fc.asyncProperty(program, steps => Effect.runPromise(isLinearizable(steps, store, `run-${run++}`))),
-          { numRuns: 100 * soak }
+          { numRuns: times(100) }
         )
       )
     }).pipe(Effect.provide(temporaryLayer(writer)))

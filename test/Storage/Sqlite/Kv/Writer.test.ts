@@ -7,6 +7,7 @@ import type { Operation, OperationResult, Write } from "../../../../src/Kv/Write
 import { open } from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
 import { format, writer as plugin } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
+import { times } from "../../../Scale.ts"
 import { Model } from "../../../suites/Model.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
@@ -87,7 +88,7 @@ it.scopedLive("groups of writes leave the entries and records that the model has
           (entry.expiresAt ?? null) === null || entry.expiresAt! > model.now
         expect(entries.all().filter(isVisible)).toEqual(present)
       }),
-      { numRuns: 150 * Number(process.env.SOAK ?? 1) }
+      { numRuns: times(150) }
     )
   })
 )

@@ -19,6 +19,7 @@ import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { fencesOf } from "../Docs/Page.ts"
+import { times } from "../Scale.ts"
 import { Host, root, run } from "./Host.ts"
 
 const host = new Host("causeway")
@@ -109,8 +110,7 @@ describe("the package", () => {
       const lines = names().map((name, index) => `export * as name${index} from "causeway${name.slice(1)}"`)
       writeFileSync(join(directory, "names.ts"), lines.join("\n"))
       expect(await host.compile(directory, ["names.ts"], { noEmit: true, skipLibCheck: false }, compiler)).toBe("")
-    },
-    300_000
+    }
   )
 
   it("starts by its command", async () => {
@@ -307,7 +307,7 @@ interface Outcome {
   }>
 }
 
-const restarts = 20 * Number(process.env.SOAK ?? 1)
+const restarts = times(20)
 
 /** The median, which one collection of garbage more or less does not change. */
 const median = (values: ReadonlyArray<number>): number => [...values].sort((a, b) => a - b)[values.length >> 1]!

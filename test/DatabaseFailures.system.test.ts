@@ -5,11 +5,10 @@ import { type Client, completeTurn, createSession } from "./Gateway/SocketFixtur
 import * as Bouncer from "./postgres/Bouncer.ts"
 import * as Databases from "./postgres/Databases.ts"
 import * as Server from "./postgres/Server.ts"
+import { isSoak, times } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"
 import { key } from "./service/Service.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 const { reasonToSkip } = Server
 
@@ -127,51 +126,48 @@ layer(Pair.layer, { excludeTestServices: true })(`gateways over one PostgreSQL $
     })
   )
 
-  it.scoped(
-    "lose no message that was accepted and carry none out twice while it restarts",
-    () =>
-      Effect.gen(function* () {
-        const { database, one, other } = yield* Pair
-        const clients = [yield* one.client, yield* other.client]
-        const sessionId = yield* createSession(clients[0]!)
-        for (const client of clients) {
-          yield* client.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-        }
-        let isOver = false
-        const sent = clients.map((): Array<Gateways.Message> => [])
-        const talking = yield* Effect.forEach(clients, (client, index) =>
-          Effect.fork(talk(client, sessionId, `client ${index}`, sent[index]!, () => isOver))
-        )
-        const more = Effect.suspend(() => {
-          const before = sent.map(({ length }) => length)
-          return Effect.repeat(Effect.sleep("5 millis"), {
-            until: () => sent.every(({ length }, index) => length >= before[index]! + 5)
-          })
+  it.scoped("lose no message that was accepted and carry none out twice while it restarts", () =>
+    Effect.gen(function* () {
+      const { database, one, other } = yield* Pair
+      const clients = [yield* one.client, yield* other.client]
+      const sessionId = yield* createSession(clients[0]!)
+      for (const client of clients) {
+        yield* client.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      }
+      let isOver = false
+      const sent = clients.map((): Array<Gateways.Message> => [])
+      const talking = yield* Effect.forEach(clients, (client, index) =>
+        Effect.fork(talk(client, sessionId, `client ${index}`, sent[index]!, () => isOver))
+      )
+      const more = Effect.suspend(() => {
+        const before = sent.map(({ length }) => length)
+        return Effect.repeat(Effect.sleep("5 millis"), {
+          until: () => sent.every(({ length }, index) => length >= before[index]! + 5)
         })
-        for (let round = 0; round < soak; round++) {
-          for (const mode of ["fast", "immediate"] as const) {
-            yield* more
-            yield* Effect.promise(() => database.stop(mode))
-            yield* Effect.promise(() => database.start())
-          }
+      })
+      for (let round = 0; round < times(1); round++) {
+        for (const mode of ["fast", "immediate"] as const) {
+          yield* more
+          yield* Effect.promise(() => database.stop(mode))
+          yield* Effect.promise(() => database.start())
         }
-        yield* more
-        isOver = true
-        yield* Effect.forEach(talking, fiber => fiber)
-        const late = yield* other.client
-        yield* Gateways.follow(late, sessionId)
-        for (const { turnId } of sent.flat()) {
-          yield* late.untilEvent(sessionId, event => Gateways.endsOf([event], turnId).length > 0)
-        }
-        const events = late.events(sessionId)
-        for (const messages of sent) Gateways.checkHistory(events, messages)
-        // All subscribers have the same events, each once and in order.
-        for (const client of clients) {
-          yield* client.untilEvent(sessionId, ({ seq }) => seq === events.length)
-          assert.deepStrictEqual(client.events(sessionId).slice(0, events.length), events)
-        }
-      }),
-    600_000 * soak
+      }
+      yield* more
+      isOver = true
+      yield* Effect.forEach(talking, fiber => fiber)
+      const late = yield* other.client
+      yield* Gateways.follow(late, sessionId)
+      for (const { turnId } of sent.flat()) {
+        yield* late.untilEvent(sessionId, event => Gateways.endsOf([event], turnId).length > 0)
+      }
+      const events = late.events(sessionId)
+      for (const messages of sent) Gateways.checkHistory(events, messages)
+      // All subscribers have the same events, each once and in order.
+      for (const client of clients) {
+        yield* client.untilEvent(sessionId, ({ seq }) => seq === events.length)
+        assert.deepStrictEqual(client.events(sessionId).slice(0, events.length), events)
+      }
+    })
   )
 })
 
@@ -204,7 +200,7 @@ layer(Environment.layer, { excludeTestServices: true })(
             })
           const direct = startWith({ STORE_DIRECT_URL: url })
           yield* Effect.scoped(round(direct, start))
-          if (soak > 1) yield* Effect.scoped(round(start, direct))
+          if (isSoak) yield* Effect.scoped(round(start, direct))
         })
     )
   }

@@ -4,9 +4,8 @@ import { Effect } from "effect"
 import { StuckLocks } from "../../../../src/Storage/Sqlite/Database/StuckLocks.ts"
 import * as Disk from "../../../faults/Disk.ts"
 import * as Owner from "../../../faults/Owner.ts"
+import { isSoak } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 /** More attempts than any recovery needs; each takes a second at most. */
 const attempts = 40
@@ -21,7 +20,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
       const owner = yield* Owner.start(directory, { env: disk.env })
       expect(owner.opened).toEqual({ ok: "open" })
       // A lock that could not be released stays in SQLite's own table, at whatever point of a write that happens.
-      for (const skip of soak > 1 ? [0, 1, 2, 3, 4, 5, 6, 7, 8] : [2, 3]) {
+      for (const skip of isSoak ? [0, 1, 2, 3, 4, 5, 6, 7, 8] : [2, 3]) {
         yield* owner.ask({ do: "set", key: "before", value: String(skip) })
         yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
         yield* owner.ask({ do: "set", key: "during", value: String(skip) })
@@ -44,36 +43,32 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
   // Other answers of the writer in the meantime must not reopen a connection before all of them have been closed.
   it.scopedLive("do not prevent writes while the writer has other work", recovers("setDirectly"))
 
-  it.scopedLive(
-    "do not prevent reads",
-    () =>
-      Effect.gen(function* () {
-        const directory = realpathSync(yield* temporaryDirectory)
-        const disk = yield* Disk.make(directory)
-        const owner = yield* Owner.start(directory, { env: disk.env, sessions: true })
-        const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
-        // The second lock is one that a read takes exclusively before it shares it.
-        const cases =
-          soak > 1
-            ? (["store", "sessions"] as const).flatMap(of => [0, 1, 2, 3, 4, 5, 6].map(skip => [of, skip] as const))
-            : ([["sessions", 1]] as const)
-        for (const [of, skip] of cases) {
-          const text = `${of} ${skip}`
-          yield* owner.ask({ do: "set", key: "k", value: text })
-          yield* owner.ask({ do: "configure", environment: text })
-          yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
-          let answer = yield* reads[of]
-          yield* disk.heal
-          // SQLite tries for ten seconds before it says that it cannot read.
-          for (let attempt = 1; "error" in answer && attempt < 5; attempt++) {
-            yield* pause
-            answer = yield* reads[of]
-          }
-          expect(answer).toEqual({ ok: text })
+  it.scopedLive("do not prevent reads", () =>
+    Effect.gen(function* () {
+      const directory = realpathSync(yield* temporaryDirectory)
+      const disk = yield* Disk.make(directory)
+      const owner = yield* Owner.start(directory, { env: disk.env, sessions: true })
+      const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
+      // The second lock is one that a read takes exclusively before it shares it.
+      const cases = isSoak
+        ? (["store", "sessions"] as const).flatMap(of => [0, 1, 2, 3, 4, 5, 6].map(skip => [of, skip] as const))
+        : ([["sessions", 1]] as const)
+      for (const [of, skip] of cases) {
+        const text = `${of} ${skip}`
+        yield* owner.ask({ do: "set", key: "k", value: text })
+        yield* owner.ask({ do: "configure", environment: text })
+        yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
+        let answer = yield* reads[of]
+        yield* disk.heal
+        // SQLite tries for ten seconds before it says that it cannot read.
+        for (let attempt = 1; "error" in answer && attempt < 5; attempt++) {
+          yield* pause
+          answer = yield* reads[of]
         }
-        yield* owner.end
-      }),
-    600_000
+        expect(answer).toEqual({ ok: text })
+      }
+      yield* owner.end
+    })
   )
 })
 

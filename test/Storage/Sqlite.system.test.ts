@@ -1,0 +1,4 @@
+import { storeSuite } from "../suites/StoreSuite.ts"
+import { temporaryLayer } from "./SqliteFixture.ts"
+
+storeSuite("Sqlite, written inline", temporaryLayer("inline"))
