@@ -19,6 +19,10 @@ export interface LimitsShape {
   readonly wholeLists: number
   /** The size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
+  /** Fragments that a WebSocket message may have, whatever their size. Further ones must have 512 bytes on average. */
+  readonly messageFragments: number
+  /** Seconds that a WebSocket message may take from its first fragment to its end. */
+  readonly messageSeconds: number
   /** The bytes of idempotency records. Above it the tenants with the most bytes lose their oldest records. */
   readonly idempotencyBytes: number
 }
@@ -34,6 +38,8 @@ export const defaults: LimitsShape = {
   jsonDepth: 256,
   wholeLists: 32,
   walBytes: 256 * MiB,
+  messageFragments: 64,
+  messageSeconds: 60,
   idempotencyBytes: 128 * MiB
 }
 
@@ -78,6 +84,18 @@ export const config: Config.Config<LimitsShape> = Config.all({
     "LIMIT_WAL_BYTES",
     "Size of the write-ahead log, in bytes, above which lists without a limit are aborted",
     { min: MiB, max: 1024 * 1024 * MiB }
+  ),
+  messageFragments: limit(
+    "messageFragments",
+    "LIMIT_MESSAGE_FRAGMENTS",
+    "Fragments of any size that a WebSocket message may have; further ones must have 512 bytes on average, or the connection is closed with 1008",
+    { min: 1, max: 16_384 }
+  ),
+  messageSeconds: limit(
+    "messageSeconds",
+    "LIMIT_MESSAGE_SECONDS",
+    "Seconds that a WebSocket message may take to arrive; after that the connection is closed with 4011",
+    { min: 1, max: 3600 }
   ),
   idempotencyBytes: limit(
     "idempotencyBytes",

@@ -9,7 +9,8 @@ export const unsent = Metric.gauge("connections_unsent_bytes", {
 })
 
 export const received = Metric.gauge("connections_body_bytes", {
-  description: "Bytes of request bodies that are held until they are answered, over all connections."
+  description:
+    "Bytes of request bodies that are held until they are answered, and of WebSocket messages that arrive, over all connections."
 })
 
 export const refusedBodies = Metric.counter("http_bodies_refused_total", {
@@ -25,9 +26,18 @@ export const webSockets = Metric.gauge("ws_connections_active", { description: "
 
 /**
  * Why a connection was closed: its client read nothing, all connections together had too many bytes, or too many
- * connections were open, so that an idle one was closed or a new one refused.
+ * connections were open, so that an idle one was closed or a new one refused; or a WebSocket message came in too many
+ * fragments, took too long, or all of them that were arriving had too many bytes.
  */
-const reasons = ["not_reading", "unsent_bytes", "idle_displaced", "refused"] as const
+const reasons = [
+  "not_reading",
+  "unsent_bytes",
+  "idle_displaced",
+  "refused",
+  "message_fragments",
+  "message_time",
+  "message_bytes"
+] as const
 
 const total = Metric.counter("connections_cut_total", {
   description: "Connections that were ended to protect the others, by reason.",

@@ -4,6 +4,7 @@
  */
 import { Cause, Effect, Random, type Scope } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
+import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
@@ -46,6 +47,8 @@ export interface Connection {
 
 /** The callbacks of a connection. All times are monotonic milliseconds. */
 export interface Handler {
+  /** The tenant whose share of the memory its arriving messages take. */
+  readonly tenant?: string | undefined
   /** Called once, before anything else. */
   readonly onOpen: () => void
   readonly onMessage: (data: Buffer, isBinary: boolean) => void
@@ -85,6 +88,9 @@ export interface Settings {
 /** The connections of one endpoint. */
 export interface ConnectionSet {
   readonly settings: Settings
+  readonly limits: Pick<LimitsShape, "messageFragments" | "messageSeconds">
+  /** Of the metrics of its connections. */
+  readonly tags: MetricTags.MetricTags
   /** Monotonic milliseconds. */
   readonly now: () => number
   /** Called by the transport with a connection whose handler is set. */
@@ -168,6 +174,8 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
 
     return {
       settings,
+      limits: yield* Limits,
+      tags,
       now,
       add: connection => {
         connections.add(connection)

@@ -196,6 +196,8 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
               headers,
               followRedirects: false,
               maxPayload: limits.frameBytes,
+              // Fragments of 512 bytes on average, and some of any size.
+              maxFragments: Math.ceil(limits.frameBytes / 512) + 64,
               perMessageDeflate: false
             })
         ),

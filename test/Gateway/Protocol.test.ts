@@ -341,10 +341,12 @@ describe("close codes", () => {
       [1001, "going_away"],
       [1002, "protocol_error"],
       [1007, "invalid_utf8"],
+      [1008, "too_many_fragments"],
       [1009, "message_too_big"],
       [4001, "rate_limited"],
       [4008, "slow_consumer"],
       [4009, "idle"],
+      [4011, "message_timeout"],
       [4501, "token_expired"],
       [4502, "protocol"]
     ])

@@ -30,6 +30,13 @@ export const closeCodes = {
     reconnect: false,
     meaning: "A text frame was not valid UTF-8."
   },
+  tooManyFragments: {
+    code: 1008,
+    name: "too_many_fragments",
+    reconnect: false,
+    meaning:
+      "A message came in more fragments than `LIMIT_MESSAGE_FRAGMENTS`, and the further ones had less than 512 bytes on average."
+  },
   messageTooBig: {
     code: 1009,
     name: "message_too_big",
@@ -41,7 +48,7 @@ export const closeCodes = {
     name: "rate_limited",
     reconnect: true,
     meaning:
-      "The client sent too many messages and ignored `rate_limited` answers. Or all connections were in use, and the tenant had the most."
+      "The client sent too many messages and ignored `rate_limited` answers. Or all connections were in use, and the tenant had the most; or messages that were still arriving needed too much memory."
   },
   slowConsumer: {
     code: 4008,
@@ -55,6 +62,12 @@ export const closeCodes = {
     name: "idle",
     reconnect: true,
     meaning: "The client did not answer a ping, and read nothing of the data before it."
+  },
+  messageTimeout: {
+    code: 4011,
+    name: "message_timeout",
+    reconnect: true,
+    meaning: "A message did not arrive in full within `LIMIT_MESSAGE_SECONDS`, 60 by default."
   },
   tokenExpired: {
     code: 4501,

@@ -74,6 +74,10 @@ export class ClientConnection implements Handler {
     )
   }
 
+  get tenant(): string {
+    return this.client.identity.tenant
+  }
+
   onOpen(): void {
     this.slot.offer({ onReclaim: () => this.displace() })
     this.shared.debug?.("A client has connected", { tenant: this.client.identity.tenant })

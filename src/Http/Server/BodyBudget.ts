@@ -1,11 +1,13 @@
 /**
- * A budget of the bytes of request bodies in memory, over all connections of a server.
+ * A budget of the bytes of request bodies in memory, and of WebSocket messages that are arriving, over all connections
+ * of a server.
  *
  * Bodies that are each within their limit can together fill the memory. Their bytes are counted until their requests
- * are answered. Above the budget, bodies that are still arriving are refused: first those that have been silent for the
- * longest time, then the slowest. So slow senders do not block those that send at full speed.
+ * are answered. Above the budget, bodies that are still arriving are refused: first those of the tenant that holds the
+ * most, as far as it holds more than half of the budget; then those that have been silent for the longest time; then the
+ * slowest. So slow senders do not block those that send at full speed. The tenant is known only of WebSockets.
  */
-import type { Socket } from "node:net"
+import type { Duplex } from "node:stream"
 import type { MetricTags } from "../../MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
@@ -13,7 +15,7 @@ import * as IndexedArray from "./IndexedArray.ts"
 const heldBody = Symbol("causeway/HeldBody")
 const bodyBudget = Symbol("causeway/BodyBudget")
 
-interface Known extends Socket {
+interface Known extends Duplex {
   [heldBody]?: HeldBody
   [bodyBudget]?: BodyBudget
 }
@@ -31,6 +33,7 @@ export class HeldBody {
   index = -1
   /** Refuses the body; `undefined` unless it is arriving. */
   refuse: (() => void) | undefined
+  tenant: string | undefined
 
   constructor(private readonly budget: BodyBudget) {}
 
@@ -109,13 +112,25 @@ export class BodyBudget {
     const arriving = this.#holding.filter(({ refuse }) => refuse !== undefined)
     const bytesNotArriving = arriving.reduce((rest, { bytes }) => rest - bytes, this.#total)
     const enough = Math.min(this.limit, Math.max(0.875 * this.limit, (bytesNotArriving + this.limit) / 2))
-    for (const held of arriving.sort((a, b) => this.#silence(b) - this.#silence(a) || speed(a) - speed(b))) {
+    const greedy = this.#greedyTenant(arriving)
+    const isGreedy = ({ tenant }: HeldBody): number => (greedy !== undefined && tenant === greedy ? 1 : 0)
+    arriving.sort((a, b) => isGreedy(b) - isGreedy(a) || this.#silence(b) - this.#silence(a) || speed(a) - speed(b))
+    for (const held of arriving) {
       if (this.#total <= enough) return
       const { refuse } = held
       held.release()
       ConnectionMetrics.refusedBodies.unsafeUpdate(1, this.tags)
       refuse?.()
     }
+  }
+
+  /** The tenant that holds more than half of the budget. */
+  #greedyTenant(arriving: ReadonlyArray<HeldBody>): string | undefined {
+    const held = new Map<string, number>()
+    for (const { bytes, tenant } of arriving)
+      if (tenant !== undefined) held.set(tenant, (held.get(tenant) ?? 0) + bytes)
+    for (const [tenant, bytes] of held) if (bytes > this.limit / 2) return tenant
+    return undefined
   }
 
   /** Milliseconds since the last chunk; 0 if that is recent. */

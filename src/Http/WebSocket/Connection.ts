@@ -1,7 +1,10 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import { heldBodyOf } from "../Server/BodyBudget.ts"
 import { type Account, accountOf, type Protocol, takenBy } from "../Server/UnsentBudget.ts"
 import type * as Port from "../WebSocket.ts"
+import { UnfinishedMessage } from "./UnfinishedMessage.ts"
 
 /** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
 const readTimeout = 30_000
@@ -19,7 +22,21 @@ const maxIgnored = 100
 const reasons: Readonly<Record<number, string>> = {
   1002: "protocol_error",
   1007: "invalid_utf8",
+  1008: "too_many_fragments",
   1009: "message_too_big"
+}
+
+/** Sent to a client whose message is refused while it arrives, by the reason in the metric. */
+const refusals = {
+  message_fragments: { code: 1008, reason: "too_many_fragments" },
+  message_time: { code: 4011, reason: "message_timeout" },
+  message_bytes: { code: 4001, reason: "rate_limited" }
+} as const satisfies Readonly<Record<string, Port.Close>>
+
+const connectionOf = Symbol("causeway/WebSocketConnection")
+
+interface Wire extends Duplex {
+  [connectionOf]?: Connection
 }
 
 /**
@@ -72,13 +89,16 @@ export class Connection implements Port.Connection, Protocol {
   #nextPing: number
   /** Frames that were received while it closed. */
   #ignored = 0
+  readonly #arriving = new UnfinishedMessage()
+  /** When the message that is arriving began, or when the connection was last read from after a pause. */
+  #arrivingSince: number | undefined
   /** Absent only if it could not be made. */
   #handler!: Port.Handler
 
   /** @param wire the transport of the WebSocket */
   constructor(
     private readonly socket: Socket,
-    private readonly wire: Duplex,
+    private readonly wire: Wire,
     private readonly connections: Port.ConnectionSet
   ) {
     this.#account = accountOf(wire)
@@ -88,6 +108,9 @@ export class Connection implements Port.Connection, Protocol {
     socket.connection = this
     socket.on("message", onMessage).on("ping", onControl).on("pong", onControl)
     socket.on("error", ignore).on("close", onClose)
+    wire[connectionOf] = this
+    // After the listener of `ws`.
+    wire.on("data", onBytes)
   }
 
   /** Serves the connection. To be called once, in the same turn of the event loop. */
@@ -169,7 +192,23 @@ export class Connection implements Port.Connection, Protocol {
     if (this.#blockedSince === undefined) this.#ping(now)
     else if (this.#progress.check()) this.#blockedSince = now
     else if (now - this.#blockedSince >= readTimeout) this.closeSlow()
+    this.#limitArrival(now)
     if (this.isOpen) this.#handler.onTick(now)
+  }
+
+  /** Counts the bytes that the client has sent, once `ws` has them. */
+  onBytes(chunk: Buffer): void {
+    this.#arriving.read(chunk)
+    const { bytes } = this.#arriving
+    if (bytes === 0) return this.#endArrival()
+    this.#arrivingSince ??= this.connections.now()
+    if (this.#arriving.hasTooManyFragments(this.connections.limits.messageFragments)) {
+      return this.#refuseArriving("message_fragments")
+    }
+    const held = heldBodyOf(this.wire)
+    if (held === undefined) return
+    held.tenant = this.#handler?.tenant
+    held.add(bytes - held.bytes, () => this.#refuseArriving("message_bytes"))
   }
 
   onMessage(data: Buffer, isBinary: boolean): void {
@@ -186,7 +225,34 @@ export class Connection implements Port.Connection, Protocol {
 
   onClosed(): void {
     this.connections.remove(this)
+    this.#endArrival()
     this.#handler?.onClosed()
+  }
+
+  #endArrival(): void {
+    if (this.#arrivingSince === undefined) return
+    this.#arrivingSince = undefined
+    heldBodyOf(this.wire)?.release()
+  }
+
+  #limitArrival(now: number): void {
+    if (this.#arrivingSince === undefined) return
+    // Nothing is read from a client that does not read.
+    if (this.#blockedSince !== undefined) this.#arrivingSince = now
+    else if (now - this.#arrivingSince >= 1000 * this.connections.limits.messageSeconds) {
+      this.#refuseArriving("message_time")
+    }
+  }
+
+  /** Closes the connection because of the message that is arriving. What follows is read and discarded. */
+  #refuseArriving(reason: keyof typeof refusals): void {
+    ConnectionMetrics.countCut(reason, this.connections.tags)
+    if (this.#closingSince !== undefined) return this.terminate()
+    this.close(refusals[reason])
+    this.wire.removeAllListeners("data")
+    this.wire.resume()
+    // Others need the memory, which `ws` has until the connection ends.
+    if (reason === "message_bytes") this.wire.end(() => this.wire.destroy())
   }
 
   /** While it closes, frames are ignored, and many of them are not even read. */
@@ -254,6 +320,10 @@ function onControl(this: WebSocket): void {
 
 function onClose(this: WebSocket): void {
   ;(this as Socket).connection.onClosed()
+}
+
+function onBytes(this: Wire, chunk: Buffer): void {
+  this[connectionOf]?.onBytes(chunk)
 }
 
 /** The close code says what went wrong. */
