@@ -113,19 +113,28 @@ const secretBytes = 32
 
 const unauthorized = (message: string) => new Unauthorized({ message })
 
+/** The latest time of ECMAScript, in epoch milliseconds. */
+const latestTime = 8.64e15
+
+/** Control characters would act on the terminals and in the logs that show the name. */
+const isActor = (sub: string): boolean =>
+  sub !== "" && !/\p{Cc}/u.test(sub) && problemOfActor(sub, actorBytes) === undefined
+
 /** Reads the claims of a verified token. */
 const identityOf = (claims: JWTPayload, now: number): Effect.Effect<Identity, Unauthorized> => {
   const { tenant, sub, exp, iat } = claims
   if (typeof tenant !== "string" || !tenantPattern.test(tenant)) {
     return unauthorized("The token's claim tenant is missing or is not made of letters, digits, '.', '_' and '-'")
   }
-  if (typeof sub !== "string" || sub === "" || problemOfActor(sub, actorBytes) !== undefined) {
+  if (typeof sub !== "string" || !isActor(sub)) {
     return unauthorized("The token's claim sub is missing or cannot be an actor's name")
   }
   if (iat !== undefined && iat * 1000 > now + skewSeconds * 1000) {
     return unauthorized("The token was issued in the future")
   }
-  return Effect.succeed({ tenant, actor: sub, expiresAt: (exp ?? 0) * 1000 })
+  const expiresAt = (exp ?? 0) * 1000
+  if (expiresAt > latestTime) return unauthorized("The token's claim exp is not a time")
+  return Effect.succeed({ tenant, actor: sub, expiresAt })
 }
 
 const reasons: Readonly<Record<string, string>> = {

@@ -14,18 +14,26 @@ export const maxFields = 2000
 /** Entries of `rawHeaders`, a name and a value for each line, that node keeps by default. */
 const entriesByNode = 2000
 
-/** Why a request is refused for its header fields. */
+/** Why a request is refused for its version or its header fields. */
 export interface FieldsProblem {
-  readonly status: 400 | 431
+  readonly status: 400 | 431 | 505
   readonly error: string
 }
 
 /**
  * Relevant fields that a request may have only once (RFC 9110, 5.3). Of several node keeps the first, while a proxy may
- * have used the last. Of the other fields, node joins those that RFC 9110 allows to be joined, and drops only ones that
+ * have used the last. The values of two keys of a write, joined, would be a third one. Of the other fields, node joins those that RFC 9110 allows to be joined, and drops only ones that
  * have no meaning here.
  */
-const singular = ["Host", "Authorization", "Content-Type", "Content-Length", "If-Modified-Since", "If-Unmodified-Since"]
+const singular = [
+  "Host",
+  "Authorization",
+  "Content-Type",
+  "Content-Length",
+  "Idempotency-Key",
+  "If-Modified-Since",
+  "If-Unmodified-Since"
+]
 
 /** The index in {@link singular} by the length of a name: most names are ruled out by it. */
 const byLength: ReadonlyArray<number | undefined> = Array.from({ length: 20 }, (_, length) => {
@@ -48,9 +56,11 @@ const entriesOf = (request: IncomingMessage): number => {
   return most === 0 ? Number.POSITIVE_INFINITY : 2 * most
 }
 
-/** The problem with the header fields of a request, if any. */
+/** The problem with the version or the header fields of a request, if any. */
 export const problemOfFields = (request: IncomingMessage): FieldsProblem | undefined => {
-  const { rawHeaders } = request
+  const { httpVersion, httpVersionMajor, rawHeaders } = request
+  // The parser of node accepts any version on the request line (RFC 9110, 15.6.6).
+  if (httpVersionMajor !== 1) return { status: 505, error: `HTTP/${httpVersion} is not supported here; use HTTP/1.1` }
   const entries = rawHeaders.length
   if (entries > 2 * maxFields) {
     return { status: 431, error: `The request has ${entries / 2} header lines; the limit is ${maxFields}` }

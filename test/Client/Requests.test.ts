@@ -57,6 +57,22 @@ describe("requests", () => {
       }
     }))
 
+  it("refuse values that JSON does not have, and send nothing", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      const cycle: { self?: unknown } = {}
+      cycle.self = cycle
+      for (const value of [10n, { list: [10n] }, cycle]) {
+        const batched = client.batch([{ op: "set", namespace: "n", key: "k", value }])
+        for (const call of [client.set("n", "k", value), batched]) {
+          const error = await failure(call)
+          expect(error).toBeInstanceOf(BadRequest)
+          expect(String(error)).toContain("The value cannot be written as JSON: ")
+        }
+      }
+      expect(await client.get("n", "k")).toBeUndefined()
+    }))
+
   it("refuse names that a URL cannot hold, and send nothing", () =>
     withService(async ({ connect, proxy }) => {
       const client = connect()

@@ -291,6 +291,25 @@ describe("claims", () => {
     })
   )
 
+  it.scoped("claims that are no time and no name are refused", () =>
+    Effect.gen(function* () {
+      const identify = yield* make(withSecret)
+      const cases: ReadonlyArray<readonly [JWTPayload, string]> = [
+        [{ exp: 8.64e12 }, "ok"],
+        [{ exp: 8.64e12 + 1 }, "Unauthorized"],
+        [{ exp: 1e300 }, "Unauthorized"],
+        [{ sub: "al\u0007ice" }, "Unauthorized"],
+        [{ sub: "al\nice" }, "Unauthorized"],
+        [{ sub: "al\u009bice" }, "Unauthorized"],
+        [{ sub: "älice 😀" }, "ok"]
+      ]
+      for (const [payload, expected] of cases) {
+        const token = yield* sign(secretKey, undefined, { ...claims, ...payload })
+        assert.strictEqual(yield* identify(token), expected, JSON.stringify(payload))
+      }
+    })
+  )
+
   it.scoped("the secret is used byte for byte", () =>
     Effect.gen(function* () {
       for (const secret of [` ${text} `, `${text}\n`, "ä".repeat(16), Buffer.from(text).toString("base64")]) {

@@ -73,6 +73,15 @@ const keyed = (idempotencyKey: string | undefined): Record<string, string> => {
   throw refused("idempotencyKey must be 1 to 256 printable characters of ASCII, without spaces at its ends")
 }
 
+/** The text of a body. Values that JSON does not have are refused: a bigint, a cycle. */
+const textOf = ({ json }: Requests, body: object): string => {
+  try {
+    return json.stringify(body)
+  } catch (error) {
+    throw refused(`The value cannot be written as JSON: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
 const readDeleted = json<DeleteResult>(({ deleted }) => typeof deleted === "boolean")
 const readRemoved = json<RemoveResult>(({ count }) => Number.isSafeInteger(count))
 const readResults = json<{ readonly results: ReadonlyArray<OperationResult> }>(({ results }) => Array.isArray(results))
@@ -84,7 +93,7 @@ export const writesOf = (requests: Requests): Writes => ({
     const condition = ifVersion === 0 ? { "if-none-match": "*" } : matching(ifVersion)
     const headers = { ...condition, ...keyed(idempotencyKey) }
     return requests.ask(
-      { method: "PUT", path, headers, body: requests.json.stringify({ value, ...written }) },
+      { method: "PUT", path, headers, body: textOf(requests, { value, ...written }) },
       signal,
       readEntry
     )
@@ -104,7 +113,7 @@ export const writesOf = (requests: Requests): Writes => ({
   },
 
   batch: async (operations, { actor, idempotencyKey, signal } = {}) => {
-    const body = requests.json.stringify({ operations, actor })
+    const body = textOf(requests, { operations, actor })
     const request: Request = { method: "POST", path: "/batch", headers: keyed(idempotencyKey), body }
     return (await requests.ask(request, signal, readResults)).results
   }

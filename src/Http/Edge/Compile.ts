@@ -3,7 +3,7 @@
  */
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
+import { type Effect, Either, Option, ParseResult, type Schema, SchemaAST } from "effect"
 import { type ApiError, BadRequest } from "../ApiError.ts"
 import { fastDecoderOf, JsonBody } from "../Contract.ts"
 import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
@@ -29,6 +29,8 @@ export interface Endpoint {
   /** The checks of its middlewares. */
   readonly guards: ReadonlyArray<Guard>
   readonly takesBody: boolean
+  /** The names of its query parameters. */
+  readonly parameters: ReadonlySet<string>
   /** Whether its answer is a WebSocket. */
   readonly isSocket: boolean
   readonly decode: (parts: Parts, incoming: Incoming) => Either.Either<never, BadRequest>
@@ -74,6 +76,14 @@ const decodersOf = (endpoint: Schemas): ReadonlyArray<Decoder> => [
   ...decoder("headers", endpoint.headersSchema, parts => parts.headers),
   ...decoder("urlParams", endpoint.urlParamsSchema, parts => parts.query)
 ]
+
+const parametersOf = ({ urlParamsSchema }: Schemas): ReadonlySet<string> =>
+  new Set(
+    Option.match(urlParamsSchema, {
+      onNone: () => [],
+      onSome: ({ ast }) => SchemaAST.getPropertySignatures(SchemaAST.encodedAST(ast)).map(({ name }) => String(name))
+    })
+  )
 
 const decodeWith =
   (decoders: ReadonlyArray<Decoder>) =>
@@ -121,6 +131,7 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
         label: label(endpoint.path),
         guards: guardsOf(name, before, guards),
         isSocket: successes.has(101),
+        parameters: parametersOf(endpoint),
         takesBody: before.has(JsonBody.key),
         decode: decodeWith(decodersOf(endpoint)),
         handler

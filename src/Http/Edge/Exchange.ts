@@ -50,10 +50,26 @@ const withRequestId = <A, E, R>(id: string, effect: Effect.Effect<A, E, R>): Eff
 
 const noop = (): void => {}
 
+const noParameters: ReadonlySet<string> = new Set()
+
+/** A target for the log, without the values of unknown parameters, which may be secrets. */
+const withoutUnknown = (url: string, known: ReadonlySet<string>): string => {
+  const mark = url.indexOf("?")
+  if (mark === -1) return url
+  const parameters = url.slice(mark + 1).split("&")
+  const shown = parameters.map(parameter => {
+    const [name = ""] = parameter.split("=", 1)
+    return known.has(name) || name === parameter ? parameter : `${name}=…`
+  })
+  return `${url.slice(0, mark)}?${shown.join("&")}`
+}
+
 /** A request that is being served. */
 export class Exchange {
   private readonly id: string
   private span: Tracer.Span | undefined = undefined
+  /** The query parameters of its endpoint. */
+  private parameters = noParameters
 
   constructor(
     private readonly serving: Serving,
@@ -77,7 +93,8 @@ export class Exchange {
     const target = pathOf(url)
     const match = router.find(request.method!, target)
     if (match === undefined) return this.begin(Exit.fail(unrouted(url, router)))
-    const { guards, label, takesBody } = match.value
+    const { guards, label, parameters, takesBody } = match.value
+    this.parameters = parameters
     note(request, label)
     const incoming = new NodeIncoming(request, target, this.handshake)
     const admitted = admit(guards, incoming)
@@ -178,8 +195,8 @@ export class Exchange {
   }
 
   private logDetail(reply: Reply | undefined): void {
-    const { method, url } = this.request
-    const detail = { method, target: url, status: reply?.status ?? "aborted" }
+    const { method, url = "" } = this.request
+    const detail = { method, target: withoutUnknown(url, this.parameters), status: reply?.status ?? "aborted" }
     this.fork(Effect.annotateLogs(Effect.logDebug("Answered a request"), detail))
   }
 

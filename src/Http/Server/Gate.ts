@@ -267,6 +267,11 @@ export class Gate extends Http.Server {
       ConnectionMetrics.countCut("refused", this.tags)
       return { status: 503, error: tooMany, headers: { "retry-after": "1" } }
     }
+    const coding = request.headers["transfer-encoding"]
+    // The length of such a body is not known (RFC 9112, 6.1). Node emits the request before it fails.
+    if (coding !== undefined && !/(?:^|,)[ \t]*chunked[ \t]*$/i.test(coding)) {
+      return { status: 501, error: `Transfer-Encoding: ${coding} is not supported; send chunked, or a Content-Length` }
+    }
     return request.headers.host === undefined && request.httpVersion === "1.1"
       ? { status: 400, error: "The Host header is missing" }
       : problemOfFields(request)
