@@ -52,8 +52,12 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
         expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
         expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
       }
+      const isReady = owner.ask({ do: "ready" })
+      expect(yield* isReady).toEqual({ ok: false })
       yield* disk.heal
       expect(yield* set("b")).toBe("ok")
+      // One finding serves all callers of a second.
+      yield* Effect.repeat(isReady, { until: answer => "ok" in answer && answer.ok === true })
       expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
       yield* owner.end
       yield* verify(directory, acknowledged)

@@ -5,6 +5,7 @@ import { basename, dirname } from "node:path"
 import { Duration, Effect, ExecutionStrategy, Schema, Scope } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
+import * as Monotonic from "../../../Monotonic.ts"
 import * as DebugLog from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
 import type * as Damage from "./Damage.ts"
@@ -72,12 +73,15 @@ export interface Database<W, O, Q> {
   readonly run: (task: Task, time: Effect.Effect<number>, portion: number) => Effect.Effect<number, StoreUnavailable>
   /** Starts the writer if necessary, and waits for its first reply within a timeout. */
   readonly started: Effect.Effect<void>
-  /** Whether a write could be committed. */
+  /** Whether a write could be committed, as found by one within the last second. */
   readonly isWritable: Effect.Effect<boolean>
 }
 
 /** How long the writer may take to start, as on a busy machine. */
 const startTimeout = Duration.seconds(10)
+
+/** How long the outcome of a commit says whether another one is possible. */
+const findingMillis = 1000
 
 /** The timeout of one portion of a task. */
 const portionTimeout = Duration.millis(1800)
@@ -135,7 +139,18 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     yield* Effect.addFinalizer(() => Effect.sync(() => recovery.close()))
     const started = yield* Effect.cached(startWriter)
     const send = sender({ lock, post, debug, database: basename(file), describe: plugin.describe })
-    const ask: Ask<W, O> = request => Effect.zipRight(started, send(request))
+    /** Whether the last transaction was committed. */
+    let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
+    const note = (reply: Reply<O>): void => {
+      // A failed write may be the only one that fails.
+      if (reply._tag === "Done" && reply.outcomes.some(isFailed)) return
+      found = { at: Monotonic.unsafeMillis(clock), isWritable: reply._tag === "Done" }
+    }
+    const ask: Ask<W, O> = request => {
+      const reply = Effect.zipRight(started, send(request))
+      const isTransaction = request.kind === "commit" || request.kind === "touch"
+      return isTransaction ? Effect.tap(reply, reply => Effect.sync(() => note(reply))) : reply
+    }
 
     const probed = yield* plugin.startsLazily ? Effect.sync(() => probeOnce(file, plugin)) : ask({ kind: "probe" })
     if (plugin.startsLazily) onReply(probed)
@@ -149,7 +164,12 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       commit: commitBy(ask, plugin),
       run: runBy(ask, plugin.reportDamage, yield* Effect.makeSemaphore(1)),
       started: Effect.asVoid(yield* Effect.cached(answered)),
-      isWritable: Effect.map(ask({ kind: "probe" }), ({ _tag }) => _tag === "Done")
+      // A touch costs a flush of the disk, and anonymous clients may ask.
+      isWritable: Effect.suspend(() =>
+        Monotonic.unsafeMillis(clock) - found.at < findingMillis
+          ? Effect.succeed(found.isWritable)
+          : Effect.map(ask({ kind: "touch" }), ({ _tag }) => _tag === "Done")
+      )
     }
   })
 

@@ -14,8 +14,10 @@ export type Request<W> =
   | { readonly kind: Task; readonly time: number; readonly limit: number }
   /** Copies the write-ahead log into the database and truncates it, unless readers of old snapshots prevent it. */
   | { readonly kind: "checkpoint" }
-  /** Asks whether a write could be committed. */
+  /** Asks whether the database can be written, apart from the room on the disk. */
   | { readonly kind: "probe" }
+  /** Commits a transaction that changes no data, and needs of the disk what a small write needs. */
+  | { readonly kind: "touch" }
   /** Opens the file that has the database's name now. All readers have been closed. */
   | { readonly kind: "reopen" }
   /** Closes the file. */

@@ -81,13 +81,23 @@ class Connection<W, O> {
    * Throws if nothing could be written: SQLite opens a read-only file, too, and begins transactions there. It changes
    * no page on the disk, and therefore works on a full disk.
    */
-  probe({ schemaVersion }: Format): void {
+  probe(format: Format): void {
     this.statements.begin.run()
     try {
-      this.db.pragma(`user_version = ${schemaVersion}`)
+      this.setVersion(format)
     } finally {
       this.rollback()
     }
+  }
+
+  /** Writes and flushes one page, without a change of its content. */
+  touch(format: Format): void {
+    this.transaction(() => this.setVersion(format))
+  }
+
+  /** Sets the version that the database has: SQLite writes the page nevertheless. */
+  private setVersion({ schemaVersion }: Format): void {
+    this.db.pragma(`user_version = ${schemaVersion}`)
   }
 
   close(): void {
@@ -154,6 +164,9 @@ export class Writer<W, O> {
         break
       case "probe":
         connection.probe(this.plugin.format)
+        break
+      case "touch":
+        connection.touch(this.plugin.format)
         break
     }
     return this.done(connection)

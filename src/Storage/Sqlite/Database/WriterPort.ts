@@ -68,7 +68,7 @@ class Outstanding<O> {
       this.callers.set(kind, [respond])
       return true
     }
-    if (kind === "probe") others.push(respond)
+    if (kind === "probe" || kind === "touch") others.push(respond)
     else respond(unavailable(`the writer has not answered the last ${kind} yet`))
     return false
   }

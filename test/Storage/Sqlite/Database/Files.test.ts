@@ -64,10 +64,11 @@ const kv: Subject<Store | ChangeLog> = {
     Effect.scoped(Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))),
     Effect.flatMap(ChangeLog, log => log.expire)
   ],
+  // A finding is shared for a second.
   expectReady: isReady =>
-    Effect.map(
+    Effect.repeat(
       Effect.flatMap(Store, store => store.ready),
-      ready => expect(ready).toBe(isReady)
+      { until: ready => ready === isReady }
     )
 }
 
