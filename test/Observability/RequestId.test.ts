@@ -69,7 +69,7 @@ describe("the edge", () => {
           }).pipe(Effect.provide(Layer.merge(layer, Logger.minimumLogLevel(level))))
           return lines.filter(({ message }) => message === "Answered a request")
         })
-      // Somebody may have put a secret into an unknown parameter.
+      // A client may have put a secret into an unknown parameter.
       assert.deepStrictEqual(
         yield* messages(LogLevel.Debug),
         ["/nowhere?x=…", "/api/v1/changes?after=7&token=…"].map(target => ({
