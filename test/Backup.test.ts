@@ -12,6 +12,7 @@ import * as Restore from "../src/Storage/Backup/Restore.ts"
 import * as InProcess from "./CommandLine/InProcess.ts"
 import * as Program from "./CommandLine/Program.ts"
 import * as Disk from "./faults/Disk.ts"
+import { onlyLong } from "./Scale.ts"
 import { inStore, store } from "./Storage/Backup/Fixture.ts"
 import { launch } from "./service/Command.ts"
 import * as Environment from "./service/Environment.ts"
@@ -163,41 +164,43 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
     })
   )
 
-  it.scoped.skipIf(!Disk.isPossible)("that is killed is not there; one that is interrupted leaves nothing", () =>
-    Effect.gen(function* () {
-      const [directory, place] = [yield* store(1), yield* temporaryDirectory]
-      const disk = yield* Disk.make(place)
-      // The copy is written, and not flushed yet.
-      yield* disk.set([{ call: "flush", outcome: "hang" }])
-      const env = { DATA_DIR: directory, ...disk.env }
-      const cases = [
-        ["SIGKILL", 1],
-        ["SIGINT", 0]
-      ] as const
-      for (const [signal, left] of cases) {
+  onlyLong(it.scoped.skipIf(!Disk.isPossible))(
+    "that is killed is not there; one that is interrupted leaves nothing",
+    () =>
+      Effect.gen(function* () {
+        const [directory, place] = [yield* store(1), yield* temporaryDirectory]
+        const disk = yield* Disk.make(place)
+        // The copy is written, and not flushed yet.
         yield* disk.set([{ call: "flush", outcome: "hang" }])
-        const running = yield* launch(env, ["backup", join(place, signal)])
+        const env = { DATA_DIR: directory, ...disk.env }
+        const cases = [
+          ["SIGKILL", 1],
+          ["SIGINT", 0]
+        ] as const
+        for (const [signal, left] of cases) {
+          yield* disk.set([{ call: "flush", outcome: "hang" }])
+          const running = yield* launch(env, ["backup", join(place, signal)])
+          yield* until(Effect.map(disk.injected, count => count > 0))
+          assert.isFalse(existsSync(join(place, signal)))
+          yield* running.kill(signal)
+          assert.deepStrictEqual(yield* running.ended, { code: null, signal })
+          assert.lengthOf(
+            names(place).filter(name => name.startsWith(signal)),
+            left
+          )
+          assert.isFalse(existsSync(join(place, signal)))
+        }
+        // A service that starts during the copy writes when the copy is complete.
+        yield* disk.set([{ call: "flush", outcome: "hang" }])
+        const running = yield* launch(env, ["backup", join(place, "SIGKILL")])
         yield* until(Effect.map(disk.injected, count => count > 0))
-        assert.isFalse(existsSync(join(place, signal)))
-        yield* running.kill(signal)
-        assert.deepStrictEqual(yield* running.ended, { code: null, signal })
-        assert.lengthOf(
-          names(place).filter(name => name.startsWith(signal)),
-          left
-        )
-        assert.isFalse(existsSync(join(place, signal)))
-      }
-      // A service that starts during the copy writes when the copy is complete.
-      yield* disk.set([{ call: "flush", outcome: "hang" }])
-      const running = yield* launch(env, ["backup", join(place, "SIGKILL")])
-      yield* until(Effect.map(disk.injected, count => count > 0))
-      const again = yield* Service.start({ directory })
-      assert.strictEqual(yield* put(again.url, "k", 2), 503)
-      yield* disk.heal
-      assert.deepStrictEqual(yield* running.ended, { code: 0, signal: null })
-      assert.deepInclude(json(running.output.stdout), { lastSeq: 1 })
-      yield* until(Effect.map(put(again.url, "k", 3), status => status === 200))
-    })
+        const again = yield* Service.start({ directory })
+        assert.strictEqual(yield* put(again.url, "k", 2), 503)
+        yield* disk.heal
+        assert.deepStrictEqual(yield* running.ended, { code: 0, signal: null })
+        assert.deepInclude(json(running.output.stdout), { lastSeq: 1 })
+        yield* until(Effect.map(put(again.url, "k", 3), status => status === 200))
+      })
   )
 
   it.scoped("that does not arrive whole is none", () =>
@@ -242,7 +245,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
     })
   )
 
-  it.scoped.skipIf(!Disk.isPossible)(
+  onlyLong(it.scoped.skipIf(!Disk.isPossible))(
     "over HTTP is one at a time, needs the key that writes, and leaves no copy on the disk",
     () =>
       Effect.gen(function* () {
@@ -292,7 +295,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
       })
   )
 
-  it.scoped.skipIf(!Disk.isPossible)(
+  onlyLong(it.scoped.skipIf(!Disk.isPossible))(
     "whose restore is killed half-way is restored by the next start of the service",
     () =>
       Effect.gen(function* () {

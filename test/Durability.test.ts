@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Random, type Scope } from "effect"
 import type { Change } from "../src/Kv/Api.ts"
-import { isLong, isSoak, times } from "./Scale.ts"
+import { isLong, isSoak, onlyLong, times } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
@@ -107,7 +107,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     })
   )
 
-  it.scoped("has a batch of 15 MiB entirely or not at all, whenever it is killed", () =>
+  onlyLong(it.scoped)("has a batch of 15 MiB entirely or not at all, whenever it is killed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("large")
@@ -165,7 +165,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
   const step = (random: Random.Random) =>
     isSoak ? Effect.succeed(1) : isLong ? random.nextIntBetween(8, 20) : random.nextIntBetween(25, 40)
 
-  it.scoped("leaves nothing that prevents the next process from creating the store", () =>
+  onlyLong(it.scoped)("leaves nothing that prevents the next process from creating the store", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("creation")
@@ -185,7 +185,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     })
   )
 
-  it.scoped("loses nothing of a store that was killed under load before", () =>
+  onlyLong(it.scoped)("loses nothing of a store that was killed under load before", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const random = Random.make("recovery")

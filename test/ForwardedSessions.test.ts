@@ -6,6 +6,7 @@ import type { Event } from "../src/Gateway/Protocol.ts"
 import { type Client, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
 import { execute } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
+import { onlyLong } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"
 
@@ -39,7 +40,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     return
   }
 
-  it.scoped("carry out every request for a session of another one, in the name of the client", () =>
+  onlyLong(it.scoped)("carry out every request for a session of another one, in the name of the client", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked
       const start = startWith(longLease)
@@ -152,7 +153,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped("continue at once with a session whose node shuts down as planned, even with a long lease", () =>
+  onlyLong(it.scoped)("continue at once with a session whose node shuts down as planned, even with a long lease", () =>
     Effect.gen(function* () {
       const { simulator, startWith } = yield* linked
       const start = startWith(longLease)
@@ -183,7 +184,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "hand sessions with secrets over where they end as planned, and ask for secrets again where they are killed",
     () =>
       Effect.gen(function* () {
@@ -220,7 +221,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       })
   )
 
-  it.scoped("show what each node has and does", () =>
+  onlyLong(it.scoped)("show what each node has and does", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked
       const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })
@@ -253,7 +254,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped("a node with another secret is refused, and logs that; its clients get a retryable error", () =>
+  onlyLong(it.scoped)("a node with another secret is refused, and logs that; its clients get a retryable error", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked
       const wrong = startWith({ ...longLease, NODE_SECRET: "another secret of at least 32 characters" })

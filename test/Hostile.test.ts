@@ -7,7 +7,7 @@ import { attacks } from "./hostile/Attacks.ts"
 import * as Honest from "./hostile/Honest.ts"
 import { enemy, start, type Target } from "./hostile/Target.ts"
 import { keys } from "./hostile/Wire.ts"
-import { isSoak, times } from "./Scale.ts"
+import { isLong, isSoak, times } from "./Scale.ts"
 
 /**
  * MiB that the process may come to: what it takes by itself under load, its budget of unsent bytes, and room for the
@@ -44,7 +44,9 @@ beforeAll(async () => {
 afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
 
 describe.runIf(process.platform === "linux")("honest clients are answered, and memory stays bounded, with", () => {
-  for (const attack of Object.keys(attacks)) {
+  // In its tests each part resists the attacks that concern it; these are all of them against a whole service.
+  const chosen = Object.keys(attacks).filter((_, index) => isLong || index % 6 === 0)
+  for (const attack of chosen) {
     it(attack, async () => {
       target.forgetPeak()
       await order({ attack, port: target.port, strength })
@@ -57,6 +59,6 @@ describe.runIf(process.platform === "linux")("honest clients are answered, and m
       expect(outcome.failures).toEqual([])
       expect(peak).toBeLessThan(boundOf(attack))
       expect(target.isAlive()).toBe(true)
-    }, 600_000)
+    })
   }
 })

@@ -9,6 +9,7 @@ import { format } from "../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../src/Storage/Sqlite.ts"
 import { createDatabase, withClient } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
+import { onlyLong } from "./Scale.ts"
 import { launch, runToEnd } from "./service/Command.ts"
 import { put } from "./suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
@@ -34,49 +35,51 @@ const served = (env: Readonly<Record<string, string>>) =>
 const copied = unfinishedCopyOf(format).applicationId
 
 describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("copies there and back; when it is killed, no service takes what is there until it is finished", () =>
-    Effect.gen(function* () {
-      const [first, last] = [yield* temporaryDirectory, join(yield* temporaryDirectory, "made", "here")]
-      const url = yield* Effect.promise(() => createDatabase())
-      yield* inStore(first)(put("n", "k", "carried"))
+  onlyLong(it.scopedLive)(
+    "copies there and back; when it is killed, no service takes what is there until it is finished",
+    () =>
+      Effect.gen(function* () {
+        const [first, last] = [yield* temporaryDirectory, join(yield* temporaryDirectory, "made", "here")]
+        const url = yield* Effect.promise(() => createDatabase())
+        yield* inStore(first)(put("n", "k", "carried"))
 
-      const there = yield* runToEnd({ STORE_URL: url }, ["migrate-store", "--from", `sqlite:${first}`])
-      assert.strictEqual(there.code, 0, there.stderr)
-      const { from, tables, to, type } = JSON.parse(there.stdout)
-      assert.deepStrictEqual([type, from], ["done", `sqlite:${first}`])
-      assert.match(to, /^postgres:\/\/127\.0\.0\.1:\d+\/\w+$/)
-      const entries = tables.find(({ table }: { readonly table: string }) => table === "entries")
-      assert.strictEqual(entries.rows, 1)
-      assert.match(entries.digest, /^[0-9a-f]{64}$/)
-      assert.match(there.stderr, /^copy: 100 %, 2 of 2 rows, changes, .* left$/m)
+        const there = yield* runToEnd({ STORE_URL: url }, ["migrate-store", "--from", `sqlite:${first}`])
+        assert.strictEqual(there.code, 0, there.stderr)
+        const { from, tables, to, type } = JSON.parse(there.stdout)
+        assert.deepStrictEqual([type, from], ["done", `sqlite:${first}`])
+        assert.match(to, /^postgres:\/\/127\.0\.0\.1:\d+\/\w+$/)
+        const entries = tables.find(({ table }: { readonly table: string }) => table === "entries")
+        assert.strictEqual(entries.rows, 1)
+        assert.match(entries.digest, /^[0-9a-f]{64}$/)
+        assert.match(there.stderr, /^copy: 100 %, 2 of 2 rows, changes, .* left$/m)
 
-      const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]
-      yield* withClient(url, query =>
-        Effect.gen(function* () {
-          // The copy waits after it has started.
-          yield* query("BEGIN")
-          yield* query("LOCK TABLE causeway.receipts")
-          const killed = yield* launch({ STORE_URL: url }, back)
-          const file = join(last, "kv.db")
-          const isStarted = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
-          yield* Effect.repeat(isStarted, { until: isStarted => isStarted, schedule: Schedule.spaced("20 millis") })
-          yield* killed.kill("SIGKILL")
-          yield* killed.ended
-        })
-      )
-      const refused = yield* runToEnd({ KV_API_KEY: "sesame", DATA_DIR: last })
-      assert.strictEqual(refused.code, 1)
-      assert.match(refused.stderr, /^causeway cannot start\. .*run causeway migrate-store again/)
-      const again = yield* runToEnd({ STORE_URL: url }, back)
-      assert.strictEqual(again.code, 0, again.stderr)
-      const lines = again.stdout
-        .trim()
-        .split("\n")
-        .map(line => JSON.parse(line) as { readonly type: string; readonly isRestarted?: boolean })
-      assert.deepInclude(lines.at(-1), { type: "done", isRestarted: true })
-      assert.deepStrictEqual([...new Set(lines.slice(0, -1).map(({ type }) => type))], ["progress"])
-      assert.strictEqual(yield* served({ DATA_DIR: last }), "carried")
-    })
+        const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]
+        yield* withClient(url, query =>
+          Effect.gen(function* () {
+            // The copy waits after it has started.
+            yield* query("BEGIN")
+            yield* query("LOCK TABLE causeway.receipts")
+            const killed = yield* launch({ STORE_URL: url }, back)
+            const file = join(last, "kv.db")
+            const isStarted = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
+            yield* Effect.repeat(isStarted, { until: isStarted => isStarted, schedule: Schedule.spaced("20 millis") })
+            yield* killed.kill("SIGKILL")
+            yield* killed.ended
+          })
+        )
+        const refused = yield* runToEnd({ KV_API_KEY: "sesame", DATA_DIR: last })
+        assert.strictEqual(refused.code, 1)
+        assert.match(refused.stderr, /^causeway cannot start\. .*run causeway migrate-store again/)
+        const again = yield* runToEnd({ STORE_URL: url }, back)
+        assert.strictEqual(again.code, 0, again.stderr)
+        const lines = again.stdout
+          .trim()
+          .split("\n")
+          .map(line => JSON.parse(line) as { readonly type: string; readonly isRestarted?: boolean })
+        assert.deepInclude(lines.at(-1), { type: "done", isRestarted: true })
+        assert.deepStrictEqual([...new Set(lines.slice(0, -1).map(({ type }) => type))], ["progress"])
+        assert.strictEqual(yield* served({ DATA_DIR: last }), "carried")
+      })
   )
 
   it.scopedLive("reports the problem, without a password", () =>

@@ -12,3 +12,11 @@ export const isLong = scale >= 1
 
 /** Whether the longest forms run, which take hours. */
 export const isSoak = scale >= 20
+
+/**
+ * Registers a test where the long forms run, and nowhere else. Its rule has a quicker test, which runs everywhere.
+ *
+ * @param register a function that registers tests, such as `it.scoped`
+ */
+export const onlyLong = <A extends (...args: ReadonlyArray<never>) => unknown>(register: A): A =>
+  isLong ? register : ((() => undefined) as unknown as A)

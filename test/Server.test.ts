@@ -2,6 +2,7 @@ import { execFile } from "node:child_process"
 import * as Http from "node:http"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { onlyLong } from "./Scale.ts"
 import { launch } from "./service/Command.ts"
 import * as Compiled from "./service/Compiled.ts"
 
@@ -172,7 +173,7 @@ describe("Server", () => {
     })
   )
 
-  it.scoped("sends the traces of requests to a collector", () =>
+  onlyLong(it.scoped)("sends the traces of requests to a collector", () =>
     Effect.gen(function* () {
       const bodies: Array<string> = []
       const collector = yield* Effect.acquireRelease(

@@ -4,6 +4,7 @@ import { Effect, Fiber } from "effect"
 import type { Event } from "../src/Gateway/Protocol.ts"
 import { codeOf, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
+import { onlyLong } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"
 
@@ -19,7 +20,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
     return
   }
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "refuse a session that belongs to another one, and say so; they list it, and have it when that one ends",
     () =>
       Effect.gen(function* () {
@@ -62,67 +63,71 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
     })
   )
 
-  it.scoped("one that is stopped for longer than its lease finds its sessions taken, and writes nothing to them", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* Gateways.make()
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-      const mine = yield* one.client
-      const { open, sessionId } = yield* Gateways.begin(mine)
-      one.signal("SIGSTOP")
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      const theirs = yield* other.client
-      yield* Gateways.follow(theirs, sessionId)
-      one.signal("SIGCONT")
-      // It learns this from its lease, without a request: subscribers have to reconnect.
-      yield* mine.closed
-      const again = yield* one.client
-      const refused = yield* again.ask({ type: "send_message", sessionId, content: "hello" })
-      assert.include(JSON.stringify(refused), "belongs to another node")
-      yield* completeTurn(theirs, sessionId, "still there?")
-      const events = theirs.events(sessionId)
-      isDense(events)
-      assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
-      // The node has not written the record of the session either.
-      yield* one.end("SIGTERM")
-      assert.strictEqual((yield* theirs.get("session", { type: "get_session", sessionId })).session.state, "active")
-    })
+  onlyLong(it.scoped)(
+    "one that is stopped for longer than its lease finds its sessions taken, and writes nothing to them",
+    () =>
+      Effect.gen(function* () {
+        const { simulator, start } = yield* Gateways.make()
+        const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+        const mine = yield* one.client
+        const { open, sessionId } = yield* Gateways.begin(mine)
+        one.signal("SIGSTOP")
+        yield* simulator.awaitState(({ instances }) => instances.length === 0)
+        const theirs = yield* other.client
+        yield* Gateways.follow(theirs, sessionId)
+        one.signal("SIGCONT")
+        // It learns this from its lease, without a request: subscribers have to reconnect.
+        yield* mine.closed
+        const again = yield* one.client
+        const refused = yield* again.ask({ type: "send_message", sessionId, content: "hello" })
+        assert.include(JSON.stringify(refused), "belongs to another node")
+        yield* completeTurn(theirs, sessionId, "still there?")
+        const events = theirs.events(sessionId)
+        isDense(events)
+        assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
+        // The node has not written the record of the session either.
+        yield* one.end("SIGTERM")
+        assert.strictEqual((yield* theirs.get("session", { type: "get_session", sessionId })).session.state, "active")
+      })
   )
 
-  it.scoped("one that is stopped in a deletion leaves the session, once another one has taken it, to that one", () =>
-    Effect.gen(function* () {
-      const { start } = yield* Gateways.make()
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-      const mine = yield* one.client
-      const sessionId = yield* createSession(mine)
-      yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-      const completed = yield* completeTurn(mine, sessionId, "hello")
-      // Without an instance there is nothing to write before the record is removed.
-      yield* mine.get("session", { type: "stop_session", sessionId })
-      one.signal("SIGSTOP")
-      const answer = yield* Effect.fork(mine.ask({ type: "delete_session", sessionId }))
-      const theirs = yield* other.client
-      yield* Gateways.follow(theirs, sessionId)
-      // Until the lease of the other one has expired, the session belongs to that one.
-      const accepted = yield* Effect.repeat(
-        Effect.delay(theirs.ask({ type: "send_message", sessionId, content: "hello again" }), "50 millis"),
-        { until: ({ type }) => type === "accepted" }
-      )
-      assert(accepted.type === "accepted")
-      const isEnd = (event: Event) => event.type === "turn_completed" && event.turnId === accepted.turnId
-      yield* theirs.untilEvent(sessionId, isEnd)
-      one.signal("SIGCONT")
-      // It is answered, or its connection ends as those of all subscribers of a session that was taken.
-      yield* Effect.race(Effect.exit(Fiber.join(answer)), mine.closed)
-      yield* one.end("SIGTERM")
-      const { sessions } = yield* theirs.get("session_list", { type: "list_sessions" })
-      assert.deepStrictEqual(
-        sessions.map(({ id }) => id),
-        [sessionId]
-      )
-      const events = theirs.events(sessionId)
-      isDense(events)
-      assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
-      yield* theirs.get("session_deleted", { type: "delete_session", sessionId })
-    })
+  onlyLong(it.scoped)(
+    "one that is stopped in a deletion leaves the session, once another one has taken it, to that one",
+    () =>
+      Effect.gen(function* () {
+        const { start } = yield* Gateways.make()
+        const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+        const mine = yield* one.client
+        const sessionId = yield* createSession(mine)
+        yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+        const completed = yield* completeTurn(mine, sessionId, "hello")
+        // Without an instance there is nothing to write before the record is removed.
+        yield* mine.get("session", { type: "stop_session", sessionId })
+        one.signal("SIGSTOP")
+        const answer = yield* Effect.fork(mine.ask({ type: "delete_session", sessionId }))
+        const theirs = yield* other.client
+        yield* Gateways.follow(theirs, sessionId)
+        // Until the lease of the other one has expired, the session belongs to that one.
+        const accepted = yield* Effect.repeat(
+          Effect.delay(theirs.ask({ type: "send_message", sessionId, content: "hello again" }), "50 millis"),
+          { until: ({ type }) => type === "accepted" }
+        )
+        assert(accepted.type === "accepted")
+        const isEnd = (event: Event) => event.type === "turn_completed" && event.turnId === accepted.turnId
+        yield* theirs.untilEvent(sessionId, isEnd)
+        one.signal("SIGCONT")
+        // It is answered, or its connection ends as those of all subscribers of a session that was taken.
+        yield* Effect.race(Effect.exit(Fiber.join(answer)), mine.closed)
+        yield* one.end("SIGTERM")
+        const { sessions } = yield* theirs.get("session_list", { type: "list_sessions" })
+        assert.deepStrictEqual(
+          sessions.map(({ id }) => id),
+          [sessionId]
+        )
+        const events = theirs.events(sessionId)
+        isDense(events)
+        assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
+        yield* theirs.get("session_deleted", { type: "delete_session", sessionId })
+      })
   )
 })

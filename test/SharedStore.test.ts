@@ -4,6 +4,7 @@ import { Deferred, Effect, Fiber, Option, Random, Stream } from "effect"
 import type { Change } from "../src/Kv/Api.ts"
 import { createDatabase, server } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
+import { onlyLong } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
@@ -27,7 +28,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
     return
   }
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "see each other's writes in order and each once, when one is killed and when the database is stopped at once",
     () =>
       Effect.gen(function* () {

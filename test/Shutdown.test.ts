@@ -8,6 +8,7 @@ import * as Disk from "./faults/Disk.ts"
 import * as Gateway from "./Gateway/survival/Client.ts"
 import { secret, token } from "./Gateway/survival/Token.ts"
 import { Witness } from "./Gateway/survival/Witness.ts"
+import { onlyLong } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
@@ -108,7 +109,7 @@ const withSession = Effect.gen(function* () {
 const together = { concurrent: true, timeout: 600_000 }
 
 layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the service", it => {
-  it.scoped(
+  onlyLong(it.scoped)(
     "gracefully, if the platform does not stop instances",
     () =>
       Effect.gen(function* () {
@@ -120,7 +121,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     together
   )
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "gracefully, while a client deletes a session that the platform does not stop",
     () =>
       Effect.gen(function* () {
@@ -136,7 +137,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     together
   )
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "gracefully, if the platform does not answer a creation",
     () =>
       Effect.gen(function* () {
@@ -151,7 +152,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     together
   )
 
-  it.scoped(
+  onlyLong(it.scoped)(
     "gracefully, if clients read nothing, half-close, or never send their body",
     () =>
       Effect.gen(function* () {
@@ -257,7 +258,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     together
   )
 
-  it.scoped.runIf(Disk.isPossible)(
+  onlyLong(it.scoped.runIf(Disk.isPossible))(
     "by force, if the disk hangs as the main thread releases the lock, and keeps acknowledged writes",
     () =>
       Effect.gen(function* () {

@@ -2,12 +2,15 @@
 import { describe, expect, it } from "vitest"
 import { type FollowStatus, type TransportName, Unauthorized } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
+import { onlyLong } from "../Scale.ts"
 import { Gathered, ManualClock, passUntil, range, settled, until, withService } from "./Harness.ts"
 
 const namespace = "tenant:acme/settings"
 const transports: ReadonlyArray<TransportName> = ["webSocket", "serverSentEvents", "longPolling"]
 
 describe.each(transports)("a follower by %s", transport => {
+  /** For what costs much and is the same for all transports. */
+  const itOnce = transport === "webSocket" ? it : onlyLong(it)
   const only = { transports: [transport] }
 
   it("starts at a position, and receives later changes", () =>
@@ -231,7 +234,7 @@ describe.each(transports)("a follower by %s", transport => {
       await Promise.all([part.done, known.done])
     }))
 
-  it("reads no more than it must while its reader is slow", () =>
+  itOnce("reads no more than it must while its reader is slow", () =>
     withService(async ({ connect, direct, proxy }) => {
       const writer = direct()
       const value = "v".repeat(100_000)
@@ -253,7 +256,8 @@ describe.each(transports)("a follower by %s", transport => {
       expect(proxy.taken).toBeLessThan(24_000_000)
       for (const seq of range(3, 401)) expect(await reader.next()).toMatchObject({ value: { change: { seq } } })
       await reader.return?.()
-    }))
+    })
+  )
 
   it("ends at once when it is left, also amid a wait", () =>
     withService(async ({ connect, direct, proxy }) => {

@@ -16,6 +16,7 @@ import { Effect, Option } from "effect"
 import { make } from "../../src/EffectClient/Client.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import { keys } from "../Harness.ts"
+import { onlyLong } from "../Scale.ts"
 import * as Compiled from "../service/Compiled.ts"
 import { type Fate, proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, run, Setting, serve, layer as setting, start } from "./Setting.ts"
@@ -139,7 +140,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("continues by itself when the service has recovered", () =>
+  onlyLong(it.scoped)("continues by itself when the service has recovered", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const namespaces = yield* fill("cli/back")
@@ -276,7 +277,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("continues once the disk has room", () =>
+  onlyLong(it.scoped)("continues once the disk has room", () =>
     Effect.gen(function* () {
       const { env, files } = yield* Setting
       const [namespace] = yield* fill("cli/full")
@@ -303,7 +304,7 @@ layer(setting, { excludeTestServices: true })("an export that was interrupted", 
     })
   )
 
-  it.scoped("shows the progress of the earlier run", () =>
+  onlyLong(it.scoped)("shows the progress of the earlier run", () =>
     Effect.gen(function* () {
       const { files, url } = yield* Setting
       const [namespace] = yield* fill("cli/shown")

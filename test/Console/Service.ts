@@ -1,10 +1,11 @@
 /** The pages as the build makes them, and a service that serves them. */
 import { execFile } from "node:child_process"
-import { existsSync, mkdirSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout } from "node:timers/promises"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { promisify } from "node:util"
+import { brotliCompressSync, gzipSync } from "node:zlib"
 import { Effect } from "effect"
 import { inject } from "vitest"
 import { launch } from "../service/Command.ts"
@@ -23,11 +24,35 @@ const lock = (): boolean => {
   }
 }
 
-/** Builds the pages where the compiled service looks for them. Test files that run side by side build them once. */
-export const buildPages = async (): Promise<void> => {
+/** A page with the head of the real one, and with one small script instead of what the build makes of the sources. */
+const writeSmallPage = (source: string, page: URL): void => {
+  const script = Buffer.from(`export const lines = [${"0, ".repeat(1000)}]`)
+  const assets = new URL("assets/", page)
+  mkdirSync(assets, { recursive: true })
+  writeFileSync(new URL("main-1.js", assets), script)
+  writeFileSync(new URL("main-1.js.br", assets), brotliCompressSync(script))
+  writeFileSync(new URL("main-1.js.gz", assets), gzipSync(script))
+  const html = readFileSync(join(root, source, "index.html"), "utf8")
+  writeFileSync(new URL("index.html", page), html.replace("./Main.tsx", "./assets/main-1.js"))
+}
+
+const small = ["src/Console", "src/Console/Reference"] as const
+
+/**
+ * Builds the pages where the compiled service looks for them. Test files that run side by side build them once.
+ *
+ * @param isWhole whether they do what they are for. Their serving can be tested without, and their build takes as long
+ *   as many tests.
+ */
+export const buildPages = async (isWhole = true): Promise<void> => {
   if (lock()) {
     const directory = fileURLToPath(builtPages())
-    await promisify(execFile)(process.execPath, ["--import", "tsx", "scripts/pages.ts", directory], { cwd: root })
+    if (isWhole) {
+      await promisify(execFile)(process.execPath, ["--import", "tsx", "scripts/pages.ts", directory], { cwd: root })
+    } else {
+      writeSmallPage(small[1], new URL("docs/", builtPages()))
+      writeSmallPage(small[0], new URL("console/", builtPages()))
+    }
   }
   const indexes = ["console", "docs"].map(name => new URL(`${name}/index.html`, builtPages()))
   while (!indexes.every(index => existsSync(index))) await setTimeout(100)

@@ -5,10 +5,11 @@ import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { Causeway, ConsoleGroup, DrainingSignal, HealthRoutes, KvRoutes, NodeServer } from "../../src/index.ts"
 import { memory } from "../../src/store.ts"
+import { isLong } from "../Scale.ts"
 import { launch } from "../service/Command.ts"
 import { buildPages, builtPages, start } from "./Service.ts"
 
-beforeAll(buildPages)
+beforeAll(() => buildPages(isLong))
 
 /** A request as it is, without what `fetch` does by itself. */
 const get = (url: string, headers: Readonly<Record<string, string>> = {}, method = "GET") =>

@@ -13,7 +13,7 @@ import { sessionEventsSuite } from "./SessionEventsSuite.ts"
 
 sessionEventsSuite("Events in memory", Memory.layer)
 
-for (const writer of isLong ? (["inline", "thread"] as const) : (["thread"] as const)) {
+for (const writer of isLong ? (["inline", "thread"] as const) : (["inline"] as const)) {
   sessionEventsSuite(`Events in SQLite, written ${writer}`, retention =>
     Layer.unwrapScoped(Effect.map(temporaryDirectory, directory => Sqlite.layer({ directory, writer, retention })))
   )

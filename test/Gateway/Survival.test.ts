@@ -12,8 +12,8 @@ import * as Client from "./survival/Client.ts"
 import { secret, token } from "./survival/Token.ts"
 import { Witness } from "./survival/Witness.ts"
 
-const sessionCount = isSoak ? 200 : isLong ? 20 : 8
-const kills = isSoak ? 10 : 3
+const sessionCount = isSoak ? 200 : isLong ? 20 : 4
+const kills = isSoak ? 10 : isLong ? 3 : 1
 
 /** Each connection has a bound of messages a second, which these turns stay below. */
 const sessionsOfConnection = 10
@@ -208,7 +208,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
           // Each session has the instance of its last turn, and earlier instances were stopped.
           const { created, instances } = yield* instancesComeTo(simulator, sessionCount)
           assert.strictEqual(instances.length, sessionCount)
-          assert.isAbove(created, sessionCount)
+          if (isLong) assert.isAbove(created, sessionCount)
           yield* service.end("SIGTERM")
           yield* instancesComeTo(simulator, 0)
         })

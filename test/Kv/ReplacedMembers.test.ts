@@ -12,6 +12,7 @@ import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { stock, type Transport } from "../Harness.ts"
 import { edge, quickEdge } from "../Http/Edge/EdgeTransport.ts"
+import { isLong } from "../Scale.ts"
 import { temporaryLayer } from "../Storage/SqliteFixture.ts"
 import { at, batch, call, get, listAt, put, Site, site } from "../suites/Http/Fixture.ts"
 
@@ -241,7 +242,7 @@ for (const [name, backend] of backends) {
       }).pipe(Effect.provide(backend))
     )
 
-    for (const transport of [stock, edge, quickEdge]) {
+    for (const transport of isLong || name === "memory" ? [stock, edge, quickEdge] : [quickEdge]) {
       for (const [member, replacement] of Object.entries(store)) {
         over(transport, `Store.${member}`, backend, replacement, replace =>
           Layer.merge(

@@ -5,6 +5,7 @@ import { Effect, Either, Option, Schema } from "effect"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { keys } from "../Harness.ts"
+import { isLong } from "../Scale.ts"
 import { launch } from "../service/Command.ts"
 import * as Collector from "./Collector.ts"
 import * as Fixture from "./Fixture.ts"
@@ -217,34 +218,35 @@ const session = (env: Readonly<Record<string, string>>, until: Effect.Effect<unk
     })
   )
 
-describe("the running service", () => {
-  it.scopedLive("traces if an endpoint is set, and runs the same without the packages or without an endpoint", () =>
-    Effect.gen(function* () {
-      const { requests, spans, target } = yield* Collector.collector()
-      const traced = { OTEL_EXPORTER_OTLP_ENDPOINT: target.endpoint.toString(), OTEL_SERVICE_NAME: "tested" }
-      const plain = (yield* session({})).seen
-      assert.deepStrictEqual(plain.ended, { code: 0, signal: null })
-      assert.deepStrictEqual(
-        plain.answers.map(({ status }) => status),
-        [200, 200, 404, 401]
-      )
-      assert.lengthOf(requests, 0)
+if (isLong)
+  describe("the running service", () => {
+    it.scopedLive("traces if an endpoint is set, and runs the same without the packages or without an endpoint", () =>
+      Effect.gen(function* () {
+        const { requests, spans, target } = yield* Collector.collector()
+        const traced = { OTEL_EXPORTER_OTLP_ENDPOINT: target.endpoint.toString(), OTEL_SERVICE_NAME: "tested" }
+        const plain = (yield* session({})).seen
+        assert.deepStrictEqual(plain.ended, { code: 0, signal: null })
+        assert.deepStrictEqual(
+          plain.answers.map(({ status }) => status),
+          [200, 200, 404, 401]
+        )
+        assert.lengthOf(requests, 0)
 
-      const bereft = yield* session({ ...traced, NODE_OPTIONS: without("^@(effect/)?opentelemetry(/|$)") })
-      assert.include(bereft.debug, "Tracing is off: its optional packages cannot be loaded")
-      assert.deepStrictEqual(bereft.seen, plain)
-      assert.lengthOf(requests, 0)
+        const bereft = yield* session({ ...traced, NODE_OPTIONS: without("^@(effect/)?opentelemetry(/|$)") })
+        assert.include(bereft.debug, "Tracing is off: its optional packages cannot be loaded")
+        assert.deepStrictEqual(bereft.seen, plain)
+        assert.lengthOf(requests, 0)
 
-      // They are sent early: the end of the process waits for a collector for a moment only.
-      const early = { ...traced, OTEL_BSP_SCHEDULE_DELAY: "50" }
-      const names = Effect.map(spans, all =>
-        all.flatMap(({ name, traceId }) => (traceId === remote.traceId ? name : []))
-      )
-      const areSent = Effect.repeat(Effect.delay(names, "20 millis"), {
-        until: sent => ["http.server PUT", "kv.set"].every(name => sent.includes(name))
+        // They are sent early: the end of the process waits for a collector for a moment only.
+        const early = { ...traced, OTEL_BSP_SCHEDULE_DELAY: "50" }
+        const names = Effect.map(spans, all =>
+          all.flatMap(({ name, traceId }) => (traceId === remote.traceId ? name : []))
+        )
+        const areSent = Effect.repeat(Effect.delay(names, "20 millis"), {
+          until: sent => ["http.server PUT", "kv.set"].every(name => sent.includes(name))
+        })
+        const whole = yield* session(early, areSent)
+        assert.deepStrictEqual(whole.seen, plain)
       })
-      const whole = yield* session(early, areSent)
-      assert.deepStrictEqual(whole.seen, plain)
-    })
-  )
-})
+    )
+  })

@@ -4,6 +4,7 @@ import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { limit } from "../../src/Process/YoungGeneration.ts"
+import { onlyLong } from "../Scale.ts"
 
 const file = fileURLToPath(new URL("../../src/Process/YoungGeneration.ts", import.meta.url))
 
@@ -91,7 +92,7 @@ describe("YoungGeneration", () => {
     })
   )
 
-  it.live("keeps its size while it is held, and then grows with what survives, up to a limit", () =>
+  onlyLong(it.live)("keeps its size while it is held, and then grows with what survives, up to a limit", () =>
     Effect.gen(function* () {
       // V8 reports a collection afterwards, so on a busy machine the limit may apply one collection late.
       const [first, held, released] = yield* Effect.repeat(sizes, {

@@ -5,7 +5,8 @@ import { modelSuite } from "../suites/ModelSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 import { temporaryLayer } from "./SqliteFixture.ts"
 
-storeSuite("Sqlite, written by a thread", temporaryLayer("thread"))
+// A thread for each test takes half of the time; EdgeSqlite and WriterThread have it.
+storeSuite("Sqlite, written inline", temporaryLayer("inline"))
 
 modelSuite("Sqlite", {
   layerAt: directory => Sqlite.layer({ directory, writer: "inline" }),

@@ -9,7 +9,7 @@ import { tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
 import { execute } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
-import { times } from "../Scale.ts"
+import { onlyLong, times } from "../Scale.ts"
 import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import {
@@ -189,7 +189,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     { timeout: 600_000 * Math.max(1, runs / 4) }
   )
 
-  it.scoped("take large values in pages, and continue the numbers of histories", () =>
+  onlyLong(it.scoped)("take large values in pages, and continue the numbers of histories", () =>
     Effect.gen(function* () {
       const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const url = yield* newDatabase

@@ -6,7 +6,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
 import * as Databases from "../postgres/Databases.ts"
 import * as Server from "../postgres/Server.ts"
-import { isLong, isSoak, times } from "../Scale.ts"
+import { isLong, isSoak, onlyLong, times } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -95,7 +95,7 @@ layer(Environment.layer, { excludeTestServices: true })(
       )
     }
 
-    it.scoped.skipIf(Server.reasonToSkip !== undefined)(
+    onlyLong(it.scoped.skipIf(Server.reasonToSkip !== undefined))(
       "has another log after a standby was promoted that lacks the last writes, which followers learn from its epoch",
       () =>
         Effect.gen(function* () {

@@ -3,7 +3,7 @@ import { copyFileSync, existsSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
-import { isLong, times } from "../Scale.ts"
+import { isLong, onlyLong, times } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -45,7 +45,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
     })
   )
 
-  it.scoped("has another log after a backup was restored, which followers learn from its epoch", () =>
+  onlyLong(it.scoped)("has another log after a backup was restored, which followers learn from its epoch", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const backup = yield* temporaryDirectory

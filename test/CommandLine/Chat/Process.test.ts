@@ -4,6 +4,7 @@ import { Effect } from "effect"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import { secret, token } from "../../Gateway/survival/Token.ts"
 import { freePort } from "../../postgres/Server.ts"
+import { onlyLong } from "../../Scale.ts"
 import * as Environment from "../../service/Environment.ts"
 import * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
@@ -66,7 +67,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("continues after the gateway was killed and restarted, and prints nothing twice", () =>
+  onlyLong(it.scoped)("continues after the gateway was killed and restarted, and prints nothing twice", () =>
     Effect.gen(function* () {
       const { env, service, start } = yield* setting
       const piped = "/long 100000\nhello\n"
@@ -85,7 +86,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("prints lines of JSON in a pipe, and on a terminal where it is asked to", () =>
+  onlyLong(it.scoped)("prints lines of JSON in a pipe, and on a terminal where it is asked to", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const lines = "hello\n:files\n"
@@ -102,7 +103,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("has a prompt for people, and prints at the end how to continue", () =>
+  onlyLong(it.scoped)("has a prompt for people, and prints at the end how to continue", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true })
@@ -116,7 +117,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  it.scoped("ends when the reader has closed the pipe", () =>
+  onlyLong(it.scoped)("ends when the reader has closed the pipe", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const chat = yield* Program.start({ env, args: ["chat"] })

@@ -3,7 +3,7 @@
  * script. Whatever fails: the process lives (or refuses to start by a sentence), nothing that was acknowledged is
  * lost, and the service recovers automatically once the disk works again.
  *
- * `npm test` draws a sample by a seed (FAULT_SEED). The soak lets each call of the script fail in turn, in a way that
+ * `npm run test:system` draws a sample by a seed (FAULT_SEED). The soak lets each call of the script fail in turn, in a way that
  * the seed chooses; from TEST_SCALE=100 on in every way. FAULT_CASES has some alone, separated by commas, in the form in
  * which a failure names them.
  */
