@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { Changes } from "../../src/Simulator/Changes.ts"
+import { onlyLong } from "../Scale.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, Setting, layer as setting, start } from "./Setting.ts"
 
@@ -74,7 +75,7 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
     })
   )
 
-  it.scoped("reports how many entries were deleted before a failure", () =>
+  onlyLong(it.scoped)("reports how many entries were deleted before a failure", () =>
     Effect.gen(function* () {
       const { client, url } = yield* Setting
       const changes = new Changes()

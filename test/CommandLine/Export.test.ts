@@ -13,6 +13,7 @@ import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { Changes } from "../../src/Simulator/Changes.ts"
+import { onlyLong } from "../Scale.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, run, Setting, layer as setting } from "./Setting.ts"
 
@@ -58,7 +59,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
     })
   )
 
-  it.scoped("to a file is refused while another one is in progress, and does not disturb it", () =>
+  onlyLong(it.scoped)("to a file is refused while another one is in progress, and does not disturb it", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
       yield* client.set("cli/twice1", "a", 1)

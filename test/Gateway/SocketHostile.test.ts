@@ -6,7 +6,7 @@ import { SignJWT } from "jose"
 import { frameBytes, messagesPerSecond, requestsInFlight, subscriptions } from "../../src/Gateway/Protocol/Limits.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
-import { times } from "../Scale.ts"
+import { onlyLong, times } from "../Scale.ts"
 import { pass } from "./Fixture.ts"
 import { type Client, codeOf, completeTurn, connect, createSession, make, until } from "./SocketFixture.ts"
 
@@ -270,7 +270,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("a client that never reads is closed, costs little until then, and can resume", () =>
+  onlyLong(it.scoped)("a client that never reads is closed, costs little until then, and can resume", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { unsentBytes: 64 * 1024 }, stored: ample })
       const { url, port, socket } = yield* start

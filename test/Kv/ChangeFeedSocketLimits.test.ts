@@ -3,6 +3,7 @@ import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
 import { MiB } from "../../src/Bytes.ts"
+import { onlyLong } from "../Scale.ts"
 import { connect, layer, put, serve, until, untilFollowers, untilFull } from "./ChangeFeedHarness.ts"
 import { frame, handshake } from "./WebSocketBytes.ts"
 
@@ -73,7 +74,7 @@ describe("ChangeFeed.webSocket, limits", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("does not close a slow reader that keeps reading", () =>
+  onlyLong(it.scoped)("does not close a slow reader that keeps reading", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const slow = yield* Effect.acquireRelease(

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import * as TestClock from "effect/TestClock"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { onlyLong } from "../Scale.ts"
 import { type Client, connect, create, textOf, types } from "./Fixture.ts"
 
 const start = (options?: Simulator.Options) =>
@@ -243,7 +244,7 @@ describe("a connection", () => {
     })
   )
 
-  it.scopedLive("is closed when the client reads nothing at all, and the turns continue", () =>
+  onlyLong(it.scopedLive)("is closed when the client reads nothing at all, and the turns continue", () =>
     Effect.gen(function* () {
       // So long that it does not end a client that reads, on any machine.
       const { client, awaitState, platformUrl, id } = yield* start({ limits: { history: 20, stall: "3 seconds" } })

@@ -6,6 +6,7 @@ import { encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Fo
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import type * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
 import * as Security from "../../../src/Gateway/Forwarding/Security.ts"
+import { onlyLong } from "../../Scale.ts"
 import { command, failureOf, owner, quick, secret, server } from "./Fixture.ts"
 
 describe("the link between nodes", () => {
@@ -133,7 +134,7 @@ describe("the link between nodes", () => {
     })
   )
 
-  it.scopedLive("gives up a node that does not read its answer, so that others have the room", () =>
+  onlyLong(it.scopedLive)("gives up a node that does not read its answer, so that others have the room", () =>
     Effect.gen(function* () {
       const large = "x".repeat(32 * 1024 * 1024)
       const { address, port } = yield* server(

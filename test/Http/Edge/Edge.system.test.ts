@@ -1,6 +1,6 @@
 import * as Memory from "../../../src/Storage/Memory.ts"
-import { httpSuite, ofStore, outageSuite } from "../../suites/HttpSuite.ts"
+import { httpSuite, ofStore, ofTransport, outageSuite } from "../../suites/HttpSuite.ts"
 import { edge } from "./EdgeTransport.ts"
 
-httpSuite(edge, "memory", Memory.layer, ofStore)
+httpSuite(edge, "memory", Memory.layer, { ...ofTransport, ...ofStore })
 outageSuite(edge)

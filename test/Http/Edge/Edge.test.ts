@@ -3,6 +3,7 @@ import * as Direct from "../../../src/Direct.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
+import { routing } from "../../suites/Http/Routing.ts"
 import { endingSuite, essential, httpSuite, ofStore, ofTransport, outageSuite } from "../../suites/HttpSuite.ts"
 import { edge, quickEdge } from "./EdgeTransport.ts"
 
@@ -24,5 +25,5 @@ const withoutFibers = Layer.effect(
 httpSuite(quickEdge, "memory", withoutFibers, { ...ofTransport, ...ofStore })
 outageSuite(quickEdge)
 endingSuite(quickEdge, "memory", Memory.layer)
-httpSuite(edge, "memory", Memory.layer, { ...ofTransport, ...essential })
+httpSuite(edge, "memory", Memory.layer, { routing, ...essential })
 endingSuite(edge, "memory", Memory.layer)

@@ -1,5 +1,6 @@
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { stock } from "../../Harness.ts"
-import { essential, httpSuite, ofTransport } from "../../suites/HttpSuite.ts"
+import { routing } from "../../suites/Http/Routing.ts"
+import { essential, httpSuite } from "../../suites/HttpSuite.ts"
 
-httpSuite(stock, "memory", Memory.layer, { ...ofTransport, ...essential })
+httpSuite(stock, "memory", Memory.layer, { routing, ...essential })

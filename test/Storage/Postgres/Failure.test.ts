@@ -9,6 +9,7 @@ import * as Disk from "../../postgres/Disk.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { isUnavailable, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
 
@@ -109,7 +110,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
       }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("a batch of the largest size has more time than others, with the server too", () =>
+  onlyLong(it.scopedLive)("a batch of the largest size has more time than others, with the server too", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const started = yield* node(optionsOf(url))

@@ -13,6 +13,7 @@ import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { logged, quiet } from "./Fixture.ts"
 
@@ -160,7 +161,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
     }).pipe(Effect.provide(layer))
   })
 
-  it.scopedLive("a listening connection into a black hole is detected by its probe and replaced", () =>
+  onlyLong(it.scopedLive)("a listening connection into a black hole is detected by its probe and replaced", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)

@@ -16,6 +16,7 @@ import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import { createDatabase, execute, nodeLayer, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import {
   databaseAt,
@@ -48,17 +49,19 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("a node that is stopped in the middle of a migration does not keep others from starting", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      proxy.set("black hole", "CREATE SCHEMA causeway")
-      yield* Effect.fork(Opening.open(Redacted.make(proxy.url)))
-      yield* Effect.promise(() => proxy.affected)
-      const other = yield* node(optionsOf(url))
-      yield* ready(other)
-      expect(yield* put(other, "k", 1)).toMatchObject({ lastSeq: 1 })
-    }).pipe(Effect.provide(quiet))
+  onlyLong(it.scopedLive)(
+    "a node that is stopped in the middle of a migration does not keep others from starting",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        const proxy = yield* Proxy.make(url)
+        proxy.set("black hole", "CREATE SCHEMA causeway")
+        yield* Effect.fork(Opening.open(Redacted.make(proxy.url)))
+        yield* Effect.promise(() => proxy.affected)
+        const other = yield* node(optionsOf(url))
+        yield* ready(other)
+        expect(yield* put(other, "k", 1)).toMatchObject({ lastSeq: 1 })
+      }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive(

@@ -179,7 +179,7 @@ export const idempotency = (check: Check) => {
           if (millis < 600_000 && answers.some(({ status }) => status === 400)) return yield* written(2 * millis)
           return { answers, expiresAt, inBatch, operations, set }
         })
-      const { answers, expiresAt, inBatch, operations, set } = yield* written(1500)
+      const { answers, expiresAt, inBatch, operations, set } = yield* written(300)
       expect(answers.map(({ status }) => status)).toEqual([200, 200])
       // Until the service itself says that the time has passed.
       const isOver = Effect.map(

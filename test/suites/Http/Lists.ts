@@ -1,5 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
+import { times } from "../../Scale.ts"
 import type { Answer } from "./Client.ts"
 import {
   batch,
@@ -267,11 +268,12 @@ export const lists = (check: Check) => {
     Effect.gen(function* () {
       const namespace = space()
       const writer = Effect.forEach(
-        numbered(300),
-        (key, index) => (index % 5 === 4 ? remove(namespace, numbered(300)[index - 2]!) : put(namespace, key, index)),
+        numbered(times(300)),
+        (key, index) =>
+          index % 5 === 4 ? remove(namespace, numbered(times(300))[index - 2]!) : put(namespace, key, index),
         { concurrency: 8, discard: true }
       )
-      const views = Effect.replicateEffect(call("GET", listAt(namespace)), 20)
+      const views = Effect.replicateEffect(call("GET", listAt(namespace)), times(20))
       const [, lists] = yield* Effect.all([writer, views], { concurrency: "unbounded" })
       const last = items(yield* call("GET", listAt(namespace)))
       const final = new Map(last.map(entry => [entry.key, entry.version]))

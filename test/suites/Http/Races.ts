@@ -1,5 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Deferred, Effect } from "effect"
+import { times } from "../../Scale.ts"
 import type { Answer } from "./Client.ts"
 import {
   at,
@@ -131,6 +132,7 @@ export const races = (check: Check) => {
       const namespace = space()
       yield* put(namespace, "k", 0)
       let unknown = 0
+      const increments = times(30)
       const countUp = Effect.repeat(
         Effect.flatMap(Effect.repeat(get(namespace, "k"), { until: ({ status }) => status === 200 }), answer => {
           const { value } = bodyOf<{ readonly value: number }>(answer)
@@ -143,11 +145,11 @@ export const races = (check: Check) => {
           }
         }
       )
-      yield* Effect.forEach(range(30), () => countUp, all)
+      yield* Effect.forEach(range(increments), () => countUp, all)
       const { value, version } = bodyOf<EntryBody>(yield* get(namespace, "k"))
       expect(version).toBe(Number(value) + 1)
-      expect(value).toBeGreaterThanOrEqual(30)
-      expect(value).toBeLessThanOrEqual(30 + unknown)
+      expect(value).toBeGreaterThanOrEqual(increments)
+      expect(value).toBeLessThanOrEqual(increments + unknown)
     })
   )
 
@@ -216,7 +218,7 @@ export const races = (check: Check) => {
         })
       const writers = Effect.gen(function* () {
         yield* Effect.forEach(
-          range(300),
+          range(times(300)),
           index => {
             const namespace = namespaces[index % 4]!
             if (index % 7 === 0)

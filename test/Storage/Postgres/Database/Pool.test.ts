@@ -7,6 +7,7 @@ import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { createDatabase, optionsOf, withClient } from "../../../postgres/Databases.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
+import { onlyLong } from "../../../Scale.ts"
 import { namespace, node, put, quiet } from "../Fixture.ts"
 import { count, limitedRole, one } from "./Fixture.ts"
 
@@ -70,7 +71,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scopedLive("a value that takes long to arrive is read, and so is what follows it", () =>
+  onlyLong(it.scopedLive)("a value that takes long to arrive is read, and so is what follows it", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
       const proxy = yield* Proxy.make(url)

@@ -7,6 +7,7 @@ import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
 import * as IdempotencyRecords from "../../../../src/Storage/Postgres/Kv/IdempotencyRecords.ts"
 import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
+import { onlyLong } from "../../../Scale.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import * as Held from "../Held.ts"
 
@@ -112,7 +113,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, dead rows ${reasonToSkip 
     })
   )
 
-  it.scopedLive(
+  onlyLong(it.scopedLive)(
     "a commit with an idempotency key visits as much after many of them as after few, while a snapshot is held",
     () =>
       Effect.gen(function* () {
