@@ -245,7 +245,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
     })
   )
 
-  onlyLong(it.scoped.skipIf(!Disk.isPossible))(
+  it.scoped.skipIf(!Disk.isPossible)(
     "over HTTP is one at a time, needs the key that writes, and leaves no copy on the disk",
     () =>
       Effect.gen(function* () {

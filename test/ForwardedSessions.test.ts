@@ -221,7 +221,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       })
   )
 
-  onlyLong(it.scoped)("show what each node has and does", () =>
+  it.scoped("show what each node has and does", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked
       const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })

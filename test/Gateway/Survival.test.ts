@@ -130,7 +130,9 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
 
           for (let round = 0; round < kills; round++) {
             // Early kills hit activations and replays, late ones streams.
-            const enough = Math.ceil(Math.exp((yield* random.next) * Math.log(eventsPerSecond * 2)))
+            const drawn = Math.ceil(Math.exp((yield* random.next) * Math.log(eventsPerSecond * 2)))
+            // The only kill of the short form hits open turns.
+            const enough = isLong ? drawn : sessionCount * 25
             yield* Effect.scoped(
               Effect.gen(function* () {
                 const service = yield* start

@@ -9,7 +9,6 @@ import { execute, withClient, withOwnClock } from "../../../postgres/Databases.t
 import { persist } from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
-import { onlyLong } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { logged } from "../Fixture.ts"
 import { append, brief, database, type Events, isElsewhere, node, quiet, textsOf } from "./Fixture.ts"
@@ -21,7 +20,7 @@ const takeOver = (events: Events, session: string) =>
   })
 
 describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {
-  onlyLong(it.scopedLive)("a node warns if another live node has published the same address, and only then", () =>
+  it.scopedLive("a node warns if another live node has published the same address, and only then", () =>
     Effect.gen(function* () {
       const url = yield* database
       const { layer, lines } = logged()
@@ -235,26 +234,24 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       })
   )
 
-  onlyLong(it.scopedLive)(
-    "a node in a copy of the directory of another one, which runs, does not end that one's lease",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* database
-        const [directory, copy] = [yield* temporaryDirectory, yield* temporaryDirectory]
-        const options = { lease: Duration.seconds(3) }
-        const { events: one } = yield* node(url, { ...options, directory })
-        yield* one.open("t/s", "e1")
-        cpSync(join(directory, "node.id"), join(copy, "node.id"))
-        const { events: clone } = yield* node(url, { ...options, directory: copy })
-        const { events: third } = yield* node(url, options)
-        // More than the time after which the lease of a run that is over is ended.
-        for (let attempt = 0; attempt < 25; attempt++) {
-          yield* isElsewhere(clone.open("t/s", "e2"))
-          yield* isElsewhere(third.open("t/s", "e2"))
-          yield* Effect.sleep("100 millis")
-        }
-        yield* append(one, "t/s", 0, ["1"])
-      }).pipe(Effect.provide(quiet))
+  it.scopedLive("a node in a copy of the directory of another one, which runs, does not end that one's lease", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [directory, copy] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const options = { lease: Duration.seconds(3) }
+      const { events: one } = yield* node(url, { ...options, directory })
+      yield* one.open("t/s", "e1")
+      cpSync(join(directory, "node.id"), join(copy, "node.id"))
+      const { events: clone } = yield* node(url, { ...options, directory: copy })
+      const { events: third } = yield* node(url, options)
+      // More than the time after which the lease of a run that is over is ended.
+      for (let attempt = 0; attempt < 25; attempt++) {
+        yield* isElsewhere(clone.open("t/s", "e2"))
+        yield* isElsewhere(third.open("t/s", "e2"))
+        yield* Effect.sleep("100 millis")
+      }
+      yield* append(one, "t/s", 0, ["1"])
+    }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive("a node whose lease was removed looks for what others have taken, although it never ended", () =>
