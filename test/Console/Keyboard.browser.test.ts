@@ -182,6 +182,19 @@ describeVisit("The console by the keyboard", visit => {
     }
   })
 
+  it("leaves the focus where it was moved between the closing of a dialog and its removal", async () => {
+    await page.getByRole("button", { name: "New", exact: true }).focus()
+    await press("Enter")
+    await isFocused(/^Key$/)
+    const other = page.getByRole("button", { name: "Import and export", exact: true })
+    await other.evaluate(button => {
+      button.ownerDocument.querySelector("dialog")?.close()
+      button.focus()
+    })
+    await page.locator("dialog").waitFor({ state: "detached" })
+    assert.isTrue(await hasFocus(other))
+  })
+
   it("keeps the focus where what had it goes: an approval, a file", async () => {
     await open("sessions")
     await page.getByRole("link", { name: /by keyboard/ }).click()

@@ -13,8 +13,13 @@ interface Props {
   readonly isWide?: boolean
 }
 
-/** Returns the focus to the element that had it, or to the view if that element has been removed. */
-const returnFocus = (opener: Element | null): void => {
+/**
+ * Returns the focus to the element that had it, or to the view if that element has been removed. A focus that was
+ * moved elsewhere stays: a dialog is removed some time after the browser closed it and returned the focus itself.
+ */
+const returnFocus = (dialog: Element | null, opener: Element | null): void => {
+  const active = document.activeElement
+  if (active !== null && active !== document.body && dialog?.contains(active) !== true) return
   const isPresent = opener instanceof HTMLElement && opener.isConnected && !opener.matches(":disabled")
   const target = isPresent ? opener : document.querySelector<HTMLElement>("main")
   target?.focus()
@@ -25,9 +30,10 @@ export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
   const heading = useId()
   useEffect(() => {
     const opener = document.activeElement
-    element.current?.showModal()
-    element.current?.querySelector<HTMLElement>("[data-first]")?.focus()
-    return () => returnFocus(opener)
+    const dialog = element.current
+    dialog?.showModal()
+    dialog?.querySelector<HTMLElement>("[data-first]")?.focus()
+    return () => returnFocus(dialog, opener)
   }, [])
   return (
     <dialog ref={element} class={isWide ? "dialog wide" : "dialog"} aria-labelledby={heading} onClose={onClose}>
