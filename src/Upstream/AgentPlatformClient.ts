@@ -11,6 +11,7 @@ import * as MetricTags from "../MetricTags.ts"
 import { currentTraceHeaders } from "../Observability/Tracer.ts"
 import { randomHex } from "../RandomHex.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
+import * as CreationBreakers from "./CreationBreakers.ts"
 import * as FileCalls from "./FileCalls.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
@@ -95,8 +96,7 @@ interface Calls {
   readonly instances: KeyedBreakers.KeyedBreakers
   /** The breaker of each stop: an instance that cannot be called can still be stopped. */
   readonly cleanups: KeyedBreakers.KeyedBreakers
-  /** The breaker of each tenant's creations. */
-  readonly creations: KeyedBreakers.KeyedBreakers
+  readonly creations: CreationBreakers.CreationBreakers
 }
 
 const makeCalls = (http: UpstreamHttp.UpstreamHttp): Effect.Effect<Calls, never, Scope.Scope> =>
@@ -116,7 +116,7 @@ const makeCalls = (http: UpstreamHttp.UpstreamHttp): Effect.Effect<Calls, never,
       }),
       instances: KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId", tags }),
       cleanups: KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId", tags }),
-      creations: KeyedBreakers.make({ upstream: "agent_creation", label: "tenant", tags })
+      creations: CreationBreakers.make(tags)
     }
   })
 
@@ -139,7 +139,7 @@ const createBy =
   ({ cleanup, cleanups, creations, foreground, http }: Calls): Service["create"] =>
   instance =>
     Effect.gen(function* () {
-      const { isBackground = false, tenant } = instance
+      const { agentType, isBackground = false, tenant } = instance
       const key = instance.idempotencyKey ?? (yield* randomHex(4))
       let isInDoubt = false
       const attempt = http.json(create.operation, creationRequest(key, instance), readCreated, creationBytes).pipe(
@@ -152,7 +152,9 @@ const createBy =
       const call = isBackground
         ? cleanup.call({ ...create, repeatable: false, part: cleanups.of(key) }, attempt)
         : foreground.call(
-            tenant === undefined ? create : { ...create, part: creations.of(tenant), caller: tenant },
+            tenant === undefined
+              ? create
+              : { ...create, part: creations(tenant, agentType), callers: [tenant, agentType] },
             attempt
           )
       const created = yield* Effect.mapError(call, failure => toError(failure, isInDoubt))

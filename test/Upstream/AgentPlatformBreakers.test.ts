@@ -172,14 +172,18 @@ describe("a tenant's stops and creations that fail", () => {
     })
   }
 
-  it.effect("are distinguished from a platform that fails for all, which blocks all calls", () =>
+  /** Creates an instance of a type for a tenant. */
+  const createOf = (platform: typeof AgentPlatform.Service, agentType: string, tenant: string) =>
+    platform.create({ ...instance, agentType, tenant })
+
+  it.effect("are distinguished from a platform that fails for all types, which blocks all calls", () =>
     withInstances(
       Stub.status(500),
       refused(503),
       platform =>
         Effect.gen(function* () {
-          const create = (tenant: string) => Effect.either(platform.create({ ...instance, tenant }))
-          yield* Effect.forEach(["a", "b", "c", "d", "e"], create)
+          const tenants = ["a", "b", "c", "d", "e"]
+          yield* Effect.forEach(tenants, tenant => Effect.either(createOf(platform, `type of ${tenant}`, tenant)))
           expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
             reason: "circuit_open",
             message: expect.stringContaining("agent_platform")
@@ -188,4 +192,59 @@ describe("a tenant's stops and creations that fail", () => {
       Stub.status(500)
     )
   )
+
+  /** Answers creations of types with a prefix with an error. */
+  const failing =
+    (prefix: string): Answer =>
+    request => {
+      const { body } = request
+      const text = body._tag === "Uint8Array" ? new TextDecoder().decode(body.body) : ""
+      const isFailing = text.includes(`"agentType":"${prefix}`)
+      return (isFailing ? Stub.status(500) : Stub.status(201, { instanceId: "i" }))(request)
+    }
+
+  for (const [what, types, tenants] of [
+    ["of one type for several tenants", 1, 6],
+    ["of several types for one tenant", 6, 1]
+  ] as const) {
+    it.effect(`${what} do not block others`, () =>
+      withInstances(
+        Stub.status(500),
+        refused(503),
+        platform =>
+          Effect.gen(function* () {
+            const names = Arr.makeBy(tenants, index => `tenant-${index}`)
+            const failed = Arr.makeBy(types, index => `broken-${index}`)
+            const calls = failed.flatMap(type => names.map(tenant => createOf(platform, type, tenant)))
+            for (let round = 0; round < 6; round++) yield* Effect.forEach(calls, Effect.either)
+            for (const tenant of [...names, "other"]) expect(yield* createOf(platform, "well", tenant)).toBe("i")
+          }),
+        failing("broken")
+      )
+    )
+  }
+
+  it.effect("for several tenants block the type for all tenants, until it works again", () => {
+    let broken = "broken"
+    return withInstances(
+      Stub.status(500),
+      refused(503),
+      platform =>
+        Effect.gen(function* () {
+          const create = (tenant: string) => createOf(platform, "broken", tenant)
+          for (let call = 0; call < 5; call++) yield* Effect.flip(create("a"))
+          expect(yield* Effect.flip(create("a"))).toMatchObject({ message: expect.stringContaining("agent_creation") })
+          yield* Effect.forEach(["b", "c", "d", "e"], tenant => Effect.flip(create(tenant)))
+          expect(yield* Effect.flip(create("f"))).toMatchObject({
+            reason: "circuit_open",
+            message: "The circuit breaker of agent_type is open; next try in 10 s"
+          })
+          broken = "none"
+          yield* TestClock.adjust("10 seconds")
+          expect(yield* create("f")).toBe("i")
+          expect(yield* create("a")).toBe("i")
+        }),
+      request => failing(broken)(request)
+    )
+  })
 })

@@ -1,15 +1,15 @@
 /**
- * Verdicts on an upstream service by calls to its parts, where each part has one caller.
+ * Verdicts on an upstream service, or a part of it, that several callers share.
  */
 import { verdictOf, verdictOnWhole } from "./UpstreamFailure.ts"
 
 /**
- * Counts one failure of each caller against the service, until a call succeeds: what fails for several callers is not
- * their fault. Once enough callers have failed to open the breaker, all failures count.
+ * Counts a failure only if none of its callers has one that has counted, until a call succeeds: what fails for several
+ * callers is not their fault. Once enough failures have counted to open the breaker, all failures count.
  */
 export class CallerVerdicts {
-  /** Callers whose failure has counted since the last success. */
-  private readonly failed = new Set<string>()
+  /** The callers of each failure that has counted since the last success. */
+  private readonly failed: Array<ReadonlyArray<string>> = []
   /** The verdict on the service by a call to it. */
   readonly onCall = this.clearing(verdictOf)
   /** The verdict on the service by a call to a part without a caller. */
@@ -18,13 +18,13 @@ export class CallerVerdicts {
   /** @param openAfter consecutive failures that open the breaker */
   constructor(private readonly openAfter: number) {}
 
-  /** The verdict on the service by a call to the part of a caller. */
-  onPartOf(caller: string): typeof verdictOf {
+  /** The verdict by a call of callers of different kinds, such as a tenant and an agent type, in a constant order. */
+  onCallOf(callers: ReadonlyArray<string>, judge: typeof verdictOf = verdictOf): typeof verdictOf {
     return this.clearing(exit => {
-      const verdict = verdictOf(exit)
-      if (verdict !== "failure" || this.failed.size >= this.openAfter) return verdict
-      if (this.failed.has(caller)) return verdictOnWhole(exit)
-      this.failed.add(caller)
+      const verdict = judge(exit)
+      if (verdict !== "failure" || this.failed.length >= this.openAfter) return verdict
+      if (this.failed.some(others => others.some((other, kind) => other === callers[kind]))) return verdictOnWhole(exit)
+      this.failed.push(callers)
       return verdict
     })
   }
@@ -32,7 +32,7 @@ export class CallerVerdicts {
   private clearing(judge: typeof verdictOf): typeof verdictOf {
     return exit => {
       const verdict = judge(exit)
-      if (verdict === "success" && this.failed.size > 0) this.failed.clear()
+      if (verdict === "success") this.failed.length = 0
       return verdict
     }
   }

@@ -7,10 +7,19 @@
 import { Duration, Effect } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
 import { CallerVerdicts } from "./CallerVerdicts.ts"
-import type { Breaker } from "./CircuitBreaker.ts"
+import type { Breaker, CircuitOpen } from "./CircuitBreaker.ts"
 import * as Retries from "./Retries.ts"
 import { type Telemetry, timedOut } from "./Telemetry.ts"
 import { outcomeOf, type UpstreamFailure, verdictOnPart } from "./UpstreamFailure.ts"
+
+/** The breaker of a part of an upstream, or several breakers in a row. */
+export interface Part extends Pick<Breaker, "state"> {
+  readonly protect: <A, E, R>(
+    call: Effect.Effect<A, E, R>,
+    verdictOf: typeof verdictOnPart,
+    isBackground?: boolean
+  ) => Effect.Effect<A, E | CircuitOpen, R>
+}
 
 /** How a call is made. */
 export interface Policy {
@@ -26,12 +35,13 @@ export interface Policy {
    * The breaker of the part of the upstream that is called. Failures count there, and only an unreachable service counts
    * against the upstream.
    */
-  readonly part?: Breaker
+  readonly part?: Part
   /**
-   * The caller, if `part` is that of the caller. Then one failure of each caller counts against the upstream too, until
-   * a call succeeds: what fails for several callers is not their fault.
+   * The callers that `part` belongs to, one of each kind, such as a tenant and an agent type. Then a failure also counts
+   * against the upstream if none of them has failed since the last success: what fails for several callers is not their
+   * fault.
    */
-  readonly caller?: string
+  readonly callers?: ReadonlyArray<string>
   /** Whether the call is never the probe of a half-open breaker. */
   readonly isBackground?: boolean
 }
@@ -56,9 +66,9 @@ export const make = ({ breaker, budget, consecutiveFailures, telemetry }: Option
   const verdicts = new CallerVerdicts(consecutiveFailures)
 
   /** The part comes first, so that its rejections take no permit of the upstream. */
-  const guarded = <A, R>({ caller, isBackground, part }: Policy, request: Effect.Effect<A, UpstreamFailure, R>) => {
+  const guarded = <A, R>({ callers, isBackground, part }: Policy, request: Effect.Effect<A, UpstreamFailure, R>) => {
     if (part === undefined) return breaker.protect(request, verdicts.onCall, isBackground)
-    const onService = caller === undefined ? verdicts.onPart : verdicts.onPartOf(caller)
+    const onService = callers === undefined ? verdicts.onPart : verdicts.onCallOf(callers)
     return part.protect(breaker.protect(request, onService, isBackground), verdictOnPart, isBackground)
   }
 
