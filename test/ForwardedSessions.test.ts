@@ -254,6 +254,31 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
+  onlyLong(it.scoped)("a session that is followed through another node is not stopped for another tenant", () =>
+    Effect.gen(function* () {
+      const { startWith } = yield* linked
+      const start = startWith({ ...longLease, LIMIT_SESSIONS_IN_MEMORY: "3" })
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const [mine, theirs, another] = [yield* one.client, yield* other.client, yield* one.clientOf("tester", "other")]
+      const begin = (client: Client) =>
+        Effect.gen(function* () {
+          const sessionId = yield* createSession(client)
+          yield* client.get("session", { type: "start_session", sessionId })
+          return sessionId
+        })
+      const followed = yield* begin(mine)
+      yield* theirs.get("subscribed", { type: "subscribe", sessionId: followed })
+      // The owner is notified in the meantime: a client cannot observe that.
+      const others = [yield* begin(mine), yield* begin(mine)]
+      yield* begin(another)
+      const { sessions } = yield* mine.get("session_list", { type: "list_sessions" })
+      const active = sessions.filter(({ state }) => state === "active").map(({ id }) => id)
+      assert.lengthOf(active, 2)
+      assert.include(active, followed)
+      assert.isTrue(active.some(id => others.includes(id)))
+    })
+  )
+
   onlyLong(it.scoped)("a node with another secret is refused, and logs that; its clients get a retryable error", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked

@@ -116,7 +116,7 @@ const routed = (
   const send = (
     session: string,
     owner: ReachablePeer,
-    caller: Required<Caller>,
+    caller: Required<Omit<Caller, "hasSubscribers">>,
     request: Call
   ): Effect.Effect<Attempt> =>
     Effect.gen(function* () {

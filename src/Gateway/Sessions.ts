@@ -21,6 +21,8 @@ export interface Caller {
    * agent is carried out once for each id.
    */
   readonly commandId?: string
+  /** Whether the caller is another node that has subscribers to the session. `get` keeps that in mind for a while. */
+  readonly hasSubscribers?: boolean
 }
 
 /** A session with its secrets, which a node that shuts down transfers to another node. */

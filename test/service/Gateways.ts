@@ -41,9 +41,8 @@ export const make = ({ env = {}, isLinked = false }: Options = {}) =>
             ...own
           }
         })
-        /** A client of the tenant `acme`. */
-        const clientOf = (sub: string): Effect.Effect<Client, never, Scope.Scope> =>
-          Effect.flatMap(token("acme", sub), bearer =>
+        const clientOf = (sub: string, tenant = "acme"): Effect.Effect<Client, never, Scope.Scope> =>
+          Effect.flatMap(token(tenant, sub), bearer =>
             Effect.orDie(
               connect(`${service.url.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${bearer}` } })
             )

@@ -3,6 +3,7 @@
  */
 import { Either, type Option, Schema } from "effect"
 import type { Answer } from "../Protocol/Answer.ts"
+import { optional } from "../Protocol/Fields.ts"
 import { frameBytes } from "../Protocol/Limits.ts"
 import { Request } from "../Protocol/Request.ts"
 import type { Call, Failure } from "../Requests.ts"
@@ -25,6 +26,8 @@ const Command = Schema.Struct({
   actor: Schema.String,
   /** The same for each attempt, so that the command is carried out once. */
   commandId: Schema.String,
+  /** Whether the node that sends it has subscribers to the session. Nodes of earlier versions ignore it. */
+  hasSubscribers: optional(Schema.Boolean),
   request: Request
 })
 

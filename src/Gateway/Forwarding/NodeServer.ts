@@ -130,14 +130,13 @@ interface Node {
 const ofCommand = ({ files, self, sessions }: Node, text: string): Work | undefined => {
   const decoded = decodeCommand(text)
   if (Either.isLeft(decoded)) return undefined
-  const { actor, commandId, node, request, tenant } = decoded.right
+  const { node, request, ...caller } = decoded.right
+  const { actor, tenant } = caller
   return {
     ...{ tenant, actor, name: request.type },
     run: send => {
       if (node !== self) return send({ is: "not_owner" })
-      const work = Effect.flatMap(execute(sessions, { tenant, actor, commandId }, request), answer =>
-        send({ is: "answer", answer })
-      )
+      const work = Effect.flatMap(execute(sessions, caller, request), answer => send({ is: "answer", answer }))
       return fileRequests.has(request.type) ? files.use(tenant, request.type, () => work) : work
     }
   }

@@ -75,9 +75,9 @@ export class Entity extends SessionCore {
     )
   }
 
-  /** Whether its instance runs and was not used since `time`, in monotonic milliseconds. */
+  /** Whether its instance runs, is not followed, and was not used since `time`, in monotonic milliseconds. */
   isIdleSince(time: number): boolean {
-    return this.isRunning && !this.hasSubscribers && this.state.turns.open.size === 0 && this.isUnusedSince(time)
+    return this.isRunning && !this.isFollowed && this.state.turns.open.size === 0 && this.isUnusedSince(time)
   }
 
   protected override onUpdate({ events }: Update): void {

@@ -1,7 +1,7 @@
 /**
  * Subscriptions to sessions of other nodes, whose events are read from the shared log.
  */
-import { type Context, Duration, Effect, Option, type Scope } from "effect"
+import { type Context, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import { NodeLink, type NodeLinkShape } from "../Forwarding/NodeLink.ts"
@@ -13,25 +13,21 @@ import { partsOf } from "./LaunchConfiguration.ts"
 import { type FollowedSession, type Log, LogFollower } from "./LogFollower.ts"
 import { isSessionId, keyOf, lossesOf, randomId, type SessionRecord, toView } from "./SessionRecord.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
-import type { Settings } from "./Settings.ts"
+import { type Settings, subscriberInterval } from "./Settings.ts"
 
 /** Sessions whose events are read concurrently. */
 const reads = 4
 
-/** Number of uses of a session with subscribers on this node within its idle timeout, so that it is not stopped. */
-const usesInIdleTime = 4
-const longestUseInterval = Duration.minutes(5)
-
-/** Concurrent uses of sessions on other nodes. */
-const concurrentUses = 4
+/** Owners of sessions that are notified of subscribers concurrently. */
+const concurrentCalls = 4
 
 /** Where the events, records and settings of sessions come from. */
 export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "find">
   readonly settings: Pick<Settings, "idleTimeout">
-  /** Marks a session that is in this node's memory as used. */
-  readonly touch: (key: string) => void
+  /** Marks a session that is in this node's memory as one with subscribers. */
+  readonly follow: (key: string) => void
   /** Runs work in the background. */
   readonly run: (work: Effect.Effect<void>) => void
 }
@@ -50,6 +46,8 @@ export interface LogSubscriptions {
 class Followers {
   private readonly byKey = new Map<string, LogFollower>()
   private readonly occupancy = new Supervision.Occupancy()
+  private readonly started = new Set<LogFollower>()
+  private readonly starts = new Supervision.Occupancy()
 
   constructor(
     private readonly log: Log,
@@ -71,16 +69,32 @@ class Followers {
     return this.occupancy.occupied
   }
 
+  /** Waits until there is a follower that {@link takeStarted} has not returned. */
+  get anyStarted(): Effect.Effect<void> {
+    return this.starts.occupied
+  }
+
+  /** The followers that have started since the last call. */
+  takeStarted(): ReadonlyArray<LogFollower> {
+    const started = [...this.started]
+    this.started.clear()
+    this.starts.set(false)
+    return started
+  }
+
   private start(session: FollowedSession): LogFollower {
     const { key } = session
     const follower: LogFollower = new LogFollower(session, this.log, () => {
       if (this.byKey.get(key) === follower) this.byKey.delete(key)
       unwatch()
+      this.started.delete(follower)
       this.occupancy.set(this.byKey.size > 0)
     })
     const unwatch = this.nodes.watch(key, () => follower.wake())
     this.byKey.set(key, follower)
     this.occupancy.set(true)
+    this.started.add(follower)
+    this.starts.set(true)
     // Events that were appended since the history was read.
     follower.wake()
     return follower
@@ -88,35 +102,35 @@ class Followers {
 }
 
 /**
- * Uses a session where it is, since its node would stop it as idle otherwise. That may be this node, if the session came
- * to it after the subscription.
+ * Notifies the owner of a session that has subscribers here, so that it does not stop the session. The owner may be this
+ * node, if the session came to it after the subscription.
  */
-const useSession = (
+const notifyOwner = (
   nodes: Pick<SessionNodesShape, "ownerOf">,
   link: Option.Option<NodeLinkShape>,
-  touch: Options["touch"],
+  follow: Options["follow"],
   { session: { id, key, tenant } }: LogFollower
 ): Effect.Effect<void> =>
   Effect.gen(function* () {
     const owner = yield* nodes.ownerOf(key)
-    if (Option.isNone(owner)) return touch(key)
+    if (Option.isNone(owner)) return follow(key)
     const { address, node } = owner.value
     if (address === null || Option.isNone(link)) return
-    const request = { type: "get_session", id: "use", sessionId: id } as const
-    const commandId = yield* randomId
-    yield* link.value.send({ address, node }, { node, tenant, actor: "gateway", commandId, request })
+    const request = { type: "get_session", id: "follow", sessionId: id } as const
+    const caller = { tenant, actor: "gateway", commandId: yield* randomId, hasSubscribers: true }
+    yield* link.value.send({ address, node }, { node, ...caller, request })
   }).pipe(Effect.ignore)
 
 /**
- * Runs until the scope closes. Sessions with subscribers are used regularly, so that their nodes do not stop them as idle.
- * Those of other nodes are used by the link, if there is one.
+ * Runs until the scope closes. The owner of a session with subscribers is notified at the first subscription and then
+ * regularly, by the link if there is one.
  */
 export const make = ({
   events,
+  follow,
   records,
   run,
-  settings,
-  touch
+  settings
 }: Options): Effect.Effect<LogSubscriptions, never, Scope.Scope> =>
   Effect.gen(function* () {
     const nodes = yield* SessionNodes
@@ -159,13 +173,19 @@ export const make = ({
         }
       })
 
-    const interval = Duration.min(Duration.times(settings.idleTimeout, 1 / usesInIdleTime), longestUseInterval)
-    const useAll = Effect.suspend(() =>
-      Effect.forEach(followers.all(), follower => useSession(nodes, link, touch, follower), {
-        concurrency: concurrentUses,
+    const notify = (some: ReadonlyArray<LogFollower>) =>
+      Effect.forEach(some, follower => notifyOwner(nodes, link, follow, follower), {
+        concurrency: concurrentCalls,
         discard: true
       })
+    const notifyAll = Effect.suspend(() => notify(followers.all()))
+    const notifyStarted = Effect.suspend(() => notify(followers.takeStarted()))
+    yield* Supervision.tickScoped("notification of subscribers", subscriberInterval(settings), followers, notifyAll)
+    yield* Supervision.tickScoped(
+      "notification of new subscribers",
+      0,
+      { occupied: followers.anyStarted },
+      notifyStarted
     )
-    yield* Supervision.tickScoped("use of sessions with subscribers", interval, followers, useAll)
     return { subscribe }
   })

@@ -78,6 +78,7 @@ const lifecycleCalls = (
 ): Pick<Service, "get" | "start" | "stop"> => ({
   get: (caller, sessionId) =>
     use(caller, sessionId, entity => {
+      if (caller.hasSubscribers === true) entity.follow()
       const view = Effect.sync(() => entity.view())
       if (!events.isShared) return view
       // Another node may ask because its client has seen more than is stored.
@@ -169,8 +170,8 @@ const make = (settings: Settings) =>
       maxOfOne: concurrentListsOfOne
     })
     const list = TenantSessions.makeList({ store, events, nodes, peek: cache.peek, secrets })
-    const touch = (key: string): void => cache.peek(key)?.touch()
-    const fromLog = yield* LogSubscriptions.make({ events, records, settings, run, touch })
+    const follow = (key: string): void => cache.peek(key)?.follow()
+    const fromLog = yield* LogSubscriptions.make({ events, records, settings, run, follow })
     const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
     const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
     yield* SessionReaper.start(shared, cache, records, transfer, () => {

@@ -1,7 +1,7 @@
 /**
  * The core of a session in memory: its record, its journal, its subscribers and its use count.
  */
-import { Cause, type Context, Effect, Either, type Scope } from "effect"
+import { Cause, type Context, Duration, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { MetricTags } from "../../MetricTags.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
@@ -15,7 +15,7 @@ import type { SecretPool } from "./SecretPool.ts"
 import { randomId, type SessionRecord } from "./SessionRecord.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
-import type { Settings } from "./Settings.ts"
+import { type Settings, subscriberInterval } from "./Settings.ts"
 import { Subscribers } from "./Subscribers.ts"
 
 /** The services and settings that all sessions share. */
@@ -80,6 +80,8 @@ export class SessionCore implements Recorded {
   /** The number of calls in progress, and when the last one ended, in monotonic milliseconds. */
   private users = 0
   private usedAt: number
+  /** Until when other nodes count as having subscribers, in monotonic milliseconds. */
+  private subscribedUntil = Number.NEGATIVE_INFINITY
 
   constructor(
     /** `<tenant>/<id>`. */
@@ -192,6 +194,17 @@ export class SessionCore implements Recorded {
 
   get hasSubscribers(): boolean {
     return this.subscribers.size > 0
+  }
+
+  /** Whether this node or another has subscribers. */
+  get isFollowed(): boolean {
+    return this.hasSubscribers || this.shared.monotonic() < this.subscribedUntil
+  }
+
+  /** Called when another node has subscribers. One such call may be lost. */
+  follow(): void {
+    const { monotonic, settings } = this.shared
+    this.subscribedUntil = monotonic() + 2 * Duration.toMillis(subscriberInterval(settings))
   }
 
   subscribe(subscriber: Subscriber): void {

@@ -78,6 +78,13 @@ export const reconnectTimeout = Duration.minutes(10)
 /** The interval at which all sessions are checked for idle ones and for instances to stop. */
 export const sweepInterval = Duration.seconds(5)
 
+/**
+ * The interval at which a node notifies the owner of a session to which it has subscribers. The owner would stop the
+ * session otherwise.
+ */
+export const subscriberInterval = ({ idleTimeout }: Pick<Settings, "idleTimeout">): Duration.Duration =>
+  Duration.min(Duration.times(idleTimeout, 1 / 4), Duration.minutes(5))
+
 /** Lists of sessions that are read concurrently. Each takes milliseconds of the event loop. */
 export const concurrentLists = 4
 

@@ -52,7 +52,10 @@ describe("the link between nodes", () => {
       const text = `\u0000 \ud83d\ude00 ${"x".repeat(500_000)}`
       const answer = { type: "accepted", id: "1", turnId: "turn" }
       assert.deepStrictEqual(yield* link.send(owner(address), command(text)), { is: "answer", answer } as never)
-      assert.deepStrictEqual(calls, [[{ tenant: "acme", actor: "alice", commandId: "c1" }, text]])
+      const caller = { tenant: "acme", actor: "alice", commandId: "c1" }
+      assert.deepStrictEqual(calls, [[caller, text]])
+      yield* link.send(owner(address), { ...command("followed"), hasSubscribers: true })
+      assert.deepStrictEqual(calls.at(-1), [{ ...caller, hasSubscribers: true }, "followed"])
       const refused = yield* link.send(owner(address), command("conflict"))
       assert.deepStrictEqual(refused, { is: "failure", failure: { code: "conflict", message: "no" } } as never)
       assert.deepInclude(yield* link.send(owner(address), command("defect")), { is: "failure" })

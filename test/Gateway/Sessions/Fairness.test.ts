@@ -1,6 +1,7 @@
 /** Requests of one tenant next to those of others. */
 import { describe, expect, it } from "@effect/vitest"
-import { Array as Arr, Effect, Fiber } from "effect"
+import { Array as Arr, Effect, Fiber, TestClock } from "effect"
+import type { Caller } from "../../../src/Gateway/Sessions.ts"
 import { alice, make, mallory } from "../Fixture.ts"
 
 describe("Lists of sessions", () => {
@@ -26,6 +27,35 @@ describe("Lists of sessions", () => {
       expect(answered).toBeLessThan(20)
       yield* Fiber.join(storm)
       expect(answered).toBe(asked)
+    })
+  )
+})
+
+describe("Sessions in memory", () => {
+  it.scoped("are not stopped for another tenant's session while another node has subscribers to them", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ settings: { inMemory: 3 } })
+      const { sessions } = yield* start
+      const begin = (caller: Caller) =>
+        Effect.gen(function* () {
+          const { id } = yield* sessions.create(caller, { agentType: "echo" })
+          return (yield* sessions.start(caller, id)).id
+        })
+      const activeOf = (caller: Caller) =>
+        Effect.map(sessions.list(caller), page =>
+          page.sessions.filter(({ state }) => state === "active").map(({ id }) => id)
+        )
+      const followed = yield* begin(mallory)
+      const subscribed = { ...mallory, hasSubscribers: true }
+      yield* sessions.get(subscribed, followed)
+      yield* begin(mallory)
+      const last = yield* begin(mallory)
+      yield* begin(alice)
+      expect(new Set(yield* activeOf(mallory))).toEqual(new Set([last, followed]))
+      // The other node has said nothing for some time.
+      yield* TestClock.adjust("10 minutes")
+      yield* begin({ tenant: "third", actor: "bob" })
+      expect(yield* activeOf(mallory)).toEqual([last])
     })
   )
 })

@@ -1,6 +1,8 @@
 /** Subscriptions to sessions of other nodes, whose histories are read from the database. */
 import { describe, expect, it } from "@effect/vitest"
-import { Duration, Effect, FiberSet, Logger, Option, TestClock } from "effect"
+import { Duration, Effect, Exit, FiberSet, Logger, Option, Scope, TestClock } from "effect"
+import type { Command, Reply } from "../../../src/Gateway/Forwarding/Command.ts"
+import { NodeLink } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import type { History, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, type Peer, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/LogSubscriptions.ts"
@@ -21,7 +23,8 @@ const make = Effect.gen(function* () {
   let failures = 0
   let wake = (): void => {}
   let owner = Option.none<Peer>()
-  const touched: Array<string> = []
+  const followed: Array<string> = []
+  const sent: Array<Command> = []
   const stored = (): History => ({
     epoch: history.epoch,
     headSeq: history.head,
@@ -51,7 +54,7 @@ const make = Effect.gen(function* () {
     records: { find: () => Effect.succeedSome(record) },
     settings: { idleTimeout: Duration.hours(1) },
     run: work => void run(work),
-    touch: key => void touched.push(key)
+    follow: key => void followed.push(key)
   }).pipe(
     Effect.provideService(SessionNodes, {
       ...alone,
@@ -60,7 +63,18 @@ const make = Effect.gen(function* () {
         wake = onChange
         return () => {}
       }
-    })
+    }),
+    Effect.provideService(
+      NodeLink,
+      Option.some({
+        transfer: () => Effect.dieMessage("not expected"),
+        send: (_: unknown, command: Command) =>
+          Effect.sync((): Reply => {
+            sent.push(command)
+            return { is: "not_owner" }
+          })
+      })
+    )
   )
   const subscribe = (onFrames: (frames: ReadonlyArray<Frame>) => void = () => {}) =>
     Effect.gen(function* () {
@@ -92,7 +106,8 @@ const make = Effect.gen(function* () {
     )
   return {
     subscribe,
-    touched,
+    followed,
+    sent,
     moveTo: (to: Option.Option<Peer>): void => {
       owner = to
     },
@@ -167,16 +182,35 @@ describe("LogSubscriptions", () => {
     }).pipe(Effect.provide(quiet))
   )
 
-  it.scoped("a session with subscribers stays in use after it came to this node", () =>
+  it.scoped("the owner of a session is notified of its subscribers here, at once and then regularly", () =>
     Effect.gen(function* () {
-      const { moveTo, subscribe, touched } = yield* make
+      const { change, moveTo, sent, subscribe } = yield* make
+      moveTo(Option.some({ node: "other", address: "other:1" }))
+      const subscription = yield* Scope.make()
+      yield* Scope.extend(subscribe(), subscription)
+      yield* change({})
+      expect(sent).toMatchObject([
+        { node: "other", hasSubscribers: true, request: { type: "get_session", sessionId: id } }
+      ])
+      yield* TestClock.adjust("10 minutes")
+      expect(sent).toHaveLength(3)
+      yield* Scope.close(subscription, Exit.void)
+      yield* TestClock.adjust("10 minutes")
+      expect(sent).toHaveLength(3)
+    })
+  )
+
+  it.scoped("a session that came to this node is followed by its subscribers here", () =>
+    Effect.gen(function* () {
+      const { change, followed, moveTo, subscribe } = yield* make
       moveTo(Option.some({ node: "other", address: null }))
       yield* subscribe()
+      yield* change({})
       yield* TestClock.adjust("10 minutes")
-      expect(touched).toEqual([])
+      expect(followed).toEqual([])
       moveTo(Option.none())
       yield* TestClock.adjust("15 minutes")
-      expect(touched).toEqual(Array(3).fill(`${alice.tenant}/${id}`))
+      expect(followed).toEqual(Array(3).fill(`${alice.tenant}/${id}`))
     })
   )
 })
