@@ -279,6 +279,52 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
+  onlyLong(it.scoped)("tenants with hanging requests do not delay the requests of another tenant", () =>
+    Effect.gen(function* () {
+      const { simulator, startWith } = yield* linked
+      const [one, other] = yield* Effect.all([startWith(longLease), startWith(longLease)], { concurrency: 2 })
+      // A session with secrets belongs to its node from the beginning.
+      const create = (client: Client) => createSession(client, { secrets: { TOKEN: "x" as never } })
+      const own = yield* create(yield* one.clientOf("tester", "honest"))
+      /** The types and codes of answers, and how many milliseconds they took. */
+      const measure = Effect.gen(function* () {
+        const answers: Record<string, number> = {}
+        const delays: Array<number> = []
+        let honest = yield* other.clientOf("tester", "honest")
+        for (let call = 0; call < 240; call++) {
+          // A connection may send 100 messages a second.
+          if (call % 80 === 79) honest = yield* other.clientOf("tester", "honest")
+          const begun = performance.now()
+          const answer = yield* honest.ask({ type: "get_session", sessionId: own })
+          delays.push(performance.now() - begun)
+          const name = answer.type === "error" ? answer.error.code : answer.type
+          answers[name] = (answers[name] ?? 0) + 1
+        }
+        delays.sort((a, b) => a - b)
+        return { answers, p50: delays[delays.length / 2], slowest: delays.at(-1) }
+      })
+      const alone = yield* measure
+      yield* simulator.inject({ operation: "create", times: 1_000_000, fault: { kind: "hang" } })
+      for (const tenant of ["evil-1", "evil-2"]) {
+        const sessionId = yield* create(yield* one.clientOf("tester", tenant))
+        const storm = Effect.gen(function* () {
+          const client = yield* other.clientOf("tester", tenant)
+          for (let id = 0; id < 60; id++) {
+            yield* client.send(JSON.stringify({ type: "start_session", id: String(id), sessionId }))
+          }
+          // Its requests are in progress.
+          yield* client.get("pong", { type: "ping" })
+        })
+        yield* Effect.replicateEffect(storm, 20, { concurrency: 20 })
+      }
+      const together = yield* measure
+      yield* Effect.logInfo("Answers to another tenant").pipe(
+        Effect.annotateLogs({ alone: JSON.stringify(alone), together: JSON.stringify(together) })
+      )
+      assert.deepStrictEqual(together.answers, { session: 240 })
+    })
+  )
+
   onlyLong(it.scoped)("a node with another secret is refused, and logs that; its clients get a retryable error", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked

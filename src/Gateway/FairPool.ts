@@ -286,6 +286,6 @@ export class FairPool {
   }
 }
 
-/** A pool whose claims cannot be reclaimed. One tenant may have three quarters of it, so that others find some free. */
+/** A pool of which one tenant may have three quarters, so that others find some free. */
 export const sharedPool = (name: string, capacity: number, maxWaiting = 10_000): FairPool =>
   new FairPool({ name, capacity, maxOfOne: Math.ceil(0.75 * capacity), maxWaiting })

@@ -130,6 +130,10 @@ const routed = (
         return { isInDoubt: left._tag === "NodeSilent" }
       }
       const reply = sent.right
+      if (reply.is === "displaced") {
+        Metrics.count("displaced", tags)
+        return { isInDoubt: true }
+      }
       if (reply.is !== "answer" && reply.is !== "failure") {
         Metrics.count("not_owner", tags)
         owners.forget(session)

@@ -114,6 +114,19 @@ describe("Forwarding", () => {
     })
   )
 
+  it.effect("repeats a command that was displaced, and does not know whether it was carried out", () =>
+    Effect.gen(function* () {
+      const displaced: Reply = { is: "displaced" }
+      const { ask, sent } = yield* node([displaced, accepted])
+      assert.deepInclude(yield* ask(message), { right: { type: "accepted", id: "1", turnId: "t" } })
+      assert.strictEqual(sent[0]!.commandId, sent[1]!.commandId)
+      const refused = yield* node([displaced, busy])
+      assert.deepInclude(failureIn(yield* refused.ask(message)), { code: "timeout", retryable: false })
+      const once = yield* node([displaced, accepted])
+      assert.deepInclude(failureIn(yield* once.ask(interrupt)), { code: "timeout" })
+    })
+  )
+
   it.effect("looks the owner up again where the session has moved, and tries here first", () =>
     Effect.gen(function* () {
       const owners = [

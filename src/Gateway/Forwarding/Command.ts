@@ -87,6 +87,8 @@ export type Reply =
   | { readonly is: "failure"; readonly failure: Failure }
   /** The session belongs to the node now. */
   | { readonly is: "adopted" }
+  /** Another tenant needed the place of the command. It may have been carried out. */
+  | { readonly is: "displaced" }
   /** The session does not belong to the node, or the command is for another run. Nothing was done. */
   | { readonly is: "not_owner" }
 

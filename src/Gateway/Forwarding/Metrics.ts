@@ -5,7 +5,7 @@ import { Metric, MetricLabel } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 
 /** The outcome of one attempt. */
-export type Outcome = "answered" | "failed" | "not_owner" | "unreachable" | "refused" | "silent" | "busy"
+export type Outcome = "answered" | "failed" | "not_owner" | "unreachable" | "refused" | "silent" | "busy" | "displaced"
 
 const attempts = Metric.counter("sessions_forwarded_total", {
   description: "Requests sent to the node that owns the session, by outcome.",
@@ -21,7 +21,8 @@ const series: Readonly<Record<Outcome, Metric.Metric.Counter<number>>> = {
   unreachable: seriesOf("unreachable"),
   refused: seriesOf("refused"),
   silent: seriesOf("silent"),
-  busy: seriesOf("busy")
+  busy: seriesOf("busy"),
+  displaced: seriesOf("displaced")
 }
 
 /** Sessions that this node has taken over. */

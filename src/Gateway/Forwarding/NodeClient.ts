@@ -8,7 +8,7 @@ import { Duration, Effect, Option, type Redacted, type Scope } from "effect"
 import { onceRead } from "../../EventLoop.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { currentTraceHeaders } from "../../Observability/Tracer.ts"
-import { type FairPool, sharedPool } from "../FairPool.ts"
+import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
 import { fileRequests } from "../FileCalls.ts"
 import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy } from "../Sessions.ts"
@@ -72,6 +72,8 @@ interface Outgoing {
   readonly replyBytes: number
   /** Called with the bytes of the reply so far. Returns false if there is no memory for them. */
   readonly onReply: (bytes: number) => boolean
+  /** What the request holds that can be reclaimed for another tenant's. */
+  readonly claims: ReadonlyArray<Claim>
 }
 
 /** Reads a whole reply. */
@@ -146,6 +148,11 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
         onConnected()
       })
     })
+    const displace = (): void => {
+      resume(Effect.succeed({ is: "displaced" }))
+      outgoing.destroy()
+    }
+    for (const claim of sent.claims) claim.offer({ onReclaim: displace })
     outgoing.on("error", error => fail(error.message))
     outgoing.on("close", () => {
       stopWaiting()
@@ -179,12 +186,16 @@ class PeerConnections {
   ) {}
 
   /** Holds a connection to a node while an effect runs. */
-  use<A, E>(address: string, tenant: string, work: Effect.Effect<A, E>): Effect.Effect<A, E | SessionsBusy> {
+  use<A, E>(
+    address: string,
+    tenant: string,
+    work: (connection: Claim) => Effect.Effect<A, E>
+  ): Effect.Effect<A, E | SessionsBusy> {
     return Effect.suspend(() => {
       const pool = this.pools.get(address) ?? sharedPool("connections to another node", this.connections)
       this.pools.set(address, pool)
       return Effect.ensuring(
-        pool.use(tenant, 1, () => work, this.timeout),
+        pool.use(tenant, 1, work, this.timeout),
         Effect.sync(() => {
           if (pool.used === 0 && pool.waiting === 0 && this.pools.get(address) === pool) this.pools.delete(address)
         })
@@ -224,26 +235,27 @@ export const make = (
         return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
       })
     const transmit = ({ address, node }: ReachablePeer, { encode, isFile, name, path, tenant }: Message) =>
-      Effect.flatMap(currentTraceHeaders, trace => {
-        const text = encode()
-        const size = Buffer.byteLength(text)
-        const claiming = Effect.suspend(() => {
-          const claim = memory.take(tenant, size + usualReply)
-          return claim === undefined ? Effect.fail(memory.refusal()) : Effect.succeed(claim)
+      Effect.flatMap(currentTraceHeaders, trace =>
+        peers.use(address, tenant, connection => {
+          const text = encode()
+          const size = Buffer.byteLength(text)
+          const claiming = Effect.suspend(() => {
+            const claim = memory.take(tenant, size + usualReply)
+            return claim === undefined ? Effect.fail(memory.refusal()) : Effect.succeed(claim)
+          })
+          return Effect.acquireUseRelease(
+            claiming,
+            claim =>
+              post(agent, options, {
+                ...{ address, path, tenant, text, trace },
+                replyBytes: isFile ? replyBytes.file : replyBytes.other,
+                onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes),
+                claims: path === paths.command ? [connection, claim] : []
+              }),
+            claim => Effect.sync(() => claim.release())
+          )
         })
-        return Effect.acquireUseRelease(
-          claiming,
-          claim => {
-            const sent: Outgoing = {
-              ...{ address, path, tenant, text, trace },
-              replyBytes: isFile ? replyBytes.file : replyBytes.other,
-              onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
-            }
-            return peers.use(address, tenant, post(agent, options, sent))
-          },
-          claim => Effect.sync(() => claim.release())
-        )
-      }).pipe(
+      ).pipe(
         Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason))),
         Effect.withSpan(`NodeClient.${name}`, {
           kind: "client",

@@ -20,8 +20,9 @@ export type NodeLinkError = NodeUnreachable | NodeRefused | NodeSilent
 /** Sends commands to other nodes. */
 export interface NodeLinkShape {
   /**
-   * Fails with `SessionsBusy`, and sends nothing, if the tenant has used its share of the commands in progress. An
-   * interruption also interrupts the command on the other node, as far as it is interruptible.
+   * Fails with `SessionsBusy`, and sends nothing, if the tenant has used its share of the commands in progress. A command
+   * ends with the reply `displaced` if another tenant needs its place. An interruption also interrupts the command on the
+   * other node, as far as it is interruptible.
    */
   readonly send: (owner: ReachablePeer, command: Command) => Effect.Effect<Reply, NodeLinkError | SessionsBusy>
   /** Transfers a session of this node to another one. Returns whether that node has taken it. */

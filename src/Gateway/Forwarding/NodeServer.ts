@@ -9,7 +9,7 @@ import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, Scope, type Tracer } from "effect"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
-import { type FairPool, sharedPool } from "../FairPool.ts"
+import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
 import { FileCalls, fileRequests } from "../FileCalls.ts"
 import { defect, execute, failureOf, type RequestError } from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
@@ -86,17 +86,12 @@ class Intake {
     this.memory = sharedPool("memory for requests of other nodes", bytes)
   }
 
-  /** Admits a command of a tenant. Returns a function that releases its share, or why it is refused. */
-  admit(tenant: string, bytes: number): (() => void) | SessionsBusy {
+  /** Admits a command of a tenant. Returns what it holds, or why it is refused. */
+  admit(tenant: string, bytes: number): ReadonlyArray<Claim> | SessionsBusy {
     const command = this.commands.take(tenant, 1)
     if (command === undefined) return this.commands.refusal()
     const memory = this.memory.take(tenant, bytes)
-    if (memory !== undefined) {
-      return () => {
-        command.release()
-        memory.release()
-      }
-    }
+    if (memory !== undefined) return [command, memory]
     command.release()
     return this.memory.refusal()
   }
@@ -234,6 +229,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
 
     const begin = (response: ServerResponse, work: Work, parent: Tracer.AnySpan | undefined): void => {
       const heartbeats = setInterval(() => {
+        if (response.writableEnded) return
         if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
         // White space before a JSON text is ignored.
         response.write(" ")
@@ -261,9 +257,16 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       if (length > commandBytes) return reject(response, 413)
       const tenant = tenantIn(request)
       const admitted = intake.admit(tenant ?? "", length)
-      if (typeof admitted !== "function") return reply(response, { is: "failure", failure: failureOf(admitted) })
-      response.on("close", admitted)
+      if ("_tag" in admitted) return reply(response, { is: "failure", failure: failureOf(admitted) })
+      for (const claim of admitted) {
+        response.on("close", () => claim.release())
+        if (request.url === paths.transfer) continue
+        // The close of the response interrupts the command.
+        const onReclaim = (): void => reply(response, { is: "displaced" })
+        claim.offer({ isReclaimable: () => !response.writableEnded, onReclaim })
+      }
       readBody(request, text => {
+        if (response.writableEnded) return
         const work = workOf(self, text)
         const isAsNamed = work !== undefined && (tenant === undefined || tenant === work.tenant)
         if (!isAsNamed) return reject(response, 400)

@@ -1,7 +1,7 @@
 /** The connection between two nodes, over real sockets: what it holds, and what it leaves to other tenants. */
 import { request as httpsRequest } from "node:https"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Queue, TestClock } from "effect"
+import { Effect, Fiber, Option, Queue, TestClock } from "effect"
 import { encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import type * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
@@ -24,13 +24,15 @@ describe("the link between nodes", () => {
     })
   )
 
-  /** A node whose work for the tenant `greedy` does not end, and how often it was started. */
+  /** A node whose work for tenants with the prefix `greedy` does not end, and how often it was started. */
   const withGreedy = (limits?: NodeServer.Options["limits"]) =>
     Effect.gen(function* () {
       const begun = yield* Queue.unbounded<void>()
       const { address } = yield* server(
         ({ tenant }) =>
-          tenant === "greedy" ? Effect.zipRight(Queue.offer(begun, undefined), Effect.never) : Effect.succeed("turn"),
+          tenant.startsWith("greedy")
+            ? Effect.zipRight(Queue.offer(begun, undefined), Effect.never)
+            : Effect.succeed("turn"),
         limits
       )
       return { address, awaitBegun: (count: number) => Queue.takeN(begun, count) }
@@ -77,6 +79,31 @@ describe("the link between nodes", () => {
       yield* again.interruptAsFork(again.id())
     })
   )
+
+  const large = "x".repeat(100_000)
+
+  for (const [what, sending, taking, content] of [
+    ["connections", { connections: 4 }, {}, "x"],
+    ["bytes that a node sends", { bytes: 420_000 }, {}, large],
+    ["commands that a node takes", {}, { commands: 4 }, "x"],
+    ["bytes that a node takes", {}, { bytes: 420_000 }, large]
+  ] as const) {
+    it.scopedLive(`displaces the oldest command of the largest tenant where two have all ${what}`, () =>
+      Effect.gen(function* () {
+        const { address, awaitBegun } = yield* withGreedy(taking)
+        const link = yield* NodeClient.make(secret, sending)
+        const send = (tenant: string) => link.send(owner(address), command(content, "a", tenant))
+        const begin = (tenant: string) => Effect.zipLeft(Effect.forkScoped(send(tenant)), awaitBegun(1))
+        const oldest = yield* begin("greedy 1")
+        const others = [yield* begin("greedy 1"), yield* begin("greedy 1"), yield* begin("greedy 2")]
+        assert.deepInclude(yield* send("other"), { is: "answer" })
+        assert.deepStrictEqual(yield* oldest, { is: "displaced" })
+        // There is room for one that takes no more than its share.
+        const last = yield* begin("greedy 2")
+        for (const fiber of [...others, last]) assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
+      })
+    )
+  }
 
   it.scopedLive("bounds the bytes of commands on both sides, by tenant and in all", () =>
     Effect.gen(function* () {
