@@ -19,7 +19,7 @@ export interface LimitsShape {
   readonly wholeLists: number
   /** The size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
-  /** Fragments that a WebSocket message may have, whatever their size. Further ones must have 512 bytes on average. */
+  /** Fragments that a WebSocket message may have: 512 bytes each on average, if it is as large as it may be. */
   readonly messageFragments: number
   /** Seconds that a WebSocket message may take from its first fragment to its end. */
   readonly messageSeconds: number
@@ -38,7 +38,7 @@ export const defaults: LimitsShape = {
   jsonDepth: 256,
   wholeLists: 32,
   walBytes: 256 * MiB,
-  messageFragments: 64,
+  messageFragments: 2048,
   messageSeconds: 60,
   idempotencyBytes: 128 * MiB
 }
@@ -88,7 +88,7 @@ export const config: Config.Config<LimitsShape> = Config.all({
   messageFragments: limit(
     "messageFragments",
     "LIMIT_MESSAGE_FRAGMENTS",
-    "Fragments of any size that a WebSocket message may have; further ones must have 512 bytes on average, or the connection is closed with 1008",
+    "Most fragments of a WebSocket message; with more the connection is closed with 1008",
     { min: 1, max: 16_384 }
   ),
   messageSeconds: limit(

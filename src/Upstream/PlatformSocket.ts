@@ -6,6 +6,7 @@ import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effe
 import WebSocket from "ws"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
+import { UnfinishedMessage } from "../UnfinishedMessage.ts"
 import {
   codeIn,
   connectionFailure,
@@ -34,7 +35,7 @@ export interface OpenSocket {
   readonly ping: Effect.Effect<void>
   /** Waits until the peer has read all that was sent so far, which its answer to a ping behind it proves. */
   readonly acknowledged: Effect.Effect<void, SocketClosed>
-  /** Frames, pings and pongs received so far. */
+  /** Frames received so far, and pings and pongs between them. */
   readonly received: () => number
   /** Whether it has ended, even if frames wait to be taken. */
   readonly isClosed: () => boolean
@@ -69,6 +70,9 @@ const defaults: Limits = {
   waitingCharacters: 8 * 1024 * 1024
 }
 
+/** Most fragments of a frame: 512 bytes each on average, if it is as long as it may be. */
+const fragmentsOf = ({ frameBytes }: Limits): number => Math.ceil(frameBytes / 512)
+
 /** How long the peer has to answer the closing handshake. */
 const closeTimeout = Duration.seconds(1)
 
@@ -84,8 +88,12 @@ const receive = (
   let [frames, characters, received, tooLarge] = [0, 0, 0, false]
   const isAbove = (share: number): boolean =>
     frames >= limits.waitingFrames * share || characters >= limits.waitingCharacters * share
+  const arriving = new UnfinishedMessage(fragmentsOf(limits))
+  // After the listener of `ws`: before it, the first listener would get the bytes that came with the handshake.
+  socket.on("upgrade", ({ socket: wire }) => socket.once("open", () => wire.on("data", chunk => arriving.read(chunk))))
   const onControlFrame = (): void => {
-    received++
+    // A peer that answers pings and does not finish its message would be read from for ever.
+    if (arriving.bytes === 0) received++
   }
   socket.on("ping", onControlFrame)
   socket.on("pong", onControlFrame)
@@ -196,8 +204,7 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
               headers,
               followRedirects: false,
               maxPayload: limits.frameBytes,
-              // Fragments of 512 bytes on average, and some of any size.
-              maxFragments: Math.ceil(limits.frameBytes / 512) + 64,
+              maxFragments: fragmentsOf(limits),
               perMessageDeflate: false
             })
         ),

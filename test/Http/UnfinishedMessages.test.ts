@@ -5,11 +5,11 @@ import { type AddressInfo, connect, type Socket } from "node:net"
 import { Effect, FastCheck as fc } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
 import * as Reply from "../../src/Http/Reply.ts"
-import { BodyBudget } from "../../src/Http/Server/BodyBudget.ts"
+import { BodyBudget, heldBodyOf } from "../../src/Http/Server/BodyBudget.ts"
 import { upgrading } from "../../src/Http/WebSocket/Handshake.ts"
-import { UnfinishedMessage } from "../../src/Http/WebSocket/UnfinishedMessage.ts"
 import type * as WebSocket from "../../src/Http/WebSocket.ts"
 import * as MetricTags from "../../src/MetricTags.ts"
+import { UnfinishedMessage } from "../../src/UnfinishedMessage.ts"
 import { times } from "../Scale.ts"
 
 interface Frame {
@@ -47,6 +47,7 @@ const bytesOf = ({ isLast, opcode, payload }: Frame): Buffer => {
 const text = (payload: number, isLast: boolean): Frame => ({ opcode: 1, isLast, payload })
 const more = (payload: number, isLast = false): Frame => ({ opcode: 0, isLast, payload })
 const ping: Frame = { opcode: 9, isLast: true, payload: 3 }
+const maxFragments = 2048
 
 describe("what a WebSocket holds of an unfinished message", () => {
   const message = fc
@@ -64,20 +65,20 @@ describe("what a WebSocket holds of an unfinished message", () => {
         fc.array(message, { maxLength: 4 }),
         fc.array(fc.integer({ min: 1, max: 5000 })),
         (messages, cuts) => {
-          const reader = new UnfinishedMessage()
+          const reader = new UnfinishedMessage(maxFragments)
           for (const frames of messages) {
             const bytes = Buffer.concat(frames.map(bytesOf))
+            const payload = frames.reduce((sum, frame) => sum + (frame.opcode < 8 ? frame.payload : 0), 0)
             let at = 0
             for (const cut of [...cuts, bytes.length]) {
               const end = Math.min(at + cut, bytes.length - 1)
-              if (end > at) reader.read(bytes.subarray(at, end))
+              if (end > at) expect(reader.read(bytes.subarray(at, end))).toBe(false)
               at = end
             }
-            const payload = frames.reduce((sum, frame) => sum + (frame.opcode < 8 ? frame.payload : 0), 0)
             // All but the last byte of the message.
             expect(reader.bytes).toBeGreaterThanOrEqual(payload - 1)
-            expect(reader.bytes).toBeLessThanOrEqual(payload - 1 + 128 * (frames.length + cuts.length + 1))
-            reader.read(bytes.subarray(at))
+            expect(reader.bytes).toBeLessThanOrEqual(bytes.length + 128 * frames.length + 512 * (cuts.length + 1))
+            expect(reader.read(bytes.subarray(at))).toBe(true)
             expect(reader.bytes).toBe(0)
           }
         }
@@ -86,21 +87,15 @@ describe("what a WebSocket holds of an unfinished message", () => {
     )
   })
 
-  it("has too many fragments beyond the number that may be of any size, if the others are small", () => {
-    const fragmentsOf = (payload: number, count: number) => {
-      const reader = new UnfinishedMessage()
-      for (let index = 0; index < count; index++)
-        reader.read(bytesOf(index === 0 ? text(payload, false) : more(payload)))
-      return reader.hasTooManyFragments(64)
-    }
-    expect([fragmentsOf(0, 64), fragmentsOf(0, 65), fragmentsOf(7, 65), fragmentsOf(8, 65)]).toEqual([
-      false,
-      true,
-      true,
-      false
-    ])
-    // A library that cuts 1 MiB into pieces of 4 KiB.
-    expect(fragmentsOf(4096, 256)).toBe(false)
+  it("includes all of the chunks that its fragments are in", () => {
+    const reader = new UnfinishedMessage(maxFragments)
+    // The end of another message, and control frames.
+    const before = bytesOf(text(10_000, true))
+    const pings = Buffer.concat(Array.from({ length: 100 }, () => bytesOf(ping)))
+    expect(reader.read(Buffer.concat([before, bytesOf(text(1, false)), pings]))).toBe(true)
+    expect(reader.bytes).toBeGreaterThan(before.length + pings.length)
+    reader.read(Buffer.concat([pings, bytesOf(more(1))]))
+    expect(reader.bytes).toBeGreaterThan(before.length + 2 * pings.length)
   })
 })
 
@@ -111,9 +106,9 @@ afterEach(() => {
 })
 
 /** A server with one endpoint, whose clock is the test's. */
-const serve = async (budgetBytes: number) => {
+const serve = async (budgetBytes?: number) => {
   const clock = { now: 0 }
-  const budget = new BodyBudget(budgetBytes, MetricTags.none)
+  const budget = new BodyBudget(budgetBytes ?? 0, MetricTags.none)
   const open = new Set<WebSocket.Connection>()
   const messages: Array<number> = []
   const close = (code: number) => ({ code, reason: "" })
@@ -127,7 +122,7 @@ const serve = async (budgetBytes: number) => {
       goingAway: close(1001),
       drainInterval: 0
     },
-    limits: { messageFragments: 64, messageSeconds: 60 },
+    limits: { messageFragments: maxFragments, messageSeconds: 60 },
     tags: MetricTags.none,
     now: () => clock.now,
     add: connection => open.add(connection),
@@ -147,8 +142,10 @@ const serve = async (budgetBytes: number) => {
     onClosed: () => {}
   })
   const server = createServer()
-  server.on("connection", (socket: Socket) => budget.open(socket))
+  if (budgetBytes !== undefined) server.on("connection", (socket: Socket) => budget.open(socket))
+  const wires: Array<Socket> = []
   server.on("upgrade", (request, socket, head) => {
+    wires.push(socket as Socket)
     const accept: WebSocket.Upgrade["accept"] = connect => connect(() => handler(request.url?.slice(1) ?? ""))
     Effect.runSync(upgrading({ request, socket, head })(Reply.webSocket({ connections, accept })))
   })
@@ -160,6 +157,10 @@ const serve = async (budgetBytes: number) => {
     port,
     budget,
     messages,
+    wires,
+    sendToAll: (message: string) => {
+      for (const connection of open) connection.send(message)
+    },
     tick: (now: number) => {
       clock.now = now
       budget.tick(now)
@@ -211,6 +212,33 @@ describe("an unfinished message of a WebSocket", () => {
     expect(budget.total).toBe(0)
   })
 
+  it("counts as much as it holds once it is refused, and nothing of what follows", async () => {
+    const { budget, port, wires } = await serve(1e9)
+    const { closed, send, socket } = await client(port, "a")
+    send(text(1, false), ...Array.from({ length: 16_000 }, () => more(1)))
+    expect(await closed).toBe(1008)
+    const { total } = budget
+    expect(total).toBeGreaterThan(128 * maxFragments)
+    send(text(1_000_000, false))
+    await until(() => wires[0]!.bytesRead > 1_100_000)
+    expect(budget.total).toBe(total)
+    socket.destroy()
+    await until(() => budget.total === 0)
+  })
+
+  it("has its own time if others came before it without a pause", async () => {
+    const { messages, port, tick } = await serve(1e9)
+    const { send } = await client(port, "a")
+    send(text(1000, false))
+    for (let count = 1; count <= 4; count++) {
+      tick(30_000 * count)
+      send(more(1, true), text(1000, false))
+      await until(() => messages.length === count)
+    }
+    send(more(1, true))
+    await until(() => messages.length === 5)
+  })
+
   it("is refused with 4011 if it does not end in time, whatever pings come with it", async () => {
     const { budget, port, tick } = await serve(1e9)
     const { closed, send } = await client(port, "a")
@@ -240,6 +268,45 @@ describe("an unfinished message of a WebSocket", () => {
     honest.send(more(1, true))
     await until(() => messages.length > 0)
     expect(messages).toEqual([500_001])
+  })
+
+  it("of a slow client is not refused because of several tenants with many", async () => {
+    const { budget, messages, port, tick } = await serve(10_000_000)
+    const honest = await client(port, "honest")
+    honest.send(text(100_000, false))
+    await until(() => budget.total > 100_000)
+    // It is silent, and the others send all the time.
+    tick(10_000)
+    for (let index = 0; index < 12; index++) {
+      const hostile = await client(port, `hostile${index % 3}`)
+      hostile.socket.write(bytesOf(text(1_000_000, true)).subarray(0, -1))
+      const before = budget.total
+      await until(() => budget.total !== before)
+    }
+    honest.send(more(1, true))
+    await until(() => messages.length > 0)
+    expect(messages).toEqual([100_001])
+  })
+
+  it("ends its connection at once if the memory is needed and the client does not read", async () => {
+    const { budget, port, sendToAll, wires } = await serve(2_000_000)
+    const silent = await client(port, "a")
+    silent.socket.pause()
+    silent.socket.write(bytesOf(text(1_000_000, true)).subarray(0, -1))
+    await until(() => budget.total > 1_000_000)
+    // More than the buffers of both kernels take.
+    sendToAll("x".repeat(20_000_000))
+    const ended = once(wires[0]!, "close")
+    const other = await client(port, "a")
+    other.socket.write(bytesOf(text(1_000_000, true)).subarray(0, -1))
+    await ended
+  })
+
+  it("is counted on a server that has no budget, as that of a host", async () => {
+    const { port, wires } = await serve()
+    const { send } = await client(port, "a")
+    send(text(1000, false))
+    await until(() => heldBodyOf(wires[0]!)!.bytes > 1000)
   })
 
   it("takes no memory once its connection has ended", async () => {

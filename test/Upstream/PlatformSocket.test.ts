@@ -68,6 +68,29 @@ describe("PlatformSocket", () => {
     })
   )
 
+  it.scopedLive("does not count pings as received while a message is not finished", () =>
+    Effect.gen(function* () {
+      const peers: Array<WebSocket> = []
+      const url = yield* webSockets(socket => peers.push(socket))
+      const socket = yield* open(url, {})
+      const peer = peers[0]!
+      peer.ping()
+      peer.send("1")
+      expect(yield* socket.take).toBe("1")
+      expect(socket.received()).toBe(2)
+      peer.send("2", { fin: false })
+      yield* socket.acknowledged
+      const received = socket.received()
+      for (let count = 0; count < 3; count++) peer.ping()
+      // Its pong comes after the pings.
+      yield* socket.acknowledged
+      expect(socket.received()).toBe(received)
+      peer.send("3")
+      expect(yield* socket.take).toBe("23")
+      expect(socket.received()).toBe(received + 1)
+    })
+  )
+
   it.scopedLive("reports the status of a refused handshake", () =>
     Effect.gen(function* () {
       const server = createServer()

@@ -34,8 +34,7 @@ export const closeCodes = {
     code: 1008,
     name: "too_many_fragments",
     reconnect: false,
-    meaning:
-      "A message came in more fragments than `LIMIT_MESSAGE_FRAGMENTS`, and the further ones had less than 512 bytes on average."
+    meaning: "A message came in more fragments than `LIMIT_MESSAGE_FRAGMENTS`, 2,048 by default."
   },
   messageTooBig: {
     code: 1009,

@@ -3,9 +3,9 @@
  * of a server.
  *
  * Bodies that are each within their limit can together fill the memory. Their bytes are counted until their requests
- * are answered. Above the budget, bodies that are still arriving are refused: first those of the tenant that holds the
- * most, as far as it holds more than half of the budget; then those that have been silent for the longest time; then the
- * slowest. So slow senders do not block those that send at full speed. The tenant is known only of WebSockets.
+ * are answered. Above the budget, bodies that are still arriving are refused: first those of the holder with the most
+ * bytes, which is a tenant with its WebSockets, or all requests together; of these first those that have been silent for
+ * the longest time, then the slowest. So slow senders do not block those that send at full speed.
  */
 import type { Duplex } from "node:stream"
 import type { MetricTags } from "../../MetricTags.ts"
@@ -33,7 +33,8 @@ export class HeldBody {
   index = -1
   /** Refuses the body; `undefined` unless it is arriving. */
   refuse: (() => void) | undefined
-  tenant: string | undefined
+  /** The tenant of a WebSocket, "" if it has none; `undefined` for the body of a request. */
+  holder: string | undefined
 
   constructor(private readonly budget: BodyBudget) {}
 
@@ -112,25 +113,17 @@ export class BodyBudget {
     const arriving = this.#holding.filter(({ refuse }) => refuse !== undefined)
     const bytesNotArriving = arriving.reduce((rest, { bytes }) => rest - bytes, this.#total)
     const enough = Math.min(this.limit, Math.max(0.875 * this.limit, (bytesNotArriving + this.limit) / 2))
-    const greedy = this.#greedyTenant(arriving)
-    const isGreedy = ({ tenant }: HeldBody): number => (greedy !== undefined && tenant === greedy ? 1 : 0)
-    arriving.sort((a, b) => isGreedy(b) - isGreedy(a) || this.#silence(b) - this.#silence(a) || speed(a) - speed(b))
+    const totals = new Map<string | undefined, number>()
+    for (const { bytes, holder } of arriving) totals.set(holder, (totals.get(holder) ?? 0) + bytes)
+    const share = ({ holder }: HeldBody): number => totals.get(holder)!
+    arriving.sort((a, b) => share(b) - share(a) || this.#silence(b) - this.#silence(a) || speed(a) - speed(b))
     for (const held of arriving) {
       if (this.#total <= enough) return
-      const { refuse } = held
+      const { holder, refuse } = held
       held.release()
-      ConnectionMetrics.refusedBodies.unsafeUpdate(1, this.tags)
+      if (holder === undefined) ConnectionMetrics.refusedBodies.unsafeUpdate(1, this.tags)
       refuse?.()
     }
-  }
-
-  /** The tenant that holds more than half of the budget. */
-  #greedyTenant(arriving: ReadonlyArray<HeldBody>): string | undefined {
-    const held = new Map<string, number>()
-    for (const { bytes, tenant } of arriving)
-      if (tenant !== undefined) held.set(tenant, (held.get(tenant) ?? 0) + bytes)
-    for (const [tenant, bytes] of held) if (bytes > this.limit / 2) return tenant
-    return undefined
   }
 
   /** Milliseconds since the last chunk; 0 if that is recent. */

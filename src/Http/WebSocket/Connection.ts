@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
+import { UnfinishedMessage } from "../../UnfinishedMessage.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
-import { heldBodyOf } from "../Server/BodyBudget.ts"
+import { type BodyBudget, heldBodyOf } from "../Server/BodyBudget.ts"
 import { type Account, accountOf, type Protocol, takenBy } from "../Server/UnsentBudget.ts"
 import type * as Port from "../WebSocket.ts"
-import { UnfinishedMessage } from "./UnfinishedMessage.ts"
 
 /** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
 const readTimeout = 30_000
@@ -26,9 +26,11 @@ const reasons: Readonly<Record<number, string>> = {
   1009: "message_too_big"
 }
 
+/** The error of `ws` with which it closes a connection with 1008. */
+const tooManyFragments = "WS_ERR_TOO_MANY_BUFFERED_PARTS"
+
 /** Sent to a client whose message is refused while it arrives, by the reason in the metric. */
 const refusals = {
-  message_fragments: { code: 1008, reason: "too_many_fragments" },
   message_time: { code: 4011, reason: "message_timeout" },
   message_bytes: { code: 4001, reason: "rate_limited" }
 } as const satisfies Readonly<Record<string, Port.Close>>
@@ -89,25 +91,31 @@ export class Connection implements Port.Connection, Protocol {
   #nextPing: number
   /** Frames that were received while it closed. */
   #ignored = 0
-  readonly #arriving = new UnfinishedMessage()
+  readonly #arriving: UnfinishedMessage
   /** When the message that is arriving began, or when the connection was last read from after a pause. */
   #arrivingSince: number | undefined
   /** Absent only if it could not be made. */
   #handler!: Port.Handler
 
-  /** @param wire the transport of the WebSocket */
+  /**
+   * @param wire the transport of the WebSocket
+   * @param ownBudget that of the endpoint's arriving messages, unless the server has one
+   */
   constructor(
     private readonly socket: Socket,
     private readonly wire: Wire,
-    private readonly connections: Port.ConnectionSet
+    private readonly connections: Port.ConnectionSet,
+    private readonly ownBudget: BodyBudget
   ) {
     this.#account = accountOf(wire)
     this.#progress = new ReadProgress(wire, this.#account)
     this.#nextPing = connections.now() + connections.settings.pingInterval
+    this.#arriving = new UnfinishedMessage(connections.limits.messageFragments)
+    ownBudget.open(wire)
     if (this.#account !== undefined) this.#account.protocol = this
     socket.connection = this
     socket.on("message", onMessage).on("ping", onControl).on("pong", onControl)
-    socket.on("error", ignore).on("close", onClose)
+    socket.on("error", onError).on("close", onClose)
     wire[connectionOf] = this
     // After the listener of `ws`.
     wire.on("data", onBytes)
@@ -182,6 +190,7 @@ export class Connection implements Port.Connection, Protocol {
   }
 
   tick(now: number): void {
+    this.ownBudget.tick(now)
     if (this.#closingSince !== undefined) {
       if (this.#isSlow && this.#progress.check()) this.#closingSince = now
       if (now - this.#closingSince >= (this.#isSlow ? readTimeout : closeTimeout)) this.terminate()
@@ -198,17 +207,23 @@ export class Connection implements Port.Connection, Protocol {
 
   /** Counts the bytes that the client has sent, once `ws` has them. */
   onBytes(chunk: Buffer): void {
-    this.#arriving.read(chunk)
+    // After a close frame, or a frame that violates the protocol, `ws` stops listening and nothing is stored.
+    if (this.wire.listenerCount("data") === 1) return
+    if (this.#arriving.read(chunk)) this.#endArrival()
     const { bytes } = this.#arriving
-    if (bytes === 0) return this.#endArrival()
+    if (bytes === 0) return
     this.#arrivingSince ??= this.connections.now()
-    if (this.#arriving.hasTooManyFragments(this.connections.limits.messageFragments)) {
-      return this.#refuseArriving("message_fragments")
-    }
     const held = heldBodyOf(this.wire)
     if (held === undefined) return
-    held.tenant = this.#handler?.tenant
+    held.holder = this.#handler?.tenant ?? ""
     held.add(bytes - held.bytes, () => this.#refuseArriving("message_bytes"))
+  }
+
+  /** The close code says what went wrong. */
+  onError(error: Error): void {
+    if ("code" in error && error.code === tooManyFragments) {
+      ConnectionMetrics.countCut("message_fragments", this.connections.tags)
+    }
   }
 
   onMessage(data: Buffer, isBinary: boolean): void {
@@ -251,8 +266,10 @@ export class Connection implements Port.Connection, Protocol {
     this.close(refusals[reason])
     this.wire.removeAllListeners("data")
     this.wire.resume()
-    // Others need the memory, which `ws` has until the connection ends.
-    if (reason === "message_bytes") this.wire.end(() => this.wire.destroy())
+    if (reason !== "message_bytes") return
+    // Others need the memory, which `ws` has until the connection ends. A client that does not read gets no reason.
+    if (this.wire.writableLength > 0) this.terminate()
+    else this.wire.end(() => this.wire.destroy())
   }
 
   /** While it closes, frames are ignored, and many of them are not even read. */
@@ -326,5 +343,6 @@ function onBytes(this: Wire, chunk: Buffer): void {
   this[connectionOf]?.onBytes(chunk)
 }
 
-/** The close code says what went wrong. */
-const ignore = (): void => {}
+function onError(this: WebSocket, error: Error): void {
+  ;(this as Socket).connection.onError(error)
+}

@@ -9,6 +9,8 @@ import { WebSocketServer } from "ws"
 import { messageOf } from "../../ErrorMessage.ts"
 import type { ApiError } from "../ApiError.ts"
 import type { Reply } from "../Reply.ts"
+import { BodyBudget } from "../Server/BodyBudget.ts"
+import { defaults } from "../Server/ConnectionLimits.ts"
 import { leaveEndToWebSocket } from "../Server/GracefulClose.ts"
 import { type ConnectionSet, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
 import { Connection, Socket } from "./Connection.ts"
@@ -74,17 +76,24 @@ const options = {
   WebSocket: Socket
 } as const
 
-const servers = new WeakMap<ConnectionSet, WebSocketServer>()
+interface Endpoint {
+  readonly server: WebSocketServer
+  /** The budget of messages that are arriving on a server without one, as that of a host. */
+  readonly arriving: BodyBudget
+}
+
+const endpoints = new WeakMap<ConnectionSet, Endpoint>()
 
 let refusal: string | undefined
 
-const serverOf = (connections: ConnectionSet): WebSocketServer => {
-  const known = servers.get(connections)
+const endpointOf = (connections: ConnectionSet): Endpoint => {
+  const known = endpoints.get(connections)
   if (known !== undefined) return known
   const { messageBytes, subprotocol } = connections.settings
   const server = new WebSocketServer({
     ...options,
     maxPayload: messageBytes,
+    maxFragments: connections.limits.messageFragments,
     // Without this hook `ws` selects the first subprotocol that is offered.
     ...(subprotocol !== undefined && { handleProtocols: offered => offered.has(subprotocol) && subprotocol })
   })
@@ -92,8 +101,9 @@ const serverOf = (connections: ConnectionSet): WebSocketServer => {
   server.on("wsClientError", error => {
     refusal = error.message
   })
-  servers.set(connections, server)
-  return server
+  const endpoint = { server, arriving: new BodyBudget(defaults.heldBodyBytes, connections.tags) }
+  endpoints.set(connections, endpoint)
+  return endpoint
 }
 
 /** Switches protocols. Returns the failure, in which case nothing was written. */
@@ -103,7 +113,7 @@ const switchProtocols = ({ head, request, socket }: Handshake, connections: Conn
   refusal = undefined
   leaveEndToWebSocket(socket)
   try {
-    serverOf(connections).handleUpgrade(request, socket, head, webSocket => {
+    endpointOf(connections).server.handleUpgrade(request, socket, head, webSocket => {
       made = webSocket as Socket
     })
   } catch (error) {
@@ -129,7 +139,7 @@ const perform = (handshake: Handshake | undefined, { accept, connections }: Upgr
   return accept(handlerOf => {
     const made = switchProtocols(handshake, connections)
     if (typeof made === "string") return upgradeFailed(made)
-    const connection = new Connection(made, handshake.socket, connections)
+    const connection = new Connection(made, handshake.socket, connections, endpointOf(connections).arriving)
     connection.open(handlerOf)
     connections.add(connection)
     return undefined

@@ -1,22 +1,21 @@
 /**
  * What a WebSocket holds of a message that has not arrived whole. `ws` reports whole messages only, so this reads
  * the heads of the frames (RFC 6455, 5.2) as they arrive.
+ *
+ * `ws` stores fragments as views of the chunks in which they came. So a chunk counts whole, with the control frames and
+ * the end of an earlier message that are in it.
  */
 
-/** What each fragment, and each chunk of an unfinished frame, costs in the heap in addition to its bytes. */
-const pieceBytes = 128
-
-/** Fragments beyond the allowed number must have this many bytes of payload on average. */
-const fragmentBytes = 512
+/** What each fragment and each chunk costs in addition to its bytes, by measurement of the resident memory. */
+const [fragmentCost, chunkCost] = [128, 512]
 
 /** The opcodes from this one on are those of control frames, which may come between the fragments of a message. */
 const firstControl = 8
 
 export class UnfinishedMessage {
-  #payload = 0
+  /** What the chunks of the message hold. */
+  #held = 0
   #fragments = 0
-  /** Chunks that have arrived since the current frame began. */
-  #chunks = 0
 
   /** Bytes of the head of the current frame that were read, or -1 in its payload. */
   #headRead = 0
@@ -27,18 +26,17 @@ export class UnfinishedMessage {
   /** The length of the current payload while the head is read, and what is missing of it after that. */
   #missing = 0
 
+  /** @param fragments the number beyond which `ws` stores none and closes the connection */
+  constructor(private readonly fragments: number) {}
+
   /** Bytes of memory that it holds, about; 0 between two messages. */
   get bytes(): number {
-    return this.#payload + pieceBytes * (this.#fragments + this.#chunks)
+    return this.#held + fragmentCost * Math.min(this.#fragments, this.fragments)
   }
 
-  /** Whether it is cut into too many fragments, of which `allowed` may be of any size. */
-  hasTooManyFragments(allowed: number): boolean {
-    return this.#fragments > allowed && this.#payload < fragmentBytes * (this.#fragments - allowed)
-  }
-
-  /** Reads the bytes that arrive next. */
-  read(chunk: Buffer): void {
+  /** Reads the bytes that arrive next. Returns whether a message has ended in them; another one may have begun. */
+  read(chunk: Buffer): boolean {
+    let hasEnded = false
     let at = 0
     while (at < chunk.length) {
       if (this.#headRead >= 0) this.#readHead(chunk[at++]!)
@@ -46,11 +44,12 @@ export class UnfinishedMessage {
         const count = Math.min(this.#missing, chunk.length - at)
         at += count
         this.#missing -= count
-        if (!this.#isControl) this.#payload += count
       }
-      if (this.#headRead === -1 && this.#missing === 0) this.#endFrame()
+      if (this.#headRead === -1 && this.#missing === 0) hasEnded = this.#endFrame() || hasEnded
     }
-    if (this.#headRead !== 0) this.#chunks++
+    if (hasEnded) this.#held = 0
+    this.#held = this.#headRead === 0 && this.#fragments === 0 ? 0 : this.#held + chunk.length + chunkCost
+    return hasEnded
   }
 
   #readHead(byte: number): void {
@@ -69,13 +68,11 @@ export class UnfinishedMessage {
     if (position > 0 && this.#headRead === this.#headLength) this.#headRead = -1
   }
 
-  #endFrame(): void {
+  /** Returns whether its message has ended, too. */
+  #endFrame(): boolean {
     this.#headRead = 0
-    this.#chunks = 0
-    if (this.#isControl) return
-    if (this.#isLast) {
-      this.#payload = 0
-      this.#fragments = 0
-    } else this.#fragments++
+    if (this.#isControl) return false
+    this.#fragments = this.#isLast ? 0 : this.#fragments + 1
+    return this.#isLast
   }
 }
