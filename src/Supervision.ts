@@ -68,16 +68,18 @@ export interface Outage {
   readonly over: Effect.Effect<void>
 }
 
-/** The minimum time between the logged starts of two outages, in milliseconds. */
+/** An outage that starts within so many milliseconds of the last failure ends only so long after its own last one. */
 const outageInterval = 10_000
 
 /**
  * Logs the start of an outage as a warning with the reason, and its end. A defect is logged as an error, once in an
- * outage, also after a failure.
+ * outage, also after a failure. If some operations fail and others succeed, as on a disk that has room for small writes
+ * only, the outage does not end in between.
  */
 export const outage = (operation: string): Outage => {
   let logged: "nothing" | "failure" | "defect" = "nothing"
-  let nextAt = Number.NEGATIVE_INFINITY
+  let failedAt = Number.NEGATIVE_INFINITY
+  let recurs = false
   return {
     failed: cause =>
       Effect.flatMap(Monotonic.millis, now => {
@@ -88,16 +90,20 @@ export const outage = (operation: string): Outage => {
           logged = "defect"
           return Effect.logError(`${operation} met a defect`, cause)
         }
-        if (logged !== "nothing" || now < nextAt) return Effect.void
+        if (logged === "nothing") recurs = now < failedAt + outageInterval
+        failedAt = now
+        if (logged !== "nothing") return Effect.void
         logged = "failure"
-        nextAt = now + outageInterval
         const { reason } = failure.value
         return Effect.annotateLogs(Effect.logWarning(`${operation} fails until the store is back`), { reason })
       }),
     over: Effect.suspend(() => {
       if (logged === "nothing") return Effect.void
-      logged = "nothing"
-      return Effect.logInfo(`${operation} works again`)
+      return Effect.flatMap(Monotonic.millis, now => {
+        if (recurs && now < failedAt + outageInterval) return Effect.void
+        logged = "nothing"
+        return Effect.logInfo(`${operation} works again`)
+      })
     })
   }
 }
