@@ -5,7 +5,8 @@
 
 /**
  * The difference between a list of migrations and the first `applied` ones of this code, as the end of a sentence about
- * the database; `undefined` if there is none. Numbers begin at 1.
+ * the database; `undefined` if there is none. Numbers begin at 1. A list with more than `applied` is different, too: the
+ * schema is that of another version whose number was not stored.
  */
 export const differenceOf = (
   known: ReadonlyArray<string>,
@@ -17,6 +18,10 @@ export const differenceOf = (
     if (here === there) continue
     const other = there === undefined ? "is missing" : `is ${JSON.stringify(there)}`
     return `its migration ${version} ${other}, and that of this version is ${JSON.stringify(here)}`
+  }
+  for (const [version, name] of listed) {
+    if (version >= 1 && version <= applied) continue
+    return `its migration ${version} is ${JSON.stringify(name)}, and its schema has the number ${applied}`
   }
   return undefined
 }

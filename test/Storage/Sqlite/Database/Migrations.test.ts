@@ -168,6 +168,14 @@ describe("opening a database", () => {
         const directory = yield* temporaryDirectory
         const file = fileOf(directory, format)
         yield* migrate(file, format.applicationId, migrations)
+        // One more than the number of its schema.
+        look(file, db => db.exec(`INSERT INTO ${migrationsTable} (migration_id, name) VALUES (99, 'future')`))
+        const refused = yield* Effect.flip(Effect.scoped(Opening.open(directory, format)))
+        expect(refused.message).toBe(
+          `${file} was written by a version with other migrations: its migration 99 is "future", and its schema has the ` +
+            `number ${names.length}`
+        )
+        look(file, db => db.exec(`DELETE FROM ${migrationsTable} WHERE migration_id = 99`))
         look(file, db => db.exec(`UPDATE ${migrationsTable} SET name = 'others' WHERE migration_id = 1`))
         // One that was put into the place of an open one.
         expect(() => openForWriting(file, format)).toThrow(
