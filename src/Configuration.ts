@@ -1,8 +1,9 @@
 /**
  * The configuration of the process, read as a whole, so that all errors are reported together.
  */
-import { Config, ConfigError, Effect, Either, Option, Redacted, Schema } from "effect"
+import { Config, ConfigError, type ConfigProvider, Effect, Either, HashSet, Option, Redacted, Schema } from "effect"
 import * as Auth from "./Auth/Auth.ts"
+import { distance } from "./CommandLine/Suggestion.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as Cors from "./Http/Cors.ts"
@@ -154,11 +155,36 @@ const warningsOf = (settings: Settings): ReadonlyArray<string> => {
 /** Variables of earlier releases, with their present names. */
 const renamed: ReadonlyArray<readonly [former: string, present: string]> = [["LIMIT_WATCHERS", "LIMIT_FOLLOWERS"]]
 
-/** A warning for each variable that is set by a former name, which has no effect. */
-const renamingsOf = Effect.map(
-  Effect.filter(renamed, ([former]) => Effect.isSuccess(Config.string(former))),
-  found => found.map(([former, present]) => `${former} is ignored: set ${present} instead`)
-)
+/** The names of all variables, and of their beginnings up to an underscore. */
+const namesIn = (
+  { flattened }: ConfigProvider.ConfigProvider,
+  path: ReadonlyArray<string> = []
+): Effect.Effect<ReadonlyArray<string>> =>
+  Effect.flatMap(Effect.orElseSucceed(flattened.enumerateChildren(path), HashSet.empty<string>), parts =>
+    Effect.map(
+      Effect.forEach(parts, part => namesIn({ flattened } as ConfigProvider.ConfigProvider, [...path, part])),
+      names => [...[...parts].map(part => [...path, part].join("_")), ...names.flat()]
+    )
+  )
+
+/** The variable that was probably meant by a name that is none. Other programs have short names that are similar. */
+const meantBy = (name: string, known: ReadonlyArray<string>): string | undefined =>
+  name.includes("_") && name.length >= 8 ? known.find(other => distance(name, other) <= 2) : undefined
+
+/** A warning for each variable that is set by a former name or by one that is nearly right, which has no effect. */
+const ignoredNames = Effect.gen(function* () {
+  const known = Setting.all().map(({ name }) => name)
+  const former = new Map(renamed)
+  const found = yield* Effect.filter(
+    (yield* namesIn(yield* Effect.configProviderWith(Effect.succeed))).filter(name => !known.includes(name)),
+    name => Effect.isSuccess(Config.string(name))
+  )
+  return found.flatMap(name => {
+    const meant = former.get(name) ?? meantBy(name, known)
+    if (meant === undefined) return []
+    return [former.has(name) ? `${name} is ignored: set ${meant} instead` : `${name} is ignored: is ${meant} meant?`]
+  })
+})
 
 /** Reads the configuration by the current `ConfigProvider`. */
 export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.gen(function* () {
@@ -170,7 +196,7 @@ export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.g
       ...rest,
       devMode: mode.devMode,
       keys: keys.right,
-      warnings: [...warningsOf(all.right), ...(yield* renamingsOf)]
+      warnings: [...warningsOf(all.right), ...(yield* ignoredNames)]
     }
   }
   const found = [Either.getLeft(all), Either.getLeft(keys)].flatMap(error =>

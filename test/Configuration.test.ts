@@ -135,6 +135,17 @@ describe("Configuration", () => {
         yield* warnings({ ...dev, LIMIT_WATCHERS: "5" }),
         "LIMIT_WATCHERS is ignored: set LIMIT_FOLLOWERS instead"
       )
+      // As somebody may misspell them, among variables of other programs.
+      const others = { HOME: "/", PATH: "/bin", PORTS: "1", NODE_EXTRA_CA_CERTS: "x", KUBERNETES_PORT_443_TCP: "x" }
+      const misspelled = { LIMIT_KEY_BYTE: "5", LIMIT_BODY_BYTSE: "5", GATEWAY_JWT_SECERT: "x" }
+      assert.sameMembers(
+        [...(yield* load({ ...dev, ...others, ...misspelled })).warnings],
+        [
+          "LIMIT_KEY_BYTE is ignored: is LIMIT_KEY_BYTES meant?",
+          "LIMIT_BODY_BYTSE is ignored: is LIMIT_BODY_BYTES meant?",
+          "GATEWAY_JWT_SECERT is ignored: is GATEWAY_JWT_SECRET meant?"
+        ]
+      )
       const address = { ...production, INFERENCE_URL: "http://inference.test:8000" }
       assert.include(yield* warnings(address), "INFERENCE_URL is set but INFERENCE_API_KEY is empty")
       assert.notInclude(yield* warnings({ ...address, INFERENCE_API_KEY: "key" }), "INFERENCE")

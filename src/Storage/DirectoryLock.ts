@@ -51,6 +51,10 @@ export class Lock {
   }
 }
 
+/** Whether a lock could not be taken because another process has it. */
+export const isLockedByAnother = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && String(error.code).startsWith("SQLITE_BUSY")
+
 const lock = (file: string, kind: LockKind): HeldLock => {
   makeFile(file)
   const db = connect(file, { timeout: 0 })

@@ -1,18 +1,15 @@
 /**
  * Opens the database: checks whether the store can use it, and brings its schema up to date.
  */
-import { Duration, Effect, type Redacted, Schema } from "effect"
+import { Duration, Effect, type Redacted } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf } from "../MigrationNames.ts"
 import * as Client from "./Database/Client.ts"
 import * as TableLocks from "./Database/TableLocks.ts"
 import { lockable, type Migration, migrations } from "./Schema.ts"
+import { StoreRefused } from "./StoreRefused.ts"
 
-/** The store cannot be used in its present state. The message gives the operator the reason. */
-export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {
-  /** The message is for users of the program that it ends. Positions in this code would not help them. */
-  override readonly stack = `${this.name}: ${this.message}`
-}
+export { StoreRefused }
 
 /** The oldest version with all features that the schema uses. */
 const oldestVersion = 14

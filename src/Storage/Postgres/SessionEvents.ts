@@ -20,6 +20,7 @@ import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
 import * as Writer from "./SessionEvents/Writer.ts"
 import type { EventWrite } from "./SessionEvents/Writes.ts"
+import type { StoreRefused } from "./StoreRefused.ts"
 
 /** Settings of the histories of sessions, and of this node. */
 export interface Options {
@@ -45,10 +46,10 @@ const creation: Statement = {
     ON CONFLICT (session) DO NOTHING`
 }
 
-/** The histories in a database. Calls fail with `StoreUnavailable` until the database is open. */
+/** The histories in a database. Fails if another process has the directory. Calls fail with `StoreUnavailable` until the database is open. */
 export const make = (
   options: Options = {}
-): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
+): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, StoreRefused, Database | Scope.Scope> =>
   Effect.gen(function* () {
     const { atNow, lastServerTime, reads, sessions: notifications, writes } = yield* Database
     const { lease = defaultLease, retention = Retention.defaults } = options
@@ -115,5 +116,5 @@ export const make = (
   })
 
 /** The histories in the database of the store, and the other nodes that share it. */
-export const layer = (options: Options = {}): Layer.Layer<SessionEvents | SessionNodes, never, Database> =>
+export const layer = (options: Options = {}): Layer.Layer<SessionEvents | SessionNodes, StoreRefused, Database> =>
   Layer.scopedContext(make(options))

@@ -6,8 +6,10 @@ import { randomUUID } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
+import { UnknownException } from "effect/Cause"
 import { messageOf } from "../../../ErrorMessage.ts"
 import { makeDirectory } from "../../FileSystem.ts"
+import { StoreRefused } from "../StoreRefused.ts"
 
 /** The ids of this run and of the one before it. */
 export interface NodeIdentity {
@@ -24,18 +26,29 @@ const readId = (file: string): Option.Option<string> =>
 const withoutDirectory = (): NodeIdentity => ({ id: randomUUID(), predecessor: Option.none() })
 
 /**
- * An id for this run. If the directory cannot be used, for example because another node uses it, the id is not stored.
- * The sessions of this run then stay its own until its lease has ended.
+ * An id for this run. Fails if another process has the directory. If the directory cannot be used, for example because
+ * it can only be read, the id is not stored. The sessions of this run then stay its own until its lease has ended.
  */
-export const make = (directory: string | undefined): Effect.Effect<NodeIdentity, never, Scope.Scope> => {
+export const make = (directory: string | undefined): Effect.Effect<NodeIdentity, StoreRefused, Scope.Scope> => {
   if (directory === undefined) return Effect.sync(withoutDirectory)
   const remembered = Effect.gen(function* () {
     // It loads SQLite, which hosts without a directory do not need.
-    const { Lock } = yield* Effect.tryPromise(() => import("../../DirectoryLock.ts"))
+    const { isLockedByAnother, Lock } = yield* Effect.tryPromise(() => import("../../DirectoryLock.ts"))
+    const file = join(directory, "node.lock")
     yield* Effect.acquireRelease(
-      Effect.try(() => {
-        makeDirectory(directory)
-        return new Lock(join(directory, "node.lock"))
+      Effect.try({
+        try: () => {
+          makeDirectory(directory)
+          return new Lock(file)
+        },
+        catch: error =>
+          isLockedByAnother(error)
+            ? new StoreRefused({
+                message:
+                  `${file} is locked: another process has this directory, and it belongs to one process at a time. ` +
+                  "End that process, or use another directory (DATA_DIR of the service)"
+              })
+            : new UnknownException(error)
       }),
       lock => Effect.sync(() => lock.close())
     )
@@ -47,7 +60,7 @@ export const make = (directory: string | undefined): Effect.Effect<NodeIdentity,
       return { id, predecessor }
     })
   })
-  return Effect.catchAll(remembered, ({ error }) =>
+  return Effect.catchTag(remembered, "UnknownException", ({ error }) =>
     Effect.as(
       Effect.annotateLogs(Effect.logInfo("The directory of the node cannot remember its id"), {
         directory,

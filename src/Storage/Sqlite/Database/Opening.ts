@@ -5,7 +5,7 @@ import { accessSync, constants, existsSync, lstatSync, readlinkSync, renameSync,
 import { dirname, join, resolve } from "node:path"
 import { SqliteError } from "better-sqlite3"
 import { Cause, Effect, type Scope } from "effect"
-import { Lock } from "../../DirectoryLock.ts"
+import { isLockedByAnother, Lock } from "../../DirectoryLock.ts"
 import { flushDirectory, idOf, makeDirectory, makeFile } from "../../FileSystem.ts"
 import { closeLast, type Format, fileOf, openForWriting } from "./Connection.ts"
 import * as Epoch from "./Epoch.ts"
@@ -125,7 +125,7 @@ const acquireLock = (file: string): Effect.Effect<Lock, StoreRefused, Scope.Scop
 
 const lockRefusal = (error: unknown): string => {
   const code = error instanceof SqliteError ? error.code : ""
-  if (code.startsWith("SQLITE_BUSY")) {
+  if (isLockedByAnother(error)) {
     const shared = "is locked: another process has this store open, and a store belongs to one process at a time"
     return `${shared}. End that process, or use another directory (DATA_DIR of the service)`
   }
