@@ -34,7 +34,7 @@ export class UnfinishedMessage {
     return this.#held + fragmentCost * Math.min(this.#fragments, this.fragments)
   }
 
-  /** Reads the bytes that arrive next. Returns whether a message has ended in them; another one may have begun. */
+  /** Reads the bytes that arrive next. Returns whether a message has ended in them; the next one may be incomplete. */
   read(chunk: Buffer): boolean {
     let hasEnded = false
     let at = 0

@@ -135,7 +135,7 @@ describe("Configuration", () => {
         yield* warnings({ ...dev, LIMIT_WATCHERS: "5" }),
         "LIMIT_WATCHERS is ignored: set LIMIT_FOLLOWERS instead"
       )
-      // As somebody may misspell them, among variables of other programs.
+      // Misspelled ones, among variables of other programs.
       const others = { HOME: "/", PATH: "/bin", PORTS: "1", NODE_EXTRA_CA_CERTS: "x", KUBERNETES_PORT_443_TCP: "x" }
       const misspelled = { LIMIT_KEY_BYTE: "5", LIMIT_BODY_BYTSE: "5", GATEWAY_JWT_SECERT: "x" }
       assert.sameMembers(

@@ -92,7 +92,7 @@ const receive = (
   // After the listener of `ws`: before it, the first listener would get the bytes that came with the handshake.
   socket.on("upgrade", ({ socket: wire }) => socket.once("open", () => wire.on("data", chunk => arriving.read(chunk))))
   const onControlFrame = (): void => {
-    // A peer that answers pings and does not finish its message would be read from for ever.
+    // A peer that answers pings and does not finish its message would be read from without a limit.
     if (arriving.bytes === 0) received++
   }
   socket.on("ping", onControlFrame)
