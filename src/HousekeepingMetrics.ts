@@ -11,10 +11,10 @@ const failures = Metric.counter("store_housekeeping_failures_total", {
 
 /**
  * `expiry`: entries that have expired are deleted; `retention`: old change records are removed; `session_events`: old
- * events of sessions are removed; `marks`: commit records are removed (PostgreSQL); `counts`: changes of the numbers of
+ * events of sessions are removed; `orphaned_sessions`: what is stored of sessions without a record is removed; `marks`: commit records are removed (PostgreSQL); `counts`: changes of the numbers of
  * entries are folded (PostgreSQL).
  */
-export type Task = "expiry" | "retention" | "session_events" | "marks" | "counts"
+export type Task = "expiry" | "retention" | "session_events" | "orphaned_sessions" | "marks" | "counts"
 
 /** Registers the series of a task with the value 0. Returns what counts the failures of its runs, defects included. */
 export const make = (task: Task): Effect.Effect<<A, E, R>(run: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>> =>

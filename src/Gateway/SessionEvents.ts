@@ -175,6 +175,11 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly summaries: (
       sessions: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable>
+    /**
+     * Up to `limit` sessions of which a history or a launch configuration is stored, in a constant order. `after` is the
+     * last session of the page before; `""` for the first page.
+     */
+    readonly sessions: (after: string, limit: number) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
     /** Removes a history with its events, and the launch configuration. Idempotent. */
     readonly remove: (session: string) => Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** The sessions to recover that belong to no other node. */

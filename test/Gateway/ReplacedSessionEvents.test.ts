@@ -233,6 +233,15 @@ const members: { readonly [Member in keyof Port]: Replacement } = {
         yield* untilRun(before)
       })
   },
+  sessions: {
+    replace: ({ sessions }) => ({ sessions: (...page) => counted(sessions(...page)) }),
+    check: ({ start }) =>
+      Effect.gen(function* () {
+        const before = wrappedRuns
+        yield* start
+        yield* untilRun(before)
+      })
+  },
   trim: {
     replace: ({ trim }) => ({ trim: age => counted(trim(age)) }),
     check: ({ stored }) => {

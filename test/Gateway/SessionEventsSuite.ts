@@ -301,6 +301,23 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
+    it.effect("sessions of which anything is stored are listed in pages, each once", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const configuration = { environment: "{}", deployment: null }
+          for (const session of ["l/b", "l/d", "l/a"]) yield* events.open(session, "e1")
+          for (const session of ["l/d", "l/c"]) yield* events.configure(session, configuration)
+          yield* events.open("l/e", "e1")
+          yield* events.remove("l/e")
+          const all = yield* events.sessions("", 10)
+          expect(all).toEqual(["l/a", "l/b", "l/c", "l/d"])
+          const pages = yield* Effect.forEach(["", "l/b", "l/d"], after => events.sessions(after, 2))
+          expect(pages).toEqual([["l/a", "l/b"], ["l/c", "l/d"], []])
+        })
+      )
+    )
+
     it.effect("recovery states list the sessions that were not closed", () =>
       kept(
         Effect.gen(function* () {

@@ -113,6 +113,14 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
           return { headSeq, hasEnvironment: environment !== null, hasDeployment: deployment !== null }
         })
       ),
+    sessions: (after, limit) =>
+      Effect.sync(() => {
+        const all = new Set([...histories.keys(), ...configurations.keys()])
+        return [...all]
+          .filter(session => session > after)
+          .sort()
+          .slice(0, limit)
+      }),
     remove: session =>
       Effect.sync(() => {
         histories.delete(session)

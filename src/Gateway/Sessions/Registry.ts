@@ -17,6 +17,7 @@ import { SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { type ActivationError, type Caller, Sessions } from "../Sessions.ts"
 import * as LogSubscriptions from "./LogSubscriptions.ts"
+import * as OrphanedSessions from "./OrphanedSessions.ts"
 import { SecretPool } from "./SecretPool.ts"
 import * as SessionCache from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
@@ -162,7 +163,7 @@ const make = (settings: Settings) =>
       run(Effect.ignore(events.release(key)))
     })
     const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
-    const create = yield* SessionCreation.make({ events, records, quota, secrets, limits, isReachable, scope })
+    const create = SessionCreation.make({ events, records, quota, secrets, limits, isReachable })
     const remove = SessionRemoval.make({ cache, events, quota, records, secrets, scope })
     const lists = new FairPool({
       name: "capacity for lists",
@@ -173,6 +174,7 @@ const make = (settings: Settings) =>
     const follow = (key: string): void => cache.peek(key)?.follow()
     const fromLog = yield* LogSubscriptions.make({ events, records, settings, run, follow })
     const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
+    yield* Scope.extend(OrphanedSessions.start({ events, store, cache }), scope)
     const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
     yield* SessionReaper.start(shared, cache, records, transfer, () => {
       isShuttingDown = true

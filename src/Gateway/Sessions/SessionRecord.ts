@@ -1,7 +1,7 @@
 /**
  * The record of a session, as one entry of the key-value store has it.
  */
-import { Clock, Effect, Option, Schema, Struct } from "effect"
+import { Clock, Duration, Effect, Option, Schema, Struct } from "effect"
 import { randomHex } from "../../RandomHex.ts"
 import { LostPart, Session } from "../Protocol/Session.ts"
 import type { CreateSession } from "../Sessions.ts"
@@ -19,6 +19,12 @@ export const sessionId: Effect.Effect<string> = Effect.zipWith(
 /** The creation time in a session's id, in epoch milliseconds. */
 export const timeOf = (id: string): number => Number.parseInt(id.slice(0, 12), 16)
 
+/**
+ * The maximum age of a session when its record is written, in milliseconds: other nodes remove what is stored of a session
+ * that has no record for longer.
+ */
+export const longestCreation = Duration.toMillis("5 minutes")
+
 const idPattern = /^[0-9a-f]{36}$/
 
 /** Whether a text has the form of an id of this gateway: 36 lower-case hexadecimal digits. */
@@ -26,6 +32,12 @@ export const isSessionId = (text: string): boolean => idPattern.test(text)
 
 /** `<tenant>/<id>`, which names a session among those of all tenants. */
 export const keyOf = (tenant: string, id: string): string => `${tenant}/${id}`
+
+/** The tenant and the id of a session named by {@link keyOf}. */
+export const addressOf = (key: string): readonly [tenant: string, id: string] => {
+  const slash = key.indexOf("/")
+  return [key.slice(0, slash), key.slice(slash + 1)]
+}
 
 /** The namespace of a tenant's sessions; keys are their ids. */
 export const namespaceOf = (tenant: string): string => `tenant:${tenant}/sessions`

@@ -10,6 +10,7 @@ import type { Unfinished } from "../SessionEvents.ts"
 import { delayAfter } from "./InstanceCleanup.ts"
 import type { SessionCache } from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
+import { addressOf } from "./SessionRecord.ts"
 
 /** Sessions that are recovered concurrently. */
 const concurrency = 8
@@ -34,8 +35,7 @@ const recoverOne = (
   { recoveryState, session }: Unfinished,
   isPlatformUnavailable: boolean
 ): Effect.Effect<boolean> => {
-  const slash = session.indexOf("/")
-  const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
+  const [tenant, id] = addressOf(session)
   if (sessions.peek(session) !== undefined) return Effect.succeed(false)
   return sessions.get(tenant, id).pipe(
     Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, recoveryState)),

@@ -98,6 +98,7 @@ export const make = (
       receipt: (session, id) => Effect.map(run(Queries.receipt(session, id)), Option.fromNullable),
       configuration: session => run(Queries.configuration(session)),
       summaries: sessions => run(Queries.summaries(sessions)),
+      sessions: (after, limit) => run(Queries.sessions(after, limit)),
       unfinished: run(Queries.unfinished(node, millis)),
       isShared: true,
       abandoned: run(Queries.abandoned(node, millis)),

@@ -170,6 +170,7 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
                 })
               : Effect.void
         ),
+      sessions: (after, limit) => read(queries => queries.sessions(after, limit)),
       find: session => find(queries => queries.find(session), session),
       read: (session, after, limit) =>
         find(queries => queries.page(session, after, limit), session).pipe(

@@ -12,14 +12,14 @@ import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
 import { decode } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { Store } from "../../../src/Kv/Store.ts"
 import { fileOf } from "../../../src/Storage/Sqlite/Database/Connection.ts"
 import { type Migration, migrate } from "../../../src/Storage/Sqlite/Database/Migrations.ts"
 import { format } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as EventsInFile from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-import { alice, breathe, inMemory, make, pass, type Stored } from "../Fixture.ts"
+import { alice, breathe, inMemory, make, type Stored } from "../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */
 const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
@@ -58,75 +58,6 @@ describe("launch configurations", () => {
         environment: null,
         deployment: null
       })
-    })
-  )
-
-  it.scoped("whose session was not created are removed, if need be once the database is back", () =>
-    Effect.gen(function* () {
-      let isUnavailable = true
-      const unavailable = new StoreUnavailable({ reason: "no answer" })
-      const configured: Array<string> = []
-      const failing = Layer.map(inMemory, context => {
-        const events = Context.get(context, SessionEvents)
-        return context.pipe(
-          Context.add(Store, { ...Context.get(context, Store), commit: () => Effect.fail(unavailable) }),
-          Context.add(SessionEvents, {
-            ...events,
-            configure: (session, configuration) => {
-              configured.push(session)
-              return events.configure(session, configuration)
-            },
-            remove: session => Effect.suspend(() => (isUnavailable ? unavailable : events.remove(session)))
-          })
-        )
-      })
-      const { start, stored } = yield* make({ stored: failing })
-      const { sessions } = yield* start
-      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo", environment }))).toBe(unavailable)
-      expect(configured).toHaveLength(1)
-      const kept = Effect.suspend(() => Context.get(stored, SessionEvents).configuration(configured[0]!))
-      expect(yield* kept).toMatchObject({ environment: expect.stringContaining(marker) })
-      isUnavailable = false
-      yield* pass("10 seconds", "1 second")
-      expect(yield* kept).toEqual({ environment: null, deployment: null })
-    })
-  )
-
-  it.scoped("that wait to be removed cost the database one call at a time, however many they are", () =>
-    Effect.gen(function* () {
-      const unavailable = new StoreUnavailable({ reason: "no answer" })
-      const kept = new Set<string>()
-      let isUnavailable = true
-      let removals = 0
-      const failing = Layer.map(inMemory, context =>
-        Context.add(context, SessionEvents, {
-          ...Context.get(context, SessionEvents),
-          configure: session =>
-            Effect.suspend(() => {
-              kept.add(session)
-              return unavailable
-            }),
-          remove: session =>
-            Effect.suspend(() => {
-              removals++
-              if (isUnavailable) return unavailable
-              kept.delete(session)
-              return Effect.void
-            })
-        })
-      )
-      const { start } = yield* make({ stored: failing })
-      const { sessions } = yield* start
-      yield* Effect.repeatN(Effect.flip(sessions.create(alice, { agentType: "echo", environment })), 9)
-      expect(kept.size).toBe(10)
-      const before = removals
-      yield* pass("20 seconds", "1 second")
-      const retries = removals - before
-      isUnavailable = false
-      yield* pass("10 seconds", "1 second")
-      expect(kept.size).toBe(0)
-      expect(retries).toBeGreaterThan(0)
-      expect(retries).toBeLessThan(10)
     })
   )
 

@@ -131,6 +131,21 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
     )
 })
 
+const sessionsStatement: Statement = {
+  name: "stored_sessions",
+  text: `(SELECT session FROM causeway.histories WHERE session > $1 ORDER BY session LIMIT $2)
+    UNION
+    (SELECT session FROM causeway.launch_configurations WHERE session > $1 ORDER BY session LIMIT $2)
+    ORDER BY session LIMIT $2`
+}
+
+/** Sessions of which a history or a launch configuration is stored, after another one. */
+export const sessions = (after: string, limit: number): Query<ReadonlyArray<string>> => ({
+  statement: sessionsStatement,
+  values: [after, limit],
+  decode: rows => rows.map(([session]) => session as string)
+})
+
 /** Sessions with a recovery state that a node may open. There may be many sessions, but few owners. */
 const unfinishedOf = (name: string, condition: string, order: string): Statement => ({
   name,

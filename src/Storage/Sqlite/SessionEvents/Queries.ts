@@ -55,6 +55,10 @@ export class Queries {
     return this.statements.unfinished.all()
   }
 
+  sessions(after: string, limit: number): ReadonlyArray<string> {
+    return this.statements.sessions.all({ after, limit })
+  }
+
   /** When the oldest event was created, in epoch milliseconds; `undefined` if there is none. */
   oldest(): number | undefined {
     return this.statements.oldest.get()
@@ -105,5 +109,13 @@ const prepare = (db: Database.Database) => ({
   unfinished: db.prepare<[], Unfinished>(
     "SELECT session, bookmark AS recoveryState FROM histories WHERE bookmark IS NOT NULL"
   ),
+  sessions: db
+    .prepare<[{ readonly after: string; readonly limit: number }], string>(
+      `SELECT session FROM (SELECT session FROM histories WHERE session > @after ORDER BY session LIMIT @limit)
+       UNION
+       SELECT session FROM (SELECT session FROM launch_configurations WHERE session > @after ORDER BY session LIMIT @limit)
+       ORDER BY session LIMIT @limit`
+    )
+    .pluck(),
   oldest: db.prepare<[], number>("SELECT timestamp FROM events ORDER BY id LIMIT 1").pluck()
 })

@@ -112,6 +112,7 @@ export const reads: ReadonlyArray<Case> = [
   reading("a receipt", SessionQueries.receipt("t1/1", "m4000"), 5),
   reading("a launch configuration", SessionQueries.configuration("t1/1"), 5),
   reading("summaries", SessionQueries.summaries(sessions), 110),
+  reading("stored sessions", SessionQueries.sessions("t1/1", 100), 110),
   reading("abandoned sessions", SessionQueries.abandoned(node, 10_000), 3 * unfinished),
   reading("owned sessions", SessionQueries.owned(sessions, node), 110),
   reading("sessions elsewhere", SessionQueries.elsewhere(sessions, gone), 110),
