@@ -75,17 +75,15 @@ export const sharedFor = <A, E, R>(
 
 type Listener<A, E> = (exit: Exit.Exit<A, E>) => void
 
-type Listeners<A, E> = Set<Listener<A, E>>
-
 /** A computation. It may call `onSent` with a function that returns whether its answer is arriving. */
 export type Work<A, E> = (onSent: (isArriving: () => boolean) => void) => Effect.Effect<A, E>
 
-interface Running<A, E> {
-  readonly listeners: Listeners<A, E>
-  isArriving: () => boolean
+/** A computation that runs or is queued, and its callers. */
+class Shared<A, E> {
+  readonly listeners = new Set<Listener<A, E>>()
+  /** Whether its answer is arriving. */
+  isArriving = (): boolean => false
 }
-
-const never = (): boolean => false
 
 /**
  * Direct computations by keys: at most one for each key at a time. A caller joins the running one, or shares the next
@@ -93,8 +91,8 @@ const never = (): boolean => false
  * callers of a key pass the same work.
  */
 export class DirectFlight<K, A, E = never> {
-  private readonly running = new Map<K, Running<A, E>>()
-  private readonly queued = new Map<K, Listeners<A, E>>()
+  private readonly running = new Map<K, Shared<A, E>>()
+  private readonly queued = new Map<K, Shared<A, E>>()
   private readonly fork: <B, E2>(effect: Effect.Effect<B, E2>) => Fiber.RuntimeFiber<B, E2>
 
   /** @param fault the log message if the callback of a caller throws; the other callers get their results */
@@ -109,48 +107,47 @@ export class DirectFlight<K, A, E = never> {
     return this.running.has(key)
   }
 
-  /** Whether the answer of the running computation is arriving. */
-  isArriving(key: K): boolean {
-    return this.running.get(key)?.isArriving() === true
-  }
-
   /** The result of the running computation, or of a new one. The effect is direct. */
   join(key: K, work: Work<A, E>): Effect.Effect<A, E> {
-    return Direct.async(resume => this.listen(key, work, resume, ({ listeners }) => listeners))
+    return Direct.async(resume => this.listen(key, work, resume, running => running))
   }
 
-  /** The result of a computation that starts after the call, so that it sees earlier changes. The effect is direct. */
-  next(key: K, work: Work<A, E>): Effect.Effect<A, E> {
-    return Direct.async(resume => this.listen(key, work, resume, () => this.queuedOf(key)))
+  /**
+   * The result of a computation that starts after the call, so that it sees earlier changes. `onJoined` is called with a
+   * function that returns whether the answer of this computation is arriving. The effect is direct.
+   */
+  next(key: K, work: Work<A, E>, onJoined?: (isArriving: () => boolean) => void): Effect.Effect<A, E> {
+    return Direct.async(resume => this.listen(key, work, resume, () => this.queuedOf(key), onJoined))
   }
 
-  /** Adds a caller to the callers that wait during a computation, or starts one. Returns a function that removes it. */
+  /** Adds a caller to a computation during another one, or starts one. Returns a function that removes the caller. */
   private listen(
     key: K,
     work: Work<A, E>,
     resume: Listener<A, E>,
-    during: (running: Running<A, E>) => Listeners<A, E>
+    during: (running: Shared<A, E>) => Shared<A, E>,
+    onJoined?: (isArriving: () => boolean) => void
   ): () => void {
     const running = this.running.get(key)
-    const listeners: Listeners<A, E> = running === undefined ? new Set() : during(running)
-    listeners.add(resume)
-    if (running === undefined) this.start(key, work, listeners)
-    return () => listeners.delete(resume)
+    const shared = running === undefined ? new Shared<A, E>() : during(running)
+    shared.listeners.add(resume)
+    onJoined?.(() => shared.isArriving())
+    if (running === undefined) this.start(key, work, shared)
+    return () => shared.listeners.delete(resume)
   }
 
-  private queuedOf(key: K): Listeners<A, E> {
+  private queuedOf(key: K): Shared<A, E> {
     const known = this.queued.get(key)
     if (known !== undefined) return known
-    const listeners: Listeners<A, E> = new Set()
-    this.queued.set(key, listeners)
-    return listeners
+    const queued = new Shared<A, E>()
+    this.queued.set(key, queued)
+    return queued
   }
 
-  private start(key: K, work: Work<A, E>, listeners: Listeners<A, E>): void {
-    const running: Running<A, E> = { listeners, isArriving: never }
-    this.running.set(key, running)
+  private start(key: K, work: Work<A, E>, shared: Shared<A, E>): void {
+    this.running.set(key, shared)
     const onSent = (isArriving: () => boolean): void => {
-      running.isArriving = isArriving
+      shared.isArriving = isArriving
     }
     const computing = Direct.suspend(() => work(onSent))
     Direct.run(computing, this.fork, exit => {
@@ -158,8 +155,8 @@ export class DirectFlight<K, A, E = never> {
       this.queued.delete(key)
       this.running.delete(key)
       // Before the callers are notified, because they may call again.
-      if (next !== undefined && next.size > 0) this.start(key, work, next)
-      for (const listener of listeners) this.notify(listener, exit)
+      if (next !== undefined && next.listeners.size > 0) this.start(key, work, next)
+      for (const listener of shared.listeners) this.notify(listener, exit)
     })
   }
 

@@ -137,7 +137,7 @@ describe("DirectFlight", () => {
     })
   )
 
-  it.effect("whether an answer is arriving is known while its computation runs", () =>
+  it.effect("each caller knows whether the answer of its own computation is arriving", () =>
     Effect.gen(function* () {
       const { call, ends, flight, work } = yield* setup
       const arriving = new Set<number>()
@@ -146,17 +146,20 @@ describe("DirectFlight", () => {
         onSent(() => arriving.has(run))
         return work()
       }
-      call("a", flight.next("key", reporting))
-      call("b", flight.next("key", reporting))
-      expect(flight.isArriving("key")).toBe(false)
+      const callers: Array<() => boolean> = []
+      const joined = (isArriving: () => boolean) => void callers.push(isArriving)
+      const answers = () => callers.map(isArriving => isArriving())
+      call("a", flight.next("key", reporting, joined))
+      call("b", flight.next("key", reporting, joined))
+      expect(answers()).toEqual([false, false])
       arriving.add(0)
-      expect(flight.isArriving("key")).toBe(true)
+      expect(answers()).toEqual([true, false])
       ends[0]!(Exit.succeed(1))
-      expect(flight.isArriving("key")).toBe(false)
+      arriving.delete(0)
+      expect(answers()).toEqual([false, false])
       arriving.add(1)
-      expect(flight.isArriving("key")).toBe(true)
+      expect(answers()).toEqual([false, true])
       ends[1]!(Exit.succeed(2))
-      expect(flight.isArriving("key")).toBe(false)
     })
   )
 

@@ -168,6 +168,27 @@ describe("fresh pages", () => {
     })
   )
 
+  it.scoped("have their own limit, also behind a page that is arriving", () =>
+    Effect.gen(function* () {
+      let reads = 0
+      const pages = yield* slow({
+        history: Effect.succeed(1),
+        read: (_, onSent) =>
+          Effect.suspend(() => {
+            const isFirst = reads++ === 0
+            onSent?.(() => isFirst)
+            return Effect.delay(Effect.succeed(empty), isFirst ? "4 seconds" : "1 second")
+          })
+      })
+      const first = yield* Effect.fork(timed(pages))
+      yield* TestClock.adjust("500 millis")
+      const behind = yield* Effect.fork(timed(pages))
+      yield* TestClock.adjust("10 seconds")
+      expect(yield* first).toEqual(["Right", 4000])
+      expect(yield* behind).toEqual(["Left", 1900])
+    })
+  )
+
   it.scoped("stay within the bound", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()

@@ -199,14 +199,15 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
   const fresh = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Direct.suspend(() => {
       const key = keyOf(query)
-      let isReading = false
+      let isArriving = (): boolean => false
       const page = Direct.flatMap(known, () => {
         const kept = cache.get(key)
         if (kept?.isComplete === true) return Effect.succeed(kept)
-        isReading = true
-        return reads.next(key, read(query))
+        return reads.next(key, read(query), ofRead => {
+          isArriving = ofRead
+        })
       })
-      return limited(page, () => isReading && reads.isArriving(key))
+      return limited(page, () => isArriving())
     })
 
   const next = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
