@@ -5,12 +5,14 @@ import { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Context, Effect, Either, Layer } from "effect"
+import { MiB } from "../Bytes.ts"
 import * as Direct from "../Direct.ts"
 import { GrowingBytes } from "../GrowingBytes.ts"
 import { isSpace, openBracket } from "../Json/Codes.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
 import { StructureCounter } from "../Json/Parsing.ts"
 import { nestedDeeper } from "../Json/Scanner.ts"
+import { PacedWork } from "../PacedWork.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./Contract.ts"
 import { heldBodyOf } from "./Server/BodyBudget.ts"
@@ -198,47 +200,8 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
 /** Bodies of up to this number of bytes are parsed without queueing, which would take as long. */
 const parsedAtOnce = 32 * 1024
 
-/**
- * Bytes that are parsed in one iteration of the event loop, so that other requests are served in between, unless a
- * single body has more.
- */
-const parsedAtMost = 1024 * 1024
-
-interface Waiting {
-  readonly bytes: number
-  readonly parse: () => void
-}
-
-const waiting: Array<Waiting> = []
-/** Bytes that were parsed in this iteration. */
-let parsed = 0
-let isScheduled = false
-
-/** Parses a body: at once if this iteration has room for its bytes, else after those that wait. */
-const enqueue = (bytes: number, parse: () => void): void => {
-  if (waiting.length > 0 || (parsed > 0 && parsed + bytes > parsedAtMost)) {
-    waiting.push({ bytes, parse })
-    return
-  }
-  parsed += bytes
-  if (!isScheduled) {
-    isScheduled = true
-    setImmediate(onIteration)
-  }
-  parse()
-}
-
-const onIteration = (): void => {
-  parsed = 0
-  isScheduled = waiting.length > 0
-  // First, so that the queue continues if a parse throws.
-  if (isScheduled) setImmediate(onIteration)
-  while (waiting.length > 0 && (parsed === 0 || parsed + waiting[0]!.bytes <= parsedAtMost)) {
-    const { bytes, parse } = waiting.shift()!
-    parsed += bytes
-    parse()
-  }
-}
+/** Larger bodies are parsed a few in each iteration of the event loop. */
+const parsing = new PacedWork(MiB)
 
 /** Parses a body in its turn in the queue. If its client disconnects before that, the body is released. */
 const parseQueued = (
@@ -253,7 +216,7 @@ const parseQueued = (
     held = undefined
   }
   socket.once("close", forget)
-  enqueue(length, () => {
+  parsing.run(length, () => {
     socket.off("close", forget)
     done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, format))
   })

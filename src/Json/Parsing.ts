@@ -96,12 +96,26 @@ export const illFormedAt = (value: unknown): ReadonlyArray<string> | undefined =
 /** Whether a value parsed from this text may have lone surrogates: only escapes can express them, not UTF-8. */
 export const mayBeIllFormed = (text: string): boolean => /\\u[dD][89a-fA-F]/.test(text)
 
-/** The value with U+FFFD instead of lone surrogates, also in names. It recurses as deep as the value is nested. */
+/**
+ * The value with U+FFFD instead of lone surrogates, also in names; the same value if it has none. It recurses as deep as
+ * the value is nested.
+ */
 export const toWellFormed = (value: unknown): unknown => {
   if (typeof value === "string") return value.toWellFormed()
   if (typeof value !== "object" || value === null) return value
-  if (Array.isArray(value)) return value.map(toWellFormed)
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name.toWellFormed(), toWellFormed(member)]))
+  if (Array.isArray(value)) {
+    const items = value.map(toWellFormed)
+    return items.every((item, index) => item === value[index]) ? value : items
+  }
+  const members = Object.entries(value)
+  let isSame = true
+  for (const member of members) {
+    const [name, before] = member
+    member[0] = name.toWellFormed()
+    member[1] = toWellFormed(before)
+    isSame &&= member[0] === name && member[1] === before
+  }
+  return isSame ? value : Object.fromEntries(members)
 }
 
 /** A JSON object. */
@@ -111,15 +125,13 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Parses a text within the limits. Fails with the predicate of a sentence. */
-export const parse = (
-  text: string,
-  limits: StructureLimits,
-  isSuspect = mayBeIllFormed(text)
-): Either.Either<unknown, string> => {
+/** How a text exceeds the limits before it is parsed, as the predicate of a sentence, or `undefined`. */
+export const excessBefore = (text: string, limits: StructureLimits, isSuspect: boolean): string | undefined =>
   // The search for lone surrogates recurses as deep as the value is nested.
-  const problem = isSuspect ? excess(text, limits) : excessOfLarge(text, limits)
-  if (problem !== undefined) return Either.left(problem)
+  isSuspect ? excess(text, limits) : excessOfLarge(text, limits)
+
+/** Parses a text whose structure was checked. Fails with the predicate of a sentence. */
+export const parseChecked = (text: string): Either.Either<unknown, string> => {
   try {
     return Either.right(JSON.parse(text))
   } catch {
@@ -127,9 +139,10 @@ export const parse = (
   }
 }
 
-/** {@link parse}, and replaces lone surrogates. */
+/** Parses a text within the limits, and replaces lone surrogates. Fails with the predicate of a sentence. */
 export const parseWellFormed = (text: string, limits: StructureLimits): Either.Either<unknown, string> => {
   const isSuspect = mayBeIllFormed(text)
-  const parsed = parse(text, limits, isSuspect)
-  return isSuspect ? Either.map(parsed, toWellFormed) : parsed
+  const problem = excessBefore(text, limits, isSuspect)
+  if (problem !== undefined) return Either.left(problem)
+  return isSuspect ? Either.map(parseChecked(text), toWellFormed) : parseChecked(text)
 }

@@ -6,6 +6,7 @@ import { Config, Context, type Effect, Option, Redacted, Schema, type Scope } fr
 import * as Setting from "../Setting.ts"
 import type { Health } from "./HealthProbe.ts"
 import type { InstanceConnection } from "./InstanceConnection.ts"
+import { eventBytes } from "./PlatformEvent.ts"
 import { Reason } from "./Resilience/UpstreamFailure.ts"
 import type { FileContent, FileEntry, FileIteration } from "./Workspace.ts"
 
@@ -102,6 +103,8 @@ export interface Settings {
   /** Base address without a slash at its end. */
   readonly url: Option.Option<string>
   readonly apiKey: Option.Option<Redacted.Redacted>
+  /** The maximum bytes of an event; 1 MiB if absent. */
+  readonly eventBytes?: number
 }
 
 /** The settings as configuration variables. */
@@ -114,5 +117,12 @@ export const config: Config.Config<Settings> = Config.all({
   apiKey: Setting.optionalCredential("AGENT_PLATFORM_API_KEY", {
     description: "Bearer credential for the agent platform",
     shown: "none"
-  }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== "")))
+  }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== ""))),
+  eventBytes: Setting.integer("LIMIT_EVENT_BYTES", {
+    description:
+      "Largest event of the agent platform, in bytes of its JSON text; a larger one is left out. Each MiB holds up the events of all other sessions for about 20 ms",
+    default: eventBytes.default,
+    min: eventBytes.least,
+    max: eventBytes.most
+  })
 })

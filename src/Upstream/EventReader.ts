@@ -13,6 +13,12 @@ export const rejectedFrames = Metric.counter("agent_platform_frames_rejected_tot
   incremental: true
 })
 
+/** Counts events that were left out because they exceed a limit. */
+export const largeEvents = Metric.counter("agent_platform_events_too_large_total", {
+  description: "Events of agent instances that were left out because they exceed a limit",
+  incremental: true
+})
+
 /** A connection without data is pinged after this time, and closed after the same time again. */
 const silence = Duration.seconds(20)
 
@@ -54,7 +60,7 @@ const untilSilent = (socket: OpenSocket, progress: Progress): Effect.Effect<void
 /** Passes events to a queue, each once. Frames that are not events are counted, and the first one is logged. */
 export class EventReader {
   private isOver = false
-  private hasWarned = false
+  private readonly warned = new Set<string>()
 
   constructor(
     /** For logs. */
@@ -89,9 +95,12 @@ export class EventReader {
   }
 
   private forward(socket: OpenSocket, progress: Progress): Effect.Effect<void, SocketClosed> {
-    const onLeft = (problem: string) => this.reject(problem)
+    const onLeft = (problem: string | PlatformEvent.OversizedFrame) =>
+      typeof problem === "string" ? this.reject(problem) : this.leaveOut(problem, progress)
     const onRight = (event: PlatformEvent.PlatformEvent) => this.offer(event, progress)
-    const next = Effect.flatMap(socket.take, frame => Either.match(PlatformEvent.fromFrame(frame), { onLeft, onRight }))
+    const next = Effect.flatMap(socket.take, frame =>
+      typeof frame === "string" ? Either.match(PlatformEvent.fromFrame(frame), { onLeft, onRight }) : onLeft(frame)
+    )
     // Effect.forever would yield after each event.
     const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(next, () => (this.isOver ? Effect.void : all))
     return all
@@ -101,7 +110,10 @@ export class EventReader {
     // A platform may resume with the event that it was given.
     const isRepeated = !progress.any && event.id !== undefined && event.id === this.lastId
     progress.any = true
-    if (isRepeated) return Effect.void
+    return isRepeated ? Effect.void : this.pass(event, progress)
+  }
+
+  private pass(event: PlatformEvent.PlatformEvent, progress: Progress): Effect.Effect<void> {
     progress.isOffering = true
     // Offered and recorded synchronously. Otherwise the next socket might deliver the event again.
     return Effect.map(this.events.awaitRoom, () => {
@@ -112,15 +124,28 @@ export class EventReader {
     })
   }
 
+  private leaveOut(frame: PlatformEvent.OversizedFrame, progress: Progress): Effect.Effect<void> {
+    progress.any = true
+    return Metric.increment(largeEvents).pipe(
+      Effect.zipRight(this.warnOnce("The agent platform sent an event that is too large", frame.problem)),
+      Effect.zipRight(this.pass(frame.event, progress))
+    )
+  }
+
   private reject(problem: string): Effect.Effect<void> {
+    return Effect.zipRight(
+      Metric.increment(rejectedFrames),
+      this.warnOnce("The agent platform sent a frame that is not an event", problem)
+    )
+  }
+
+  /** Logs a warning, once for each message. */
+  private warnOnce(message: string, problem: string): Effect.Effect<void> {
     return Effect.suspend(() => {
-      const count = Metric.increment(rejectedFrames)
-      if (this.hasWarned) return count
-      this.hasWarned = true
-      const warning = Effect.logWarning(
-        "The agent platform sent a frame that is not an event; further ones are only counted"
-      ).pipe(Effect.annotateLogs({ instanceId: this.instanceId, problem }))
-      return Effect.zipRight(count, warning)
+      if (this.warned.has(message)) return Effect.void
+      this.warned.add(message)
+      const annotations = { instanceId: this.instanceId, problem }
+      return Effect.annotateLogs(Effect.logWarning(`${message}; further ones are only counted`), annotations)
     })
   }
 }

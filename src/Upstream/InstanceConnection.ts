@@ -4,7 +4,7 @@
 import { Effect, ExecutionStrategy, Exit, FiberRef, HashMap, Metric, Schedule, Scope, type Stream } from "effect"
 import * as MetricTags from "../MetricTags.ts"
 import { type ConnectionState, ConnectionStates } from "./ConnectionStates.ts"
-import { EventReader, rejectedFrames } from "./EventReader.ts"
+import { EventReader, largeEvents, rejectedFrames } from "./EventReader.ts"
 import * as FrameSender from "./FrameSender.ts"
 import type * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket } from "./PlatformSocket.ts"
@@ -61,10 +61,18 @@ const reconnects = Metric.counter("agent_platform_reconnects_total", {
 })
 
 /** Registers the metrics with 0. */
-export const register = (tags: MetricTags.MetricTags): void => MetricTags.register([reconnects, rejectedFrames], tags)
+export const register = (tags: MetricTags.MetricTags): void =>
+  MetricTags.register([reconnects, rejectedFrames, largeEvents], tags)
 
-/** Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. */
+/**
+ * Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. As all of them are
+ * consumed at once, an event counts once for each of its {@link eventUnit} characters.
+ */
 const waitingEvents = 64
+const eventUnit = 4096
+
+const weigh = (received: Received): number =>
+  received instanceof Undelivered ? 1 : Math.max(1, (received.size ?? 0) / eventUnit)
 
 const operation = "connect"
 
@@ -110,7 +118,7 @@ export const make = (
     const scope = yield* Effect.scope
     // Created first, and so closed last: the end of the scope must not look like a lost connection.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-    const events = new SpscQueue<Received, UpstreamFailure>(waitingEvents)
+    const events = new SpscQueue<Received, UpstreamFailure>(waitingEvents, weigh)
     const states = yield* ConnectionStates.make
     const reader = new EventReader(instanceId, events, options.after)
     const delays = yield* Schedule.driver(Retries.backoff)

@@ -2,7 +2,8 @@
  * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import { illFormedAt, isObject, type JsonObject, mayBeIllFormed, parse, toWellFormed } from "../Json/Parsing.ts"
+import { MiB } from "../Bytes.ts"
+import { excessBefore, isObject, type JsonObject, mayBeIllFormed, parseChecked, toWellFormed } from "../Json/Parsing.ts"
 
 /**
  * Maximum characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The
@@ -24,6 +25,8 @@ export interface PlatformEvent {
   readonly timestamp: number | undefined
   /** The whole object as received, with the envelope, and U+FFFD in place of lone surrogates. */
   readonly payload: JsonObject
+  /** The characters of its frame; it counts as small without them. */
+  readonly size?: number
   /** The object with its lone surrogates, if there are any: two texts may each have one half of a character. */
   readonly asSent?: JsonObject | undefined
 }
@@ -49,17 +52,32 @@ const timeOf = (value: unknown): number | undefined => {
   return typeof time === "number" && Number.isFinite(time) ? time : undefined
 }
 
-/** Far more than any event has. Parsing more would take seconds. */
-const shape = { levels: 1000, members: 250_000 }
+/** The maximum bytes of an event, by default and at most. To decode, print and store one takes about 20 ms for each MiB. */
+export const eventBytes = { default: MiB, least: 64 * 1024, most: 8 * MiB } as const
 
-/**
- * Decodes a frame. Left is the reason why it is invalid. An invalid id or timestamp counts as absent.
- */
-export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> => {
+/** The limits of an event's structure. Objects with more members take longer than the bytes of a frame would. */
+const shape = { levels: 1000, members: 32_768 }
+
+/** A frame that exceeds a limit, and so is not decoded. */
+export class OversizedFrame {
+  /** @param problem the predicate of a sentence about the event */
+  constructor(readonly problem: string) {}
+
+  /** The event that takes its place, so that clients learn of it. */
+  get event(): PlatformEvent {
+    const message = `An event of the agent was left out, because it ${this.problem}`
+    const payload = { type: "error", code: "event_too_large", message }
+    return { id: undefined, type: payload.type, timestamp: undefined, payload }
+  }
+}
+
+/** Decodes a frame. Left is the reason why it is invalid. An invalid id or timestamp counts as absent. */
+export const fromFrame = (frame: string): Either.Either<PlatformEvent, string | OversizedFrame> => {
   const isSuspect = mayBeIllFormed(frame)
-  return Either.flatMap(parse(frame, shape, isSuspect), (data): Either.Either<PlatformEvent, string> => {
-    const isIllFormed = isSuspect && illFormedAt(data) !== undefined
-    const payload = isIllFormed ? toWellFormed(data) : data
+  const problem = excessBefore(frame, shape, isSuspect)
+  if (problem !== undefined) return Either.left(new OversizedFrame(problem))
+  return Either.flatMap(parseChecked(frame), (data): Either.Either<PlatformEvent, string> => {
+    const payload = isSuspect ? toWellFormed(data) : data
     if (!isObject(payload)) return Either.left("is not an object")
     const { id, timestamp, type } = payload
     return isText(type, typeChars)
@@ -68,7 +86,8 @@ export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =
           type,
           timestamp: timeOf(timestamp),
           payload,
-          asSent: isIllFormed && isObject(data) ? data : undefined
+          size: frame.length,
+          asSent: payload !== data && isObject(data) ? data : undefined
         })
       : Either.left("is without a type")
   })

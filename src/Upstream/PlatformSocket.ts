@@ -4,9 +4,12 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
 import WebSocket from "ws"
+import { MiB } from "../Bytes.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
 import { UnfinishedMessage } from "../UnfinishedMessage.ts"
+import * as EventPace from "./EventPace.ts"
+import { eventBytes, OversizedFrame } from "./PlatformEvent.ts"
 import {
   codeIn,
   connectionFailure,
@@ -29,8 +32,11 @@ export class SocketClosed extends Schema.TaggedError<SocketClosed>()("SocketClos
 export interface OpenSocket {
   /** Sends a text frame; succeeds once it is written to the network. */
   readonly send: (text: string) => Effect.Effect<void, SocketClosed>
-  /** Takes the next frame. Frames received before the end come before `SocketClosed`. For one consumer. */
-  readonly take: Effect.Effect<string, SocketClosed>
+  /**
+   * Takes the next frame, a large one in its turn among those of all sockets. Frames received before the end come before
+   * `SocketClosed`. For one consumer.
+   */
+  readonly take: Effect.Effect<string | OversizedFrame, SocketClosed>
   /** Sends a ping. */
   readonly ping: Effect.Effect<void>
   /** Waits until the peer has read all that was sent so far, which its answer to a ping behind it proves. */
@@ -56,18 +62,21 @@ export class PlatformSocket extends Context.Tag("causeway/PlatformSocket")<
 export interface Limits {
   /** A longer frame ends the connection. */
   readonly frameBytes: number
+  /** A longer frame is not decoded. */
+  readonly eventBytes: number
   /**
-   * Frames and characters received and not taken. At either limit, reading from the network pauses until half is
-   * taken. The last read (64 KiB) may exceed the limit.
+   * Frames and bytes received and not taken. At either limit, reading from the network pauses until half is taken. The
+   * last read (64 KiB) may exceed the limit.
    */
   readonly waitingFrames: number
-  readonly waitingCharacters: number
+  readonly waitingBytes: number
 }
 
 const defaults: Limits = {
-  frameBytes: 8 * 1024 * 1024,
+  frameBytes: eventBytes.most,
+  eventBytes: eventBytes.default,
   waitingFrames: 256,
-  waitingCharacters: 8 * 1024 * 1024
+  waitingBytes: 8 * MiB
 }
 
 /** Most fragments of a frame: 512 bytes each on average, if it is as long as it may be. */
@@ -81,13 +90,13 @@ const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 /** The queue of received frames; if it is full, reading pauses. */
 const receive = (
   socket: WebSocket,
-  queue: SpscQueue<string, SocketClosed>,
+  queue: SpscQueue<Buffer | OversizedFrame, SocketClosed>,
   limits: Limits,
   debug: DebugLog.DebugLog | undefined
 ) => {
-  let [frames, characters, received, tooLarge] = [0, 0, 0, false]
+  let [frames, bytes, received, tooLarge] = [0, 0, 0, false]
   const isAbove = (share: number): boolean =>
-    frames >= limits.waitingFrames * share || characters >= limits.waitingCharacters * share
+    frames >= limits.waitingFrames * share || bytes >= limits.waitingBytes * share
   const arriving = new UnfinishedMessage(fragmentsOf(limits))
   // After the listener of `ws`: before it, the first listener would get the bytes that came with the handshake.
   socket.on("upgrade", ({ socket: wire }) => socket.once("open", () => wire.on("data", chunk => arriving.read(chunk))))
@@ -99,11 +108,13 @@ const receive = (
   socket.on("pong", onControlFrame)
   socket.on("message", (data: Buffer) => {
     received++
-    const text = data.toString("utf8")
-    debug?.("Received a frame of an agent instance", { frame: FrameSummary.ofText(text) })
     frames++
-    characters += text.length
-    queue.unsafeOffer(text)
+    if (data.length > limits.eventBytes) {
+      queue.unsafeOffer(new OversizedFrame(`has ${data.length} bytes; the limit is ${limits.eventBytes}`))
+    } else {
+      bytes += data.length
+      queue.unsafeOffer(data)
+    }
     if (isAbove(1)) socket.pause()
   })
   socket.on("error", (error: Error) => {
@@ -114,13 +125,19 @@ const receive = (
     const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
     queue.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
   })
-  const take = Effect.map(
+  const decode = (data: Buffer): string => {
+    const text = data.toString("utf8")
+    debug?.("Received a frame of an agent instance", { frame: FrameSummary.ofText(text) })
+    return text
+  }
+  const take = Effect.flatMap(
     Effect.catchTag(queue.take, "NoSuchElementException", error => Effect.die(error)),
-    text => {
+    (frame): Effect.Effect<string | OversizedFrame> => {
       frames--
-      characters -= text.length
+      if (frame instanceof OversizedFrame) return Effect.succeed(frame)
+      bytes -= frame.length
       if (socket.isPaused && !isAbove(0.5)) socket.resume()
-      return text
+      return Effect.map(EventPace.turn(frame.length), () => decode(frame))
     }
   )
   return { take, received: () => received }
@@ -192,10 +209,10 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
   )
 
 /** Opens real WebSockets, without compression and without following redirects. */
-export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSocket> => ({
+export const make = (limits: Limits): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
-      const queue = new SpscQueue<string, SocketClosed>()
+      const queue = new SpscQueue<Buffer | OversizedFrame, SocketClosed>()
       const debug = yield* DebugLog.make
       const socket = yield* Effect.acquireRelease(
         Effect.sync(
@@ -236,5 +253,6 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
     })
 })
 
-/** Opens real WebSockets. */
-export const layer: Layer.Layer<PlatformSocket> = Layer.sync(PlatformSocket, () => make())
+/** Opens real WebSockets. A longer frame than `eventBytes` is not decoded. */
+export const layer = (eventBytes = defaults.eventBytes): Layer.Layer<PlatformSocket> =>
+  Layer.sync(PlatformSocket, () => make({ ...defaults, eventBytes }))

@@ -15,12 +15,23 @@ export class SpscQueue<A, E> {
   private wakeConsumer: (() => void) | undefined
   private wakeProducer: (() => void) | undefined
 
-  constructor(private readonly capacity: number = Number.POSITIVE_INFINITY) {}
+  /** The weight of the waiting values. */
+  private weight = 0
+
+  /**
+   * @param capacity the weight of the waiting values from which on there is no room
+   * @param weigh 1 for each value by default
+   */
+  constructor(
+    private readonly capacity: number = Number.POSITIVE_INFINITY,
+    private readonly weigh: (value: A) => number = () => 1
+  ) {}
 
   /** Adds a value, even above the capacity. Does nothing after the queue is done. */
   unsafeOffer(value: A): void {
     if (this.exit !== undefined) return
     this.values.push(value)
+    this.weight += this.weigh(value)
     this.wakeConsumer?.()
   }
 
@@ -41,6 +52,7 @@ export class SpscQueue<A, E> {
     if (this.values.length > 0) {
       const { values } = this
       this.values = []
+      this.weight = 0
       this.wakeProducer?.()
       return Effect.succeed<Taken<A>>([values, false])
     }
@@ -52,6 +64,7 @@ export class SpscQueue<A, E> {
   readonly take: Effect.Effect<A, E | Cause.NoSuchElementException> = Effect.suspend(() => {
     if (this.values.length > 0) {
       const value = this.values.shift()!
+      this.weight -= this.weigh(value)
       this.wakeProducer?.()
       return Effect.succeed(value)
     }
@@ -60,7 +73,7 @@ export class SpscQueue<A, E> {
   })
 
   private hasRoom(): boolean {
-    return this.exit !== undefined || this.values.length < this.capacity
+    return this.exit !== undefined || this.weight < this.capacity
   }
 
   // The fiber may have yielded since its first check, so both wait only after a second check.

@@ -16,6 +16,9 @@ export const layer = (settings: {
   readonly inference?: Inference.Settings
 }): Layer.Layer<AgentPlatform.AgentPlatform | Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.mergeAll(
-    Layer.provide(AgentPlatformClient.layer(settings.agentPlatform), PlatformSocket.layer),
+    Layer.provide(
+      AgentPlatformClient.layer(settings.agentPlatform),
+      PlatformSocket.layer(settings.agentPlatform.eventBytes)
+    ),
     InferenceClient.layer(settings.inference ?? Inference.none)
   )

@@ -4,6 +4,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Option, Scope, TestClock } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
 import { breathe } from "../../src/Testing/Time.ts"
+import { OversizedFrame } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 
 const listen = <S extends Server | TcpServer>(server: S) =>
@@ -36,7 +37,7 @@ const webSockets = (onSocket: (socket: WebSocket) => void) =>
     return url
   })
 
-const limits: PlatformSocket.Limits = { frameBytes: 1000, waitingFrames: 10, waitingCharacters: 1000 }
+const limits: PlatformSocket.Limits = { frameBytes: 1000, eventBytes: 900, waitingFrames: 10, waitingBytes: 1000 }
 
 const { open } = PlatformSocket.make(limits)
 
@@ -88,6 +89,18 @@ describe("PlatformSocket", () => {
       peer.send("3")
       expect(yield* socket.take).toBe("23")
       expect(socket.received()).toBe(received + 1)
+    })
+  )
+
+  it.scopedLive("does not decode a frame that is too long for an event, and continues", () =>
+    Effect.gen(function* () {
+      const url = yield* webSockets(socket => {
+        for (const length of [900, 901, 1]) socket.send("x".repeat(length))
+      })
+      const socket = yield* open(url, {})
+      expect(yield* socket.take).toBe("x".repeat(900))
+      expect(yield* socket.take).toEqual(new OversizedFrame("has 901 bytes; the limit is 900"))
+      expect(yield* socket.take).toBe("x")
     })
   )
 

@@ -57,6 +57,22 @@ describe("A queue of one producer and one consumer", () => {
     })
   )
 
+  it.effect("has room for values of a weight", () =>
+    Effect.gen(function* () {
+      const queue = new SpscQueue<number, string>(10, value => value)
+      for (const weight of [1, 8, 100]) yield* offer(queue, weight)
+      const giving = yield* Effect.fork(offer(queue, 2))
+      for (const weight of [1, 8]) {
+        expect(yield* queue.take).toBe(weight)
+        yield* Effect.yieldNow()
+        expect(giving.unsafePoll()).toBeNull()
+      }
+      expect(yield* queue.takeAll).toEqual([[100], false])
+      yield* Fiber.join(giving)
+      expect(yield* queue.takeAll).toEqual([[2], false])
+    })
+  )
+
   it.effect("loses nothing where a consumer or a producer is interrupted", () =>
     Effect.gen(function* () {
       const queue = new SpscQueue<number, string>(1)

@@ -31,9 +31,17 @@ export class RecentIds {
 /** Updates the session of an instance. Does nothing if the session has another instance, or none. */
 export type UpdateSession = (f: (state: State.SessionState) => State.Update) => Effect.Effect<void>
 
+/** Runs work with events of a size. */
+export type Paced = (size: number, work: Effect.Effect<void>) => Effect.Effect<void>
+
+const sizeOf = (received: ReadonlyArray<Received>): number =>
+  received.reduce((sum, one) => sum + (one instanceof Undelivered ? 0 : (one.size ?? 0)), 0)
+
 /** The session and the connection of an instance. */
 export interface Options {
   readonly updateSession: UpdateSession
+  /** Runs an update by large events in their turn. */
+  readonly paced: Paced
   readonly send: Send<AgentPlatformConnectionError>
   /** The scope of interrupts that are sent in the background. */
   readonly scope: Scope.Scope
@@ -66,7 +74,7 @@ export class EventIntake {
         return result.update
       })
       return Effect.zipRight(
-        updated,
+        this.options.paced(sizeOf(fresh), updated),
         Effect.suspend(() => (result === undefined ? Effect.void : this.onApplied(result)))
       )
     })

@@ -258,6 +258,7 @@ export class InstanceLifecycle {
       InstanceLink.open({
         ...{ session: key, instanceId, journal, onEnd },
         platform: shared.platform,
+        paced: shared.pacedFor(this.session.record.tenant),
         reported: shared.malformedTypes
       }),
       Scope.Scope,

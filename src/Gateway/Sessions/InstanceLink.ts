@@ -6,7 +6,7 @@ import * as MetricTags from "../../MetricTags.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { Send } from "../../Upstream/FrameSender.ts"
 import type { ConnectionState, InstanceConnection } from "../../Upstream/InstanceConnection.ts"
-import { EventIntake, type UpdateSession } from "./EventIntake.ts"
+import { EventIntake, type Paced, type UpdateSession } from "./EventIntake.ts"
 import type { Journal } from "./Journal.ts"
 import * as State from "./SessionState.ts"
 import { reconnectTimeout } from "./Settings.ts"
@@ -30,6 +30,8 @@ export interface Options {
   readonly instanceId: string
   readonly journal: Journal
   readonly platform: Context.Tag.Service<AgentPlatform>
+  /** Runs an update by large events in their turn. */
+  readonly paced: Paced
   /** The types of malformed events that were logged, for all links of a gateway. */
   readonly reported: Set<string>
   /** Run after the last event, when the journal has been updated. */
@@ -109,6 +111,7 @@ export const open = ({
   instanceId,
   journal,
   onEnd,
+  paced,
   platform,
   reported,
   session
@@ -123,7 +126,7 @@ export const open = ({
     )
     const { ready, send } = connection
     const updateSession = updatesBy(journal, instanceId)
-    const intake = new EventIntake({ updateSession, send, scope, reported, tags })
+    const intake = new EventIntake({ updateSession, paced, send, scope, reported, tags })
     // It outlives the request that activates the session, so it does not have that request's log annotations.
     const annotations = HashMap.make(["session", session] as const)
     const listening = Effect.zipRight(applyAll(connection, intake, updateSession), onEnd).pipe(

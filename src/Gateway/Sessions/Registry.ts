@@ -16,6 +16,7 @@ import { NodeLink } from "../Forwarding/NodeLink.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { type ActivationError, type Caller, Sessions } from "../Sessions.ts"
+import * as LargeEvents from "./LargeEvents.ts"
 import * as LogSubscriptions from "./LogSubscriptions.ts"
 import * as OrphanedSessions from "./OrphanedSessions.ts"
 import { SecretPool } from "./SecretPool.ts"
@@ -62,6 +63,7 @@ const makeShared = (settings: Settings, own: Pick<Shared, "records" | "secrets" 
       generateTitle,
       cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
       activations: sharedPool("activations", settings.activations),
+      pacedFor: LargeEvents.make(),
       traceId: currentTraceId,
       malformedTypes: new Set(),
       tags: yield* MetricTags.current

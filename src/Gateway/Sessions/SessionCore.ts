@@ -8,6 +8,7 @@ import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
 import type { History, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
+import type { Paced } from "./EventIntake.ts"
 import * as Journal from "./Journal.ts"
 import type { Recorded } from "./RecordSaver.ts"
 import * as RecoveryState from "./RecoveryState.ts"
@@ -40,6 +41,8 @@ export interface Shared {
   /** Limits the calls that stop instances in the background. */
   readonly cleanups: FairPool
   readonly activations: FairPool
+  /** Limits the updates by large events of a tenant's sessions. */
+  readonly pacedFor: (tenant: string) => Paced
   readonly traceId: Effect.Effect<string>
   /** The platform event types that were logged as malformed. */
   readonly malformedTypes: Set<string>

@@ -2,8 +2,10 @@ import { Effect, type Scope } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
+import * as EventPace from "../../Upstream/EventPace.ts"
 import { FairPool } from "../FairPool.ts"
 import { RoundRobin } from "../RoundRobin.ts"
+import type { Frame } from "../Sessions.ts"
 import type { Feed } from "./Feed.ts"
 import { type Failures, PostponedReplays, type Replay } from "./PostponedReplays.ts"
 
@@ -26,6 +28,8 @@ const pageEvents = 256
 /** The interval at which postponed feeds are checked. */
 const checkInterval = "500 millis"
 
+const sizeOf = (frames: ReadonlyArray<Frame>): number => frames.reduce((sum, { data }) => sum + data.length, 0)
+
 /**
  * A feed that cannot be read delays no other feed. It is ended at once if the stored session is damaged, and after a
  * timeout if the store is unavailable.
@@ -39,6 +43,9 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
   const reading = new FairPool({ name: "reads of missed events", capacity: readers, maxOfOne })
   const hasQueued = yield* Effect.makeLatch(false)
   const hasPostponed = yield* Effect.makeLatch(false)
+
+  /** Bytes of the last page of a feed: the next one may be as large, and is then read in its turn. */
+  const sizes = new WeakMap<Feed, number>()
 
   const add = (replay: Replay): void => {
     if (queued.has(replay.feed)) return
@@ -60,7 +67,11 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
       const { wanted, position } = feed
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
-      return wanted.read(position, pageEvents).pipe(
+      return EventPace.turn(sizes.get(feed) ?? 0).pipe(
+        Effect.zipRight(wanted.read(position, pageEvents)),
+        Effect.tap(({ frames }) => {
+          sizes.set(feed, sizeOf(frames))
+        }),
         Effect.map(({ frames, trimmedSeq }) => feed.onPage(position, frames, trimmedSeq)),
         Effect.catchTags({
           SessionUnreadable: () => Effect.sync(() => feed.fail()),

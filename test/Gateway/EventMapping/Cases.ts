@@ -9,7 +9,7 @@ export type Payload = Readonly<Record<string, unknown>>
 export const map = (type: string, payload: Payload = {}, situation?: EventMapping.Situation): EventMapping.Mapped => {
   const frame = JSON.stringify({ id: "e1", timestamp: 1, ...payload, type })
   const read = PlatformEvent.fromFrame(frame)
-  if (read._tag === "Left") throw new Error(read.left)
+  if (read._tag === "Left") throw new Error(String(read.left))
   return EventMapping.map(read.right, situation)
 }
 

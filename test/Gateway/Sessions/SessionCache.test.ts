@@ -58,6 +58,7 @@ const makeIn = (scope: Scope.Scope) =>
       scope,
       cleanups: new FairPool({ name: "turns", capacity: 1 }),
       activations: new FairPool({ name: "activations", capacity: 1 }),
+      pacedFor: () => (_size, work) => work,
       traceId: Effect.succeed("0".repeat(32)),
       malformedTypes: new Set(),
       tags: [],

@@ -1,6 +1,7 @@
 /** A platform whose connections a test opens, refuses and drops. */
 import { Effect, Exit, Ref, Stream } from "effect"
 import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
+import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import { type OpenSocket, SocketClosed } from "../../../src/Upstream/PlatformSocket.ts"
 import { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
 import { SpscQueue } from "../../../src/Upstream/SpscQueue.ts"
@@ -11,7 +12,7 @@ export interface Peer {
   /** The event that the client resumed after. */
   readonly after: string | undefined
   readonly sent: Array<string>
-  readonly emit: (...events: ReadonlyArray<Readonly<Record<string, unknown>> | string>) => void
+  readonly emit: (...events: ReadonlyArray<Readonly<Record<string, unknown>> | OversizedFrame | string>) => void
   readonly drop: (tooLarge?: boolean) => void
   readonly pings: () => number
   readonly answerPings: () => void
@@ -43,7 +44,7 @@ export const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       const answer = dials[Math.min(tries.length, dials.length - 1)]!
       tries.push({ again })
       if (answer !== "open") return yield* answer
-      const frames = new SpscQueue<string, SocketClosed>()
+      const frames = new SpscQueue<string | OversizedFrame, SocketClosed>()
       let [heard, pings, answers, released, closed, waiting] = [0, 0, false, false, false, 0]
       const sent: Array<string> = []
       const reading = Effect.unsafeMakeLatch(false)
@@ -52,7 +53,9 @@ export const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
         for (const event of events) {
           heard++
           waiting++
-          frames.unsafeOffer(typeof event === "string" ? event : JSON.stringify(event))
+          frames.unsafeOffer(
+            typeof event === "string" || event instanceof OversizedFrame ? event : JSON.stringify(event)
+          )
         }
       }
       yield* Effect.addFinalizer(() =>

@@ -1,11 +1,58 @@
 /** Events of an instance: silence of the connection, slow consumers, and where it resumes. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, TestClock, TestContext } from "effect"
+import { Effect, Exit, Fiber, FastCheck as fc, Logger, LogLevel, Stream, TestClock, TestContext } from "effect"
+import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import { times } from "../../Scale.ts"
 import * as Interleaving from "../Interleaving.ts"
+import { eventsOf } from "../Platform.ts"
 import { collect, makePlatform } from "./Fixture.ts"
 
 describe("InstanceConnection", () => {
+  it.scoped("has an error in place of an event that is too large, and continues", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const connection = yield* connect()
+      const members = `{"id":"e2","type":"tool.result","output":[${"0,".repeat(40_000)}0]}`
+      peers[0]!.emit({ type: "a", id: "e1" }, new OversizedFrame("has 2 bytes; the limit is 1"), members)
+      peers[0]!.emit({ type: "b", id: "e3" })
+      const events = yield* Stream.runCollect(Stream.take(eventsOf(connection), 4))
+      const leftOut = (problem: string) => ({
+        id: undefined,
+        type: "error",
+        payload: {
+          type: "error",
+          code: "event_too_large",
+          message: `An event of the agent was left out, because it ${problem}`
+        }
+      })
+      expect([...events]).toMatchObject([
+        { id: "e1" },
+        leftOut("has 2 bytes; the limit is 1"),
+        leftOut("has more than 32768 members and elements"),
+        { id: "e3" }
+      ])
+      peers[0]!.drop()
+      yield* TestClock.adjust("1 second")
+      expect(peers[1]!.after).toBe("e3")
+    })
+  )
+
+  it.scoped("lets a consumer have few large events at once", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const connection = yield* connect()
+      const large = "x".repeat(300_000)
+      peers[0]!.emit({ type: "a" }, { type: "b" }, { type: "c", large }, { type: "d", large }, { type: "e" })
+      yield* TestClock.adjust(0)
+      const types: Array<ReadonlyArray<string>> = []
+      while (types.flat().length < 5) {
+        const [received] = yield* connection.take
+        types.push(received.flatMap(one => ("type" in one ? [one.type] : [])))
+      }
+      expect(types).toEqual([["a", "b", "c"], ["d"], ["e"]])
+    })
+  )
+
   it.scoped("gives up a silent connection, but not one that answers pings", () =>
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open")
