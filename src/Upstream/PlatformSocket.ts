@@ -4,7 +4,6 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
 import WebSocket from "ws"
-import { MiB } from "../Bytes.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
 import { UnfinishedMessage } from "../UnfinishedMessage.ts"
@@ -76,7 +75,8 @@ const defaults: Limits = {
   frameBytes: eventBytes.most,
   eventBytes: eventBytes.default,
   waitingFrames: 256,
-  waitingBytes: 8 * MiB
+  // Little, as a socket that is read delivers several MiB in one iteration of the event loop.
+  waitingBytes: 256 * 1024
 }
 
 /** Most fragments of a frame: 512 bytes each on average, if it is as long as it may be. */

@@ -21,7 +21,7 @@ const pageSize = 200
 const pagePause = "1 second"
 
 /**
- * After as many failures a pass removes no more: one damaged session prevents no other removal, and an unavailable
+ * After as many failures a pass removes nothing else: one damaged session prevents no other removal, and an unavailable
  * database costs a few calls, however many orphans there are.
  */
 const maxFailures = 3

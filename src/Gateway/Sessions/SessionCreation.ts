@@ -58,7 +58,7 @@ export const make =
         if (isConfigured) {
           yield* Effect.catchTag(events.configure(key, configuration), "SessionElsewhere", Effect.die)
         }
-        // By the wall clock: the monotonic clock stands still while the machine is suspended.
+        // By the wall clock: the monotonic clock does not advance while the machine is suspended.
         if ((yield* Clock.currentTimeMillis) - record.createdAt > SessionRecord.longestCreation) {
           return yield* new StoreUnavailable({ reason: "the creation took too long" })
         }

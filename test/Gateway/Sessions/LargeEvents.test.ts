@@ -28,7 +28,7 @@ const make = () => {
 }
 
 describe("large events", () => {
-  it.effect("of a tenant are stored one after the other, beside those of another, and small ones at once", () =>
+  it.effect("of a tenant are stored one after the other, during those of another, and small ones at once", () =>
     Effect.gen(function* () {
       const { end, started, update } = make()
       for (const name of ["a1", "a2", "a3"]) yield* update("a", name)
