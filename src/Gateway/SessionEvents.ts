@@ -159,8 +159,11 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       limit: number
     ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
     readonly receipt: (session: string, id: string) => Effect.Effect<Option.Option<Receipt>, StoreUnavailable>
-    /** Starts a history with the given epoch, in place of any other. */
-    readonly restart: (
+    /**
+     * Gives a history another epoch, because events that clients may have seen were lost from its end. All else is kept.
+     * Without a history, creates one. The session belongs to this node from then on.
+     */
+    readonly renewEpoch: (
       session: string,
       epoch: string
     ) => Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable>

@@ -20,7 +20,7 @@ import * as GroupCommit from "./GroupCommit.ts"
 export type EventWrite =
   | { readonly op: "open"; readonly session: string; readonly epoch: string }
   | ({ readonly op: "append" } & Append)
-  | { readonly op: "restart"; readonly session: string; readonly epoch: string }
+  | { readonly op: "renewEpoch"; readonly session: string; readonly epoch: string }
   | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
   | { readonly op: "remove"; readonly session: string }
 
@@ -66,7 +66,7 @@ export const make = <W extends EventWrite | Release, E>(
     })
   )
 
-type Members = Pick<Context.Tag.Service<SessionEvents>, "open" | "append" | "restart" | "configure" | "remove">
+type Members = Pick<Context.Tag.Service<SessionEvents>, "open" | "append" | "renewEpoch" | "configure" | "remove">
 
 const missing = new StoreUnavailable({ reason: "the database returned no history" })
 
@@ -79,14 +79,14 @@ export const members = (
   const replace = (write: Exclude<EventWrite, { op: "append" }>) =>
     // Only an append can be out of step.
     Effect.catchTag(submit(write), "OutOfStep", Effect.die)
-  const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
+  const begin = (op: "open" | "renewEpoch") => (session: string, epoch: string) =>
     Effect.flatMap(replace({ op, session, epoch }), history =>
       history === undefined ? missing : Effect.succeed(history)
     )
   return {
     open: begin("open"),
     append: append => Effect.asVoid(submit({ op: "append", ...append })),
-    restart: begin("restart"),
+    renewEpoch: begin("renewEpoch"),
     configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
     remove: session => Effect.asVoid(replace({ op: "remove", session }))
   }

@@ -124,8 +124,8 @@ const members: { readonly [Member in keyof Port]: Replacement } = {
         expect(yield* sessions.send(alice, id, "hello", "m1")).toBe("wrapped")
       })
   },
-  restart: {
-    replace: ({ restart }) => ({ restart: session => restart(session, "wrapped") }),
+  renewEpoch: {
+    replace: ({ renewEpoch }) => ({ renewEpoch: session => renewEpoch(session, "wrapped") }),
     check: ({ start, stored }) =>
       Effect.gen(function* () {
         const first = yield* start

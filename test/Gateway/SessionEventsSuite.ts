@@ -100,8 +100,6 @@ export const sessionEventsSuite = (name: string, make: Make) => {
           yield* appendTo("t/s", 2, [], { revoked: "unknown" })
           expect(yield* find("t/s")).toEqual(Option.none())
           expect(yield* find("t/s", "c2")).toEqual(Option.some({ ...receipt, id: "c2" }))
-          yield* events.restart("t/s", "e2")
-          expect(yield* find("t/s", "c2")).toEqual(Option.none())
           expect(yield* find("t/other")).toMatchObject(Option.some({ digest: "other" }))
           yield* events.remove("t/other")
           yield* events.open("t/other", "e2")
@@ -240,16 +238,23 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("a restarted history is empty and has a new epoch", () =>
+    it.effect("a history whose epoch is changed keeps all else, and continues in the new epoch alone", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
+          const receipt = { id: "c1", digest: "d1", turnId: "t1" }
           yield* events.open("t/s", "e1")
-          yield* appendTo("t/s", 0, ["1", "2"], { recoveryState: "x" })
+          yield* appendTo("t/s", 0, ["1", "2"], { recoveryState: "x", receipt })
+          const renewed = { epoch: "e2", headSeq: 2, trimmedSeq: 0, recoveryState: "x" }
+          expect(yield* events.renewEpoch("t/s", "e2")).toEqual(renewed)
+          expect(yield* events.open("t/s", "e3")).toEqual(renewed)
+          expect(yield* events.receipt("t/s", "c1")).toEqual(Option.some(receipt))
+          expect(yield* Effect.flip(appendTo("t/s", 2, ["3"]))).toMatchObject({ _tag: "OutOfStep", headSeq: 2 })
+          yield* appendTo("t/s", 2, ["3"], { epoch: "e2" })
+          expect((yield* readAll("t/s")).events.map(({ text }) => text)).toEqual(["1", "2", "3"])
           const begun = { epoch: "e2", headSeq: 0, trimmedSeq: 0, recoveryState: null }
-          expect(yield* events.restart("t/s", "e2")).toEqual(begun)
-          expect(yield* events.restart("t/new", "e2")).toEqual(begun)
-          expect(yield* readAll("t/s")).toEqual({ events: [], history: begun })
+          expect(yield* events.renewEpoch("t/new", "e2")).toEqual(begun)
+          expect(yield* readAll("t/new")).toEqual({ events: [], history: begun })
         })
       )
     )
@@ -267,7 +272,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
           yield* events.open("t/none", "e1")
           yield* appendTo("t/none", 0, ["1"])
           yield* events.open("t/s", "e1")
-          yield* events.restart("t/s", "e2")
+          yield* events.renewEpoch("t/s", "e2")
           expect(yield* events.configuration("t/s")).toEqual(whole)
           expect(yield* events.summaries(["t/none", "t/s", "t/half", "t/unknown"])).toEqual([
             { headSeq: 1, hasEnvironment: false, hasDeployment: false },

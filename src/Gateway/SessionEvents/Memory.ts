@@ -98,9 +98,10 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
         return Option.some({ events: pageOf(events), history })
       }),
     receipt: (session, id) => Effect.sync(() => Option.fromNullable(histories.get(session)?.receipts.get(id)?.receipt)),
-    restart: (session, epoch) =>
+    renewEpoch: (session, epoch) =>
       Effect.sync(() => {
-        histories.delete(session)
+        const known = histories.get(session)
+        if (known !== undefined) known.history = { ...known.history, epoch }
         return open(session, epoch)
       }),
     configure: (session, configuration) => Effect.sync(() => void configurations.set(session, configuration)),

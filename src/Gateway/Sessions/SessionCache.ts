@@ -10,7 +10,7 @@ import { type Caller, type LookupError, SessionNotFound, type SessionsBusy } fro
 import { Entity } from "./Entity.ts"
 import { storedParts } from "./LaunchConfiguration.ts"
 import * as RecoveryState from "./RecoveryState.ts"
-import { openHistory, type Shared } from "./SessionCore.ts"
+import { openHistory, type Shared, unknownLifecycle } from "./SessionCore.ts"
 import { isSessionId, keyOf, type SessionRecord } from "./SessionRecord.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
 import { SessionSlots } from "./SessionSlots.ts"
@@ -41,10 +41,12 @@ export interface SessionCache {
 }
 
 /** The state of a session that was not in memory. None of its instances can be running. */
-const storedState = (record: SessionRecord, { recoveryState }: History): State.SessionState => {
-  const state = Either.getOrElse(RecoveryState.decode(record.state, recoveryState), () => ({
+const storedState = (record: SessionRecord, history: History): State.SessionState => {
+  const { recoveryState } = history
+  const lifecycle = history.headSeq >= record.headSeq ? record.state : unknownLifecycle(history)
+  const state = Either.getOrElse(RecoveryState.decode(lifecycle, recoveryState), () => ({
     ...State.initial,
-    lifecycle: record.state
+    lifecycle
   }))
   // If the recovery state was lost with the history, the record still has the instance.
   if (recoveryState !== null || record.instanceId === null || record.state === "inactive") return state

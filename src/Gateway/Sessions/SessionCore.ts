@@ -51,8 +51,8 @@ export interface Shared {
 }
 
 /**
- * Opens the history of a session. Starts a new one if the record has a greater `headSeq` than the stored history in the
- * same epoch. In a shared database `open` has given another epoch to a history that may have lost its end, or all.
+ * Opens the history of a session. If it ends before `headSeq`, it has lost events that clients may have seen, and gets
+ * another epoch.
  */
 export const openHistory = (
   { events }: Pick<Shared, "events">,
@@ -62,12 +62,16 @@ export const openHistory = (
   Effect.gen(function* () {
     // In a shared database the history was created before the record. If it is missing, clients may have seen its events.
     const history = yield* events.open(key, events.isShared ? yield* randomId : epoch)
-    if (history.headSeq >= headSeq || (events.isShared && history.epoch !== epoch)) return history
-    yield* Effect.logWarning("The history of a session, or its end, was lost; a new history is started").pipe(
+    if (history.headSeq >= headSeq) return history
+    yield* Effect.logWarning("The history of a session, or its end, was lost; it continues in another epoch").pipe(
       Effect.annotateLogs({ session: key, recorded: headSeq, found: history.headSeq })
     )
-    return yield* events.restart(key, yield* randomId)
+    return yield* events.renewEpoch(key, yield* randomId)
   })
+
+/** If the state that the stored events end with is unknown, the recovery of the session has to add an event. */
+export const unknownLifecycle = ({ headSeq }: History): State.SessionState["lifecycle"] =>
+  headSeq === 0 ? "inactive" : "active"
 
 /** What the parts of a session in memory share. The other parts are fields of `Entity`. */
 export class SessionCore implements Recorded {
@@ -255,8 +259,7 @@ export class SessionCore implements Recorded {
   replaceHistory(): Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable> {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
-      // The state that the stored events end with is unknown, so that the recovery has to add an event.
-      const lifecycle = history.headSeq === 0 ? "inactive" : "active"
+      const lifecycle = unknownLifecycle(history)
       const found = State.releaseInstance(
         Either.getOrElse(RecoveryState.decode(lifecycle, history.recoveryState), () => ({
           ...State.initial,

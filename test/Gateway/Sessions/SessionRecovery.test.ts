@@ -151,4 +151,30 @@ describe("Shutdown and recovery of sessions", () => {
       expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
     })
   )
+
+  it.scopedLive(
+    "a history that is replaced by an earlier copy keeps its events, and ends with the session's state",
+    () =>
+      Effect.gen(function* () {
+        const { start, stored } = yield* make()
+        const first = yield* start
+        const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
+        yield* first.sessions.start(alice, id)
+        const { subscription } = yield* listen(first.sessions, id)
+        const copied = (yield* history(subscription)).slice(0, 2)
+        yield* first.stop
+        const events = Context.get(stored, SessionEvents)
+        const session = `acme/${id}`
+        yield* events.remove(session)
+        yield* events.open(session, epoch)
+        const texts = copied.map(event => JSON.stringify(event))
+        yield* events.append({ session, epoch, after: 0, timestamp: 0, texts, recoveryState: null })
+        const { sessions } = yield* start
+        const after = yield* listen(sessions, id)
+        expect(after.subscription.epoch).not.toBe(epoch)
+        const left = yield* history(after.subscription)
+        expect(left.slice(0, 2)).toEqual(copied)
+        expect(statesOf(left)).toEqual([...startStates, "inactive"])
+      })
+  )
 })

@@ -31,10 +31,10 @@ describe("Postgres, functions", () => {
   })
 
   it("number the operations and outcomes of sessions as their callers do", () => {
-    const { append, open, release, restart } = Op
+    const { append, open, release, renewEpoch } = Op
     expect(writeSessions).toContain(`IF ops[i] = ${append} THEN\n      UPDATE causeway.histories`)
-    expect(writeSessions).toContain(`IF NOT FOUND AND ops[i] IN (${open}, ${restart}) THEN`)
-    expect(writeSessions).toContain(`IF ops[i] = ${restart} THEN\n        DELETE FROM causeway.events`)
+    expect(writeSessions).toContain(`IF NOT FOUND AND ops[i] IN (${open}, ${renewEpoch}) THEN`)
+    expect(writeSessions).toContain(`IF ops[i] = ${renewEpoch} THEN\n        UPDATE causeway.histories u SET epoch`)
     expect(writeSessions).toContain(`ELSIF ops[i] = ${Op.configure} THEN`)
     expect(writeSessions).toContain(`IF ops[i] = ${release} THEN\n      UPDATE causeway.histories u SET owner = NULL`)
     const results = [...writeSessions.matchAll(/(?:results\[i\] := |THEN |ELSE |concat\()'\[?(\d)/g)]

@@ -30,9 +30,9 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       expect((yield* other.open("t/s", "e1")).epoch).toBe(opened.epoch)
       yield* other.release("t/s")
       expect((yield* one.open("t/s", "e1")).epoch).toBe(opened.epoch)
-      // A restarted history has the epoch that it was given, and keeps it.
+      // It can be given another one, and keeps it.
       yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
-      expect((yield* one.restart("t/s", "e5")).epoch).toBe("e5")
+      expect((yield* one.renewEpoch("t/s", "e5")).epoch).toBe("e5")
       expect((yield* one.open("t/s", "e6")).epoch).toBe("e5")
     })
   )

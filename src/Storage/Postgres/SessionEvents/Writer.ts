@@ -50,7 +50,7 @@ export const make = ({ lastServerTime, lease, node, notifications, owned, pool, 
         return Either.right(undefined)
       case "Opened":
         owned.add(session, outcome.token)
-        if (op === "restart") notifications.changed(session)
+        if (op === "renewEpoch") notifications.changed(session)
         return Either.right(outcome.history)
       case "OutOfStep":
         return Either.left(new OutOfStep({ session, headSeq: outcome.headSeq }))

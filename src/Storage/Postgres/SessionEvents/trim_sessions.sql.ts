@@ -54,7 +54,7 @@ BEGIN
     SELECT h.trimmed INTO trimmed_seq FROM causeway.histories h WHERE h.id = due.history FOR UPDATE;
     CONTINUE WHEN NOT FOUND;
     trimmed_seq := least(trimmed_seq, due.first_seq - 1);
-    -- If the history was restarted since the scan, these numbers may be those of new events.
+    -- An append may have removed them since the scan.
     SELECT max(e.seq) INTO up_to FROM causeway.events e
     WHERE e.history = due.history AND e.seq > trimmed_seq AND e.seq <= due.last_seq AND e.timestamp < before;
     CONTINUE WHEN up_to IS NULL;

@@ -149,11 +149,7 @@ BEGIN
         WHERE u.id = h.id RETURNING u.* INTO h;
       END IF;
       IF ops[i] = 2 THEN
-        DELETE FROM causeway.events d WHERE d.history = h.id;
-        DELETE FROM causeway.receipts d WHERE d.history = h.id;
-        UPDATE causeway.histories u
-        SET epoch = epochs[i], head = 0, trimmed = 0, bytes = 0, recovery_state = NULL
-        WHERE u.id = h.id RETURNING u.* INTO h;
+        UPDATE causeway.histories u SET epoch = epochs[i] WHERE u.id = h.id RETURNING u.* INTO h;
       END IF;
       IF h.owner IS DISTINCT FROM node THEN
         PERFORM causeway.renew_lease(node, lease, false);

@@ -14,8 +14,8 @@ import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
  *
  * It is separate from the key-value store's file. Events are many and short-lived: in the store's file they would
  * enlarge its log and its backups and share its flushes. A store in PostgreSQL has no such file at all. No transaction
- * needs both. The record of a session is in the store, its history here. A session whose history is lost begins a new
- * one with another epoch.
+ * needs both. The record of a session is in the store, its history here. A session whose history is lost, or
+ * the end of it, continues with what is left in another epoch.
  *
  * Its application id is `CWSE`.
  */
@@ -27,7 +27,7 @@ export const format: Format = {
   load: () => import("./Schema.ts")
 }
 
-/** The outcome of one write of a group. Only `open` and `restart` return the history. */
+/** The outcome of one write of a group. Only `open` and `renewEpoch` return the history. */
 export type EventOutcome =
   | { readonly _tag: "Stored"; readonly history: History | undefined }
   | { readonly _tag: "OutOfStep"; readonly headSeq: number | null }
@@ -95,8 +95,8 @@ class Tables {
         return this.open(write.session, write.epoch)
       case "append":
         return this.append(write)
-      case "restart":
-        this.removeHistory(write.session)
+      case "renewEpoch":
+        this.statements.renewEpoch.run(write.epoch, write.session)
         return this.open(write.session, write.epoch)
       case "configure":
         this.configure(write.session, write.configuration)
@@ -190,6 +190,7 @@ const prepare = (db: Database.Database) => ({
   open: db.prepare(
     "INSERT INTO histories (session, epoch, head, trimmed, bytes, bookmark) VALUES (?, ?, 0, 0, 0, NULL) ON CONFLICT DO NOTHING"
   ),
+  renewEpoch: db.prepare("UPDATE histories SET epoch = ? WHERE session = ?"),
   find: db.prepare<[string], Row>(
     "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, bookmark AS recoveryState FROM histories WHERE session = ?"
   ),

@@ -107,7 +107,7 @@ export const writes: ReadonlyArray<Case> = [
         [
           { op: "open", session: "t3/3", epoch: "e" },
           { op: "open", session: "new/1", epoch: "e" },
-          { op: "restart", session: "t5/5", epoch: "e" },
+          { op: "renewEpoch", session: "t5/5", epoch: "e" },
           { op: "configure", session: "t5/5", configuration: { environment: "{}", deployment: null } },
           { op: "remove", session: "t7/7" },
           { op: "release", session: "t9/9", token: 9 }
@@ -117,7 +117,7 @@ export const writes: ReadonlyArray<Case> = [
       ).parameters
     ],
     50,
-    "openings, restarts, removals and releases of sessions"
+    "openings, new epochs, removals and releases of sessions"
   ),
   reading("adopting a session", SessionQueries.adopt("t1001/1001", { node: gone, token: 1 }, { node, token: 1001 }), 5),
   // A session has thousands of receipts.

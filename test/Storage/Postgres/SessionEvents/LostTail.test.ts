@@ -13,14 +13,14 @@ const gateway = Effect.gen(function* () {
   const url = yield* database
   const { start, stored } = yield* make({ stored: nodeLayer(optionsOf(url)) })
   const sql = (text: string) => Effect.promise(() => execute(url, text))
-  /** As after a promotion of a standby that has only the first events. */
-  const failOver = (kept: number) =>
+  const lose = (kept: number) =>
     Effect.all([
       sql(`DELETE FROM causeway.events WHERE seq > ${kept}`),
-      sql(`UPDATE causeway.histories SET head = ${kept}`),
-      sql("SELECT causeway.renew_epoch()")
+      sql(`UPDATE causeway.histories SET head = ${kept}`)
     ])
-  return { start, sql, failOver, events: Context.get(stored, SessionEvents) }
+  /** As after a promotion of a standby that has only the first events. */
+  const failOver = (kept: number) => Effect.zipRight(lose(kept), sql("SELECT causeway.renew_epoch()"))
+  return { start, sql, lose, failOver, events: Context.get(stored, SessionEvents) }
 })
 
 describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are lost ${reasonToSkip ?? ""}`, () => {
@@ -34,11 +34,18 @@ describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are l
     return { ...context, sessions, id, epoch, listener }
   })
 
-  it.scopedLive("continues with what is left in another epoch when a client subscribes", () =>
+  for (const isNoticed of [true, false]) {
+    const name = isNoticed ? "" : ", also if the database has its former epoch"
+    it.scopedLive(`continues with what is left in another epoch when a client subscribes${name}`, () =>
+      continues(isNoticed)
+    )
+  }
+
+  const continues = (isNoticed: boolean) =>
     Effect.gen(function* () {
-      const { epoch, failOver, id, listener, sessions } = yield* turn
+      const { epoch, failOver, id, listener, lose, sessions } = yield* turn
       const before = listener.events.slice(0, 2)
-      yield* failOver(2)
+      yield* isNoticed ? failOver(2) : lose(2)
       const { subscription } = yield* listen(sessions, id)
       expect(subscription.epoch).not.toBe(epoch)
       const left = yield* history(subscription)
@@ -46,7 +53,6 @@ describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are l
       expect(statesOf(left)).toEqual(["activating", "active", "inactive"])
       yield* listener.untilLost
     }).pipe(Effect.provide(quiet))
-  )
 
   it.scopedLive("has another epoch when a node asks for it", () =>
     Effect.gen(function* () {

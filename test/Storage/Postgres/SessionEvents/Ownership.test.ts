@@ -16,14 +16,14 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       yield* isElsewhere(other.open("t/s", "e2"))
       yield* isElsewhere(append(other, "t/s", 1, ["foreign"]))
       yield* isElsewhere(other.configure("t/s", { environment: null, deployment: null }))
-      yield* isElsewhere(other.restart("t/s", "e2"))
+      yield* isElsewhere(other.renewEpoch("t/s", "e2"))
       yield* isElsewhere(other.remove("t/s"))
       expect(yield* textsOf(other, "t/s")).toEqual(["1"])
       yield* one.release("t/s")
       expect(yield* other.open("t/s", "e2")).toMatchObject({ epoch: "e1", headSeq: 1 })
       yield* append(other, "t/s", 1, ["2"])
       yield* isElsewhere(append(one, "t/s", 2, ["late"]))
-      yield* isElsewhere(one.restart("t/s", "e3"))
+      yield* isElsewhere(one.renewEpoch("t/s", "e3"))
       // The node has given it up itself.
       expect(yield* one.taken).toEqual([])
       // What was released cannot be released again by the one that had it.

@@ -183,27 +183,32 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
     })
   )
 
-  it.scopedLive("a history that is restarted while old events of it are removed keeps its new ones", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
-      yield* Effect.promise(async () => {
-        await addHistory(client)
-        const now = Date.now()
-        await write(client, append(0, 10, now - 100 * minute))
-        await client.query("BEGIN")
-        await Held.call(client, "write_sessions", parametersOf([{ op: "restart", session, epoch: "e" }]))
-        await write(client, append(0, 3, now))
-        const { rows } = await other.query("SELECT pg_backend_pid() AS pid")
-        const trimmed = trim(other, now - 60 * minute)
-        for (;;) {
-          const { rowCount } = await client.query("SELECT FROM pg_locks WHERE pid = $1 AND NOT granted", [rows[0].pid])
-          if (rowCount! > 0) break
-        }
-        await client.query("COMMIT")
-        expect(await trimmed).toBe(0)
-        expect(await left(client)).toEqual({ head: 3, trimmed: 0, has_bytes: true, seqs: [1, 2, 3] })
+  it.scopedLive(
+    "a history that is removed and begins again while old events of it are removed keeps its new ones",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
+        yield* Effect.promise(async () => {
+          await addHistory(client)
+          const now = Date.now()
+          await write(client, append(0, 10, now - 100 * minute))
+          await client.query("BEGIN")
+          await write(client, { op: "remove", session })
+          await addHistory(client)
+          await write(client, append(0, 3, now))
+          const { rows } = await other.query("SELECT pg_backend_pid() AS pid")
+          const trimmed = trim(other, now - 60 * minute)
+          for (;;) {
+            const { rowCount } = await client.query("SELECT FROM pg_locks WHERE pid = $1 AND NOT granted", [
+              rows[0].pid
+            ])
+            if (rowCount! > 0) break
+          }
+          await client.query("COMMIT")
+          expect(await trimmed).toBe(0)
+          expect(await left(client)).toEqual({ head: 3, trimmed: 0, has_bytes: true, seqs: [1, 2, 3] })
+        })
       })
-    })
   )
 })
