@@ -191,7 +191,10 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly abandoned: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
     /** Whether nodes share the database, so that sessions may be abandoned. */
     readonly isShared: boolean
-    /** Sessions that this node opened and another node has taken, because this one did not renew its lease in time. */
+    /**
+     * Waits until another node has taken sessions that this node had opened, because this one did not renew its lease in
+     * time, and returns them. It tells of each once.
+     */
     readonly taken: Effect.Effect<ReadonlyArray<string>>
     /** Removes events that are older than an age. Returns how many. */
     readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>

@@ -61,6 +61,11 @@ export interface SessionNodesShape {
   readonly watch: (session: string, onChange: () => void) => () => void
   /** The fencing token with which this node owns a session; `undefined` if it does not own it. */
   readonly tokenOf: (session: string) => number | undefined
+  /**
+   * Whether another node has taken a session that this node had opened. If the lease of this node may be over, this is
+   * found out in the database first.
+   */
+  readonly hasLost: (session: string) => Effect.Effect<boolean>
 }
 
 const noSessions: ReadonlySet<string> = new Set()
@@ -75,7 +80,8 @@ export const alone: SessionNodesShape = {
   adopt: () => Effect.succeed(false),
   elsewhere: () => Effect.succeed(noSessions),
   watch: () => () => {},
-  tokenOf: () => undefined
+  tokenOf: () => undefined,
+  hasLost: () => Effect.succeed(false)
 }
 
 /** The nodes that share the session database. By default this node is alone; a shared backend provides others. */

@@ -135,7 +135,7 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
     ),
     isShared: false,
     abandoned: Effect.succeed([]),
-    taken: Effect.succeed([]),
+    taken: Effect.never,
     trim: age =>
       Effect.map(Clock.currentTimeMillis, now => {
         const before = now - Duration.toMillis(age)

@@ -52,6 +52,12 @@ export class Entity extends SessionCore {
     return this.lifecycle.isActivating
   }
 
+  override giveUp(): void {
+    if (this.isGivenUp) return
+    super.giveUp()
+    this.shared.run(this.lifecycle.abandon())
+  }
+
   loseSecrets(): void {
     this.creation.loseSecrets()
   }

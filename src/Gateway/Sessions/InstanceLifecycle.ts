@@ -140,6 +140,15 @@ export class InstanceLifecycle {
     })
   }
 
+  /** Ends an activation and the connection, after another node has taken the session. */
+  abandon(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { transition } = this
+      const ended = transition?.kind === "activation" ? transition.cancel : Effect.void
+      return Effect.zipRight(ended, this.disconnect())
+    })
+  }
+
   /** Replaces a history that was lost. Concurrent callers wait for the same attempt. */
   replaceLost(): Effect.Effect<void> {
     const ended = Effect.suspend(() => this.transition?.ended ?? Effect.void)
@@ -158,6 +167,9 @@ export class InstanceLifecycle {
       const work = Effect.gen(this, function* () {
         yield* this.disconnect()
         yield* configuration.refresh()
+        const { id, tenant } = session.record
+        // Without a record there is no session any longer. Its instances are stopped all the same.
+        if (!session.isDeleting && !(yield* session.shared.records.exists(tenant, id))) session.completeDeletion()
         yield* session.replaceHistory()
         yield* session.journal.update(State.recover)
         yield* cleanup.runInBackground()

@@ -46,6 +46,8 @@ export interface Options {
   readonly state: SessionState
   /** Called with each update that took effect, and its events as stored. It must not throw. */
   readonly onUpdate: (update: Update, frames: ReadonlyArray<Frame>) => void
+  /** Called if the store finds that another node has taken the session. It must not throw. */
+  readonly onTaken: () => void
 }
 
 /** An append that was sent to the store, the state before it, and whether it is known to have taken effect. */
@@ -275,12 +277,14 @@ class StoredJournal implements Journal {
   }
 
   private isAhead({ headSeq }: OutOfStep): StoreUnavailable {
+    if (headSeq === null) this.lost = true
     return new StoreUnavailable({ reason: `the history of session ${this.options.session} is at ${headSeq}` })
   }
 
   private isTaken({ message }: SessionElsewhere): Effect.Effect<never, StoreUnavailable> {
     return Effect.suspend(() => {
       this.lost = true
+      this.options.onTaken()
       return new StoreUnavailable({ reason: message })
     })
   }

@@ -13,9 +13,10 @@ import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
 import { FairPool, sharedPool } from "../FairPool.ts"
 import { NodeLink } from "../Forwarding/NodeLink.ts"
+import type { Session } from "../Protocol/Session.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
-import { type ActivationError, type Caller, Sessions } from "../Sessions.ts"
+import { type ActivationError, type Caller, SessionNotFound, Sessions } from "../Sessions.ts"
 import * as LargeEvents from "./LargeEvents.ts"
 import * as LogSubscriptions from "./LogSubscriptions.ts"
 import * as OrphanedSessions from "./OrphanedSessions.ts"
@@ -82,7 +83,10 @@ const lifecycleCalls = (
   get: (caller, sessionId) =>
     use(caller, sessionId, entity => {
       if (caller.hasSubscribers === true) entity.follow()
-      const view = Effect.sync(() => entity.view())
+      const view = Effect.suspend(
+        (): Effect.Effect<Session, SessionNotFound> =>
+          entity.isDeleted ? new SessionNotFound({ sessionId }) : Effect.succeed(entity.view())
+      )
       if (!events.isShared) return view
       // Another node may ask because its client has seen more than is stored.
       const check = Supervision.within(checkTimeout, SessionSubscriptions.findHistory(events, entity))
@@ -159,7 +163,7 @@ const make = (settings: Settings) =>
 
     const shared = yield* makeShared(settings, { records, secrets, isClosing })
     const { monotonic, platform, run, scope } = shared
-    const cache: SessionCache.SessionCache = SessionCache.make(shared, records, key => {
+    const cache: SessionCache.SessionCache = SessionCache.make(shared, records, nodes, key => {
       if (isReachable && secrets.has(key)) return
       // It starts at once. After a failure the session belongs to this node until the node stops.
       run(Effect.ignore(events.release(key)))

@@ -3,9 +3,10 @@
  */
 import { Effect, Either, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
-import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { SingleFlight } from "../../SingleFlight.ts"
-import type { History, SessionElsewhere } from "../SessionEvents.ts"
+import { type History, SessionElsewhere } from "../SessionEvents.ts"
+import type { SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, type LookupError, SessionNotFound, type SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
 import { storedParts } from "./LaunchConfiguration.ts"
@@ -65,7 +66,12 @@ const logLostCreation = (session: string, idempotencyKey: string): Effect.Effect
   )
 
 /** `release` lets other nodes open a session. It takes effect before later requests for the session. */
-export const make = (shared: Shared, records: SessionRecords, release: (key: string) => void): SessionCache => {
+export const make = (
+  shared: Shared,
+  records: SessionRecords,
+  nodes: Pick<SessionNodesShape, "hasLost">,
+  release: (key: string) => void
+): SessionCache => {
   const slots = new SessionSlots(shared.settings.inMemory, records.flush, release)
   const loading = new SingleFlight<string, Entity, LookupError>(shared.scope)
 
@@ -116,18 +122,43 @@ export const make = (shared: Shared, records: SessionRecords, release: (key: str
       if (!isSessionId(id)) return new SessionNotFound({ sessionId: id })
       const key = keyOf(tenant, id)
       const known = slots.get(key)
-      if (known?.isGivenUp) slots.evict(known)
-      else if (known !== undefined)
-        return known.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(known)
+      const found = known === undefined ? loading.run(key, load(key, tenant, id)) : Effect.as(own(known), known)
       // It may have been evicted again before this fiber runs.
-      return Effect.flatMap(loading.run(key, load(key, tenant, id)), entity =>
-        slots.get(key) === entity ? Effect.succeed(entity) : get(tenant, id)
-      )
+      return Effect.flatMap(found, entity => {
+        if (slots.get(key) !== entity) return get(tenant, id)
+        return entity.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(entity)
+      })
     })
+
+  /** Evicts a session that another node has taken. */
+  const own = (entity: Entity): Effect.Effect<void> =>
+    Effect.map(nodes.hasLost(entity.key), isLost => {
+      if (isLost && !entity.isDeleted) entity.giveUp()
+      if (entity.isGivenUp) slots.evict(entity)
+    })
+
+  /** Called after a call failed because the history is lost. If this succeeds, the call may be repeated. */
+  const replace = (entity: Entity, error: StoreUnavailable): Effect.Effect<void, SessionElsewhere | StoreUnavailable> =>
+    Effect.flatMap(entity.lifecycle.replaceLost(), (): Effect.Effect<void, SessionElsewhere | StoreUnavailable> => {
+      if (entity.isGivenUp) return new SessionElsewhere({ session: entity.key })
+      return entity.journal.isLost() ? Effect.fail(error) : Effect.void
+    })
+
+  const use: SessionCache["use"] = ({ tenant }, id, f) =>
+    Effect.flatMap(get(tenant, id), entity =>
+      Effect.catchAll(entity.use(f(entity)), error => {
+        if (!(error instanceof StoreUnavailable && entity.journal.isLost())) return Effect.fail(error)
+        // A call writes to the history before it sends anything to the instance.
+        return Effect.zipRight(
+          replace(entity, error),
+          Effect.flatMap(get(tenant, id), entity => entity.use(f(entity)))
+        )
+      })
+    )
 
   return {
     get,
-    use: ({ tenant }, id, f) => Effect.flatMap(get(tenant, id), entity => entity.use(f(entity))),
+    use,
     loadDeleted,
     peek: key => slots.get(key),
     all: () => slots.all(),

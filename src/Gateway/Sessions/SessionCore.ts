@@ -24,7 +24,7 @@ export interface Shared {
   readonly settings: Settings
   readonly platform: Context.Tag.Service<AgentPlatform>
   readonly events: Context.Tag.Service<SessionEvents>
-  readonly records: Pick<SessionRecords, "save" | "isDirty">
+  readonly records: Pick<SessionRecords, "exists" | "save" | "isDirty">
   readonly secrets: SecretPool
   /** The scope of work that outlives the call that started it. */
   readonly scope: Scope.Scope
@@ -117,7 +117,8 @@ export class SessionCore implements Recorded {
       traceId,
       history,
       state,
-      onUpdate
+      onUpdate,
+      onTaken: () => this.giveUp()
     })
   }
 
@@ -195,6 +196,7 @@ export class SessionCore implements Recorded {
   /** Called after another node has taken the session. That node stops the instance. */
   giveUp(): void {
     this.isElsewhere = true
+    this.currentJournal.lose()
     this.shared.secrets.forget(this.key)
     this.dropSubscribers(() => {})
   }

@@ -2,7 +2,7 @@
  * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
  * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
-import { Cause, Duration, Effect, Schedule, type Scope } from "effect"
+import { Array as Arr, Cause, Duration, Effect, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"
 import { takeovers } from "../Forwarding/Metrics.ts"
@@ -38,14 +38,51 @@ const visit = ({ events, monotonic, scope, settings }: Shared, sessions: Session
     )
   )
 
-/** Drops the sessions that another node has taken, and visits all others. */
-const sweep = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
-  Effect.gen(function* () {
-    for (const session of yield* shared.events.taken) {
+/** Sessions whose histories are compared with the memory in one read. */
+const portion = 200
+
+/**
+ * Finds sessions with subscribers whose stored history is behind the memory or missing, as after a restore of the
+ * database. Without this, their subscribers would learn of it with the next event.
+ */
+const compareHistories = ({ events }: Pick<Shared, "events">, sessions: SessionCache) =>
+  Effect.forEach(
+    Arr.chunksOf(
+      [...sessions.all()].filter(entity => entity.hasSubscribers && !entity.isDeleting),
+      portion
+    ),
+    entities => {
+      const known = entities.map(({ journal, key }) => ({ journal, key, headSeq: journal.history().headSeq }))
+      return Effect.map(events.summaries(known.map(({ key }) => key)), summaries => {
+        for (const [index, { headSeq, journal }] of known.entries()) {
+          const summary = summaries[index]
+          if (summary && (summary.headSeq === null || summary.headSeq < headSeq)) journal.lose()
+        }
+      })
+    },
+    { discard: true }
+  )
+
+/** Drops the sessions that another node has taken. */
+const drop = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
+  Effect.flatMap(shared.events.taken, taken => {
+    for (const session of taken) {
       const entity = sessions.peek(session)
       if (entity === undefined) shared.secrets.forget(session)
-      else entity.journal.lose()
+      else {
+        entity.giveUp()
+        sessions.evict(entity)
+      }
     }
+    return Effect.annotateLogs(Effect.logWarning("Sessions belong to other nodes now; this node has dropped them"), {
+      sessions: taken.length
+    })
+  })
+
+/** Visits all sessions. */
+const sweep = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    yield* Effect.ignore(compareHistories(shared, sessions))
     yield* Effect.forEach([...sessions.all()], entity => visit(shared, sessions, entity), { discard: true })
   })
 
@@ -75,6 +112,7 @@ export const start = (
       })
       yield* Supervision.forkIn("taking sessions over", Effect.repeat(once, Schedule.spaced(sweepInterval)), scope)
     }
+    yield* Supervision.forkIn("dropping sessions of other nodes", Effect.forever(drop(shared, sessions)), scope)
     const watching = Supervision.tick(sweepInterval, sessions, sweep(shared, sessions))
     yield* Supervision.forkIn("watch over sessions", watching, scope)
   })

@@ -10,6 +10,8 @@ import { namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
 /** Reads and writes the records of all tenants. */
 export interface SessionRecords {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
+  /** Whether there is an entry, also if it cannot be read. */
+  readonly exists: (tenant: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
   readonly create: (
     text: string,
     record: SessionRecord,
@@ -80,6 +82,7 @@ export const make = (
 ): Effect.Effect<SessionRecords, never, Scope.Scope> =>
   Effect.map(RecordSaver.make(store, isShared), saver => ({
     find: (tenant, id) => find(store, tenant, id),
+    exists: (tenant, id) => Effect.map(store.get(namespaceOf(tenant), id), Option.isSome),
     create: (text, { tenant, id }, actor) => {
       const target = { namespace: namespaceOf(tenant), key: id, value: JsonText(text), expiresAt: null }
       return Effect.asVoid(

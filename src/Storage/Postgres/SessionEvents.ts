@@ -63,7 +63,7 @@ export const make = (
       presence.count = count + 1
       metrics.renewed({ owned: owned.size, nodes: presence.count })
     }
-    yield* bySystemClock(
+    const leased = yield* bySystemClock(
       NodeLease.keep({
         pool: writes,
         node,
@@ -102,7 +102,7 @@ export const make = (
       unfinished: run(Queries.unfinished(node, millis)),
       isShared: true,
       abandoned: run(Queries.abandoned(node, millis)),
-      taken: Effect.sync(() => owned.takeLost()),
+      taken: owned.takeLost,
       // By the time of the database: a node whose clock is ahead must not remove recent events of others.
       trim: age =>
         atNow(now => {
@@ -112,7 +112,7 @@ export const make = (
           )
         })
     })
-    const nodes = Nodes.make({ presence, reads, writes, owned, notifications })
+    const nodes = Nodes.make({ presence, reads, writes, owned, notifications, leased: bySystemClock(leased) })
     return Context.make(SessionEvents, events).pipe(Context.add(SessionNodes, nodes))
   })
 

@@ -181,7 +181,7 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
       unfinished: Effect.suspend(() => read(queries => queries.unfinished())),
       isShared: false,
       abandoned: Effect.succeed([]),
-      taken: Effect.succeed([]),
+      taken: Effect.never,
       trim: age =>
         Effect.gen(function* () {
           const before = (yield* Clock.currentTimeMillis) - Duration.toMillis(age)

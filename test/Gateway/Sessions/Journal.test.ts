@@ -52,7 +52,8 @@ describe("A journal", () => {
         traceId: Effect.succeed("0".repeat(32)),
         history: yield* events.open("t/s", "e"),
         state: running,
-        onUpdate: () => {}
+        onUpdate: () => {},
+        onTaken: () => {}
       })
       yield* events.remove("t/s")
       const update = (state: State.SessionState) => State.transition(state, "disconnected")
@@ -84,7 +85,8 @@ describe("A journal", () => {
         traceId: Effect.succeed("0".repeat(32)),
         history: yield* events.open("t/s", "e"),
         state: running,
-        onUpdate: () => {}
+        onUpdate: () => {},
+        onTaken: () => {}
       })
       const begin = (state: State.SessionState): State.Update =>
         State.applyEvent(state, { type: "turn_started", turnId: "turn" })
@@ -123,7 +125,8 @@ describe("A journal", () => {
                 traceId: Effect.succeed("0".repeat(32)),
                 history,
                 state: running,
-                onUpdate: (_update, frames) => published.push(...frames)
+                onUpdate: (_update, frames) => published.push(...frames),
+                onTaken: () => {}
               })
               const turnIds = Array.from({ length: count }, (_, i) => `turn-${i}`)
               const bodies = (turnId: string): ReadonlyArray<EventBody> => [

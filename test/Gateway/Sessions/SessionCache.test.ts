@@ -4,6 +4,7 @@ import { Effect, Exit, Fiber, Scope } from "effect"
 import { FairPool } from "../../../src/Gateway/FairPool.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { alone } from "../../../src/Gateway/SessionNodes.ts"
 import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
 import { SecretPool } from "../../../src/Gateway/Sessions/SecretPool.ts"
 import * as SessionCache from "../../../src/Gateway/Sessions/SessionCache.ts"
@@ -44,6 +45,7 @@ const makeIn = (scope: Scope.Scope) =>
     const gate = yield* Effect.makeLatch(true)
     const records: SessionRecords = {
       find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
+      exists: () => Effect.succeed(true),
       create: () => Effect.void,
       remove: () => Effect.succeed(true),
       save: () => {},
@@ -69,7 +71,7 @@ const makeIn = (scope: Scope.Scope) =>
       run: () => {},
       isClosing: () => false
     }
-    return { gate, loaded: SessionCache.make(shared, records, () => {}) }
+    return { gate, loaded: SessionCache.make(shared, records, alone, () => {}) }
   })
 
 const make = Effect.flatMap(Effect.scope, makeIn)

@@ -1,7 +1,9 @@
 /** Shutdown of the gateway, and recovery after a crash or a loss. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Fiber, Redacted } from "effect"
+import { Context, Effect, Fiber, Option, Redacted } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import { Store } from "../../../src/Kv/Store.ts"
 import { alice, endsOf, history, isDense, listen, make, pass, recordsOf, startStates, statesOf } from "../Fixture.ts"
 
 describe("Shutdown and recovery of sessions", () => {
@@ -129,18 +131,15 @@ describe("Shutdown and recovery of sessions", () => {
     })
   )
 
-  it.scoped("a session with a removed history begins a new one, with a new instance", () =>
+  it.scopedLive("a session with a removed history begins a new one, with a new instance, and takes the request", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
       const { instanceId } = yield* sessions.start(alice, id)
-      yield* pass("2 seconds", "1 second")
       const before = yield* listen(sessions, id)
       yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
-      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "StoreUnavailable" })
-      expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
-      yield* pass("6 seconds", "1 second")
+      yield* sessions.send(alice, id, "hello")
       yield* before.untilLost
       const after = yield* listen(sessions, id)
       expect(after.subscription.epoch).not.toBe(before.subscription.epoch)
@@ -149,6 +148,48 @@ describe("Shutdown and recovery of sessions", () => {
       isDense(after.events.map(({ seq }) => seq + 1 - after.events[0]!.seq))
       yield* simulator.awaitState(({ instances }) => instances.length === 1)
       expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
+    })
+  )
+
+  /** A session with a subscriber, whose history and record another program removes. */
+  const removed = Effect.gen(function* () {
+    const { simulator, start, stored } = yield* make()
+    const { sessions } = yield* start
+    const { id } = yield* sessions.create(alice, { agentType: "echo" })
+    yield* sessions.start(alice, id)
+    const seen = { isDeleted: false }
+    yield* sessions.subscribe(alice, id, {
+      onFrames: () => {},
+      onDeleted: () => {
+        seen.isDeleted = true
+      },
+      onLost: () => {}
+    })
+    const events = Context.get(stored, SessionEvents)
+    yield* events.remove(`acme/${id}`)
+    const operations = [{ op: "delete" as const, namespace: namespaceOf("acme"), key: id }]
+    yield* Context.get(stored, Store).commit({ actor: "mallory", operations })
+    const find = events.find(`acme/${id}`)
+    return { simulator, sessions, id, seen, find }
+  })
+
+  it.scopedLive("a session whose history and record were removed is not found, and its subscribers are told", () =>
+    Effect.gen(function* () {
+      const { id, seen, sessions, simulator } = yield* removed
+      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "SessionNotFound" })
+      expect(seen.isDeleted).toBe(true)
+      expect(yield* Effect.flip(sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    })
+  )
+
+  it.scoped("subscribers of a session whose history and record were removed are told without a request", () =>
+    Effect.gen(function* () {
+      const { find, seen, simulator } = yield* removed
+      yield* Effect.repeat(pass("1 second", "1 second"), { until: () => seen.isDeleted })
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      // What was left to stop its instance goes too.
+      yield* Effect.repeat(Effect.zipRight(pass("1 second", "1 second"), find), { until: Option.isNone })
     })
   )
 

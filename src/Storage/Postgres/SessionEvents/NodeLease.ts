@@ -5,6 +5,7 @@
 import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
+import { SingleFlight } from "../../../SingleFlight.ts"
 import * as Supervision from "../../../Supervision.ts"
 import type { Pool } from "../Database/Pool.ts"
 import type { Statement } from "../Database/Statement.ts"
@@ -64,6 +65,9 @@ const renewals = 3
  * copy, as from a snapshot of a volume, that run may still be alive.
  */
 const silentIntervals = 1.5
+
+/** How long a caller waits for a renewal. */
+const renewalTimeout = Duration.seconds(1)
 
 /** The timeout of ending the lease. */
 const endTimeout = Duration.seconds(1)
@@ -129,7 +133,13 @@ const addressWatch = () => {
   }
 }
 
-/** Renews the lease until the scope closes, which ends the lease. Others may then open its sessions at once. */
+/**
+ * Renews the lease until the scope closes, which ends the lease. Others may then open its sessions at once.
+ *
+ * The effect that is returned ends at once while the lease is valid by the clock of this node. After that, as in a
+ * process that was frozen, it renews the lease first, and so finds out which sessions others have taken. It ends
+ * without that if the database does not answer in time.
+ */
 export const keep = ({
   address,
   lease,
@@ -139,13 +149,15 @@ export const keep = ({
   owned,
   pool,
   predecessor
-}: Options): Effect.Effect<void, never, Scope.Scope> =>
+}: Options): Effect.Effect<Effect.Effect<void>, never, Scope.Scope> =>
   Effect.gen(function* () {
     const millis = Duration.toMillis(lease)
     const watch = new NodeWatch(millis)
     const watchAddress = addressWatch()
     let lapses = 0
     let hasRenewed = false
+    /** When the lease ends unless it is renewed, in monotonic milliseconds. */
+    let endsAt = Number.NEGATIVE_INFINITY
     /**
      * How many more renewals check for sessions that others have taken: their transactions may not have committed yet.
      */
@@ -157,13 +169,13 @@ export const keep = ({
       return Effect.forEach(
         portions,
         some => {
-          const query = Queries.owned(
+          const query = Queries.taken(
             some.map(([session]) => session),
             node
           )
           return Effect.map(Queries.on(pool)(query), sessions => {
-            const left = new Set(sessions)
-            for (const [session, token] of some) if (!left.has(session)) owned.lose(session, token)
+            const taken = new Set(sessions)
+            for (const [session, token] of some) if (taken.has(session)) owned.lose(session, token)
           })
         },
         { discard: true }
@@ -171,6 +183,7 @@ export const keep = ({
     })
 
     const renew: Effect.Effect<void, StoreUnavailable> = Effect.gen(function* () {
+      const startedAt = yield* Monotonic.millis
       // An interruption would not stop the statement, which could then recreate the lease after the node has ended it.
       const [now, hadLease] = yield* Effect.uninterruptible(
         pool.read(renewal, [node, millis], ([row]) => [Number(row?.[0]), row?.[1] === true] as const)
@@ -189,10 +202,14 @@ export const keep = ({
         onLapse()
         checks = renewals + 1
       }
-      if (checks === 0) return
-      yield* check
-      checks--
+      if (checks > 0) {
+        yield* check
+        checks--
+      }
+      endsAt = startedAt + millis
     })
+    const renewing = new SingleFlight<"lease", void, StoreUnavailable>(yield* Effect.scope)
+    const renewOnce = renewing.run("lease", renew)
 
     const endPredecessor = (id: string) =>
       Effect.gen(function* () {
@@ -206,12 +223,16 @@ export const keep = ({
     yield* Effect.addFinalizer(() =>
       Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease, [node], () => undefined)))
     )
-    yield* Effect.ignore(renew)
+    yield* Effect.ignore(renewOnce)
     if (Option.isSome(predecessor)) yield* Effect.forkScoped(Effect.interruptible(endPredecessor(predecessor.value)))
-    yield* Supervision.repeatScoped("renewing the lease of the node", Duration.times(lease, 1 / renewals), renew)
+    yield* Supervision.repeatScoped("renewing the lease of the node", Duration.times(lease, 1 / renewals), renewOnce)
     yield* Supervision.repeatScoped(
       "removing nodes that are gone",
       "1 hour",
       pool.read(cleaning, [], () => undefined)
     )
+    const isOver = Effect.map(Monotonic.millis, now => now >= endsAt)
+    // A renewal that was under way when the process was frozen may have ended too early.
+    const renewed = Effect.zipRight(Effect.ignore(renewOnce), Effect.whenEffect(Effect.ignore(renewOnce), isOver))
+    return Effect.asVoid(Effect.whenEffect(Supervision.within(renewalTimeout, renewed), isOver))
   })

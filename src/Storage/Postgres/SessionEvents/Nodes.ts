@@ -27,16 +27,19 @@ export interface Options {
   readonly writes: Pool
   readonly owned: OwnedSessions
   readonly notifications: SessionNotifications
+  /** See `NodeLease.keep`. */
+  readonly leased: Effect.Effect<void>
 }
 
 /** The port `SessionNodes` of this node. */
-export const make = ({ notifications, owned, presence, reads, writes }: Options): SessionNodesShape => {
+export const make = ({ leased, notifications, owned, presence, reads, writes }: Options): SessionNodesShape => {
   const { node } = presence
   const run = Queries.on(reads)
   return {
     self: node,
     status: () => Option.some({ id: node, sessions: owned.size, nodes: presence.count }),
     tokenOf: owned.tokenOf,
+    hasLost: session => Effect.map(leased, () => owned.tokenOf(session) === undefined),
     advertise: next =>
       Effect.suspend(() => {
         presence.address = next

@@ -1,7 +1,10 @@
+import { Effect } from "effect"
+
 /** The sessions that the node owns to its knowledge, each with its fencing token. */
 export class OwnedSessions {
   private readonly tokens = new Map<string, number>()
   private readonly lost = new Set<string>()
+  private readonly hasLost = Effect.unsafeMakeLatch(false)
 
   /** @param onLost called with each session that another node has taken */
   constructor(private readonly onLost: () => void = () => {}) {}
@@ -32,13 +35,22 @@ export class OwnedSessions {
     if (token === undefined || this.tokens.get(session) !== token) return
     this.tokens.delete(session)
     this.lost.add(session)
+    this.hasLost.unsafeOpen()
     this.onLost()
   }
 
-  /** Returns the sessions that others have taken since the last call. */
-  takeLost(): ReadonlyArray<string> {
-    const all = [...this.lost]
-    this.lost.clear()
-    return all
-  }
+  /** Waits until others have taken sessions, and returns those of which it has not yet told. */
+  readonly takeLost: Effect.Effect<ReadonlyArray<string>> = Effect.repeat(
+    Effect.zipRight(
+      this.hasLost.await,
+      Effect.sync(() => {
+        this.hasLost.unsafeClose()
+        const all = [...this.lost]
+        this.lost.clear()
+        return all
+      })
+    ),
+    // This node may own them again.
+    { until: all => all.length > 0 }
+  )
 }

@@ -189,15 +189,15 @@ export const abandoned = (node: string, lease: number): Query<ReadonlyArray<Unfi
   decode: decodeUnfinished
 })
 
-const ownedStatement: Statement = {
-  name: "owned_sessions",
+const takenStatement: Statement = {
+  name: "taken_sessions",
   text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
-    WHERE h.owner = $2`
+    WHERE h.owner IS DISTINCT FROM $2`
 }
 
-/** Returns those of `sessions` that belong to a node. */
-export const owned = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
-  statement: ownedStatement,
+/** Returns those of `sessions` that do not belong to a node any longer. */
+export const taken = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
+  statement: takenStatement,
   values: [texts(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })

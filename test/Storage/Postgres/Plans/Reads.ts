@@ -114,7 +114,7 @@ export const reads: ReadonlyArray<Case> = [
   reading("summaries", SessionQueries.summaries(sessions), 110),
   reading("stored sessions", SessionQueries.sessions("t1/1", 100), 110),
   reading("abandoned sessions", SessionQueries.abandoned(node, 10_000), 3 * unfinished),
-  reading("owned sessions", SessionQueries.owned(sessions, node), 110),
+  reading("taken sessions", SessionQueries.taken(sessions, node), 110),
   reading("sessions elsewhere", SessionQueries.elsewhere(sessions, gone), 110),
   reading("the owner of a session", SessionQueries.owner("t1/1", gone), 5)
 ]
