@@ -14,11 +14,13 @@ import * as Metrics from "./Postgres/Database/Metrics.ts"
 import * as Pipeline from "./Postgres/Database/Pipeline.ts"
 import * as Pool from "./Postgres/Database/Pool.ts"
 import * as Snapshots from "./Postgres/Database/Snapshots.ts"
+import type { Query } from "./Postgres/Database/Statement.ts"
 import * as TableMetrics from "./Postgres/Database/TableMetrics.ts"
 import * as BackgroundWork from "./Postgres/Kv/BackgroundWork.ts"
 import * as EntryLog from "./Postgres/Kv/EntryLog.ts"
 import * as EntryStore from "./Postgres/Kv/EntryStore.ts"
 import { LogEnd } from "./Postgres/Kv/LogEnd.ts"
+import { LogGrowth } from "./Postgres/Kv/LogGrowth.ts"
 import * as Queries from "./Postgres/Kv/Queries.ts"
 import * as Writer from "./Postgres/Kv/Writer.ts"
 import * as LogNotifications from "./Postgres/LogNotifications.ts"
@@ -91,12 +93,23 @@ export const make = (
       const pools = { reads: reads.use, writes: writes.use, lists: lists.use }
       Metrics.sample({ pools, isListening: sessions.isListening, clockOffset: clock.ahead() }, tags)
     })
-    const askForEnd = Effect.suspend(() => {
+    const growth = new LogGrowth()
+    const read = <A>({ decode, statement, values }: Query<A>) => writes.read(statement, values, decode)
+    const readEnd = Effect.suspend(() => {
       const known = end.last
-      const { decode, statement, values } = Queries.clockAndLogEnd
-      return Effect.map(clock.measure(writes.read(statement, values, decode)), ({ epoch, lastSeq }) =>
-        end.found({ epoch, lastSeq }, known)
-      )
+      return Effect.map(growth.check(clock.measure(read(Queries.clockAndLogEnd))), found => ({ ...found, known }))
+    })
+    const askForEnd = Effect.gen(function* () {
+      let found = yield* readEnd
+      if (found.isCut) {
+        yield* Effect.annotateLogs(
+          Effect.logWarning("The change log lacks changes that this node has seen: it gets a new epoch"),
+          { lastSeq: found.lastSeq }
+        )
+        yield* read(Queries.renewEpoch(found.epoch))
+        found = yield* readEnd
+      }
+      end.found(found, found.known)
     }).pipe(Effect.ensuring(sample))
     // A store whose database is available knows the end of its log from the start.
     yield* Effect.ignore(askForEnd)
@@ -109,7 +122,10 @@ export const make = (
       notifications.committed(lastSeq)
     }
     const writer = Writer.make(writes, clock.lastServerTime, {
-      onLastSeq,
+      onLastSeq: lastSeq => {
+        growth.committed(lastSeq)
+        onLastSeq(lastSeq)
+      },
       onLockWait: millis => Metrics.lockWaited(millis, tags),
       idempotencyBytes: limits.idempotencyBytes,
       onComparison: IdempotencyMetrics.make(tags)

@@ -98,6 +98,29 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
     }).pipe(Effect.provide(quiet))
   )
 
+  for (const isWritten of [false, true]) {
+    const then = isWritten ? ", and then written to," : ""
+    it.scopedLive(`a database that is brought back to an older state${then} has another epoch on every node`, () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        const [one, other] = [yield* node(optionsOf(url)), yield* node(optionsOf(url))]
+        for (const key of ["a", "b", "c"]) yield* put(one, key, 1)
+        const epochOf = ({ log }: typeof one) =>
+          Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
+        const before = yield* epochOf(one)
+        const waiting = yield* Effect.fork(other.log.awaitPast(3))
+        yield* Effect.promise(() => execute(url, "DELETE FROM causeway.changes WHERE seq > 1"))
+        if (isWritten) for (const key of ["d", "e", "f"]) yield* put(one, key, 1)
+        yield* Fiber.join(waiting)
+        for (const started of [one, other]) {
+          yield* Effect.repeat(epochOf(started), { until: epoch => epoch !== before })
+        }
+        expect(yield* epochOf(one)).toBe(yield* epochOf(other))
+        yield* put(one, "z", 1)
+      }).pipe(Effect.provide(quiet))
+    )
+  }
+
   it.scopedLive("a role that may not know the timeline is served, with a warning", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())

@@ -165,6 +165,13 @@ export const clockAndLogEnd: Query<ClockAndLogEnd> = {
   decode: ([row]) => ({ lastSeq: row![0] as number, now: row![1] as number, epoch: row![2] as string })
 }
 
+/** Stores a new epoch of the log, unless another node has done so. */
+export const renewEpoch = (epoch: string): Query<void> => ({
+  statement: { name: "renew_epoch", text: "SELECT causeway.renew_epoch() WHERE causeway.epoch() = $1" },
+  values: [epoch],
+  decode: () => undefined
+})
+
 /** The last `seq`. */
 export const end: Query<number> = {
   statement: { name: "last_seq", text: `SELECT ${lastSeq}` },
