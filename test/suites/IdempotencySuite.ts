@@ -108,6 +108,22 @@ export const idempotencySuite = (
       })
     )
 
+    it.scoped("a write with more bytes than the limit is known until the next one", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(start)
+        yield* Effect.gen(function* () {
+          const large = Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index}`, 1))
+          const isKnown = (id: string) => Effect.map(commit(keyed(id, ...large)), ({ isReplay = false }) => isReplay)
+          for (const id of ["a", "b"]) {
+            expect(yield* isKnown(id)).toBe(false)
+            expect(yield* isKnown(id)).toBe(true)
+          }
+          expect(yield* lastSeq).toBe(2000)
+          expect(yield* isKnown("a")).toBe(false)
+        }).pipe(Effect.provide(limited(yield* temporaryDirectory, overheadBytes)))
+      })
+    )
+
     /** Room for some sixty writes. */
     const fewBytes = 16 * 1024
     const day = 24 * 60 * 60 * 1000

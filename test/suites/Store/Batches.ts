@@ -100,6 +100,27 @@ export const batches = (check: Check) => {
     })
   )
 
+  check("a refused batch leaves no trace in what is committed together with it", () =>
+    Effect.gen(function* () {
+      const never = set(namespace, "never", 1, { precondition: ifVersion(7) })
+      const changes = [set(namespace, "k", 2), del(namespace, "k"), set(namespace, "k", 2, { expiresAt: start - 1 })]
+      yield* put(namespace, "k", 1)
+      // Those after the first one wait for it, and share a transaction.
+      const outcomes = yield* Effect.forEach(
+        [
+          [set(namespace, "other", 1)],
+          ...changes.map(change => [change, never]),
+          [set(namespace, "k", 2, { precondition: ifVersion(1) })]
+        ],
+        operations => Effect.either(write(operations)),
+        { concurrency: "unbounded" }
+      )
+      expect(outcomes.map(({ _tag }) => _tag)).toEqual(["Right", "Left", "Left", "Left", "Right"])
+      expect(Option.getOrThrow(yield* get(namespace, "k"))).toMatchObject({ value: "2", version: 2, expiresAt: null })
+      expect(yield* lastSeq).toBe(3)
+    })
+  )
+
   check("an empty batch changes nothing", () =>
     Effect.gen(function* () {
       expect(yield* write([])).toMatchObject({ results: [], lastSeq: 0 })
