@@ -2,6 +2,7 @@ import { MessageChannel } from "node:worker_threads"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, Option } from "effect"
 import * as TestClock from "effect/TestClock"
+import { untilRead } from "../../src/EventLoop.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
 import { joinAll, settled, setup, type Write, weigh } from "./GroupCommitFixture.ts"
@@ -98,6 +99,9 @@ describe("CommitWatchdog", () => {
           })
         const committer = yield* GroupCommit.make<Write, string>({ commit, weigh, timeout: "400 millis" })
         expect(yield* committer.submit("a")).toBe("done a")
+        // The watchdog waits for the same.
+        yield* untilRead
+        expect(committer.isStuck()).toBe(false)
       })
     )
   }
