@@ -5,7 +5,7 @@ import Database from "better-sqlite3"
 import { Effect, FastCheck as fc, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../src/Kv/Store.ts"
-import { tables } from "../../src/Storage/StoreCopy/Tables.ts"
+import { pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
 import { execute } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
@@ -223,6 +223,28 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
           expect(Option.isSome(yield* find("t/two"))).toBe(true)
         })
       )
+    })
+  )
+
+  it.scoped("keep events of one time that are more than a page, to PostgreSQL and back", () =>
+    Effect.gen(function* () {
+      const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const url = yield* newDatabase
+      const [session, timestamp] = ["t/one", start]
+      const texts = Array.from({ length: pageRows + 2 }, (_, index) => `${index}`)
+      yield* inSqlite(first)(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const { epoch } = yield* events.open(session, "e1")
+          yield* events.append({ session, epoch, after: 0, timestamp, texts, recoveryState: null })
+        })
+      )
+      yield* StoreCopy.copy({ from: files(first), to: database(url) })
+      yield* StoreCopy.copy({ from: database(url), to: files(last) })
+      const found = yield* inSqlite(last)(
+        Effect.flatMap(SessionEvents, events => Effect.flatten(events.read(session, 0, 2 * pageRows)))
+      )
+      expect(found.events.map(({ text }) => text)).toEqual(texts)
     })
   )
 
