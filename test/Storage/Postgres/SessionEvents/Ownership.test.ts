@@ -35,6 +35,20 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
+  it.scopedLive("a node appends nothing with an earlier token of its own", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const { events, nodes } = yield* node(url)
+      yield* events.open("t/s", "e1")
+      yield* append(events, "t/s", 0, ["1"])
+      // As if another process of the node had opened it again.
+      yield* Effect.promise(() => execute(url, "UPDATE causeway.histories SET token = token + 1"))
+      yield* isElsewhere(append(events, "t/s", 1, ["late"]))
+      expect(nodes.tokenOf("t/s")).toBeUndefined()
+      expect(yield* textsOf(events, "t/s")).toEqual(["1"])
+    })
+  )
+
   it.scopedLive(
     "a node takes a session that another one gives up, as long as that has it and nothing is to recover",
     () =>
