@@ -1,4 +1,5 @@
 import Dns from "node:dns"
+import { once } from "node:events"
 import * as Http from "node:http"
 import * as Net from "node:net"
 import { PassThrough } from "node:stream"
@@ -184,6 +185,31 @@ describe("NodeServer", () => {
       assert.include(yield* Effect.promise(() => reader.received), "last\r\n0\r\n\r\n")
       yield* Fiber.join(stopping)
     })
+  )
+
+  it.scoped(
+    "ends the connection of an answer that has started when it ends, not when the connection is idle for long",
+    () =>
+      Effect.gen(function* () {
+        const gate = new Gate(timing)
+        const requested = Effect.async<[Http.IncomingMessage, Http.ServerResponse]>(resume => {
+          gate.once("request", (...exchange) => resume(Effect.succeed(exchange)))
+        })
+        gate.open()
+        yield* Effect.acquireRelease(
+          Effect.promise(() => once(gate.listen(0, options.host), "listening")),
+          () => Effect.sync(() => gate.cut())
+        )
+        const { socket } = yield* connect((gate.address() as Net.AddressInfo).port)
+        socket.write(get("/"))
+        const [request, response] = yield* requested
+        response.write("first,")
+        gate.drain()
+        const finished = once(response, "finish")
+        response.end("last")
+        yield* Effect.promise(() => finished)
+        assert.isTrue(request.socket.writableEnded)
+      })
   )
 
   it.scoped("cuts requests that exceed the grace period", () =>

@@ -117,6 +117,24 @@ describe("unsent bytes", () => {
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, true, false])
   })
 
+  it("of connections that are being closed are in memory until they have ended", async () => {
+    const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
+    let closed = 0
+    for (let count = 1; count <= 4; count++) {
+      await connect(port, get("/6"))
+      await until(() => sockets.length === count)
+      const account = accountOf(sockets[count - 1]!)!
+      account.protocol = { closeSlow: () => closed++ }
+      await until(() => account.bytes > 5 * MiB || closed > 0)
+    }
+    expect(sockets.some(({ destroyed }) => destroyed)).toBe(false)
+    expect(gate.unsent).toBeGreaterThan(20 * MiB)
+    const account = accountOf(sockets[3]!)!
+    expect([1, 20].map(mebibytes => account.admits(mebibytes * MiB))).toEqual([true, false])
+    for (const socket of sockets) socket.destroy()
+    await until(() => gate.unsent === 0)
+  })
+
   it("count once for a frame that many are sent", async () => {
     const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
     for (let count = 0; count < 8; count++) await connect(port, get("/shared"))
