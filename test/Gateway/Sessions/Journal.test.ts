@@ -1,6 +1,6 @@
 /** The journal of a session on a store that fails. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
+import { Deferred, Effect, Exit, Fiber, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -105,6 +105,41 @@ describe("A journal", () => {
       const types = Option.getOrThrow(yield* events.read("t/s", 0, 10)).events.map(({ text }) => JSON.parse(text).type)
       expect(types).toEqual(["session_state", "turn_started", "turn_errored"])
       expect(journal.state().turns.open.size).toBe(0)
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+
+  it.effect("a step that is interrupted while the store takes it has taken effect", () =>
+    Effect.gen(function* () {
+      const events = yield* SessionEvents
+      const stored = yield* Deferred.make<void>()
+      const answered = yield* Deferred.make<void>()
+      const published: Array<number> = []
+      const journal = Journal.make({
+        session: "t/s",
+        sessionId: "s",
+        events: {
+          ...events,
+          append: request =>
+            Effect.zipLeft(
+              events.append(request),
+              Effect.zipRight(Deferred.succeed(stored, undefined), Deferred.await(answered))
+            )
+        },
+        now: yield* now,
+        traceId: Effect.succeed("0".repeat(32)),
+        history: yield* events.open("t/s", "e"),
+        state: running,
+        onUpdate: (_, frames) => published.push(...frames.map(({ seq }) => seq))
+      })
+      const updating = yield* Effect.fork(journal.update(state => State.transition(state, "disconnected")))
+      yield* Deferred.await(stored)
+      const interrupting = yield* Effect.fork(Fiber.interrupt(updating))
+      yield* Effect.yieldNow()
+      yield* Deferred.succeed(answered, undefined)
+      yield* Fiber.join(interrupting)
+      expect(journal.state().lifecycle).toBe("reconnecting")
+      yield* journal.update(state => State.transition(state, "reconnected"))
+      expect(published).toEqual([1, 2])
     }).pipe(Effect.provide(Memory.layer()))
   )
 
