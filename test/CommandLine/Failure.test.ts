@@ -46,6 +46,24 @@ describe("a refused credential", () => {
   )
 })
 
+describe("an answer that is not of the service", () => {
+  it.each([
+    [408, 6],
+    [429, 6],
+    [502, 6],
+    [504, 6],
+    [200, 1],
+    [500, 1]
+  ])("with status %d: the exit code is %d", (status, expected) => {
+    const failed = Failure.of(
+      { kind: "store", source: "", url },
+      "repeat it"
+    )(new Client.InvalidResponse({ ...response, status } as never))
+    assert.strictEqual(failed.exitCode, expected)
+    assert.strictEqual(failed.hint?.includes("A write may or may not have been applied: repeat it."), expected === 6)
+  })
+})
+
 describe("a request for a session", () => {
   it("that does not exist: the advice is the list", () => {
     const refused = { code: "not_found", message: "no", retryable: false, traceId: "t" }
