@@ -129,7 +129,8 @@ describe("A journal", () => {
         traceId: Effect.succeed("0".repeat(32)),
         history: yield* events.open("t/s", "e"),
         state: running,
-        onUpdate: (_, frames) => published.push(...frames.map(({ seq }) => seq))
+        onUpdate: (_, frames) => published.push(...frames.map(({ seq }) => seq)),
+        onTaken: () => {}
       })
       const updating = yield* Effect.fork(journal.update(state => State.transition(state, "disconnected")))
       yield* Deferred.await(stored)
