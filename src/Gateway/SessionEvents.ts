@@ -193,7 +193,7 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     readonly isShared: boolean
     /**
      * Waits until another node has taken sessions that this node had opened, because this one did not renew its lease in
-     * time, and returns them. It tells of each once.
+     * time, and returns them, each once.
      */
     readonly taken: Effect.Effect<ReadonlyArray<string>>
     /** Removes events that are older than an age. Returns how many. */

@@ -173,7 +173,7 @@ describe("Shutdown and recovery of sessions", () => {
     return { simulator, sessions, id, seen, find }
   })
 
-  it.scopedLive("a session whose history and record were removed is not found, and its subscribers are told", () =>
+  it.scopedLive("a session whose history and record were removed is not found, and its subscribers are notified", () =>
     Effect.gen(function* () {
       const { id, seen, sessions, simulator } = yield* removed
       expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "SessionNotFound" })
@@ -183,7 +183,7 @@ describe("Shutdown and recovery of sessions", () => {
     })
   )
 
-  it.scoped("subscribers of a session whose history and record were removed are told without a request", () =>
+  it.scoped("subscribers of a session whose history and record were removed are notified without a request", () =>
     Effect.gen(function* () {
       const { find, seen, simulator } = yield* removed
       yield* Effect.repeat(pass("1 second", "1 second"), { until: () => seen.isDeleted })

@@ -39,7 +39,7 @@ export class OwnedSessions {
     this.onLost()
   }
 
-  /** Waits until others have taken sessions, and returns those of which it has not yet told. */
+  /** Waits until others have taken sessions, and returns those that it has not returned before. */
   readonly takeLost: Effect.Effect<ReadonlyArray<string>> = Effect.repeat(
     Effect.zipRight(
       this.hasLost.await,
