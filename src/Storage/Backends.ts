@@ -26,7 +26,7 @@ export interface SqliteOptions extends Sqlite.Options {
 export const sqlite = (options: string | SqliteOptions): Layer.Layer<Backend, Sqlite.StoreRefused> => {
   const { history, ...database } = typeof options === "string" ? { directory: options } : options
   return SessionEventsInSqlite.layer({ ...database, ...(history === undefined ? {} : { retention: history }) }).pipe(
-    // The store is opened first: it locks the directory, and moves session data of earlier versions out of `kv.db`.
+    // The store is opened first, so that the refusal of a directory in use names `kv.lock`.
     Layer.provideMerge(Sqlite.layer(database))
   )
 }

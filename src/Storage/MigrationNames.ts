@@ -4,24 +4,31 @@
  */
 
 /**
- * The difference between a list of migrations and the first `applied` ones of this code, as the end of a sentence about
- * the database; `undefined` if there is none. Numbers begin at 1. A list with more than `applied` is different, too: the
+ * The first difference between a list of migrations and those of this code that should be in it, as the end of a
+ * sentence about the database; `undefined` if there is none. Numbers begin at 1. A list with more is different, too: the
  * schema is that of another version whose number was not stored.
  */
 export const differenceOf = (
-  known: ReadonlyArray<string>,
-  applied: number,
+  known: ReadonlyArray<{ readonly name: string }>,
   listed: ReadonlyMap<number, string>
 ): string | undefined => {
-  for (let version = 1; version <= applied; version++) {
-    const [here, there] = [known[version - 1], listed.get(version)]
-    if (here === there) continue
+  for (const [index, { name }] of known.entries()) {
+    const there = listed.get(index + 1)
+    if (name === there) continue
     const other = there === undefined ? "is missing" : `is ${JSON.stringify(there)}`
-    return `its migration ${version} ${other}, and that of this version is ${JSON.stringify(here)}`
+    return `its migration ${index + 1} ${other}, and that of this version is ${JSON.stringify(name)}`
   }
   for (const [version, name] of listed) {
-    if (version >= 1 && version <= applied) continue
-    return `its migration ${version} is ${JSON.stringify(name)}, and its schema has the number ${applied}`
+    if (version >= 1 && version <= known.length) continue
+    return `its migration ${version} is ${JSON.stringify(name)}, and its schema has the number ${known.length}`
   }
   return undefined
 }
+
+/** Whether a database was written by a version from before the first release: its first migration had this name. */
+export const isOfDevelopment = (listed: ReadonlyMap<number, string>): boolean => listed.get(1) === "initial"
+
+/** The end of a sentence that refuses such a database. `place` is what the user can use in its place. */
+export const ofDevelopment = (place: string): string =>
+  "was written by a development version before the first release: " +
+  `export its entries with that version and import them into another ${place}, or start with an empty one`

@@ -37,9 +37,8 @@ const replacements: ReadonlyArray<readonly [words: string, instead: string]> = [
 /** Text in which such a word is right: a name, or a sentence of another program. */
 const exceptions: ReadonlyArray<string> = ['"nobody"', '"nobody\'s"', "isOver"]
 
-/** Lock files, generated documents, SQL of released migrations, which never changes, and this file. */
-const excluded =
-  /^test\/(?:golden\/|Docs\/Vocabulary\.test\.ts$)|package-lock\.json$|^src\/Storage\/Postgres\/(?:Migrations\/|.*\.sql\.ts$)/
+/** Lock files, generated documents, and this file. */
+const excluded = /^test\/(?:golden\/|Docs\/Vocabulary\.test\.ts$)|package-lock\.json$/
 
 const isText = (file: string): boolean =>
   /\.(?:tsx?|[cm]?js|c|css|html|json|md|ya?ml|cfg|service)$|\/(?:Dockerfile|run|smoke)$/.test(file)

@@ -1,6 +1,5 @@
 /**
- * What a store of an earlier version may hold, and the numbers of its namespaces and tenants: those that it is to have
- * after its schema was brought up to date, and after writes of this version.
+ * What a store may hold, and the numbers of its namespaces and tenants.
  */
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"

@@ -3,10 +3,10 @@
  */
 import { Duration, Effect, type Redacted } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
-import { differenceOf } from "../MigrationNames.ts"
+import { differenceOf, isOfDevelopment, ofDevelopment } from "../MigrationNames.ts"
 import * as Client from "./Database/Client.ts"
 import * as TableLocks from "./Database/TableLocks.ts"
-import { lockable, type Migration, migrations } from "./Schema.ts"
+import { lockable, type Migration, Migrations } from "./Schema.ts"
 import { StoreRefused } from "./StoreRefused.ts"
 
 export { StoreRefused }
@@ -86,6 +86,7 @@ export const migrate = (
   { mayBeUnfinished = false, onMigration = () => Effect.void }: MigrationOptions = {}
 ): Effect.Effect<string | undefined, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
   Effect.gen(function* () {
+    const migrations = yield* Migrations
     // A node that stops in the middle must not prevent others from starting.
     yield* query(
       `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '60s', true),
@@ -117,6 +118,9 @@ export const migrate = (
         message: "The database has a copy of another store that was not finished: run causeway migrate-store again."
       })
     }
+    if (isOfDevelopment(listed)) {
+      return yield* new StoreRefused({ message: `The store in the database ${ofDevelopment("database")}.` })
+    }
     const applied = Math.max(0, ...listed.keys())
     if (applied > migrations.length) {
       return yield* new StoreRefused({
@@ -125,8 +129,7 @@ export const migrate = (
           `${migrations.length}: it was written by a newer version.`
       })
     }
-    const known = migrations.map(({ name }) => name)
-    const difference = differenceOf(known, applied, listed)
+    const difference = differenceOf(migrations.slice(0, applied), listed)
     if (difference !== undefined) {
       return yield* new StoreRefused({
         message:

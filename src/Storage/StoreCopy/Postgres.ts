@@ -10,7 +10,7 @@ import * as Client from "../Postgres/Database/Client.ts"
 import type { Parameter } from "../Postgres/Database/Statement.ts"
 import * as TableLocks from "../Postgres/Database/TableLocks.ts"
 import * as Opening from "../Postgres/Opening.ts"
-import { migrations } from "../Postgres/Schema.ts"
+import { Migrations } from "../Postgres/Schema.ts"
 import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Target } from "./Port.ts"
 import { failed, pages, write } from "./PostgresPages.ts"
 import { type Table, tables } from "./Tables.ts"
@@ -162,7 +162,7 @@ export const openSource = (
     // The snapshot is taken after the locks. From then on, no newer node can change the schema.
     yield* lockWriters(query, name, ["migrations"])
     const [version] = yield* row(query, "SELECT max(version) FROM causeway.migrations")
-    if (version !== migrations.length) {
+    if (version !== (yield* Migrations).length) {
       return yield* new StoreCopyRefused({ message: `Another process has changed the schema of ${name}. Try again.` })
     }
     const [id] = yield* row(query, "SELECT epoch FROM causeway.log")

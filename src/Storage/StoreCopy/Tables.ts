@@ -126,7 +126,7 @@ export const tables: ReadonlyArray<Table> = [
       ["bytes", "bigint"],
       ["recovery_state", "text"]
     ],
-    sqlite: { database: "sessions", names: { recovery_state: "bookmark" }, order: "id" },
+    sqlite: { database: "sessions", order: "id" },
     postgres: { order: [["id", "bigint"]], overriding: "OVERRIDING SYSTEM VALUE" }
   },
   {

@@ -2,20 +2,15 @@
  * What instances are made from: kept in the session database, taken out of old records, and asked for where it was
  * lost.
  */
-import { existsSync, readFileSync, rmSync } from "node:fs"
+import { rmSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import Database from "better-sqlite3"
 import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import { deploymentBytes, environmentBytes } from "../../../src/Gateway/Protocol/Limits.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
-import { decode } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import { fileOf } from "../../../src/Storage/Sqlite/Database/Connection.ts"
-import { type Migration, migrate } from "../../../src/Storage/Sqlite/Database/Migrations.ts"
-import { format } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as EventsInFile from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
@@ -168,132 +163,6 @@ describe("launch configurations", () => {
       expect(started).toMatchObject({ state: "active" })
       expect(started).not.toHaveProperty("missingConfiguration")
       expect(yield* asked(simulator)).toMatchObject([{ environment, deployment }])
-    })
-  )
-})
-
-/** A record as version 1 of the store's schema had it. */
-const oldRecord = (id: string, more: Record<string, unknown>) =>
-  JSON.stringify({
-    ...{ id, tenant: "acme", agentType: "echo", title: "", state: "inactive", instanceId: null, createdAt: 1 },
-    ...{ updatedAt: 1, epoch: "e", headSeq: 0, environment: {}, secretNames: [], titled: false },
-    ...more
-  })
-
-const ids = ["a", "b", "c", "d"].map(digit => digit.repeat(36)) as [string, string, string, string]
-
-/** A store of schema 1 with records of sessions, and with entries that look like some of them. */
-const makeOld = (directory: string) =>
-  Effect.gen(function* () {
-    const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(format.load)
-    const database = fileOf(directory, format)
-    yield* migrate(database, format.applicationId, migrations.slice(0, 1))
-    const db = new Database(database)
-    db.pragma("journal_mode = WAL")
-    const insert = db.prepare(
-      "INSERT INTO entries (namespace, key, version, updated_by, updated_at, value) VALUES (?, ?, ?, 'gateway', 1, ?)"
-    )
-    const log = db.prepare(
-      `INSERT INTO changes (op, namespace, key, version, actor, timestamp, tenant, value)
-       VALUES (?, ?, ?, ?, 'gateway', 1, 'acme', ?)`
-    )
-    const [full, plain, half, gone] = ids
-    const values: Readonly<Record<string, string>> = {
-      [full]: oldRecord(full, { environment, deployment }),
-      [plain]: oldRecord(plain, { title: marker.toLowerCase() }),
-      [half]: oldRecord(half, { deployment: "there" }),
-      spoilt: oldRecord("another", { environment: { KEPT: "1" } }),
-      deep: "[".repeat(1500) + "]".repeat(1500)
-    }
-    for (const [key, value] of Object.entries(values)) {
-      insert.run("tenant:acme/sessions", key, 3, value)
-      log.run("set", "tenant:acme/sessions", key, 1, value)
-      log.run("set", "tenant:acme/sessions", key, 3, value)
-    }
-    log.run("set", "tenant:acme/sessions", gone, 1, oldRecord(gone, { environment }))
-    log.run("delete", "tenant:acme/sessions", gone, 2, null)
-    insert.run("tenant:acme/notes", full, 1, values[full])
-    log.run("set", "tenant:acme/notes", full, 1, values[full])
-    const outline = rowsOf(db)
-    db.close()
-    return { values, outline }
-  })
-
-const rowsOf = (db: Database.Database) => ({
-  entries: db.prepare("SELECT namespace, key, version FROM entries ORDER BY 1, 2").raw().all(),
-  changes: db.prepare("SELECT seq, op, namespace, key, version, value IS NULL FROM changes ORDER BY 1").raw().all()
-})
-
-describe("Records of earlier versions", () => {
-  it.scopedLive("have their launch configurations moved to the session database, also from the change feed", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const { outline, values } = yield* makeOld(directory)
-      const [full, plain, half] = ids
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const { simulator, start, stored } = yield* make({ stored: inDirectory(directory) })
-          const { sessions } = yield* start
-          const { changes } = yield* Context.get(stored, ChangeLog).read({ after: 0, limit: 1000, tenant: "acme" })
-          const ofSessions = changes.map(decode).filter(({ namespace }) => namespace === "tenant:acme/sessions")
-          expect(ofSessions).toHaveLength(12)
-          expect(JSON.stringify(ofSessions)).not.toContain(marker)
-          const events = Context.get(stored, SessionEvents)
-          expect(yield* events.configuration(`acme/${full}`)).toEqual({
-            environment: JSON.stringify(environment),
-            deployment: JSON.stringify(deployment)
-          })
-          expect(yield* events.configuration(`acme/${plain}`)).toEqual({ environment: null, deployment: null })
-          expect(yield* events.configuration(`acme/${half}`)).toEqual({ environment: null, deployment: '"there"' })
-          const { get } = Context.get(stored, Store)
-          for (const key of ["spoilt", "deep"]) {
-            expect((yield* Effect.flatten(get("tenant:acme/sessions", key))).value).toBe(values[key])
-          }
-          expect((yield* Effect.flatten(get("tenant:acme/notes", full))).value).toBe(values[full])
-          expect((yield* sessions.list(alice)).sessions.map(({ id }) => id)).toEqual([half, plain, full])
-          yield* sessions.start(alice, full)
-          expect(yield* asked(simulator)).toMatchObject([{ environment, deployment }])
-          yield* sessions.stop(alice, full)
-        })
-      )
-      const db = new Database(join(directory, "kv.db"))
-      expect(rowsOf(db).changes.slice(0, outline.changes.length)).toEqual(outline.changes)
-      expect(rowsOf(db).entries.map(row => (row as ReadonlyArray<unknown>).slice(0, 2))).toEqual(
-        outline.entries.map(row => (row as ReadonlyArray<unknown>).slice(0, 2))
-      )
-      db.exec("DELETE FROM entries WHERE namespace = 'tenant:acme/notes'")
-      db.exec("DELETE FROM changes WHERE namespace = 'tenant:acme/notes'")
-      db.close()
-    })
-  )
-
-  it.scopedLive("leave nothing of them in the bytes of the file, and an interrupted move is repeated", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const { outline } = yield* makeOld(directory)
-      const file = join(directory, "kv.db")
-      const old = new Database(file)
-      old.exec("DELETE FROM entries WHERE namespace = 'tenant:acme/notes'")
-      old.exec("DELETE FROM changes WHERE namespace = 'tenant:acme/notes'")
-      expect(rowsOf(old).entries.length).toBeGreaterThan(0)
-      // Another writer blocks the records after they were copied.
-      old.exec("CREATE TRIGGER stop BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'stopped'); END")
-      old.close()
-      const refused = yield* Effect.flip(Effect.scoped(Layer.build(inDirectory(directory))))
-      expect(String(refused)).toContain(`cannot be brought to schema ${format.schemaVersion}`)
-      expect(existsSync(join(directory, "sessions.db"))).toBe(true)
-      const again = new Database(file)
-      expect(again.pragma("user_version", { simple: true })).toBe(1)
-      expect(readFileSync(file).includes(marker)).toBe(true)
-      again.exec("DROP TRIGGER stop")
-      again.close()
-      const context = yield* Layer.build(inDirectory(directory))
-      const kept = yield* Context.get(context, SessionEvents).configuration(`acme/${ids[0]}`)
-      expect(kept.environment).toBe(JSON.stringify(environment))
-      expect(readFileSync(file).includes(marker)).toBe(false)
-      const db = new Database(file, { readonly: true })
-      expect(rowsOf(db).changes).toEqual(outline.changes.slice(0, -1))
-      db.close()
     })
   )
 })

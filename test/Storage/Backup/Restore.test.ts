@@ -114,6 +114,14 @@ describe("a restore", () => {
             db.close()
           }),
           /^kv\.db was written by a version with other migrations: its migration 1 is "others"/
+        ],
+        [
+          file("development.db", path => {
+            const db = new Database(path)
+            db.exec("UPDATE effect_sql_migrations SET name = 'initial' WHERE migration_id = 1; PRAGMA user_version = 7")
+            db.close()
+          }),
+          /^kv\.db was written by a development version before the first release: export its entries/
         ]
       ]
       const target = join(place, "target")

@@ -3,9 +3,9 @@ import { Context, Effect, Either, Layer, Logger, LogLevel } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
+import { type Migration, Migrations, migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
-import { createDatabase, execute } from "../../postgres/Databases.ts"
+import { execute } from "../../postgres/Databases.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 
@@ -33,27 +33,28 @@ export const ready = ({ store }: Node) =>
     { until: isReady => isReady }
   )
 
-/** A database with the schema as an earlier version left it. */
-export const databaseAt = (version: number) =>
-  Effect.gen(function* () {
-    const url = yield* Effect.promise(() => createDatabase())
-    const statements = [
-      "BEGIN",
-      "CREATE SCHEMA causeway",
-      `CREATE TABLE causeway.migrations (
-        version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
-      )`,
-      ...migrations
-        .slice(0, version)
-        .flatMap(({ name, statements }, index) => [
-          ...statements,
-          `INSERT INTO causeway.migrations (version, name) VALUES (${index + 1}, '${name}')`
-        ]),
-      "COMMIT"
-    ]
-    yield* Effect.promise(() => execute(url, ...statements))
-    return url
-  })
+/** A step after those of this version. It locks tables against reads and against writes. */
+export const laterStep: Migration = {
+  name: "later",
+  statements: [
+    "ALTER TABLE causeway.log ADD COLUMN later text",
+    "LOCK TABLE causeway.entries IN SHARE ROW EXCLUSIVE MODE",
+    "ALTER TABLE causeway.remembered_tenants ADD COLUMN later text",
+    "ALTER TABLE causeway.nodes ADD COLUMN later text"
+  ],
+  locks: {
+    log: "ACCESS EXCLUSIVE",
+    entries: "SHARE ROW EXCLUSIVE",
+    remembered_tenants: "ACCESS EXCLUSIVE",
+    nodes: "ACCESS EXCLUSIVE"
+  }
+}
+
+/** The steps of a version that has one more. */
+export const laterSteps: ReadonlyArray<Migration> = [...migrations, laterStep]
+
+/** As a node of that version. */
+export const later = Effect.provideService(Migrations, laterSteps)
 
 /** Gives the role time limits that end each transaction whose statements arrive late. */
 export const limitRole = (url: string) => {

@@ -107,7 +107,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
       const parameters = "'{n}', '{k}', '{1}', '{tester}', '{1}', '{1}', ARRAY[NULL]::bigint[], NULL, NULL"
       for (const call of [
         `commit_group(gen_random_uuid(), 1, true, ${parameters})`,
-        `commit_keyed(gen_random_uuid(), 1, true, ${parameters}, 1000000, '{1}', '{id}', '{digest}', '{""}')`
+        `commit_keyed(gen_random_uuid(), 1, true, ${parameters}, 1000000, '{1}', '{id}', '{digest}', '{""}', '{t}', false)`
       ]) {
         const [row] = yield* kept(
           url,

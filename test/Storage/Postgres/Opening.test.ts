@@ -13,14 +13,15 @@ import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as Pool from "../../../src/Storage/Postgres/Database/Pool.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
-import { createDatabase, execute, nodeLayer, optionsOf, server } from "../../postgres/Databases.ts"
+import { createDatabase, createStore, execute, nodeLayer, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import {
-  databaseAt,
   isUnavailable,
+  later,
+  laterSteps,
   limitRole,
   logged,
   namespace,
@@ -154,15 +155,15 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
     "time limits of the role for transactions and locks end no migration, however late its statements arrive",
     () =>
       Effect.gen(function* () {
-        const url = yield* databaseAt(migrations.length - 1)
+        const url = yield* Effect.promise(createStore)
         const proxy = yield* Proxy.make(url)
         yield* Effect.promise(() => limitRole(url))
         proxy.set("late requests")
-        yield* Opening.open(Redacted.make(proxy.url))
+        yield* later(Opening.open(Redacted.make(proxy.url)))
         const [row] = yield* Effect.promise(() =>
           execute(unlimited(url), "SELECT max(version) AS version FROM causeway.migrations")
         )
-        expect(row).toEqual({ version: migrations.length })
+        expect(row).toEqual({ version: laterSteps.length })
       })
   )
 
@@ -209,24 +210,47 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
   it.scopedLive("a schema with another migration under a number is refused, and left as it is", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      yield* Effect.scoped(node(optionsOf(url)))
-      const last = migrations.at(-1)!.name
+      yield* later(Opening.open(Redacted.make(url)))
+      const others = 'its migration 1 is "others", and'
       const cases = [
-        ["UPDATE causeway.migrations SET name = 'others' WHERE version = 5", 'its migration 5 is "others", and'],
+        ["UPDATE causeway.migrations SET name = 'others' WHERE version = 1", others],
+        ["DELETE FROM causeway.migrations WHERE version = 1", "its migration 1 is missing, and"],
         // As of an older version, which this one would bring up to date.
-        [`DELETE FROM causeway.migrations WHERE name = '${last}'`, 'its migration 5 is "others", and'],
-        ["DELETE FROM causeway.migrations WHERE version = 5", "its migration 5 is missing, and"]
+        ["UPDATE causeway.migrations SET version = 1, name = 'others'", others]
       ] as const
       const listed = () =>
         Effect.promise(() => execute(url, "SELECT version, name FROM causeway.migrations ORDER BY 1"))
       for (const [change, message] of cases) {
         yield* Effect.promise(() => execute(url, change))
         const before = yield* listed()
-        expect(yield* refusal(url)).toBe(
+        expect(yield* later(refusal(url))).toBe(
           `The store in the database was written by a version of causeway with other migrations: ${message} that of this ` +
-            'version is "removals". Start that version, or use another database.'
+            'version is "first release". Start that version, or use another database.'
         )
         expect(yield* listed()).toEqual(before)
+      }
+    })
+  )
+
+  it.scopedLive("a schema of a development version is refused, with what to do, and left as it is", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const list = "SELECT version, name FROM causeway.migrations ORDER BY 1"
+      yield* Effect.promise(() =>
+        execute(
+          url,
+          "CREATE SCHEMA causeway",
+          "CREATE TABLE causeway.migrations (version integer PRIMARY KEY, name text NOT NULL)",
+          "INSERT INTO causeway.migrations VALUES (1, 'initial')"
+        )
+      )
+      for (const more of [[], ["INSERT INTO causeway.migrations VALUES (2, 'sessions')"]]) {
+        const before = yield* Effect.promise(() => execute(url, ...more, list))
+        expect(yield* refusal(url)).toBe(
+          "The store in the database was written by a development version before the first release: export its entries " +
+            "with that version and import them into another database, or start with an empty one."
+        )
+        expect(yield* Effect.promise(() => execute(url, list))).toEqual(before)
       }
     })
   )

@@ -1,17 +1,17 @@
 /** How a node of a new version brings the schema up to date while other nodes serve and other sessions read. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Fiber, Layer, Redacted } from "effect"
+import { Context, Effect, Exit, Fiber, Layer, Redacted } from "effect"
 import pg from "pg"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as TableLocks from "../../../src/Storage/Postgres/Database/TableLocks.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
-import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
-import { execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { createDatabase, createStore, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { databaseAt, isUnavailable, logged, node, put, quiet, ready } from "./Fixture.ts"
+import { isUnavailable, later, laterSteps, logged, node, put, quiet, ready } from "./Fixture.ts"
 
 const query = (url: string, ...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
 
@@ -104,12 +104,14 @@ const during = <A, E, R>(
     })
   )
 
+const store = Effect.promise(createStore)
+
 /**
- * A database of an older schema, whose migration waits until another session ends. Returns the process that waits for
- * that, and the process of the last attempt.
+ * A database whose next migration waits until another session ends. Returns the process that waits for that, and the
+ * process of the last attempt.
  */
 const withSlowMigration = Effect.gen(function* () {
-  const url = yield* databaseAt(migrations.length - 1)
+  const url = yield* store
   yield* query(
     url,
     "CREATE SEQUENCE public.attempts",
@@ -135,7 +137,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
       const started = yield* withClient(url, other =>
         Effect.gen(function* () {
           yield* other("SELECT pg_advisory_lock(77)")
-          const context = yield* Effect.provide(Layer.build(Postgres.layer(optionsOf(url))), layer)
+          const context = yield* Effect.provide(later(Layer.build(Postgres.layer(optionsOf(url)))), layer)
           const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
           expect(yield* node.store.ready).toBe(false)
           expect(String(yield* Effect.flip(put(node, "k", 1)))).toContain(
@@ -157,7 +159,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
       yield* withClient(url, other =>
         Effect.gen(function* () {
           yield* other("SELECT pg_advisory_lock(77)")
-          const opening = yield* Effect.fork(Opening.open(Redacted.make(url)))
+          const opening = yield* Effect.fork(later(Opening.open(Redacted.make(url))))
           yield* Effect.repeat(waiting, { until: pids => pids.length === 1 })
           yield* Fiber.interrupt(opening)
           yield* Effect.repeat(Effect.delay(waiting, "50 millis"), { until: pids => pids.length === 0 })
@@ -166,10 +168,33 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
     })
   )
 
+  it.scopedLive("a migration whose node was killed half-way leaves nothing, and the next node does all of it", () =>
+    Effect.gen(function* () {
+      for (const statement of [
+        "LOCK TABLE causeway.entries IN SHARE",
+        "INSERT INTO causeway.migrations",
+        "identify()"
+      ]) {
+        const url = yield* store
+        const proxy = yield* Proxy.make(url)
+        proxy.set("black hole", statement)
+        const opening = yield* Effect.fork(Effect.exit(later(Opening.open(Redacted.make(proxy.url)))))
+        yield* Effect.promise(() => proxy.affected)
+        // As the server sees a node whose process is killed.
+        yield* Effect.promise(() => proxy.cut(true))
+        expect(Exit.isFailure(yield* Fiber.join(opening))).toBe(true)
+        expect(yield* versionOf(url)).toBe(laterSteps.length - 1)
+        yield* put(yield* later(node(optionsOf(url))), "k", 1)
+        expect(yield* versionOf(url)).toBe(laterSteps.length)
+      }
+    }).pipe(Effect.provide(quiet))
+  )
+
   it.scopedLive("steps name the tables that they lock against reads, or against writes", () =>
     Effect.gen(function* () {
-      const url = yield* databaseAt(0)
-      for (const { locks = {}, name, statements } of migrations) {
+      const url = yield* Effect.promise(() => createDatabase())
+      yield* query(url, "CREATE SCHEMA causeway")
+      for (const { locks = {}, name, statements } of laterSteps) {
         const [row] = yield* query(
           url,
           "CREATE TABLE IF NOT EXISTS public.locked (mode_of jsonb)",
@@ -193,41 +218,43 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
     })
   )
 
-  for (const [version, what, statements] of [
-    [5, "a list that is read", list],
-    [11, "a dump", dump]
+  for (const [what, statements] of [
+    ["a list that is read", list],
+    ["a dump", dump]
   ] as const) {
-    it.scopedLive(`from schema ${version}, a node waits for ${what}, and the others continue`, () =>
+    it.scopedLive(`a node waits for ${what}, and the others continue`, () =>
       Effect.gen(function* () {
-        const url = yield* databaseAt(version)
+        const url = yield* store
         const messages: Array<string> = []
         const opening = yield* during(url, statements, end =>
           Effect.gen(function* () {
             const opening = yield* Effect.fork(
-              Opening.open(Redacted.make(url), {
-                onInUse: ({ message }) => Effect.sync(() => messages.push(message))
-              })
+              later(
+                Opening.open(Redacted.make(url), {
+                  onInUse: ({ message }) => Effect.sync(() => messages.push(message))
+                })
+              )
             )
             yield* isQueued(url, modes["ACCESS EXCLUSIVE"])
             yield* workOn(url, 1500)
             yield* Effect.repeat(Effect.sleep("10 millis"), { until: () => messages.length > 0 })
             // No session waits behind it any longer.
             yield* workOn(url, 1)
-            expect(yield* versionOf(url)).toBe(version)
+            expect(yield* versionOf(url)).toBe(laterSteps.length - 1)
             expect(messages).toEqual([expect.stringMatching(/^causeway\.\w+ is used by process \d+ \(reader\)/)])
             yield* end
             return opening
           })
         )
         yield* Fiber.join(opening)
-        expect(yield* versionOf(url)).toBe(migrations.length)
+        expect(yield* versionOf(url)).toBe(laterSteps.length)
       })
     )
   }
 
-  it.scopedLive("from schema 19, a node waits for writers with idempotency keys, and fails none of them", () =>
+  it.scopedLive("a node waits for writers with idempotency keys, and fails none of them", () =>
     Effect.gen(function* () {
-      const url = yield* databaseAt(19)
+      const url = yield* store
       yield* query(url, "SELECT causeway.identify()")
       const remember = (id: string) =>
         `SELECT causeway.remember_writes(1, 1000, false, ARRAY['tenant:a'], ARRAY['${id}'], ARRAY['d'], ARRAY['0'])`
@@ -241,7 +268,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
             "UPDATE causeway.commits SET result = result"
           ])
             yield* run(text)
-          const opening = yield* Effect.fork(Opening.open(Redacted.make(url), { onInUse: () => Effect.void }))
+          const opening = yield* Effect.fork(later(Opening.open(Redacted.make(url), { onInUse: () => Effect.void })))
           yield* isQueued(url, modes.SHARE, modes.EXCLUSIVE, modes["ACCESS EXCLUSIVE"])
           yield* run(remember("k"))
           yield* run("COMMIT")
@@ -249,17 +276,17 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
         })
       )
       yield* Fiber.join(opening)
-      expect(yield* versionOf(url)).toBe(migrations.length)
+      expect(yield* versionOf(url)).toBe(laterSteps.length)
       yield* query(url, remember("l"))
     })
   )
 
   it.scopedLive("a node that starts during a dump is not ready until that ends", () =>
     Effect.gen(function* () {
-      const url = yield* databaseAt(11)
+      const url = yield* store
       const started = yield* during(url, dump, end =>
         Effect.gen(function* () {
-          const started = yield* node(optionsOf(url))
+          const started = yield* later(node(optionsOf(url)))
           expect(yield* started.store.ready).toBe(false)
           const written = yield* Effect.either(put(started, "k", 1))
           expect(isUnavailable(written)).toBe(true)
@@ -275,7 +302,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
 
   it.scopedLive("locks that keep off writers do not wait for a dump", () =>
     Effect.gen(function* () {
-      const url = yield* databaseAt(migrations.length)
+      const url = yield* store
       const lock = (mode: TableLocks.Mode) =>
         Effect.scoped(
           Effect.flatMap(connection(url), query =>

@@ -15,14 +15,13 @@
  * for each write that was applied: 0, the number of records of the group up to its end, and for each operation the
  * version of a set, 0 for a delete, or -1 for a delete of an absent key. For each write that was refused: 1, the index
  * of the refused operation, the current version or -1, and whether an earlier operation of the write has changed the
- * key (0 or 1). The last number is the wait for the lock in microseconds, or -1 if the lock was not taken; nodes of
- * early versions do not read it.
+ * key (0 or 1). The last number is the wait for the lock in microseconds, or -1 if the lock was not taken.
  *
  * Rows are looked up one by one (`OFFSET 0` keeps the planner from choosing a join), and changed by their addresses. If
  * most rows of a table are dead, the planner expects it to be empty, and would choose a scan of all dead rows instead.
  */
 export const commitGroup = `
-CREATE OR REPLACE FUNCTION causeway.commit_group(
+CREATE FUNCTION causeway.commit_group(
   group_id uuid,
   now bigint,
   lock_first boolean,

@@ -15,7 +15,7 @@ SET jit = off
   END
   $function$`
 
-/** The number of entries of each namespace. Nodes of earlier versions read this view as the table that it was. */
+/** The number of entries of each namespace. */
 export const namespacesView = `CREATE VIEW causeway.namespaces AS
   SELECT n.namespace, sum(n.entries)::bigint AS entries
   FROM (
@@ -25,10 +25,7 @@ export const namespacesView = `CREATE VIEW causeway.namespaces AS
   ) n
   GROUP BY n.namespace HAVING sum(n.entries) > 0`
 
-/**
- * The numbers of namespaces and entries of each tenant. Nodes of earlier versions read this view as the table that it
- * was.
- */
+/** The numbers of namespaces and entries of each tenant. */
 export const tenantsView = `CREATE VIEW causeway.tenants AS
   SELECT t.tenant, sum(t.namespaces)::bigint AS namespaces, sum(t.entries)::bigint AS entries
   FROM (
@@ -42,19 +39,19 @@ export const tenantsView = `CREATE VIEW causeway.tenants AS
   GROUP BY t.tenant HAVING sum(t.namespaces) > 0`
 
 /** The trigger that appends a change of the number of entries for each namespace of a statement. */
-export const countEntries = `CREATE OR REPLACE FUNCTION causeway.count_entries() RETURNS trigger
+export const countEntries = `CREATE FUNCTION causeway.count_entries() RETURNS trigger
   LANGUAGE plpgsql
   AS $function$
   BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-      -- Who folds must not add what it has read before.
+      -- A node that folds must not add what it has read before.
       PERFORM pg_advisory_xact_lock(1129794371);
       DELETE FROM causeway.count_changes;
       DELETE FROM causeway.base_namespaces;
       DELETE FROM causeway.base_tenants;
       RETURN NULL;
     END IF;
-    -- Whoever writes by hand need not have it.
+    -- A client that writes by hand may not have it.
     PERFORM FROM causeway.log FOR UPDATE;
     INSERT INTO causeway.count_changes (namespace, entries)
     SELECT c.namespace, CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE - count(*) END FROM changed c GROUP BY c.namespace;

@@ -15,7 +15,7 @@ export const deleteEntries = `CREATE FUNCTION causeway.delete_entries(places tid
   $function$`
 
 /** Deletes entries that have expired, in the order of their expiry. Returns how many, and the last `seq`. */
-export const expire = `CREATE OR REPLACE FUNCTION causeway.expire(now bigint, portion integer, OUT expired bigint, OUT last_seq bigint)
+export const expire = `CREATE FUNCTION causeway.expire(now bigint, portion integer, OUT expired bigint, OUT last_seq bigint)
   LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_hashjoin = off
@@ -44,7 +44,7 @@ SET jit = off
       INSERT INTO causeway.tombstones (namespace, key, version, seq)
       SELECT d.namespace, d.key, d.version + 1, base + d.position FROM due d
     ), moved AS (
-      -- Beside the last one of a full portion there may be others that expire with it.
+      -- Others may expire at the same time as the last one of a full portion.
       INSERT INTO causeway.positions (name, id, up_to)
       SELECT 'expiry', begun.id + 1, CASE WHEN count(*) < portion THEN now ELSE max(d.expires_at) - 1 END
       FROM due d HAVING count(*) > 0
@@ -107,13 +107,13 @@ export const lowerExpiry = `CREATE FUNCTION causeway.lower_expiry() RETURNS trig
   BEGIN
     IF TG_OP = 'TRUNCATE' THEN
       -- What is put there next was written elsewhere, where other times were recorded.
-      INSERT INTO causeway.positions (name, id, up_to) SELECT 'expiry', n.id + 1, 0 FROM (SELECT p.id, p.up_to  FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1) n;
+      INSERT INTO causeway.positions (name, id, up_to) SELECT 'expiry', n.id + 1, 0 FROM (SELECT p.id, p.up_to FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1) n;
       RETURN NULL;
     END IF;
-    -- Whoever writes by hand need not have it.
+    -- A client that writes by hand may not have it.
     PERFORM FROM causeway.log FOR UPDATE;
     INSERT INTO causeway.positions (name, id, up_to)
-    SELECT 'expiry', n.id + 1, NEW.expires_at - 1 FROM (SELECT p.id, p.up_to  FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1) n WHERE n.up_to >= NEW.expires_at;
+    SELECT 'expiry', n.id + 1, NEW.expires_at - 1 FROM (SELECT p.id, p.up_to FROM causeway.positions p WHERE p.name = 'expiry' ORDER BY p.id DESC LIMIT 1) n WHERE n.up_to >= NEW.expires_at;
     RETURN NULL;
   END
   $function$`

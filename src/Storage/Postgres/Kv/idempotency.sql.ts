@@ -50,7 +50,7 @@ export const markGroup = `CREATE FUNCTION causeway.mark_group(group_id uuid, ans
  * lock, the record of the key is present. The function then fails with 40001, and the node calls it again with
  * `lock_first`.
  */
-export const commitKeyed = `CREATE OR REPLACE FUNCTION causeway.commit_keyed(
+export const commitKeyed = `CREATE FUNCTION causeway.commit_keyed(
     group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes integer[], actors text[],
     op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[], op_none_matches text[],
     limit_bytes bigint, key_writes integer[], key_ids text[], key_digests text[], key_expiries text[], key_tenants text[], compares boolean
@@ -155,7 +155,7 @@ export const removeKeyed = `CREATE FUNCTION causeway.remove_keyed(
  * while a snapshot is held. An update would leave versions of one row, all of which the next writer of the tenant
  * visits.
  */
-export const rememberWrites = `CREATE OR REPLACE FUNCTION causeway.remember_writes(
+export const rememberWrites = `CREATE FUNCTION causeway.remember_writes(
     now bigint, limit_bytes bigint, compares boolean, key_tenants text[], key_ids text[], key_digests text[],
     outcomes text[]
   ) RETURNS text

@@ -8,7 +8,7 @@
  * were removed.
  */
 export const trim = `
-CREATE OR REPLACE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
+CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET jit = off
@@ -66,7 +66,7 @@ $function$`
  * timeline: two standbys without a common archive are promoted to timelines of the same number. Returns whether the
  * role may read cluster and timeline.
  */
-export const identify = `CREATE OR REPLACE FUNCTION causeway.identify() RETURNS boolean
+export const identify = `CREATE FUNCTION causeway.identify() RETURNS boolean
   LANGUAGE plpgsql
   AS $function$
   DECLARE

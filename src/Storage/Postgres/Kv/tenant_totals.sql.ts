@@ -42,7 +42,7 @@ export const lowerTotal = `CREATE FUNCTION causeway.lower_total(of_tenant text, 
  *
  * Each tenant has one row with its total. Scans of records start at the position: no live record is before it.
  */
-export const compareTenants = `CREATE OR REPLACE FUNCTION causeway.compare_tenants(now bigint, limit_bytes bigint, added bigint, newest bigint) RETURNS text
+export const compareTenants = `CREATE FUNCTION causeway.compare_tenants(now bigint, limit_bytes bigint, added bigint, newest bigint) RETURNS text
   LANGUAGE plpgsql
   SET enable_seqscan = off
   SET enable_hashjoin = off

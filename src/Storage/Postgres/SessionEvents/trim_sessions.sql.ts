@@ -11,7 +11,7 @@
  * If the clock of the database was set back, the scan starts at the oldest event.
  */
 export const trimSessions = `
-CREATE OR REPLACE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint
+CREATE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -70,7 +70,7 @@ BEGIN
     DELETE FROM causeway.receipts d WHERE d.history = due.history AND d.seq >= trimmed_seq AND d.seq <= up_to;
     total := total + dropped;
   END LOOP;
-  -- Beside the last one of a full portion there may be others of the same time.
+  -- Others may have the same time as the last one of a full portion.
   last := least(CASE WHEN visited < portion THEN greatest(first, before - 1) ELSE last - 1 END, newest);
   IF last <> begun.up_to OR late_ids IS NOT NULL THEN
     INSERT INTO causeway.positions (name, id, up_to) VALUES ('events', begun.id + 1, last);

@@ -16,7 +16,7 @@
  * the session belongs to another node, and `[3, token, epoch, head, trimmed, recovery state]` for a history.
  */
 export const writeSessions = `
-CREATE OR REPLACE FUNCTION causeway.write_sessions(
+CREATE FUNCTION causeway.write_sessions(
   group_id uuid,
   node uuid,
   lease bigint,

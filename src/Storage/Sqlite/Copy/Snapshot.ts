@@ -4,14 +4,16 @@
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
 import * as SqliteDriver from "../../SqliteDriver.ts"
+import { refusalOf } from "../Database/AppliedMigrations.ts"
 import { openForReading } from "../Database/Connection.ts"
+import { epochIn } from "../Database/Epoch.ts"
 import { CopyError, mebibytes, refuse } from "./CopyError.ts"
 
 /** A kind of database. It can be sent to a thread. */
 export interface Kind {
   readonly applicationId: number
-  /** The newest schema that this code knows. */
-  readonly schemaVersion: number
+  /** Those that this code knows. */
+  readonly migrations: ReadonlyArray<{ readonly name: string }>
   /** The query for the newest sequence number; absent for a database without a log. */
   readonly lastSeq?: string | undefined
 }
@@ -98,17 +100,13 @@ export class Snapshot {
     const { file, kind } = this.source
     if (number(this.db, "application_id") !== kind.applicationId) refuse(file, "is not a database of this kind")
     const schemaVersion = number(this.db, "user_version")
-    if (schemaVersion > kind.schemaVersion) {
-      refuse(file, `has schema ${schemaVersion}, newer than the ${kind.schemaVersion} that this version works with`)
-    }
+    const reason = refusalOf(this.db, kind.migrations, schemaVersion)
+    if (reason !== undefined) refuse(file, reason)
     if (kind.lastSeq === undefined) return { schemaVersion, lastSeq: 0, epoch: "" }
-    const hasMetadata = this.db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'metadata'").get() !== undefined
     return {
       schemaVersion,
       lastSeq: this.db.prepare<[], number | null>(kind.lastSeq).pluck().get() ?? 0,
-      epoch: hasMetadata
-        ? (this.db.prepare<[], string>("SELECT value FROM metadata WHERE name = 'epoch'").pluck().get() ?? "")
-        : ""
+      epoch: epochIn(this.db)
     }
   }
 

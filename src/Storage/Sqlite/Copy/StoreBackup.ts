@@ -16,9 +16,9 @@ import * as CopyPort from "./CopyPort.ts"
 import type { Kind } from "./Snapshot.ts"
 
 /** The kind of database of a format. */
-export const kindOf = ({ applicationId, log, schemaVersion }: Format): Kind => ({
+export const kindOf = ({ applicationId, log, migrations }: Format): Kind => ({
   applicationId,
-  schemaVersion,
+  migrations: migrations.map(({ name }) => ({ name })),
   lastSeq: log?.lastSeq
 })
 

@@ -4,6 +4,8 @@
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
 import { connect } from "../../SqliteDriver.ts"
+import { refusalOf } from "../Database/AppliedMigrations.ts"
+import { epochIn } from "../Database/Epoch.ts"
 import { CopyError, toCopyError } from "./CopyError.ts"
 import type { Kind } from "./Snapshot.ts"
 
@@ -35,22 +37,17 @@ const verifyOpen = (db: Database.Database, { count, file, kind }: VerifyRequest)
     throw new CopyError("Refused", `${file} is the database of another application, or of another part of the service`)
   }
   const schemaVersion = number("user_version")
-  if (schemaVersion > kind.schemaVersion) {
-    throw new CopyError(
-      "Refused",
-      `${file} has schema ${schemaVersion}, newer than the ${kind.schemaVersion} that this version works with`
-    )
-  }
+  const reason = refusalOf(db, kind.migrations, schemaVersion)
+  if (reason !== undefined) throw new CopyError("Refused", `${file} ${reason}`)
   const expected = number("page_count") * number("page_size")
   const { size } = statSync(file)
   if (size !== expected) throw damaged(file, `it has ${size} bytes, and should have ${expected}`)
   const problem = String(db.pragma("integrity_check(1)", { simple: true }))
   if (problem !== "ok") throw damaged(file, problem)
-  const hasMetadata = read<number>("SELECT count(*) FROM sqlite_schema WHERE name = 'metadata'", 0) === 1
   return {
     schemaVersion,
     lastSeq: kind.lastSeq === undefined ? 0 : read(kind.lastSeq, 0),
-    epoch: hasMetadata ? read("SELECT value FROM metadata WHERE name = 'epoch'", "") : "",
+    epoch: kind.lastSeq === undefined ? "" : epochIn(db),
     count: read(count, 0)
   }
 }

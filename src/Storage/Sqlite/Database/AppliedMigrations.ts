@@ -1,30 +1,49 @@
 /**
- * The migrations that were applied to a database file.
+ * The migrations of a database file, and whether those that were applied to it are the ones of this code.
  */
 import type { Database } from "better-sqlite3"
-import { differenceOf } from "../../MigrationNames.ts"
+import { differenceOf, isOfDevelopment, ofDevelopment } from "../../MigrationNames.ts"
 import { isUnreadable } from "./DatabaseError.ts"
+
+/** One step from a schema version to the next: statements without parameters. A released one never changes. */
+export interface Migration {
+  /** In lower case with underscores, as in the table of migrations. */
+  readonly name: string
+  readonly statements: ReadonlyArray<string>
+}
 
 /** The table of a database that lists the applied migrations. */
 export const migrationsTable = "effect_sql_migrations"
 
-/** The listed migrations; `undefined` if there is no list, as in files of old versions. */
+/** The listed migrations. Only databases of development versions may have no list. */
 const listedIn = (db: Database): ReadonlyMap<number, string> | undefined => {
   if (db.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?").get(migrationsTable) === undefined) return undefined
   const rows = db.prepare<[], [number, string]>(`SELECT migration_id, name FROM ${migrationsTable}`).raw().all()
   return new Map(rows)
 }
 
+/** Migrations by their names. The position of one is its schema version. */
+type Named = ReadonlyArray<{ readonly name: string }>
+
+/** The end of a sentence that refuses a database of a newer schema than this code knows. */
+export const newerThan = (known: Named, version: number): string | undefined =>
+  version > known.length
+    ? `has schema ${version}, newer than the ${known.length} that this version works with`
+    : undefined
+
 /**
- * The difference between the migrations of a database with a schema version and those of this code; `undefined` if
- * there is none. A list on a damaged page is ignored: the rest of the database is served.
+ * Why this code cannot work with a database of a schema version, as the end of a sentence; `undefined` if it can. A list
+ * on a damaged page is ignored: the rest of the database is served.
  */
-export const differenceIn = (db: Database, known: ReadonlyArray<string>, version: number): string | undefined => {
+export const refusalOf = (db: Database, known: Named, version: number): string | undefined => {
+  const newer = newerThan(known, version)
   try {
     const listed = listedIn(db)
-    return listed === undefined ? undefined : differenceOf(known, version, listed)
+    if (listed === undefined || isOfDevelopment(listed)) return ofDevelopment("directory")
+    const difference = differenceOf(known.slice(0, version), listed)
+    return difference === undefined ? newer : `was written by a version with other migrations: ${difference}`
   } catch (error) {
-    if (isUnreadable(error)) return undefined
+    if (isUnreadable(error)) return newer
     throw error
   }
 }

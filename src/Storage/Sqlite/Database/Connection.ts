@@ -5,10 +5,9 @@ import { join } from "node:path"
 import type Database from "better-sqlite3"
 import { MiB } from "../../../Bytes.ts"
 import * as SqliteDriver from "../../SqliteDriver.ts"
-import { differenceIn } from "./AppliedMigrations.ts"
+import { type Migration, refusalOf } from "./AppliedMigrations.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
-import type { Migration } from "./Migrations.ts"
 
 /** The format of the files of a database, and its schema. */
 export interface Format {
@@ -16,14 +15,10 @@ export interface Format {
   readonly name: string
   /** PRAGMA application_id. */
   readonly applicationId: number
-  /** The newest schema that this code knows (PRAGMA user_version): the number of migrations. */
-  readonly schemaVersion: number
-  /** The names of the migrations, in order. */
-  readonly migrationNames: ReadonlyArray<string>
+  /** The steps to the newest schema that this code knows. Their number is its version (PRAGMA user_version). */
+  readonly migrations: ReadonlyArray<Migration>
   /** Absent for a database without a log, which has no epoch. */
   readonly log?: LogFormat
-  /** Loads the migrations, which most starts do not need. */
-  readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
 }
 
 /**
@@ -59,10 +54,7 @@ const connect = (file: string, options: Database.Options): Database.Database => 
 }
 
 /** Opens a database for writing. Throws if its format differs, or if commits would not be durable. */
-export const openForWriting = (
-  file: string,
-  { applicationId, migrationNames, schemaVersion }: Format
-): Database.Database =>
+export const openForWriting = (file: string, { applicationId, migrations }: Format): Database.Database =>
   using(connect(file, { fileMustExist: true, timeout: 250 }), db => {
     const read = (pragma: string): unknown => db.pragma(pragma, { simple: true })
     const refuse = (reason: string): never => {
@@ -70,9 +62,9 @@ export const openForWriting = (
     }
     if (read("application_id") !== applicationId) refuse("is the database of another application")
     const version = read("user_version")
-    if (version !== schemaVersion) refuse(`has schema ${version}, and this version works with ${schemaVersion}`)
-    const difference = differenceIn(db, migrationNames, schemaVersion)
-    if (difference !== undefined) refuse(`was written by a version with other migrations: ${difference}`)
+    const reason = refusalOf(db, migrations, Number(version))
+    if (reason !== undefined) refuse(reason)
+    if (version !== migrations.length) refuse(`has schema ${version}, and this version works with ${migrations.length}`)
     if (read("journal_mode = WAL") !== "wal") refuse("cannot be opened in WAL mode")
     db.pragma("synchronous = FULL")
     // 16 MiB, four times the default: pages that are written often are copied back less often.

@@ -80,11 +80,13 @@ export interface Found {
   readonly difference: string | undefined
 }
 
+/** The epoch that a database with a log has stored; `""` if it has none yet. */
+export const epochIn = (db: Database): string =>
+  db.prepare<[], string>("SELECT value FROM metadata WHERE name = 'epoch'").pluck().get() ?? ""
+
 /** Compares a database with its record. */
 export const check = (db: Database, file: string, log: LogFormat): Found => {
-  const stored = unlessDamaged(
-    () => db.prepare<[], string>("SELECT value FROM metadata WHERE name = 'epoch'").pluck().get() ?? ""
-  )
+  const stored = unlessDamaged(() => epochIn(db))
   const record = readRecord(file)
   if (record === undefined) return { epoch: stored ?? "", difference: "there is no record of its epoch" }
   const epoch = stored ?? record.epoch

@@ -5,7 +5,7 @@ import { accessSync, closeSync, constants, openSync, readSync, statSync } from "
 import { dirname } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Effect } from "effect"
-import { differenceIn } from "./AppliedMigrations.ts"
+import { newerThan, refusalOf } from "./AppliedMigrations.ts"
 import { type Format, openExclusive, openForReading, unfinishedCopyOf } from "./Connection.ts"
 import { isLocked } from "./DatabaseError.ts"
 import { hasRoom } from "./Files.ts"
@@ -65,37 +65,28 @@ export const versionOf = (file: string, format: Format): Effect.Effect<number | 
     if (names > 1) {
       return yield* refuse(file, "has several names (hard links), and each would have its own write-ahead log")
     }
-    const { schemaVersion } = format
-    if (header.userVersion > schemaVersion) return yield* refuseNewer(file, header.userVersion, schemaVersion)
     yield* attempt(file, "cannot be written", () => accessSync(file, constants.R_OK | constants.W_OK))
     if (log === undefined || log.size === 0) return header.userVersion
     // The log may have a newer version than the header.
-    const version = yield* attempt(file, "cannot be opened", () =>
+    return yield* attempt(file, "cannot be opened", () =>
       reading(file, db => Number(db.pragma("user_version", { simple: true })))
     )
-    return version > schemaVersion ? yield* refuseNewer(file, version, schemaVersion) : version
   })
 
-/** Refuses a database if its migrations differ from those that have the same numbers here. */
-export const requireKnownMigrations = (file: string, { migrationNames }: Format, version: number) =>
+/** Refuses a database of a newer schema, and one whose migrations differ from those that have the same numbers here. */
+export const requireKnownMigrations = (file: string, { migrations }: Format, version: number) =>
   Effect.flatMap(
     attempt(file, "cannot be opened", () => {
       try {
-        return readingRecovered(file, db => differenceIn(db, migrationNames, version))
+        return readingRecovered(file, db => refusalOf(db, migrations, version))
       } catch (error) {
         // Another program reads or writes the database. The writer checks again.
-        if (isLocked(error)) return undefined
+        if (isLocked(error)) return newerThan(migrations, version)
         throw error
       }
     }),
-    difference =>
-      difference === undefined
-        ? Effect.void
-        : refuse(file, `was written by a version with other migrations: ${difference}`)
+    reason => (reason === undefined ? Effect.void : refuse(file, reason))
   )
-
-const refuseNewer = (file: string, version: number, known: number) =>
-  refuse(file, `has schema ${version}, newer than the ${known} that this version works with`)
 
 /** Reads from a database and its write-ahead log on a temporary connection. */
 const reading = <A>(file: string, body: (db: Database) => A): A => {

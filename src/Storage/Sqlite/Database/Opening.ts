@@ -52,7 +52,7 @@ export const open = (directory: string, format: Format): Effect.Effect<Opened, S
     const version = yield* versionOf(file, format)
     if (version !== undefined) yield* requireKnownMigrations(file, format, version)
     if (version === undefined) yield* create(file, format)
-    else if (version < format.schemaVersion) yield* migrating(file, file, format)
+    else if (version < format.migrations.length) yield* migrating(file, file, format)
     return { file, databaseId: idOf(file), epoch: yield* epochOf(file, format), lock }
   })
 
@@ -154,9 +154,10 @@ const create = (file: string, format: Format): Effect.Effect<void, StoreRefused>
 }
 
 const migrating = (file: string, shown: string, format: Format): Effect.Effect<void, StoreRefused> =>
-  Effect.promise(() => Promise.all([import("./Migrations.ts"), format.load()])).pipe(
-    Effect.flatMap(([{ migrate }, { migrations }]) => migrate(file, format.applicationId, migrations)),
+  // Most starts do not need the migrator.
+  Effect.promise(() => import("./Migrations.ts")).pipe(
+    Effect.flatMap(({ migrate }) => migrate(file, format)),
     Effect.catchAllCause(cause =>
-      refuse(shown, `cannot be brought to schema ${format.schemaVersion} (${messageOf(Cause.squash(cause))})`)
+      refuse(shown, `cannot be brought to schema ${format.migrations.length} (${messageOf(Cause.squash(cause))})`)
     )
   )

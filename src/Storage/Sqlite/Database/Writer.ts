@@ -96,8 +96,8 @@ class Connection<W, O> {
   }
 
   /** Sets the version that the database has: SQLite writes the page nevertheless. */
-  private setVersion({ schemaVersion }: Format): void {
-    this.db.pragma(`user_version = ${schemaVersion}`)
+  private setVersion({ migrations }: Format): void {
+    this.db.pragma(`user_version = ${migrations.length}`)
   }
 
   close(): void {

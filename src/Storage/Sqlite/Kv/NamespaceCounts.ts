@@ -6,15 +6,12 @@ export const tenantOfColumn = (namespace: string): string =>
   `CASE WHEN ${namespace} GLOB 'tenant:*' THEN substr(${namespace}, 8, instr(substr(${namespace}, 8) || '/', '/') - 1)
    ELSE '' END`
 
-/** Counts the namespaces of each tenant into an empty table. */
-export const countTenants = `INSERT INTO tenants (tenant, namespaces, entries)
-  SELECT ${tenantOfColumn("namespace")}, count(*), sum(entries) FROM namespaces GROUP BY 1`
-
 /** Counts all entries again, after rows were inserted without the writer. */
 export const recount = `DELETE FROM namespaces;
   INSERT INTO namespaces (namespace, entries) SELECT namespace, count(*) FROM entries GROUP BY namespace;
   DELETE FROM tenants;
-  ${countTenants}`
+  INSERT INTO tenants (tenant, namespaces, entries)
+    SELECT ${tenantOfColumn("namespace")}, count(*), sum(entries) FROM namespaces GROUP BY 1`
 
 /** The difference of a tenant's counts. */
 interface Gain {

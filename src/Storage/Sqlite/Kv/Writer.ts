@@ -23,23 +23,14 @@ import { codec, type Outcome } from "./Codec.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 import { NamespaceCounts } from "./NamespaceCounts.ts"
 import { afterAllTexts } from "./Printed.ts"
+import { migrations } from "./Schema.ts"
 
 /** The database of the key-value store; its application id is `CWKV`. */
 export const format: Format = {
   name: "kv",
   applicationId: 0x43574b56,
-  schemaVersion: 7,
-  migrationNames: [
-    "initial",
-    "launch_configurations",
-    "metadata",
-    "namespaces",
-    "remembered_writes",
-    "remembered_tenants",
-    "tenants"
-  ],
-  log: { lastSeq: "SELECT max(seq) FROM changes" },
-  load: () => import("./Schema.ts")
+  migrations,
+  log: { lastSeq: "SELECT max(seq) FROM changes" }
 }
 
 export type { Outcome }

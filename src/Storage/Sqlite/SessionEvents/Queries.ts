@@ -90,7 +90,7 @@ const historyOf = ({ epoch, headSeq, trimmedSeq, recoveryState }: Row): History 
 
 const prepare = (db: Database.Database) => ({
   find: db.prepare<[string], Row>(
-    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bookmark AS recoveryState FROM histories WHERE session = ?"
+    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, recovery_state AS recoveryState FROM histories WHERE session = ?"
   ),
   page: db.prepare<[number, number, number], StoredEvent>(
     "SELECT seq, text FROM events WHERE history = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -107,7 +107,7 @@ const prepare = (db: Database.Database) => ({
      FROM launch_configurations WHERE session = ?`
   ),
   unfinished: db.prepare<[], Unfinished>(
-    "SELECT session, bookmark AS recoveryState FROM histories WHERE bookmark IS NOT NULL"
+    "SELECT session, recovery_state AS recoveryState FROM histories WHERE recovery_state IS NOT NULL"
   ),
   sessions: db
     .prepare<[{ readonly after: string; readonly limit: number }], string>(

@@ -1,52 +1,48 @@
-import { fromStatements, type Migration } from "../Database/Migrations.ts"
+import type { Migration } from "../Database/AppliedMigrations.ts"
 
 /** The tables of the session database: histories, their events, the configurations of instances, and receipts. */
 export const migrations: ReadonlyArray<Migration> = [
-  fromStatements(
-    "initial",
-    `CREATE TABLE histories (
-      id INTEGER PRIMARY KEY,
-      session TEXT NOT NULL UNIQUE,
-      epoch TEXT NOT NULL,
-      head INTEGER NOT NULL,
-      trimmed INTEGER NOT NULL,
-      bytes INTEGER NOT NULL,
-      bookmark TEXT
-    ) STRICT`,
-    "CREATE INDEX histories_unfinished ON histories (id) WHERE bookmark IS NOT NULL",
-    `CREATE TABLE events (
-      id INTEGER PRIMARY KEY,
-      history INTEGER NOT NULL,
-      seq INTEGER NOT NULL,
-      timestamp INTEGER NOT NULL,
-      size INTEGER NOT NULL,
-      text TEXT NOT NULL,
-      UNIQUE (history, seq)
-    ) STRICT`
-  ),
-  // The names of the parts come before the parts: they can be read without the large texts.
-  fromStatements(
-    "launch_configurations",
-    `CREATE TABLE launch_configurations (
-      id INTEGER PRIMARY KEY,
-      session TEXT NOT NULL UNIQUE,
-      has_environment INTEGER NOT NULL,
-      has_deployment INTEGER NOT NULL,
-      environment TEXT,
-      deployment TEXT
-    ) STRICT`
-  ),
-  fromStatements(
-    "receipts",
-    `CREATE TABLE receipts (
-      id INTEGER PRIMARY KEY,
-      history INTEGER NOT NULL,
-      seq INTEGER NOT NULL,
-      name TEXT NOT NULL,
-      digest TEXT NOT NULL,
-      turn TEXT,
-      UNIQUE (history, name)
-    ) STRICT`,
-    "CREATE INDEX receipts_by_age ON receipts (history, seq)"
-  )
+  {
+    name: "first_release",
+    statements: [
+      `CREATE TABLE histories (
+        id INTEGER PRIMARY KEY,
+        session TEXT NOT NULL UNIQUE,
+        epoch TEXT NOT NULL,
+        head INTEGER NOT NULL,
+        trimmed INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        recovery_state TEXT
+      ) STRICT`,
+      "CREATE INDEX histories_unfinished ON histories (id) WHERE recovery_state IS NOT NULL",
+      `CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        history INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        timestamp INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        UNIQUE (history, seq)
+      ) STRICT`,
+      // The names of the parts come before the parts: they can be read without the large texts.
+      `CREATE TABLE launch_configurations (
+        id INTEGER PRIMARY KEY,
+        session TEXT NOT NULL UNIQUE,
+        has_environment INTEGER NOT NULL,
+        has_deployment INTEGER NOT NULL,
+        environment TEXT,
+        deployment TEXT
+      ) STRICT`,
+      `CREATE TABLE receipts (
+        id INTEGER PRIMARY KEY,
+        history INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        turn TEXT,
+        UNIQUE (history, name)
+      ) STRICT`,
+      "CREATE INDEX receipts_by_age ON receipts (history, seq)"
+    ]
+  }
 ]

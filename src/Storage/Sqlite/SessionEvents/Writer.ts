@@ -8,6 +8,7 @@ import type { EventWrite } from "../../SessionCommit.ts"
 import type { Format } from "../Database/Connection.ts"
 import type { Codec } from "../Database/Messages.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
+import { migrations } from "./Schema.ts"
 
 /**
  * The database of the events of sessions.
@@ -22,9 +23,7 @@ import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 export const format: Format = {
   name: "sessions",
   applicationId: 0x43575345,
-  schemaVersion: 3,
-  migrationNames: ["initial", "launch_configurations", "receipts"],
-  load: () => import("./Schema.ts")
+  migrations
 }
 
 /** The outcome of one write of a group. Only `open` and `renewEpoch` return the history. */
@@ -188,13 +187,13 @@ class Tables {
 
 const prepare = (db: Database.Database) => ({
   open: db.prepare(
-    "INSERT INTO histories (session, epoch, head, trimmed, bytes, bookmark) VALUES (?, ?, 0, 0, 0, NULL) ON CONFLICT DO NOTHING"
+    "INSERT INTO histories (session, epoch, head, trimmed, bytes, recovery_state) VALUES (?, ?, 0, 0, 0, NULL) ON CONFLICT DO NOTHING"
   ),
   renewEpoch: db.prepare("UPDATE histories SET epoch = ? WHERE session = ?"),
   find: db.prepare<[string], Row>(
-    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, bookmark AS recoveryState FROM histories WHERE session = ?"
+    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, recovery_state AS recoveryState FROM histories WHERE session = ?"
   ),
-  update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, bookmark = ? WHERE id = ?"),
+  update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, recovery_state = ? WHERE id = ?"),
   configure: db.prepare(
     `INSERT INTO launch_configurations (session, has_environment, has_deployment, environment, deployment)
      VALUES (?, ?, ?, ?, ?)

@@ -2,7 +2,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber } from "effect"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
-import { migrations } from "../../../../src/Storage/Postgres/Schema.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../../postgres/Databases.ts"
 import { persist } from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
@@ -75,34 +74,6 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
         ])
         expect(yield* nodes[0]!.log.lastSeq).toBe(round + 1)
       }
-    })
-  )
-
-  it.scopedLive("a node of an earlier version continues, and finds the keys of a current one", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
-      const step = migrations.findIndex(({ name }) => name === "shares of remembered writes")
-      const setBy = (
-        id: string,
-        value: number
-      ) => `SELECT causeway.commit_keyed(gen_random_uuid(), 1700000000000, false,
-        ARRAY['n'], ARRAY['k'], ARRAY[1], ARRAY['api'], ARRAY[1], ARRAY['${value}'], ARRAY[NULL::bigint], NULL, NULL,
-        1000000, ARRAY[1], ARRAY['${id}'], ARRAY['digest'], ARRAY['']) AS answer`
-      const removeBy = (
-        id: string
-      ) => `SELECT causeway.remove_keyed(gen_random_uuid(), 1700000000000, 'n', '', NULL, 10,
-        'api', 1000000, '${id}', 'digest') AS answer`
-      const answerTo = (statement: string) => Effect.map(run(statement), ([row]) => String(row?.answer))
-      const tenants = run("SELECT tenant, bytes::int FROM causeway.remembered_tenants ORDER BY tenant")
-      yield* run("CREATE SCHEMA causeway", ...migrations.slice(0, step).flatMap(({ statements }) => statements))
-      yield* run(setBy("before", 1))
-      yield* run(...migrations[step]!.statements)
-      expect(yield* answerTo(setBy("before", 1))).toBe('[[1, true, "1700000000000,1,1"]]')
-      expect(yield* answerTo(setBy("after", 2))).toMatch(/^1700000000000,1,0,1,2,\d+$/)
-      expect(yield* answerTo(removeBy("removal"))).toMatch(/^0,1700000000000,2,0,1,0/)
-      expect(yield* answerTo(removeBy("removal"))).toBe('[[1, true, "1700000000000,3,1,0"]]')
-      expect(yield* tenants).toEqual([{ tenant: "", bytes: 3 * 256 + 17 + 17 + 19 }])
     })
   )
 

@@ -4,9 +4,8 @@ import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, Fiber, Scope } from "effect"
 import { SessionElsewhere } from "../../../../src/Gateway/SessionEvents.ts"
-import { migrations } from "../../../../src/Storage/Postgres/Schema.ts"
 import { execute, withClient, withOwnClock } from "../../../postgres/Databases.ts"
-import { persist } from "../../../postgres/Opened.ts"
+import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
@@ -104,7 +103,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       yield* append(other, "t/busy", 1, [])
       yield* Effect.promise(() => proxy.cut(false))
       // The history is where the node had left it, and yet it cannot continue.
-      yield* isElsewhere(persist(append(stale, "t/busy", 1, ["stale"])))
+      yield* isElsewhere(Opened.persist(append(stale, "t/busy", 1, ["stale"])))
       const lost = new Set<string>()
       yield* Effect.repeat(
         Effect.map(stale.taken, taken => {
@@ -143,11 +142,11 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       // The other one is the first to be back.
       yield* Effect.promise(() => proxies[1].cut(false))
       yield* live(1)
-      yield* isElsewhere(persist(other.open("t/s", "e1")))
+      yield* isElsewhere(Opened.persist(other.open("t/s", "e1")))
       yield* Effect.promise(() => proxies[0].cut(false))
       yield* live(2)
-      yield* persist(append(one, "t/s", 0, ["1"]))
-      yield* isElsewhere(persist(other.open("t/s", "e1")))
+      yield* Opened.persist(append(one, "t/s", 0, ["1"]))
+      yield* isElsewhere(Opened.persist(other.open("t/s", "e1")))
     }).pipe(Effect.provide(quiet))
   )
 
@@ -177,7 +176,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
         yield* Effect.promise(() => setClock(-3_600_000))
         yield* append(other, "t/gone", 1, ["3"])
         yield* Effect.promise(() => proxy.cut(false))
-        yield* persist(isElsewhere(append(gone, "t/gone", 0, ["stale"])))
+        yield* Opened.persist(isElsewhere(append(gone, "t/gone", 0, ["stale"])))
         expect(yield* textsOf(other, "t/gone")).toEqual(["2", "3"])
       }).pipe(Effect.provide(quiet))
   )
@@ -200,38 +199,31 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
-  it.scopedLive(
-    "a node publishes the length of its lease, one of an earlier version too, and has as long to renew it",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* database
-        const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
-        const [long, short] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
-        const renew = (id: string, millis: number) => run(`SELECT causeway.renew_lease('${id}', ${millis}, true)`)
-        const leases = run("SELECT lease::int, renewals::int FROM causeway.nodes ORDER BY id")
-        const step = migrations.findIndex(({ name }) => name === "lengths of leases")
-        const before = migrations.slice(0, step).flatMap(({ statements }) => statements)
-        yield* run("CREATE SCHEMA causeway", ...before)
-        yield* renew(long, 30_000)
-        yield* run(...migrations[step]!.statements)
-        // Until it has published the length, it has the longest lease.
-        expect(yield* leases).toEqual([{ lease: 60_000, renewals: 1 }])
-        yield* renew(long, 30_000)
-        yield* renew(short, 1000)
-        expect(yield* leases).toEqual([
-          { lease: 30_000, renewals: 2 },
-          { lease: 1000, renewals: 1 }
-        ])
-        const isGone = (seconds: number) =>
-          Effect.gen(function* () {
-            yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() WHERE id = '${long}'`)
-            yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 hour',
+  it.scopedLive("a node publishes the length of its lease, and has as long to renew it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
+      const [long, short] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
+      const renew = (id: string, millis: number) => run(`SELECT causeway.renew_lease('${id}', ${millis}, true)`)
+      const leases = run("SELECT lease::int, renewals::int FROM causeway.nodes ORDER BY id")
+      yield* Opened.open(url)
+      yield* renew(long, 10_000)
+      yield* renew(long, 30_000)
+      yield* renew(short, 1000)
+      expect(yield* leases).toEqual([
+        { lease: 30_000, renewals: 2 },
+        { lease: 1000, renewals: 1 }
+      ])
+      const isGone = (seconds: number) =>
+        Effect.gen(function* () {
+          yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() WHERE id = '${long}'`)
+          yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 hour',
             since = clock_timestamp() - interval '${seconds} seconds' WHERE id = '${short}'`)
-            return (yield* run(`SELECT causeway.is_gone('${long}', '${short}', 1000) AS gone`))[0]!.gone
-          })
-        expect(yield* isGone(20)).toBe(false)
-        expect(yield* isGone(31)).toBe(true)
-      })
+          return (yield* run(`SELECT causeway.is_gone('${long}', '${short}', 1000) AS gone`))[0]!.gone
+        })
+      expect(yield* isGone(20)).toBe(false)
+      expect(yield* isGone(31)).toBe(true)
+    })
   )
 
   it.scopedLive("a node in a copy of the directory of another one, which runs, does not end that one's lease", () =>

@@ -8,9 +8,10 @@ import { Effect } from "effect"
 import { copy } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import { Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Snapshot.ts"
+import { migrationsTable } from "../../../../src/Storage/Sqlite/Database/AppliedMigrations.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
-const kind = { applicationId: 7, schemaVersion: 1, lastSeq: undefined }
+const kind = { applicationId: 7, migrations: [{ name: "first" }], lastSeq: undefined }
 
 /** A database with one table and one row. */
 const makeDatabase = (file: string, bytes = 2_000_000): Database.Database => {
@@ -18,6 +19,7 @@ const makeDatabase = (file: string, bytes = 2_000_000): Database.Database => {
   db.pragma("journal_mode = WAL")
   db.pragma("application_id = 7")
   db.pragma("user_version = 1")
+  db.exec(`CREATE TABLE ${migrationsTable} (migration_id, name); INSERT INTO ${migrationsTable} VALUES (1, 'first')`)
   db.exec(`CREATE TABLE t (n INTEGER, filler BLOB); INSERT INTO t VALUES (0, zeroblob(${bytes}))`)
   return db
 }

@@ -28,7 +28,8 @@ import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { refusal, using } from "./Opening/Fixture.ts"
 
-const { applicationId, schemaVersion } = format
+const { applicationId } = format
+const schemaVersion = format.migrations.length
 
 /** Every file of a directory but the lock, by its content. */
 const contents = (directory: string) =>
@@ -233,7 +234,8 @@ describe("refusing", () => {
       const db = new Database(join(directory, "kv.db"))
       db.pragma(`application_id = ${applicationId}`)
       db.pragma(`user_version = ${schemaVersion}`)
-      db.exec("CREATE TABLE other (x)")
+      db.exec("CREATE TABLE effect_sql_migrations (migration_id, name)")
+      db.exec(`INSERT INTO effect_sql_migrations VALUES (1, '${format.migrations[0]!.name}')`)
       db.close()
       expect((yield* refusal(directory))?.message).toMatch(/kv\.db cannot be opened .*no such table/)
     })

@@ -1,36 +1,26 @@
-/** Writes with idempotency keys in a database of an earlier schema, and the bytes that are counted for tenants. */
+/** The bytes that are counted for tenants with idempotency keys. */
 
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { lifetime } from "../../../../src/Kv/Idempotency.ts"
-import { Store } from "../../../../src/Kv/Store.ts"
-import type { IdempotencyKey, Write } from "../../../../src/Kv/Write.ts"
+import type { IdempotencyKey } from "../../../../src/Kv/Write.ts"
 import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
 import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
 import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
-import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
-import { del } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const start = 1_700_000_000_000
 
-/** A database with the tables of a schema. */
-const databaseOf = (schema: number) =>
-  Effect.gen(function* () {
-    const directory = yield* temporaryDirectory
-    const { migrations } = yield* Effect.promise(format.load)
-    const file = fileOf(directory, format)
-    yield* migrate(file, format.applicationId, migrations.slice(0, schema))
-    return {
-      directory,
-      db: yield* Effect.acquireRelease(
-        Effect.sync(() => new Database(file)),
-        db => Effect.sync(() => db.close())
-      )
-    }
-  })
+const database = Effect.gen(function* () {
+  const file = fileOf(yield* temporaryDirectory, format)
+  yield* migrate(file, format)
+  return yield* Effect.acquireRelease(
+    Effect.sync(() => new Database(file)),
+    db => Effect.sync(() => db.close())
+  )
+})
 
 const rows = (db: Database.Database) =>
   db
@@ -45,40 +35,9 @@ const tenants = (db: Database.Database) =>
 const keyOf = (tenant: string, id: string): IdempotencyKey => ({ tenant, id, digest: "digest" })
 
 describe("writes with idempotency keys", () => {
-  it.scopedLive("of an earlier schema are known, and belong to no tenant", () =>
-    Effect.gen(function* () {
-      const { db, directory } = yield* databaseOf(5)
-      const now = Date.now()
-      db.exec(
-        `INSERT INTO remembered_writes VALUES (300, 'a', 'digest', ${now}, '${now},7,-1'), (700, 'b', 'digest', ${now}, '${now},8,-1')`
-      )
-      db.close()
-      const write = (id: string): Write => ({
-        operations: [del("n", "none")],
-        actor: "a",
-        idempotencyKey: keyOf("t", id)
-      })
-      const outcomes = yield* Effect.forEach(["a", "b", "c"], id =>
-        Effect.flatMap(Store, store => store.commit(write(id)))
-      ).pipe(Effect.provide(Layer.fresh(Sqlite.layer({ directory, writer: "inline" }))))
-      expect(outcomes.map(({ isReplay = false, lastSeq }) => ({ isReplay, lastSeq }))).toEqual([
-        { isReplay: true, lastSeq: 7 },
-        { isReplay: true, lastSeq: 8 },
-        { isReplay: false, lastSeq: 0 }
-      ])
-      const after = new Database(fileOf(directory, format), { readonly: true })
-      const bytes = 256 + `${now},7,-1`.length
-      expect(tenants(after)).toEqual([
-        ["", 2 * bytes],
-        ["t", 256 + `${now},0,-1`.length]
-      ])
-      after.close()
-    })
-  )
-
   it.scoped("count as the bytes of their rows, whatever is removed, replaced or rolled back", () =>
     Effect.gen(function* () {
-      const { db } = yield* databaseOf(6)
+      const db = yield* database
       const limit = 40 * 300
       const remembered = new IdempotencyRecords(db, limit)
       let now = start

@@ -9,11 +9,8 @@ import * as ChangeFeed from "../../../../../src/Kv/ChangeFeed.ts"
 import { ChangeLog } from "../../../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../../src/Storage/Memory.ts"
-import { migrate } from "../../../../../src/Storage/Sqlite/Database/Migrations.ts"
-import { format } from "../../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../../faults/Owner.ts"
-import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
 import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "./Fixture.ts"
 
 const edit = (directory: string, sql: string) => {
@@ -95,17 +92,6 @@ describe("the epoch of the log is another one", () => {
       rmSync(`${file}-shm`)
       copyFileSync(backup, file)
       expect(yield* epochIn(directory)).not.toBe(first)
-    })
-  )
-
-  it.scoped("after the upgrade of a database without one, and then it stays", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const { migrations } = yield* Effect.promise(format.load)
-      yield* migrate(join(directory, "kv.db"), format.applicationId, migrations.slice(0, 2))
-      const first = yield* using(directory, Effect.zipRight(write("a"), epoch))
-      expect(first).toMatch(/^[0-9a-f]{16}$/)
-      expect(yield* epochIn(directory)).toBe(first)
     })
   )
 

@@ -1,3 +1,0 @@
-import { removeEntries } from "../Kv/remove_entries.sql.ts"
-
-export const statements: ReadonlyArray<string> = [removeEntries]

@@ -1,3 +1,0 @@
-import { commitGroup } from "../Kv/commit_group.sql.ts"
-
-export const statements: ReadonlyArray<string> = [commitGroup]
