@@ -152,9 +152,6 @@ const warningsOf = (settings: Settings): ReadonlyArray<string> => {
   ]
 }
 
-/** Variables of earlier releases, with their present names. */
-const renamed: ReadonlyArray<readonly [former: string, present: string]> = [["LIMIT_WATCHERS", "LIMIT_FOLLOWERS"]]
-
 /** The names of all variables, and of their beginnings up to an underscore. */
 const namesIn = (
   { flattened }: ConfigProvider.ConfigProvider,
@@ -171,18 +168,16 @@ const namesIn = (
 const meantBy = (name: string, known: ReadonlyArray<string>): string | undefined =>
   name.includes("_") && name.length >= 8 ? known.find(other => distance(name, other) <= 2) : undefined
 
-/** A warning for each variable that is set by a former name or by one that is nearly right, which has no effect. */
+/** A warning for each variable that is set by a name that is nearly right, which has no effect. */
 const ignoredNames = Effect.gen(function* () {
   const known = Setting.all().map(({ name }) => name)
-  const former = new Map(renamed)
   const found = yield* Effect.filter(
     (yield* namesIn(yield* Effect.configProviderWith(Effect.succeed))).filter(name => !known.includes(name)),
     name => Effect.isSuccess(Config.string(name))
   )
   return found.flatMap(name => {
-    const meant = former.get(name) ?? meantBy(name, known)
-    if (meant === undefined) return []
-    return [former.has(name) ? `${name} is ignored: set ${meant} instead` : `${name} is ignored: is ${meant} meant?`]
+    const meant = meantBy(name, known)
+    return meant === undefined ? [] : [`${name} is ignored: is ${meant} meant?`]
   })
 })
 

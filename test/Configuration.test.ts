@@ -131,10 +131,6 @@ describe("Configuration", () => {
       assert.strictEqual(yield* warnings({ ...dev, HOST: "::1" }), "")
       assert.strictEqual(yield* warnings({ ...dev, ...production, KV_AGENT_API_KEY: "other", HOST: "0.0.0.0" }), "")
       assert.include(yield* warnings({ ...production, METRICS_TOKEN: "t" }), "METRICS_TOKEN is set")
-      assert.strictEqual(
-        yield* warnings({ ...dev, LIMIT_WATCHERS: "5" }),
-        "LIMIT_WATCHERS is ignored: set LIMIT_FOLLOWERS instead"
-      )
       // Misspelled ones, among variables of other programs.
       const others = { HOME: "/", PATH: "/bin", PORTS: "1", NODE_EXTRA_CA_CERTS: "x", KUBERNETES_PORT_443_TCP: "x" }
       const misspelled = { LIMIT_KEY_BYTE: "5", LIMIT_BODY_BYTSE: "5", GATEWAY_JWT_SECERT: "x" }

@@ -173,8 +173,8 @@ export type FollowEvent =
    */
   | { readonly type: "reset"; readonly lastSeq: number; readonly epoch: string }
   /**
-   * Changes after `after` are no longer kept. The entries must be read again. Changes after `trimmedSeq` are kept; an
-   * older service does not send it.
+   * Changes after `after` are no longer kept. The entries must be read again. Changes after `trimmedSeq` are kept; it is
+   * `undefined` if a proxy has removed its header.
    */
   | { readonly type: "trimmed"; readonly after: number; readonly trimmedSeq: number | undefined }
 

@@ -75,10 +75,7 @@ const pageHeaders = (): ((epoch: string) => Readonly<Record<string, string>>) =>
   }
 }
 
-/**
- * The id of an event: the `seq` after which to continue, and the epoch of the log. Ids of the first release have no
- * epoch.
- */
+/** The id of an event: the `seq` after which to continue, and the epoch of the log, which a client may omit. */
 const eventId = /^(\d{1,16})(?:@([\x21-\x7e]{1,64}))?$/
 
 /** Continues after the last event that a client received. A browser that has received none may send an empty id. */

@@ -89,7 +89,7 @@ export const countOf = (
     Effect.flatMap(first => {
       const { count, epoch, lastSeq } = Option.getOrElse(first, () => ({ count: undefined, epoch: "", lastSeq: 0 }))
       return count === undefined
-        ? failed(`${connection.url} does not count entries`, "Is it an older version?")
+        ? failed(`${connection.url} does not count entries`)
         : Effect.succeed({ count, lastSeq, epoch })
     })
   )

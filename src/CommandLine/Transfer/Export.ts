@@ -43,7 +43,7 @@ const totalOf = (
           Effect.forEach(namespaces, namespace => countOf(client, connection, namespace, { prefix })),
           counts => counts.reduce((sum, { count }) => sum + count, 0)
         )
-  // An older service does not count; it can be exported nevertheless.
+  // It is for the progress alone: an export continues without it.
   return Effect.orElseSucceed(counts, () => undefined)
 }
 

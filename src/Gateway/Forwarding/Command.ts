@@ -13,7 +13,7 @@ import type { TransferredSession } from "../Sessions.ts"
 export const commandBytes = 4 * frameBytes
 
 /** The HTTP paths of a node. Nodes of different versions run together during an upgrade, so they stay the same. */
-export const paths = { command: "/commands", transfer: "/handovers" } as const
+export const paths = { command: "/commands", transfer: "/transfers" } as const
 
 /** The header with the tenant of a command. The tenant's share is checked before the command is read. */
 export const tenantHeader = "causeway-tenant"
@@ -26,7 +26,7 @@ const Command = Schema.Struct({
   actor: Schema.String,
   /** The same for each attempt, so that the command is carried out once. */
   commandId: Schema.String,
-  /** Whether the node that sends it has subscribers to the session. Nodes of earlier versions ignore it. */
+  /** Whether the node that sends it has subscribers to the session. */
   hasSubscribers: optional(Schema.Boolean),
   request: Request
 })

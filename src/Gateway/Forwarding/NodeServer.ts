@@ -59,7 +59,7 @@ const withdrawalTimeout = Duration.millis(500)
 const lengthOf = ({ headers }: IncomingMessage): number | undefined =>
   headers["content-length"] === undefined ? undefined : Number(headers["content-length"])
 
-/** The tenant in the header of a request. Nodes of earlier versions do not send it. */
+/** The tenant in the header of a request. */
 const tenantIn = ({ headers }: IncomingMessage): string | undefined => {
   const value = headers[tenantHeader]
   return typeof value === "string" ? value : undefined
@@ -256,7 +256,8 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       if (length === undefined) return reject(response, 411)
       if (length > commandBytes) return reject(response, 413)
       const tenant = tenantIn(request)
-      const admitted = intake.admit(tenant ?? "", length)
+      if (tenant === undefined) return reject(response, 400)
+      const admitted = intake.admit(tenant, length)
       if ("_tag" in admitted) return reply(response, { is: "failure", failure: failureOf(admitted) })
       for (const claim of admitted) {
         response.on("close", () => claim.release())
@@ -268,8 +269,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       readBody(request, text => {
         if (response.writableEnded) return
         const work = workOf(self, text)
-        const isAsNamed = work !== undefined && (tenant === undefined || tenant === work.tenant)
-        if (!isAsNamed) return reject(response, 400)
+        if (work?.tenant !== tenant) return reject(response, 400)
         begin(response, work, spanOf(request))
       })
     })

@@ -8,7 +8,7 @@ import { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import { LaunchConfiguration } from "./LaunchConfiguration.ts"
 import { SessionCore, type Shared } from "./SessionCore.ts"
 import { type SessionRecord, toView } from "./SessionRecord.ts"
-import type { InstanceRequest, SessionState, Update } from "./SessionState.ts"
+import type { SessionState, Update } from "./SessionState.ts"
 import { SessionTitle } from "./SessionTitle.ts"
 import { TurnCommands } from "./TurnCommands.ts"
 
@@ -20,8 +20,6 @@ export interface Options {
   readonly state: SessionState
   /** The parts of the launch configuration that are stored. */
   readonly parts?: ReadonlyArray<LostPart>
-  /** The creation request of a deleted session that still has instances to stop. */
-  readonly request?: InstanceRequest | undefined
 }
 
 /** One session in memory, made of parts that keep their state to themselves. */
@@ -33,9 +31,9 @@ export class Entity extends SessionCore {
   private readonly creation: InstanceCreation
   private readonly title: SessionTitle
 
-  constructor(shared: Shared, { history, key, parts, record, request, state }: Options) {
+  constructor(shared: Shared, { history, key, parts, record, state }: Options) {
     super(key, record, shared, history, state)
-    this.configuration = new LaunchConfiguration(this, parts, request)
+    this.configuration = new LaunchConfiguration(this, parts)
     this.creation = new InstanceCreation(this, this.configuration)
     this.cleanup = new InstanceCleanup(this, this.creation)
     this.lifecycle = new InstanceLifecycle(this, this.configuration, this.creation, this.cleanup)

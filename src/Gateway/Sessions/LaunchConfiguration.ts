@@ -11,7 +11,6 @@ import { SessionConflict, type SessionsBusy, SessionTooLarge, type StartSession 
 import type { Secrets } from "./SecretPool.ts"
 import type { SessionCore } from "./SessionCore.ts"
 import { type Losses, lossesOf } from "./SessionRecord.ts"
-import type { InstanceRequest } from "./SessionState.ts"
 
 /** Environment and deployment, as sent to the platform. */
 export interface Launch {
@@ -103,9 +102,7 @@ export class LaunchConfiguration {
   constructor(
     private readonly session: SessionCore,
     /** The parts that are stored in the session database. */
-    private parts: ReadonlyArray<LostPart> = [],
-    /** The creation request of a deleted session that still has instances to stop. */
-    private readonly request?: InstanceRequest
+    private parts: ReadonlyArray<LostPart> = []
   ) {}
 
   get secrets(): Secrets {
@@ -136,8 +133,7 @@ export class LaunchConfiguration {
 
   /** What to create an instance with. To repeat a creation and stop its instance, the parts that are left. */
   launch(isCleanup: boolean): Effect.Effect<Launch, SessionConflict | StoreUnavailable> {
-    const { request, session } = this
-    if (request?.environment !== undefined) return Effect.succeed({ ...request, environment: request.environment })
+    const { session } = this
     type Result = Effect.Effect<Launch, SessionConflict | StoreUnavailable>
     return Effect.flatMap(session.shared.events.configuration(session.key), (stored): Result => {
       this.parts = storedParts(stored)

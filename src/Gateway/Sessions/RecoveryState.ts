@@ -8,25 +8,15 @@ import type { LifecycleState } from "./StateMachine.ts"
 
 const InstanceFields = { key: Schema.String, instanceId: Schema.NullOr(Schema.String) }
 
-/** In the member names of the first version. */
 const RecoveryState = Schema.parseJson(
   Schema.Struct({
-    lease: Schema.NullOr(Schema.Struct(InstanceFields)),
-    /** Pending stops. Earlier versions stored instance ids alone. */
-    debts: Schema.optionalWith(
-      Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...InstanceFields, refusals: Schema.Int }))),
-      { exact: true }
-    ),
-    /** Open turns, and whether their start was published. */
-    turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started"))),
-    request: Schema.optionalWith(
-      Schema.Struct({
-        agentType: Schema.String,
-        deployment: Schema.optionalWith(Schema.Unknown, { exact: true }),
-        environment: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { exact: true })
-      }),
-      { exact: true }
-    )
+    instance: Schema.NullOr(Schema.Struct(InstanceFields)),
+    pendingStops: Schema.optionalWith(Schema.Array(Schema.Struct({ ...InstanceFields, refusals: Schema.Int })), {
+      exact: true
+    }),
+    /** The ids of open turns, oldest first. */
+    turns: Schema.Array(Schema.String),
+    request: Schema.optionalWith(Schema.Struct({ agentType: Schema.String }), { exact: true })
   })
 )
 
@@ -38,9 +28,9 @@ export const encode = ({ instance, pendingStops, turns, request }: SessionState)
   instance === null && pendingStops.length === 0 && turns.open.size === 0
     ? null
     : encodeText({
-        lease: instance,
-        ...(pendingStops.length === 0 ? {} : { debts: pendingStops }),
-        turns: [...turns.open].map(([id, status]) => [id, status === "accepted" ? status : "started"] as const),
+        instance,
+        ...(pendingStops.length === 0 ? {} : { pendingStops }),
+        turns: [...turns.open.keys()],
         ...(request === undefined ? {} : { request })
       })
 
@@ -48,12 +38,8 @@ export const encode = ({ instance, pendingStops, turns, request }: SessionState)
 export const decode = (lifecycle: LifecycleState, stored: string | null): Either.Either<SessionState, ParseError> =>
   stored === null
     ? Either.right({ ...initial, lifecycle })
-    : Either.map(decodeText(stored), ({ lease, debts = [], turns, request }) => ({
-        lifecycle,
-        instance: lease,
-        pendingStops: debts.map(stop =>
-          typeof stop === "string" ? { key: stop, instanceId: stop, refusals: 0 } : stop
-        ),
-        turns: { open: new Map(turns), ended: initial.turns.ended },
+    : Either.map(decodeText(stored), ({ instance, pendingStops = [], request, turns }) => ({
+        ...{ lifecycle, instance, pendingStops },
+        turns: { open: new Map(turns.map(id => [id, "started"] as const)), ended: initial.turns.ended },
         ...(request === undefined ? {} : { request })
       }))

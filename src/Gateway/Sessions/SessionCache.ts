@@ -106,7 +106,7 @@ export const make = (
       yield* Effect.forEach(lost, ({ key: idempotencyKey }) => logLostCreation(key, idempotencyKey))
       const record = deletedRecord(tenant, id, history.epoch, request?.agentType ?? "")
       const load = Effect.gen(function* () {
-        const entity = new Entity(shared, { key, record, history, state, request })
+        const entity = new Entity(shared, { key, record, history, state })
         entity.completeDeletion()
         yield* entity.setState(state =>
           lost.reduce((left, { key }) => State.removeInstance(left, key), State.recover(state).state)

@@ -27,16 +27,10 @@ export interface PendingStop extends Instance {
 /** The parameters of a creation. */
 export interface InstanceRequest {
   readonly agentType: string
-  /** Written by earlier versions only. The launch configuration is in the session database now. */
-  readonly deployment?: unknown
-  readonly environment?: Readonly<Record<string, string>>
 }
 
-/**
- * `announced`: the message is stored and `turn_started` is published. `started`: the agent has started the turn.
- * `accepted`: stored by an earlier version, which published `turn_started` when the agent started.
- */
-export type TurnStatus = "accepted" | "announced" | "started"
+/** `announced`: the message is stored and `turn_started` is published. `started`: the agent has started the turn. */
+export type TurnStatus = "announced" | "started"
 
 /** The turns of a session. */
 export interface Turns {
@@ -110,10 +104,8 @@ export const currentTurn = ({ turns: { open } }: SessionState): string | undefin
 }
 
 /** Whether a turn is open and the agent has not started it. */
-export const isPending = ({ turns: { open } }: SessionState, turnId: string): boolean => {
-  const status = open.get(turnId)
-  return status !== undefined && status !== "started"
-}
+export const isPending = ({ turns: { open } }: SessionState, turnId: string): boolean =>
+  open.get(turnId) === "announced"
 
 const setTurn = (session: SessionState, turnId: string, status: TurnStatus): SessionState => ({
   ...session,
@@ -133,16 +125,12 @@ const startTurn = (session: SessionState, body: EventBodyOf<"turn_started">): Up
 const endTurn = (session: SessionState, body: TurnEnd): Update => {
   const { turnId } = body
   const { ended, open } = session.turns
-  const status = open.get(turnId)
-  if (status === undefined) return withoutEvents(session)
+  if (!open.has(turnId)) return withoutEvents(session)
   const turns = {
     open: new Map([...open].filter(([other]) => other !== turnId)),
     ended: new Set([...ended, turnId].slice(-maxTurns))
   }
-  return {
-    state: { ...session, turns },
-    events: status === "accepted" ? [{ type: "turn_started", turnId }, body] : [body]
-  }
+  return { state: { ...session, turns }, events: [body] }
 }
 
 /**

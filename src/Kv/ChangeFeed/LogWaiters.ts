@@ -38,12 +38,12 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const end = () => ({ lastSeq: pages.end(), epoch: pages.epoch() })
     let current = new Scan(end())
 
-    /** Scans from the known end of the log. The waiters of the former scan are woken, and read for themselves. */
+    /** Scans from the known end of the log. The waiters of the previous scan are woken, and read for themselves. */
     const restart = (): void => {
-      const former = current
+      const previous = current
       current = new Scan(end())
       restarted.unsafeOpen()
-      former.wakeAll("grown")
+      previous.wakeAll("grown")
     }
 
     const watch = Effect.gen(function* () {

@@ -151,7 +151,8 @@ describe("the link between nodes", () => {
         assert.strictEqual(yield* post(port, sized(large), large), 413)
         assert.strictEqual(yield* post(port, sized(large), large, "/other"), 404)
         assert.strictEqual(yield* post(port, {}, "{}"), 411)
-        assert.strictEqual(yield* post(port, sized("{}"), "{}"), 400)
+        assert.strictEqual(yield* post(port, { ...sized("{}"), [tenantHeader]: "acme" }, "{}"), 400)
+        assert.strictEqual(yield* post(port, sized(text), text), 400)
         const mismatch = { ...sized(text), [tenantHeader]: "another" }
         assert.strictEqual(yield* post(port, mismatch, text), 400)
       }
@@ -175,7 +176,7 @@ describe("the link between nodes", () => {
       const text = encodeCommand(command("large"))
       yield* Effect.acquireRelease(
         Effect.async<ReturnType<typeof httpsRequest>>(resume => {
-          const headers = { "content-length": text.length }
+          const headers = { "content-length": text.length, [tenantHeader]: "acme" }
           const to = { ...Security.ofClient(secret), host: "127.0.0.1", port, method: "POST", path: "/commands" }
           const request = httpsRequest({ ...to, headers, agent: false }, response => {
             response.pause()

@@ -36,12 +36,6 @@ const accept = (session: State.SessionState, turnId: string) =>
 const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState =>
   turnIds.reduce((session, turnId) => Either.getOrThrow(accept(session, turnId)).state, running)
 
-/** As an earlier version has left it: its start is not published yet. */
-const early = (turnId: string): State.SessionState => ({
-  ...running,
-  turns: { ...running.turns, open: new Map([[turnId, "accepted"]]) }
-})
-
 describe("turns", () => {
   it("begin and end once", () => {
     const { state, events } = run(
@@ -80,11 +74,6 @@ describe("turns", () => {
 
   it("that are unknown do not end", () => {
     expect(run(running, completed("a"), errored("a"))).toStrictEqual({ state: running, events: [] })
-  })
-
-  it("that end before their start get a start", () => {
-    expect(run(early("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
-    expect(run(early("a"), started("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
   })
 
   it("let later events pass", () => {

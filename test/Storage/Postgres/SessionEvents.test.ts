@@ -37,7 +37,7 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
-  it.scopedLive("a history that an earlier version has written keeps its epoch when it is first opened", () =>
+  it.scopedLive("a history without an epoch of the database keeps its own when it is first opened", () =>
     Effect.gen(function* () {
       const url = yield* database
       const { events } = yield* node(url)
