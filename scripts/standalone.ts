@@ -1,5 +1,5 @@
 /**
- * Builds the package `causeway-standalone`, in which Effect is bundled: `npm run build:standalone [directory]`. Its
+ * Builds the package `causewayd-standalone`, in which Effect is bundled: `npm run build:standalone [directory]`. Its
  * `package.json` and its declarations are generated.
  */
 import { execFileSync } from "node:child_process"
@@ -45,17 +45,17 @@ const { metafile } = await build({
 const types = readFileSync(join(root, "src/Standalone/Interface.ts"), "utf8")
 writeFileSync(join(out, "dist/causeway/index.d.ts"), `${types}\nexport declare const createCauseway: CreateCauseway\n`)
 
-const { description, engines, license, private: isPrivate, type, version } = manifest
+const { description, engines, license, publishConfig, type, version } = manifest
 writeFileSync(
   join(out, "package.json"),
   `${JSON.stringify(
     {
-      name: "causeway-standalone",
+      name: "causewayd-standalone",
       version,
       description,
       license,
-      private: isPrivate,
       type,
+      publishConfig,
       engines,
       sideEffects: false,
       exports: {

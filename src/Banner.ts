@@ -17,14 +17,14 @@ export const baseUrl = (address: HttpServer.Address): string => {
 const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)
 
 /**
- * The command that runs `causeway`: from the sources of a checkout, from an installed package, or by npx from a package
- * that `--package` names and that is not installed. In the last case npx would otherwise load another project from npm.
+ * The command that runs `causeway`: from the sources of a checkout, by npx from the package, or from a file of it that
+ * `--package` names.
  */
 export const program: Effect.Effect<string> = Config.option(Config.nonEmptyString("npm_config_package")).pipe(
   Effect.orDie,
   Effect.map(
     Option.match({
-      onNone: () => (import.meta.url.endsWith(".ts") ? "npm run --silent causeway --" : "npx causeway"),
+      onNone: () => (import.meta.url.endsWith(".ts") ? "npm run --silent causeway --" : "npx causewayd"),
       // npm puts an empty line between several.
       onSome: packages =>
         ["npx --yes", ...packages.split("\n\n").map(name => `--package ${quoted(name)}`), "causeway"].join(" ")

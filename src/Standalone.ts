@@ -1,5 +1,5 @@
 /**
- * The service for hosts without Effect, or with another version of it: `causeway-standalone`, a separate package in
+ * The service for hosts without Effect, or with another version of it: `causewayd-standalone`, a separate package in
  * which Effect is bundled. See `docs/standalone.md`.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"

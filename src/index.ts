@@ -1,7 +1,7 @@
 /**
  * The parts of the service for an application: the layer that mounts them, the ports that a host may implement or
- * replace, and the pieces for wiring single groups by hand. Storage backends are in `causeway/store`, the gateway in
- * `causeway/gateway`, upstream clients in `causeway/upstream`.
+ * replace, and the pieces for wiring single groups by hand. Storage backends are in `causewayd/store`, the gateway in
+ * `causewayd/gateway`, upstream clients in `causewayd/upstream`.
  */
 export { Api } from "./Api.ts"
 export { ReadAccess, WriteAccess } from "./Auth/Api.ts"

@@ -4,8 +4,8 @@ import * as Banner from "../src/Banner.ts"
 
 describe("the command that the banner shows", () => {
   it.effect.each<readonly [string | undefined, string]>([
-    [undefined, "npx causeway"],
-    ["./causeway-0.1.0.tgz", "npx --yes --package ./causeway-0.1.0.tgz causeway"],
+    [undefined, "npx causewayd"],
+    ["./causewayd-0.1.0.tgz", "npx --yes --package ./causewayd-0.1.0.tgz causeway"],
     ["../it's here.tgz\n\neffect@3", "npx --yes --package '../it'\\''s here.tgz' --package effect@3 causeway"]
   ])("where npx was given %j", ([given, expected]) =>
     Effect.gen(function* () {

@@ -159,7 +159,7 @@ describe("imports within src", () => {
     expect(violations(files.filter(isIn("Http")), isDomain)).toStrictEqual([])
   })
 
-  /** What can be imported from the package, by the name that comes behind `causeway`. */
+  /** What can be imported from the package, by the name that comes after `causewayd`. */
   const faces = {
     "": "index.ts",
     "/contract": "contract.ts",

@@ -65,7 +65,7 @@ describe("Server", () => {
       assert.strictEqual(lastSeq, 1)
       assert.strictEqual(changes[0].tenantId, "demo")
 
-      const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causeway chat")) ?? ""
+      const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causewayd chat")) ?? ""
       // What npx runs is the program of the package.
       const npx = `npx() { shift; ${process.execPath} ${Compiled.program("main")} "$@"; }`
       assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), '"text":"echo: hello there"')

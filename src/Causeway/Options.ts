@@ -41,9 +41,9 @@ export interface Options {
   readonly store?: Layer.Layer<Store | ChangeLog, unknown, unknown>
   /** Identifies the sender of a request. It is used for HTTP, WebSockets and the gateway. */
   readonly identity?: Identify<unknown>
-  /** The gateway: `Gateway.layer()` of `causeway/gateway`. */
+  /** The gateway: `Gateway.layer()` of `causewayd/gateway`. */
   readonly gateway?: Layer.Layer<Socket, unknown, unknown>
-  /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causeway/upstream`, or others. */
+  /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causewayd/upstream`, or others. */
   readonly upstream?: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
   /** How long change records are kept; forever by default. */
   readonly retention?: Duration.DurationInput | undefined

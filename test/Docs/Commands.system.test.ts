@@ -16,7 +16,7 @@ const first = "docs/http-api.md"
 const others = ["docs/cli.md", "docs/how-to.md"]
 
 const service: Block = {
-  code: "npx causeway dev",
+  code: "npx causewayd dev",
   isBackground: true,
   printed: { language: "text", text: "…dev mode, at http://127.0.0.1:8080" }
 }
@@ -58,7 +58,7 @@ describe.concurrent("the commands of pages", () => {
       const blocks = blocksOf("docs/operations.md")
       const [online, offline] = [blocks.filter(block => !isOffline(block)), blocks.filter(isOffline)]
       const set = (value: number): Block => ({
-        code: `npx causeway kv set n k ${value}`,
+        code: `npx causewayd kv set n k ${value}`,
         isBackground: false,
         printed: undefined
       })

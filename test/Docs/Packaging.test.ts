@@ -40,7 +40,7 @@ interface Linter {
 /** The user of the image, who owns its `/data`. */
 const user = 65_532
 
-const program = "/app/node_modules/causeway/dist/main.js"
+const program = "/app/node_modules/causewayd/dist/main.js"
 
 describe("The image", () => {
   const instructions = read("Dockerfile")
@@ -184,7 +184,7 @@ describe("The systemd unit", () => {
       assert.strictEqual(store.directory, `/var/lib/${valuesOf("StateDirectory")[0]}`)
       assert.isAbove(Number(valuesOf("TimeoutStopSec")[0]), Duration.toSeconds(shutdownTimeout))
       assert.isAbove(Number(valuesOf("LimitNOFILE")[0]), connectionLimits.connections)
-      assert.match(valuesOf("ExecStart")[0] ?? "", /^\/usr\/bin\/node \S+\/causeway\/dist\/main\.js serve$/)
+      assert.match(valuesOf("ExecStart")[0] ?? "", /^\/usr\/bin\/node \S+\/causewayd\/dist\/main\.js serve$/)
     })
   )
 

@@ -40,7 +40,7 @@ it.each(["docs/client.md", "docs/testing.md"])("%s imports what there is", async
     .flatMap(({ code }) => code.trim().split("\n"))
   expect(lines.length).toBeGreaterThan(1)
   for (const line of lines) {
-    const [, names = "", from = ""] = /^import (.*?) from "causeway\/([^"]+)"/.exec(line) ?? []
+    const [, names = "", from = ""] = /^import (.*?) from "causewayd\/([^"]+)"/.exec(line) ?? []
     const target: { readonly types: string } | undefined = Object.entries(manifest.exports).find(
       (entry): entry is [string, { readonly types: string; readonly default: string }] =>
         entry[0] === `./${from}` && typeof entry[1] === "object"

@@ -14,10 +14,10 @@ import { fencesOf, pages, read } from "./Page.ts"
 const blocks = (page: string, language: string): ReadonlyArray<string> =>
   fencesOf(page).flatMap(fence => (fence.language === language ? [fence.code] : []))
 
-it("pages install the package by its path, as another project has its name at npm, and name its version", () => {
-  const named = pages.flatMap(page => [...read(page).matchAll(/causeway-(\d[\w.]*)\.tgz/g)].map(([, found]) => found))
+it("pages install the package by its path, as it is in no registry, and name its version", () => {
+  const named = pages.flatMap(page => [...read(page).matchAll(/causewayd-(\d[\w.]*)\.tgz/g)].map(([, found]) => found))
   expect(new Set(named)).toEqual(new Set([version]))
-  for (const page of pages) expect(read(page), page).not.toMatch(/npm (?:install|i|add|exec)\b.* causeway(?:@|\s|$)/m)
+  for (const page of pages) expect(read(page), page).not.toMatch(/npm (?:install|i|add|exec)\b.* causewayd?(?:@|\s|$)/m)
 })
 
 it("docs/cli.md shows a file of profiles", () => {

@@ -99,7 +99,7 @@ interface Shell {
 const onTerminal = 'stty rows 24 cols 80; echo $$ > "$PROCESS_FILE"; exec bash -euo pipefail -c "$COMMANDS"'
 
 /**
- * A shell in an empty directory, in which `npm`, `npx causeway` and `causeway` are those of this repository, and port
+ * A shell in an empty directory, in which `npm`, `npx causewayd` and `causeway` are those of this repository, and port
  * 8080 of the page is another one. After `npm ci` the directory is a checkout, which has no program `causeway` before
  * it is built: commands that need one fail, as they do for a reader. Whatever runs in the background ends with the
  * scope.

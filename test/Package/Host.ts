@@ -31,6 +31,7 @@ export const withBuiltPages = async (): Promise<Readonly<Record<string, string>>
 }
 
 export interface Manifest {
+  readonly name: string
   readonly version: string
   readonly exports: Readonly<Record<string, unknown>>
   readonly dependencies?: Readonly<Record<string, string>>
@@ -39,7 +40,7 @@ export interface Manifest {
   readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>
 }
 
-type Dependent = Omit<Manifest, "version" | "exports">
+type Dependent = Omit<Manifest, "name" | "version" | "exports">
 
 const manifestOf = (directory: string): Manifest => JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
 

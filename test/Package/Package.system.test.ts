@@ -22,7 +22,7 @@ import { fencesOf } from "../Docs/Page.ts"
 import { times } from "../Scale.ts"
 import { Host, root, run } from "./Host.ts"
 
-const host = new Host("causeway")
+const host = new Host("causewayd")
 const { directory, installed } = host
 
 /**
@@ -60,6 +60,16 @@ describe("the package", () => {
   it("has no fault that publint knows", async () => {
     expect(await host.faults()).toEqual([])
   })
+
+  it("can be published, as far as npm knows without a registry", async () => {
+    const publish = ["publish", "--dry-run", "--offline", "--json", "--silent", host.tarball]
+    const manifest = host.manifest()
+    const { name, version } = manifest
+    // A dry run says nothing of these.
+    expect(manifest).not.toHaveProperty("private")
+    expect(manifest).toHaveProperty("publishConfig", { access: "public" })
+    expect(JSON.parse(await run("npm", publish, directory))).toMatchObject({ [name]: { name, version } })
+  }, 120_000)
 
   it("has types for each way of importing it", () => host.checkTypes(), 900_000)
 
@@ -99,7 +109,7 @@ describe("the package", () => {
   })
 
   it("can be imported by each of its names", async () => {
-    const imports = names().map(name => `await import("causeway${name.slice(1)}")`)
+    const imports = names().map(name => `await import("causewayd${name.slice(1)}")`)
     await run(process.execPath, ["--input-type=module", "--eval", imports.join("\n")], directory)
   }, 900_000)
 
@@ -107,7 +117,7 @@ describe("the package", () => {
   it.each(["typescript", "@arethetypeswrong/core/node_modules/typescript"])(
     "has declarations that %s accepts",
     async compiler => {
-      const lines = names().map((name, index) => `export * as name${index} from "causeway${name.slice(1)}"`)
+      const lines = names().map((name, index) => `export * as name${index} from "causewayd${name.slice(1)}"`)
       writeFileSync(join(directory, "names.ts"), lines.join("\n"))
       expect(await host.compile(directory, ["names.ts"], { noEmit: true, skipLibCheck: false }, compiler)).toBe("")
     }
@@ -210,7 +220,7 @@ describe("by npx, where it is not installed", () => {
 describe("for a browser", () => {
   it("the contract has nothing of Node, and the size that its page says", async () => {
     const { metafile, outputFiles } = await build({
-      stdin: { contents: 'export * from "causeway/contract"', resolveDir: directory },
+      stdin: { contents: 'export * from "causewayd/contract"', resolveDir: directory },
       ...{ bundle: true, minify: true, write: false, metafile: true },
       ...{ format: "esm", platform: "browser", target: "es2022", logLevel: "error" }
     })
@@ -218,10 +228,10 @@ describe("for a browser", () => {
     expect(imports.filter(({ external, path }) => external || path.startsWith("node:"))).toEqual([])
     const size = gzipSync(outputFiles[0]!.contents).length / 1024
     const limit = 155
-    console.log(`causeway/contract: ${size.toFixed(1)} KiB`)
+    console.log(`causewayd/contract: ${size.toFixed(1)} KiB`)
     expect(size).toBeLessThan(limit)
     expect(readFileSync(join(root, "docs", "contract.md"), "utf8")).toContain(`less than ${limit} KiB`)
-    expect(readFileSync(join(root, "docs", "client.md"), "utf8")).toContain(`| \`causeway/contract\` | ${limit} KiB |`)
+    expect(readFileSync(join(root, "docs", "client.md"), "utf8")).toContain(`| \`causewayd/contract\` | ${limit} KiB |`)
   })
 })
 
@@ -238,7 +248,7 @@ describe("the examples of the pages of docs", () => {
 
   beforeAll(async () => {
     mkdirSync(folder)
-    // In an empty folder, as `npx causeway dev` is run.
+    // In an empty folder, as `npx causewayd dev` is run.
     service = spawn(process.execPath, [join(installed, "dist", "main.js"), "dev"], {
       cwd: mkdtempSync(join(directory, "data-")),
       env: { PATH: process.env.PATH, PORT: "0" },

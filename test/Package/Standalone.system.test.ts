@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { Host, modules, root, run, withBuiltPages } from "./Host.ts"
 
-const host = new Host("causeway-standalone")
+const host = new Host("causewayd-standalone")
 const { directory, installed } = host
 
 const script = async (name: string, ...args: ReadonlyArray<string>) =>
@@ -45,7 +45,7 @@ describe("the package without Effect", () => {
   it("has declarations that a strict host compiles against", async () => {
     const lines = [
       'import { createServer } from "node:http"',
-      'import { createCauseway, type Identity } from "causeway-standalone"',
+      'import { createCauseway, type Identity } from "causewayd-standalone"',
       'const alice: Identity = { access: "write", actor: "alice" }',
       'const causeway = await createCauseway({ store: "memory", identity: async () => alice })',
       "createServer(causeway.handler).on('upgrade', causeway.upgrade)",

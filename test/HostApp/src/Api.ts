@@ -2,7 +2,7 @@
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { GatewayGroup, HealthRoutes, KvRoutes, MetricsGroup } from "causeway/contract"
+import { GatewayGroup, HealthRoutes, KvRoutes, MetricsGroup } from "causewayd/contract"
 import { Schema } from "effect"
 
 export const OrdersGroup = HttpApiGroup.make("orders").add(

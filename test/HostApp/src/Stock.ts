@@ -1,5 +1,5 @@
 /** The shop's use of the store in the same process, and its wrapper of it. */
-import { Json, memory, Store } from "causeway/store"
+import { Json, memory, Store } from "causewayd/store"
 import { Effect, Layer, Metric, Option } from "effect"
 
 /** A metric of the shop's own. */

@@ -1,5 +1,5 @@
 /** Who uses the shop. */
-import { ApiError, type Identity } from "causeway"
+import { ApiError, type Identity } from "causewayd"
 import { Context, Effect, Layer } from "effect"
 
 export class Users extends Context.Tag("shop/Users")<

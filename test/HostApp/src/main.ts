@@ -1,5 +1,5 @@
 /** Runs the shop on each server, uses it as clients do, restarts it many times, and prints what came of it as JSON. */
-import { makeClient } from "causeway/client"
+import { makeClient } from "causewayd/client"
 import { Context, Effect, Exit, Layer, Scope } from "effect"
 import { application, type Kind, Port } from "./Application.ts"
 import * as Spans from "./Spans.ts"

@@ -1,7 +1,7 @@
 /** The same in fastify, and in a framework that takes mount points off as express does. Prints a line of JSON. */
 import { createServer } from "node:http"
 import { createRequire } from "node:module"
-import { createCauseway } from "causeway-standalone"
+import { createCauseway } from "causewayd-standalone"
 import { follow, identity, write } from "./follow.mjs"
 
 const { fastify } = createRequire(process.argv[2])("fastify")

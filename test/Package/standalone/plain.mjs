@@ -1,7 +1,7 @@
 /** Twenty runs on one plain server of `node:http`. Prints a line of JSON. */
 import { existsSync, readdirSync } from "node:fs"
 import { createServer } from "node:http"
-import { createCauseway } from "causeway-standalone"
+import { createCauseway } from "causewayd-standalone"
 import { follow, identity, write } from "./follow.mjs"
 
 const prefix = "/store"
