@@ -1,6 +1,6 @@
 /**
- * Entries as lines of JSON: the rules by which the command line and the console import them. Each has its own reader of
- * JSON that keeps the text of values, and its own client.
+ * Entries as lines of JSON: the rules by which the command line and the console import them. Each has its
+ * own client.
  */
 
 /** A line of a file, and its position. */

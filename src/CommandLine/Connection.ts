@@ -1,8 +1,8 @@
 /** Finds the address and the credential for a command, in options, the environment and profiles. */
 import { Config, Duration, Effect, Option, Redacted } from "effect"
 import * as Client from "../EffectClient/Client.ts"
+import * as ExactJson from "../Json/ExactJson.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
-import * as ExactJson from "./ExactJson.ts"
 import { Options } from "./Library.ts"
 import { numberOption } from "./NumberOption.ts"
 import * as Profile from "./Profile.ts"

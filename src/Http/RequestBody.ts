@@ -9,6 +9,7 @@ import { MiB } from "../Bytes.ts"
 import * as Direct from "../Direct.ts"
 import { GrowingBytes } from "../GrowingBytes.ts"
 import { isSpace, openBracket } from "../Json/Codes.ts"
+import { problemOf } from "../Json/JsonText.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
 import { StructureCounter } from "../Json/Parsing.ts"
 import { nestedDeeper } from "../Json/Scanner.ts"
@@ -189,12 +190,16 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
   } catch {
     return Either.left(new BadRequest({ error: "The request body is not UTF-8" }))
   }
-  const json = text.startsWith(byteOrderMark)
-    ? ObjectReader.read(body.subarray(3), text.slice(1), shape, limits)
-    : ObjectReader.read(body, text, shape, limits)
-  return Either.mapLeft(json, problem =>
-    problem.overLimit ? new PayloadTooLarge({ error: problem.message }) : malformed(problem.message)
-  )
+  try {
+    return Either.right(
+      text.startsWith(byteOrderMark)
+        ? ObjectReader.read(body.subarray(3), text.slice(1), shape, limits)
+        : ObjectReader.read(body, text, shape, limits)
+    )
+  } catch (error) {
+    const { message, overLimit } = problemOf(error)
+    return Either.left(overLimit ? new PayloadTooLarge({ error: message }) : malformed(message))
+  }
 }
 
 /** Bodies of up to this number of bytes are parsed without queueing, which would take as long. */

@@ -2,14 +2,14 @@
  * Stored values are passed as JSON text (RFC 8259, within I-JSON, RFC 7493): a reader gets the text that a client
  * wrote, with its member order and all names, and no request parses and prints a value again.
  */
-import { Brand, Either } from "effect"
+import { type Brand, Either } from "effect"
 import { messageOf } from "../ErrorMessage.ts"
 
 /** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
 export type JsonText = string & Brand.Brand<"JsonText">
 
 /** Brands text as JSON text without a check, for known compact JSON such as a column that only the store writes. */
-export const JsonText = Brand.nominal<JsonText>()
+export const JsonText = (text: string): JsonText => text as JsonText
 
 /** Why a text or a JavaScript value is not a JSON value that can be stored; `message` may be sent to a client. */
 export class JsonProblem {
@@ -17,7 +17,11 @@ export class JsonProblem {
   constructor(
     readonly message: string,
     /** Whether it is well-formed, but over a limit. */
-    readonly overLimit = false
+    readonly overLimit = false,
+    /** Its position in the text, in UTF-16 code units, if it has one. */
+    readonly offset?: number,
+    /** What the grammar allows at this position instead. */
+    readonly expected?: string
   ) {}
 }
 

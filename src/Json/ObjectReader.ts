@@ -1,4 +1,3 @@
-import { Either } from "effect"
 import {
   backslash,
   closeBrace,
@@ -11,8 +10,8 @@ import {
   quote,
   spell
 } from "./Codes.ts"
-import { JsonProblem, problemOf, RawJson } from "./JsonText.ts"
-import { Scanner, shorten } from "./Scanner.ts"
+import { JsonProblem, RawJson } from "./JsonText.ts"
+import { commaOrEnd, Scanner, shorten, type Utf8 } from "./Scanner.ts"
 
 /** The kind of a member: a value whose text is kept, a scalar, or a list of objects with a shape. */
 type Kind = "json" | "scalar" | ObjectShape
@@ -112,14 +111,12 @@ class ObjectReader extends Scanner {
   private lastStrings: Array<string> = []
   private lastStarts: Array<number> = []
 
-  read(bytes: Buffer, text: string, shape: ObjectShape, limits: ReadLimits): unknown {
+  read(bytes: Utf8, text: string, kind: ObjectShape | "json", limits: ReadLimits): unknown {
     this.limits = limits
     this.begin(bytes, text, limits.depth)
     try {
-      const from = this.space(0)
-      if (bytes[from] === openBracket) throw new JsonProblem(noArray)
-      const end = this.space(bytes[from] === openBrace ? this.readObject(from, shape, 1) : this.readScalar(from, 0, 0))
-      if (end < bytes.length) this.unexpected(end)
+      const end = this.space(this.readWhole(this.space(0), kind))
+      if (end < bytes.length) this.unexpected(end, "the end of the text")
       return this.result
     } finally {
       this.end()
@@ -129,6 +126,13 @@ class ObjectReader extends Scanner {
       this.lastStrings = []
       this.lastStarts = []
     }
+  }
+
+  private readWhole(from: number, kind: ObjectShape | "json"): number {
+    if (kind === "json") return this.readText(from)
+    const code = this.bytes[from]
+    if (code === openBracket) throw new JsonProblem(noArray)
+    return code === openBrace ? this.readObject(from, kind, 1) : this.readScalar(from, 0, 0)
   }
 
   private place(): string {
@@ -168,7 +172,7 @@ class ObjectReader extends Scanner {
       } else at += member.spelling.length
       const { bit, name } = member
       if (bit === 0) object ??= made(shape, seen, values)
-      if ((seen & bit) !== 0 || (object !== undefined && Object.hasOwn(object, name))) this.repeated(name)
+      if ((seen & bit) !== 0 || (object !== undefined && Object.hasOwn(object, name))) this.repeated(name, start)
       seen |= bit
       this.member = name
       at = this.readMember(this.colon(this.space(at)), member, depth)
@@ -180,7 +184,7 @@ class ObjectReader extends Scanner {
         this.result = object ?? made(shape, seen, values)
         return at + 1
       }
-      if (bytes[at] !== comma) this.unexpected(at)
+      if (bytes[at] !== comma) this.unexpected(at, commaOrEnd)
       at = this.space(at + 1)
     }
   }
@@ -202,14 +206,17 @@ class ObjectReader extends Scanner {
   }
 
   private readMember(at: number, { index, kind }: Member, depth: number): number {
-    if (kind === "json") {
-      const end = this.keep(at, this.limits.valueBytes)
-      this.result = new RawJson(this.kept(end))
-      return end
-    }
+    if (kind === "json") return this.readText(at)
     return kind !== "scalar" && this.bytes[at] === openBracket
       ? this.readList(at, kind, depth + 1)
       : this.readScalar(at, index, depth)
+  }
+
+  /** A value whose text is kept. */
+  private readText(at: number): number {
+    const end = this.keep(at, this.limits.valueBytes)
+    this.result = new RawJson(this.kept(end))
+    return end
   }
 
   private readList(from: number, shape: ObjectShape, depth: number): number {
@@ -232,7 +239,7 @@ class ObjectReader extends Scanner {
         elements.push(this.result)
         at = this.space(at)
         if (bytes[at] === closeBracket) break
-        if (bytes[at] !== comma) this.unexpected(at)
+        if (bytes[at] !== comma) this.unexpected(at, commaOrEnd)
         at = this.space(at + 1)
       }
       this.list = list
@@ -287,20 +294,11 @@ const ordinary = { enumerable: true, writable: true, configurable: true } as con
 const reader = new ObjectReader()
 
 /**
- * Reads an object from UTF-8 and the text that it encodes, with {@link RawJson} for each `json` member. A value that is
- * not an object is returned parsed, and an array or object instead of a scalar as {@link Misplaced}.
+ * Reads an object from UTF-8 and the text that it encodes, with {@link RawJson} for each `json` member; or any value as
+ * {@link RawJson}. A value that is not an object is returned parsed, and an array or object instead of a scalar as {@link
+ * Misplaced}.
  *
- * Refuses invalid JSON, more than the limits allow, repeated names, and numbers outside a double.
+ * Throws a {@link JsonProblem} at invalid JSON, more than the limits allow, repeated names, and numbers outside a double.
  */
-export const read = (
-  bytes: Buffer,
-  text: string,
-  shape: ObjectShape,
-  limits: ReadLimits
-): Either.Either<unknown, JsonProblem> => {
-  try {
-    return Either.right(reader.read(bytes, text, shape, limits))
-  } catch (error) {
-    return Either.left(problemOf(error))
-  }
-}
+export const read = (bytes: Utf8, text: string, kind: ObjectShape | "json", limits: ReadLimits): unknown =>
+  reader.read(bytes, text, kind, limits)

@@ -31,12 +31,21 @@ const hashedInAll = 512
 /** A number of fewer characters that has no exponent is within the range of a double. */
 const safeNumber = 309
 
-const none: Buffer = Buffer.alloc(0)
+/** UTF-8 that can be decoded in part, as a `Buffer` can. */
+export interface Utf8 extends Uint8Array {
+  toString(encoding?: "utf8", start?: number, end?: number): string
+}
+
+/** A `Buffer` where there are any, so that V8 optimizes the scanner of the service for one class of bytes. */
+const none = (globalThis as { Buffer?: { alloc(size: number): Utf8 } }).Buffer?.alloc(0) ?? new Uint8Array(0)
 
 const literals = ["true", "false", "null"].map(spell)
 
 /** A text, shortened for messages. */
 export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
+
+/** What may follow an element or a member. */
+export const commaOrEnd = "a comma or a closing bracket"
 
 /** The message about nesting beyond the limit. */
 export const nestedDeeper = (depth: number): string => `JSON is nested more than ${depth} levels deep`
@@ -48,7 +57,7 @@ export const nestedDeeper = (depth: number): string => `JSON is nested more than
  * JsonProblem}.
  */
 export abstract class Scanner {
-  protected bytes: Buffer = none
+  protected bytes: Utf8 = none
   protected maxDepth = 0
   // The text if it is ASCII, so that its positions equal those of the bytes. Its slices cost less.
   private ascii: string | undefined
@@ -67,7 +76,7 @@ export abstract class Scanner {
   /** Refuses an array or object that is longer than its limit. */
   protected abstract tooLong(): never
 
-  protected begin(bytes: Buffer, text: string, maxDepth: number): void {
+  protected begin(bytes: Utf8, text: string, maxDepth: number): void {
     this.bytes = bytes
     this.maxDepth = maxDepth
     this.ascii = text.length === bytes.length ? text : undefined
@@ -85,17 +94,22 @@ export abstract class Scanner {
     return this.ascii === undefined ? this.bytes.toString("utf8", start, end) : this.ascii.slice(start, end)
   }
 
-  protected unexpected(at: number): never {
+  /** Refuses what is at this position with a message. */
+  private refuse(at: number, message: string, expected?: string): never {
+    throw new JsonProblem(message, false, this.textOf(0, at).length, expected)
+  }
+
+  protected unexpected(at: number, expected: string): never {
     const found =
       at >= this.bytes.length
         ? "it ends too early"
         : `unexpected ${JSON.stringify(String.fromCodePoint(this.textOf(at, at + 4).codePointAt(0)!))} at position ${this.textOf(0, at).length}`
-    throw new JsonProblem(`the body is not JSON: ${found}`)
+    this.refuse(at, `the body is not JSON: ${found}`, expected)
   }
 
   /** Refuses a repeated name: it would be undefined which of the two applies (RFC 7493, 2.3). */
-  protected repeated(name: string): never {
-    throw new JsonProblem(`the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
+  protected repeated(name: string, at: number): never {
+    this.refuse(at, `the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
   }
 
   protected space(at: number): number {
@@ -113,7 +127,7 @@ export abstract class Scanner {
 
   /** The position of the value after this colon. */
   protected colon(at: number): number {
-    if (this.bytes[at] !== colon) this.unexpected(at)
+    if (this.bytes[at] !== colon) this.unexpected(at, "a colon")
     return this.space(at + 1)
   }
 
@@ -152,11 +166,11 @@ export abstract class Scanner {
       const literal = literals[index]!
       if (this.spelled(at, literal)) return at + literal.length
     }
-    this.unexpected(at)
+    this.unexpected(at, "a value")
   }
 
   private skipArray(from: number, depth: number): number {
-    if (depth >= this.maxDepth) throw new JsonProblem(nestedDeeper(this.maxDepth))
+    if (depth >= this.maxDepth) this.refuse(from, nestedDeeper(this.maxDepth))
     const { bytes } = this
     let at = this.skipGap(from + 1)
     if (bytes[at] === closeBracket) return at + 1
@@ -168,7 +182,7 @@ export abstract class Scanner {
   }
 
   private skipObject(from: number, depth: number): number {
-    if (depth >= this.maxDepth) throw new JsonProblem(nestedDeeper(this.maxDepth))
+    if (depth >= this.maxDepth) this.refuse(from, nestedDeeper(this.maxDepth))
     const { bytes } = this
     const first = this.names
     let set: Set<string> | undefined
@@ -180,10 +194,10 @@ export abstract class Scanner {
       if (set !== undefined || !this.isNew(first, start)) {
         set ??= this.namesFrom(first)
         const name = this.nameOf(start, at)
-        if (set.size === set.add(name).size) this.repeated(name)
+        if (set.size === set.add(name).size) this.repeated(name, start)
       }
       at = this.skipGap(at)
-      if (bytes[at] !== colon) this.unexpected(at)
+      if (bytes[at] !== colon) this.unexpected(at, "a colon")
       at = this.skipGap(this.skipValue(this.skipGap(at + 1), depth + 1))
       if (bytes[at] === closeBrace) {
         this.names = first
@@ -194,7 +208,7 @@ export abstract class Scanner {
   }
 
   private skipComma(at: number): number {
-    if (this.bytes[at] !== comma) this.unexpected(at)
+    if (this.bytes[at] !== comma) this.unexpected(at, commaOrEnd)
     const next = this.skipGap(at + 1)
     // Checked before the rest of the value is read.
     if (next > this.maxEnd) this.tooLong()
@@ -216,7 +230,7 @@ export abstract class Scanner {
   /** A member's name. Its hash is 0 if it has escapes. */
   private skipName(at: number): number {
     const { bytes } = this
-    if (bytes[at] !== quote) this.unexpected(at)
+    if (bytes[at] !== quote) this.unexpected(at, "a name in quotes")
     let hash = 1
     for (let end = at + 1; ; end++) {
       const code = bytes[end]
@@ -261,16 +275,16 @@ export abstract class Scanner {
 
   protected string(from: number): number {
     const { bytes } = this
-    if (bytes[from] !== quote) this.unexpected(from)
+    if (bytes[from] !== quote) this.unexpected(from, "a name in quotes")
     for (let at = from + 1; ; at++) {
       const code = bytes[at]
       if (code === quote) return at + 1
-      if (code === undefined || code < 0x20) this.unexpected(at)
+      if (code === undefined || code < 0x20) this.unexpected(at, "a closing quote or an escape such as \\n")
       if (code !== backslash) continue
       const escape = bytes[++at]
-      if (escape === undefined || escapable[escape] !== 1) this.unexpected(at)
+      if (escape === undefined || escapable[escape] !== 1) this.unexpected(at, "an escape")
       if (escape === lowerU) {
-        for (const end = at + 4; at < end; ) if (!isHex(bytes[++at])) this.unexpected(at)
+        for (const end = at + 4; at < end; ) if (!isHex(bytes[++at])) this.unexpected(at, "a hexadecimal digit")
       }
     }
   }
@@ -291,12 +305,12 @@ export abstract class Scanner {
     const text = this.textOf(from, at)
     // JSON could not print an infinite number.
     if (Number.isFinite(Number(text))) return at
-    throw new JsonProblem(`the number ${shorten(text, 32)} is beyond the range of a double`)
+    this.refuse(from, `the number ${shorten(text, 32)} is beyond the range of a double`)
   }
 
   private digits(from: number): number {
     const { bytes } = this
-    if (!isDigit(bytes[from])) this.unexpected(from)
+    if (!isDigit(bytes[from])) this.unexpected(from, "a digit")
     let at = from + 1
     while (isDigit(bytes[at])) at++
     return at

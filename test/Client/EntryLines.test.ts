@@ -10,8 +10,8 @@ import {
   type ReadMembers,
   type TextLine
 } from "../../src/Client/EntryLines.ts"
-import * as ExactJson from "../../src/CommandLine/ExactJson.ts"
-import { readMembers as consoleMembers } from "../../src/Console/Json/Records.ts"
+import { readMembers as consoleMembers } from "../../src/Console/JsonText.ts"
+import * as ExactJson from "../../src/Json/ExactJson.ts"
 import { times } from "../Scale.ts"
 
 async function* chunksOf(bytes: Uint8Array, size: number) {

@@ -3,13 +3,13 @@ import { assert, describe, it } from "@effect/vitest"
 import { Either, FastCheck as fc, Option } from "effect"
 import * as Arguments from "../../src/CommandLine/Arguments.ts"
 import { start } from "../../src/CommandLine/Entries/Watch.ts"
-import * as ExactJson from "../../src/CommandLine/ExactJson.ts"
 import { stringWidth } from "../../src/CommandLine/Library.ts"
 import * as Profile from "../../src/CommandLine/Profile.ts"
 import * as Suggestion from "../../src/CommandLine/Suggestion.ts"
 import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import * as Table from "../../src/CommandLine/Terminal/Table.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
+import * as ExactJson from "../../src/Json/ExactJson.ts"
 import { times } from "../Scale.ts"
 
 const node = (name: string, options: Record<string, boolean> = {}, ...below: ReadonlyArray<Arguments.Node>) => ({
@@ -177,50 +177,6 @@ describe("progress", () => {
     assert.strictEqual(Progress.leftOf({ ...half, doneBefore: 40 }), 10_000)
     assert.strictEqual(Progress.leftOf({ ...half, elapsed: 10 }), undefined)
     assert.strictEqual(Progress.leftOf({ ...half, doneBefore: 50 }), undefined)
-  })
-})
-
-describe("JSON of the service", () => {
-  it("keeps the text of values", () => {
-    const text =
-      '{"items":[{"namespace":"n","key":"k","value":{"b":12345678901234567890,"1":[1.0,"\\u00e9"]},"version":1}]}'
-    assert.strictEqual(ExactJson.stringify(ExactJson.parse(text)), text)
-    const change = '{"type":"changes","changes":[{"seq":1,"op":"set","value":-0.0,"extra":{"a":[1]}}],"lastSeq":1}'
-    assert.strictEqual(ExactJson.stringify(ExactJson.parse(change)), change)
-    assert.strictEqual(
-      ExactJson.stringify({ type: "x", absent: undefined, list: [null, "é"] }),
-      '{"type":"x","list":[null,"é"]}'
-    )
-  })
-
-  it("keeps every value that JSON has", () => {
-    fc.assert(
-      fc.property(fc.json({ noUnicodeString: false }), json => {
-        const text = `{"key":"k","value":${json}}`
-        assert.deepStrictEqual(JSON.parse(ExactJson.stringify(ExactJson.parse(text))), JSON.parse(text))
-      }),
-      { numRuns: times(200) }
-    )
-  })
-
-  const refused: ReadonlyArray<readonly [string, RegExp]> = [
-    ["hello", /^it is not JSON: unexpected "h" at position 0$/],
-    ["", /^it is empty$/],
-    ["[1,", /^it is not JSON: it ends too early$/],
-    ['"é" x', /^it is not JSON: unexpected "x" at position 4$/],
-    ["1}", /^it is not JSON: it is more than one value$/],
-    ["1,2", /not JSON/],
-    ['1},"x":{"y":2', /./],
-    ['1,"items":[]', /more than one value/],
-    ['{"a":1,"a":2}', /appears twice/],
-    ["1e400", /./]
-  ]
-  it.each(refused)("refuses the value %j", (text, problem) => {
-    assert.match(Either.getOrThrow(Either.flip(ExactJson.value(text))), problem)
-  })
-
-  it("takes a value with white space around it", () => {
-    assert.strictEqual(Either.getOrThrow(ExactJson.value(' {"a" : 1}\n')).text, '{"a":1}')
   })
 })
 

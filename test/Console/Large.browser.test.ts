@@ -146,7 +146,7 @@ describeVisit("The console with much data", visit => {
     await editor().press("Control+End")
     await page.keyboard.type("}")
     await page.keyboard.press("Control+s")
-    await page.getByText("Line 20002, column 2: Unexpected text after the value").waitFor()
+    await page.getByText("Line 20002, column 2: The end of the text is expected").waitFor()
     await page.locator(".editor-lines .bad", { hasText: "20002" }).waitFor()
     await page.keyboard.press("Backspace")
     await page.getByText("Line 20002, column 2").waitFor({ state: "detached" })

@@ -1,6 +1,5 @@
-import type { Either } from "effect"
-import { Effect } from "effect"
-import type { JsonProblem } from "../../src/Json/JsonText.ts"
+import { Effect, Either } from "effect"
+import { type JsonProblem, problemOf } from "../../src/Json/JsonText.ts"
 import * as ObjectReader from "../../src/Json/ObjectReader.ts"
 import { format } from "../../src/Kv/Body.ts"
 import { Limits } from "../../src/Limits.ts"
@@ -14,4 +13,7 @@ export const parseBody = (
   elements = Number.POSITIVE_INFINITY,
   valueBytes = Number.POSITIVE_INFINITY
 ): Either.Either<unknown, JsonProblem> =>
-  ObjectReader.read(Buffer.from(text), text, shape, { depth, elements, valueBytes })
+  Either.try({
+    try: () => ObjectReader.read(Buffer.from(text), text, shape, { depth, elements, valueBytes }),
+    catch: problemOf
+  })

@@ -307,7 +307,13 @@ describe("the scanner", () => {
         const text = `{"value":{${names(count).join()},"n${again}":1}}`
         expect(agree(text)).toBe(false)
         expect(parseBody(text, maxDepth, 1)).toEqual(
-          Either.left(new JsonProblem(`the member "n${again}" appears twice in one object`))
+          Either.left(
+            new JsonProblem(
+              `the member "n${again}" appears twice in one object`,
+              false,
+              text.lastIndexOf(`"n${again}"`)
+            )
+          )
         )
       }
     }

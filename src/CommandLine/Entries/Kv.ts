@@ -2,10 +2,10 @@
 import { readFile } from "node:fs/promises"
 import { Duration, Effect, Either, Option } from "effect"
 import { messageOf } from "../../ErrorMessage.ts"
-import type { RawJson } from "../../Json/JsonText.ts"
+import * as ExactJson from "../../Json/ExactJson.ts"
+import { RawJson } from "../../Json/JsonText.ts"
 import { CommandFailed, exitCodes, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
-import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
 import * as Input from "../Terminal/Input.ts"
@@ -70,15 +70,15 @@ export const contentOf = (path: string): Effect.Effect<string, CommandFailed, Ou
   )
 }
 
-const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, CommandFailed> =>
-  isString
-    ? Effect.succeed(ExactJson.ofText(text))
-    : Effect.mapError(ExactJson.value(text), problem =>
-        wrong(
-          `The value is invalid: ${problem}`,
-          "JSON text has quotes, such as '\"hello\"'. With --string the value is plain text."
-        )
+const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, CommandFailed> => {
+  const value = isString ? ExactJson.ofText(text) : ExactJson.value(text)
+  return value instanceof RawJson
+    ? Effect.succeed(value)
+    : wrong(
+        `The value is invalid: ${value.message}`,
+        "JSON text has quotes, such as '\"hello\"'. With --string the value is plain text."
       )
+}
 
 const lifetime = (text: string): Effect.Effect<number, CommandFailed> => {
   const duration = Option.filter(

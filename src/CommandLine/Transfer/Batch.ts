@@ -1,11 +1,11 @@
 /** `causeway batch`: operations that are applied atomically. */
 import { Effect, Either, Option } from "effect"
 import type { Operation } from "../../Client/Model.ts"
+import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import { contentOf } from "../Entries/Kv.ts"
 import * as Write from "../Entries/Write.ts"
-import * as ExactJson from "../ExactJson.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { table } from "../Terminal/Table.ts"
@@ -32,6 +32,11 @@ const ofObject = (body: Readonly<Record<string, unknown>>): Parsed => {
   return Either.right({ operations, ...(actor !== undefined && { actor }) })
 }
 
+const ofMembers = (text: string): Parsed => {
+  const read = ExactJson.readMembers(text)
+  return "problem" in read ? refuse(read.problem) : ofObject(read.members)
+}
+
 const ofList = (text: string): Parsed => {
   try {
     // The text is wrapped below: it must be one list by itself, and positions in errors must be those of the text.
@@ -39,7 +44,7 @@ const ofList = (text: string): Parsed => {
   } catch (error) {
     return refuse(String(error))
   }
-  return Either.match(ExactJson.object(`{"operations":${text}}`), { onLeft: refuse, onRight: ofObject })
+  return ofMembers(`{"operations":${text}}`)
 }
 
 /** An operation a line. Each line is parsed by itself, so that a line break within a value does not split it. */
@@ -47,10 +52,10 @@ const ofLines = (text: string): Parsed => {
   const operations: Array<Operation> = []
   for (const [index, line] of text.split(/\r?\n/).entries()) {
     if (line.trim() === "") continue
-    const read = ExactJson.object(line)
-    if (Either.isLeft(read)) return refuse(`line ${index + 1}: ${read.left}`)
-    if (!isOperation(read.right) || !("op" in read.right)) return refuse(`line ${index + 1} is no operation`)
-    operations.push(read.right)
+    const read = ExactJson.readMembers(line)
+    if ("problem" in read) return refuse(`line ${index + 1}: ${read.problem}`)
+    if (!isOperation(read.members) || !("op" in read.members)) return refuse(`line ${index + 1} is no operation`)
+    operations.push(read.members)
   }
   return Either.right({ operations })
 }
@@ -59,11 +64,11 @@ const ofLines = (text: string): Parsed => {
 export const parse = (text: string): Parsed => {
   const trimmed = text.trim()
   if (trimmed.startsWith("[")) return ofList(trimmed)
-  const whole = ExactJson.object(trimmed)
-  if (Either.isRight(whole)) return ofObject(whole.right)
+  const whole = ExactJson.readMembers(trimmed)
+  if ("members" in whole) return ofObject(whole.members)
   const [first = "", ...others] = trimmed.split(/\r?\n/)
-  const isLines = others.length > 0 && Either.isRight(ExactJson.object(first))
-  return isLines ? ofLines(text) : refuse(whole.left)
+  const isLines = others.length > 0 && "members" in ExactJson.readMembers(first)
+  return isLines ? ofLines(text) : refuse(whole.problem)
 }
 
 /** `causeway batch [file]`. */

@@ -18,7 +18,7 @@ import { requestsOf } from "../../Client/KeyValue.ts"
 import type { JsonFormat, Requests } from "../../Client/Requests.ts"
 import { isTransient } from "../../Client/Retry.ts"
 import { Backoff } from "../../Client/Time.ts"
-import { parseChanges } from "../Json/Records.ts"
+import * as JsonText from "../JsonText.ts"
 import { messageOf } from "./Failure.ts"
 import { checkHealth } from "./Health.ts"
 import { clock, pause } from "./Pause.ts"
@@ -68,7 +68,7 @@ const clientWith = (json: JsonFormat): ReadonlySignal<Client> =>
 /** The client of the store. */
 export const client = clientWith(JSON)
 
-const textClient = clientWith({ parse: parseChanges, stringify: JSON.stringify })
+const textClient = clientWith({ parse: JsonText.parse, stringify: JSON.stringify })
 
 const followBy =
   (client: ReadonlySignal<Client>) =>

@@ -1,5 +1,5 @@
 /** Compares the stored entry with the user's changes, if another client has changed it since. */
-import { format } from "../Json/JsonText.ts"
+import { format } from "../JsonText.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
 import { dateAndTime, isolated } from "../Widgets/Text.ts"

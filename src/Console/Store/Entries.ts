@@ -6,8 +6,7 @@ import { textOf } from "../../Client/Errors.ts"
 import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
 import type { NamespaceCount, TenantCount } from "../../Client/Model.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
-import { compact, elementsOf, membersOf } from "../Json/JsonText.ts"
-import { recordOf } from "../Json/Records.ts"
+import { compact, parse } from "../JsonText.ts"
 import { client, requests } from "../Service/Connection.ts"
 import type { WrittenExpiry } from "./Expiry.ts"
 import type { HistoryPage } from "./HistoryPart.ts"
@@ -20,7 +19,7 @@ export const actor = "console"
 const path = (namespace: string, key: string): string => `/kv/${segment("namespace", namespace)}/${segment("key", key)}`
 
 const readEntry = async (response: Response, limitBytes: number): Promise<TextEntry> =>
-  recordOf(await textOf(response, limitBytes))
+  parse(await textOf(response, limitBytes))
 
 /** The entry, or `undefined` if it is absent. */
 export const readText = async (
@@ -65,12 +64,8 @@ interface ChangePage {
 }
 
 const readChanges = async (response: Response, limitBytes: number): Promise<ChangePage> => {
-  const members = membersOf(await textOf(response, limitBytes))
-  return {
-    changes: elementsOf(members.get("changes") ?? "[]").map(recordOf),
-    lastSeq: Number(members.get("lastSeq")),
-    epoch: epochOf(response)
-  }
+  const { changes, lastSeq }: Omit<ChangePage, "epoch"> = parse(await textOf(response, limitBytes))
+  return { changes, lastSeq, epoch: epochOf(response) }
 }
 
 interface LogQuery {
@@ -136,10 +131,10 @@ export const listTexts = (
   requests.value.ask(
     { path: `/kv/${segment("namespace", namespace)}`, query: { prefix, cursor, limit: 1000 } },
     signal,
-    async (response, limitBytes) => ({
-      items: elementsOf(membersOf(await textOf(response, limitBytes)).get("items") ?? "[]").map(recordOf),
-      cursor: cursorOf(response)
-    })
+    async (response, limitBytes) => {
+      const { items }: { readonly items: ReadonlyArray<TextEntry> } = parse(await textOf(response, limitBytes))
+      return { items, cursor: cursorOf(response) }
+    }
   )
 
 /** The cursor of the next page of a list; `undefined` on the last one. */

@@ -1,5 +1,5 @@
 /** The draft of an entry as a pure state machine: what the user has typed, and what was saved or failed. */
-import { format, type Problem, problemOf } from "../Json/JsonText.ts"
+import { format, type Problem, problemOf } from "../JsonText.ts"
 import { isolated } from "../Widgets/Text.ts"
 import { type Expiry, isChange, kept } from "./Expiry.ts"
 import type { TextEntry } from "./TextEntry.ts"

@@ -1,6 +1,6 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
 import { useLayoutEffect, useMemo, useState } from "preact/hooks"
-import { compact, format, problemOf } from "../Json/JsonText.ts"
+import { compact, format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { guard, href, leave } from "../Service/Route.ts"
 import { Confirm } from "../Widgets/Confirm.tsx"

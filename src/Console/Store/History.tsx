@@ -1,6 +1,6 @@
 /** The changes of one entry, from the change log. */
 import { useEffect, useRef, useState } from "preact/hooks"
-import { format } from "../Json/JsonText.ts"
+import { format } from "../JsonText.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { retryUntilDone } from "../Service/Retry.ts"
 import { Diff } from "../Widgets/Diff.tsx"

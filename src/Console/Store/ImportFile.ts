@@ -14,7 +14,7 @@ import {
   type TextLine
 } from "../../Client/EntryLines.ts"
 import { isClientError, operationIndexOf, serverTimeOf, withoutOperation } from "../../Client/Errors.ts"
-import { readMembers } from "../Json/Records.ts"
+import { readMembers } from "../JsonText.ts"
 import { existingKeys, writeAll } from "./Entries.ts"
 
 /** The maximum number of lines and bytes of a batch. */

@@ -1,7 +1,7 @@
 /** Creates an entry. */
 import { useId, useLayoutEffect, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
-import { type Problem, problemOf } from "../Json/JsonText.ts"
+import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, guard } from "../Service/Route.ts"
 import { useAttempt } from "../Widgets/Attempt.ts"

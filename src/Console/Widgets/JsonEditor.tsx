@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { codePointOf, hiddenIn } from "../../HiddenCharacters.ts"
-import { colored, type Problem, positionOf } from "../Json/JsonText.ts"
+import { colored, type Problem, positionOf } from "../JsonText.ts"
 
 /** The height of a line in pixels, as in the style sheet. */
 const lineHeight = 20
