@@ -2,6 +2,20 @@
 import { Duration, Effect, Schedule } from "effect"
 import type { ClientError } from "../EffectClient/Errors.ts"
 import * as Monotonic from "../Monotonic.ts"
+import { type CommandFailed, wrong } from "./CommandFailed.ts"
+import { numberOption } from "./NumberOption.ts"
+
+/** The option of the commands that retry by default. */
+export const retryForOption = numberOption(
+  "retry-for",
+  "seconds",
+  "How long to retry while the service is unavailable",
+  60
+)
+
+/** The value of `--retry-for`. Fails with exit code 2 if it is negative. */
+export const durationOf = (seconds: number): Effect.Effect<Duration.Duration, CommandFailed> =>
+  seconds < 0 ? wrong("--retry-for must be 0 or more") : Effect.succeed(Duration.seconds(seconds))
 
 /**
  * Statuses of a service that is unavailable or overloaded, also of a proxy before it; and 409, which the service sends

@@ -1,23 +1,48 @@
 /** `causeway export`, to files and to pipes. */
-import {
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  symlinkSync,
-  writeFileSync
-} from "node:fs"
+import { execFile } from "node:child_process"
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import { onlyLong } from "../Scale.ts"
-import { proxy } from "./Proxy.ts"
-import { call, jsonOf, linesOf, run, Setting, layer as setting } from "./Setting.ts"
+import * as Compiled from "../service/Compiled.ts"
+import { type Fate, proxy } from "./Proxy.ts"
+import { call, jsonOf, linesOf, run, Setting, serve, layer as setting, start } from "./Setting.ts"
 
 const keysIn = (text: string) => linesOf(text).map(({ key }) => key)
+
+/** Fills two namespaces, one of them with three pages. */
+const fill = (name: string) =>
+  Effect.gen(function* () {
+    const { client } = yield* Setting
+    const set = (key: string) => ({ op: "set", namespace: `${name}/1`, key, value: `of ${key}` }) as const
+    for (const part of ["a", "b", "c"]) {
+      yield* client.batch(
+        Array.from({ length: part === "c" ? 500 : 1000 }, (_, index) => set(`${part}${String(index).padStart(3, "0")}`))
+      )
+    }
+    for (const key of ["a", "b"]) yield* client.set(`${name}/2`, key, 1)
+    return [`${name}/1`, `${name}/2`] as const
+  })
+
+/** A service of which each request for entries behind the first `pages` of them meets with `fate`. */
+const failing = (target: string, pages: number) =>
+  Effect.gen(function* () {
+    const changes = new Changes()
+    const state = { pages, fate: "hang" as Fate, met: 0, target }
+    const url = yield* proxy(
+      () => state.target,
+      request => {
+        if (!/^\/api\/v1\/kv\/[^?]/.test(request.url ?? "") || --state.pages >= 0) return "pass"
+        state.met++
+        changes.notify()
+        return state.fate
+      }
+    )
+    const met = (count: number) => changes.until(() => (state.met >= count ? Option.some(undefined) : Option.none()))
+    return { state, url, met }
+  })
 
 layer(setting, { excludeTestServices: true })("causeway export", it => {
   it.effect("writes what import reads", () =>
@@ -27,7 +52,7 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       yield* client.set("cli/from", "b", "y", { ttlMs: 3_600_000 })
       const file = join(files, "from.ndjson")
       const done = yield* call(["export", "cli/from", "--output", file])
-      assert.deepStrictEqual([done.stderr, jsonOf(done.stdout)], ["", { entries: 2, file, resumedAtLine: 0 }])
+      assert.deepStrictEqual([done.stderr, jsonOf(done.stdout)], ["", { entries: 2, file }])
       assert.strictEqual(statSync(file).mode & 0o777, 0o600)
       assert.strictEqual((yield* call(["export", "cli/from", "--output", file])).code, 2)
       assert.deepStrictEqual(
@@ -59,45 +84,6 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
     })
   )
 
-  onlyLong(it.scoped)("to a file is refused while another one is in progress, and does not disturb it", () =>
-    Effect.gen(function* () {
-      const { client, files, url } = yield* Setting
-      yield* client.set("cli/twice1", "a", 1)
-      yield* client.set("cli/twice2", "b", 2)
-      const changes = new Changes()
-      let waiting = 0
-      let release = () => {}
-      const held = new Promise<"pass">(resolve => {
-        release = () => resolve("pass")
-      })
-      const slow = yield* proxy(
-        () => url,
-        request => {
-          if (!request.url?.startsWith("/api/v1/kv/cli%2Ftwice2")) return "pass"
-          waiting++
-          changes.notify()
-          return held
-        }
-      )
-      const file = join(files, "twice.ndjson")
-      const args = ["export", "--output", file]
-      const first = yield* Effect.fork(call([...args, "cli/twice1", "cli/twice2"], { CAUSEWAY_URL: slow }))
-      yield* changes.until(() => (waiting > 0 ? Option.some(undefined) : Option.none()))
-      for (const more of [[], ["--force"], ["--resume"], ["--restart"]]) {
-        // The lock is of the process.
-        const second = yield* run([...args, "cli/twice1", ...more])
-        assert.deepStrictEqual(
-          [second.code, second.stderr],
-          [2, `Another export to ${file} is in progress\nWait until it has ended, or give another name.\n`]
-        )
-      }
-      release()
-      assert.strictEqual((yield* first).stderr, "")
-      assert.deepStrictEqual(keysIn(readFileSync(file, "utf8")), ["a", "b"])
-      assert.isFalse(existsSync(`${file}.export`))
-    })
-  )
-
   it.scoped("does not replace a file without --force, even if it was made in the meantime", () =>
     Effect.gen(function* () {
       const { client, files, url } = yield* Setting
@@ -110,18 +96,12 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
           return "pass"
         }
       )
-      const exporting = (...more: ReadonlyArray<string>) =>
-        call(["export", "cli/made", "--output", file, ...more], { CAUSEWAY_URL: making })
-      const refused = yield* exporting()
-      assert.deepStrictEqual(
-        [refused.code, refused.stderr],
-        [2, `${file} exists already\n--force replaces it. 1 entries are exported; continue with --resume.\n`]
-      )
-      assert.strictEqual(readFileSync(file, "utf8"), "of another program")
-      assert.strictEqual((yield* exporting("--resume")).code, 2)
-      assert.strictEqual((yield* exporting("--resume", "--force")).code, 0)
-      assert.deepStrictEqual(keysIn(readFileSync(file, "utf8")), ["a"])
-      assert.isFalse(existsSync(`${file}.export`))
+      const exporting = call(["export", "cli/made", "--output", file], { CAUSEWAY_URL: making })
+      for (const _ of ["made in the meantime", "there from the start"]) {
+        const refused = yield* exporting
+        assert.deepStrictEqual([refused.code, refused.stderr], [2, `${file} exists already\n--force replaces it.\n`])
+        assert.strictEqual(readFileSync(file, "utf8"), "of another program")
+      }
       // What a link leads to is replaced, and nothing that is no file.
       const link = join(files, "link.ndjson")
       symlinkSync(file, link)
@@ -131,13 +111,101 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
       assert.deepStrictEqual(keysIn(readFileSync(file, "utf8")), ["a", "b"])
       const directory = yield* call(["export", "--output", files, "--force", "cli/made"])
       assert.deepStrictEqual([directory.code, directory.stderr.includes("it is not a file")], [1, true])
-      // Other files in a directory of this name are kept.
-      const other = join(files, "other.ndjson.export")
-      mkdirSync(other)
-      writeFileSync(join(other, "notes"), "mine")
-      const strange = yield* call(["export", "cli/made", "--output", join(files, "other.ndjson"), "--restart"])
-      assert.deepStrictEqual([strange.code, strange.stderr.includes("does not belong to an export")], [2, true])
-      assert.deepStrictEqual(readdirSync(other), ["notes"])
+      assert.deepStrictEqual(
+        readdirSync(files).filter(name => name.endsWith(".part")),
+        []
+      )
+    })
+  )
+
+  it.scoped("leaves nothing if it is interrupted", () =>
+    Effect.gen(function* () {
+      const { client, files, url } = yield* Setting
+      yield* client.set("cli/stopped/1", "a", 1)
+      yield* client.set("cli/stopped/2", "a", 1)
+      const file = join(files, "stopped.ndjson")
+      const service = yield* failing(url, 1)
+      const args = ["export", "cli/stopped/1", "cli/stopped/2", "--output", file]
+      const stopped = yield* start(args, { env: { CAUSEWAY_URL: service.url } })
+      yield* service.met(1)
+      const [draft = ""] = readdirSync(files).filter(name => name.startsWith("stopped"))
+      assert.deepStrictEqual(keysIn(readFileSync(join(files, draft), "utf8")), ["a"])
+      yield* stopped.signal("SIGTERM")
+      assert.deepStrictEqual(yield* stopped.ended, { code: 143, stdout: "", stderr: "" })
+      assert.isFalse(existsSync(file) || existsSync(join(files, draft)))
+    })
+  )
+
+  onlyLong(it.scoped)("continues by itself when the service has recovered", () =>
+    Effect.gen(function* () {
+      const { files, url } = yield* Setting
+      const namespaces = yield* fill("cli/back")
+      const file = join(files, "back.ndjson")
+      const service = yield* failing(url, 2)
+      service.state.fate = "close"
+      const args = ["export", ...namespaces]
+      const env = { CAUSEWAY_URL: service.url }
+      const exporting = yield* Effect.fork(call([...args, "--output", file], env))
+      yield* service.met(2)
+      service.state.pages = 100
+      const done = yield* exporting
+      assert.match(done.stderr, /^[^\n]+\. Trying again\.$/)
+      assert.deepStrictEqual(jsonOf(done.stdout), { entries: 2502, file })
+      const whole = yield* call(args)
+      assert.strictEqual(readFileSync(file, "utf8"), whole.stdout)
+      // So does an export to a pipe.
+      service.state.pages = 1
+      service.state.met = 0
+      const piping = yield* Effect.fork(call(args, env))
+      yield* service.met(1)
+      service.state.pages = 100
+      assert.strictEqual((yield* piping).stdout, whole.stdout)
+    })
+  )
+
+  it.scoped("does not mix entries of two stores", () =>
+    Effect.gen(function* () {
+      const { files, url } = yield* Setting
+      const [namespace] = yield* fill("cli/logs")
+      const file = join(files, "logs.ndjson")
+      const service = yield* failing(url, 1)
+      const args = ["export", namespace, "--output", file]
+      const env = { CAUSEWAY_URL: service.url }
+      const other = yield* serve
+      const exporting = yield* Effect.fork(call(args, env))
+      service.state.fate = "close"
+      yield* service.met(1)
+      service.state.target = other
+      service.state.pages = 100
+      const ended = yield* exporting
+      assert.strictEqual(ended.code, 1)
+      assert.match(ended.stderr, /The store has been restored or replaced during the export\nExport again\.\n$/)
+      assert.isFalse(existsSync(file))
+    })
+  )
+
+  onlyLong(it.scoped)("leaves nothing if the disk is full", () =>
+    Effect.gen(function* () {
+      const { env, files } = yield* Setting
+      const [namespace] = yield* fill("cli/full")
+      const file = join(files, "full.ndjson")
+      const args = ["export", namespace, "--output", file]
+      const full = yield* Effect.async<{ readonly code: unknown; readonly stderr: string }>(resume => {
+        // The second page does not fit into the file.
+        const script = 'ulimit -f 512; exec "$@"'
+        execFile(
+          "sh",
+          ["-c", script, "sh", process.execPath, Compiled.program("main"), ...args],
+          { env: { PATH: process.env.PATH, ...env } },
+          (error, _, stderr) => resume(Effect.succeed({ code: error?.code, stderr }))
+        )
+      })
+      assert.strictEqual(full.code, 1)
+      assert.match(full.stderr, /^\S+ cannot be written: EFBIG[^\n]*\n$/)
+      assert.deepStrictEqual(
+        readdirSync(files).filter(name => name.startsWith("full")),
+        []
+      )
     })
   )
 
@@ -145,14 +213,12 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
     Effect.gen(function* () {
       const { files } = yield* Setting
       for (const [args, message] of [
-        [["--resume"], /^--resume requires --output\n/],
-        [["--output", join(files, "x"), "--resume", "--restart"], /^--resume and --restart exclude each other/],
         [["--output", join(files, "x"), "--retry-for", "-1"], /^--retry-for must be 0 or more/],
         [["--output", join(files, "nowhere", "x")], /x cannot be written: ENOENT/]
       ] as const) {
         assert.match((yield* call(["export", "n", ...args])).stderr, message)
       }
-      assert.isFalse(existsSync(join(files, "x.export")))
+      assert.isFalse(existsSync(join(files, "x")))
     })
   )
 

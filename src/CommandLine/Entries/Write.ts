@@ -1,13 +1,13 @@
 /** Idempotent writes: however often one is sent, it is applied once. */
 import { randomUUID } from "node:crypto"
-import { Duration, Effect, Option } from "effect"
+import { Effect, Option } from "effect"
 import type { ClientError } from "../../EffectClient/Client.ts"
-import { type CommandFailed, wrong } from "../CommandFailed.ts"
+import type { CommandFailed } from "../CommandFailed.ts"
 import type { Connection } from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Options } from "../Library.ts"
 import { numberOption } from "../NumberOption.ts"
-import { retryWhileUnavailable } from "../Retrying.ts"
+import { durationOf, retryWhileUnavailable } from "../Retrying.ts"
 import { Output } from "../Terminal/Output.ts"
 
 /** The options of every command with one idempotent write. */
@@ -44,11 +44,11 @@ export const once = <A>(
   write: (options: { readonly idempotencyKey: string }) => Effect.Effect<A, ClientError>
 ): Effect.Effect<A, CommandFailed, Output> =>
   Effect.gen(function* () {
-    if (retryFor < 0) return yield* wrong("--retry-for must be 0 or more")
+    const duration = yield* durationOf(retryFor)
     const key = Option.isSome(idempotencyKey) ? idempotencyKey.value : randomUUID()
     const { note } = yield* Output
     return yield* write({ idempotencyKey: key }).pipe(
-      retryWhileUnavailable(Duration.seconds(retryFor), note),
+      retryWhileUnavailable(duration, note),
       Effect.mapError(
         Failure.of(connection, `with --idempotency-key ${quoted(key)} it can be repeated, and is applied once`)
       )

@@ -7,7 +7,12 @@ import type { TextLine } from "../../Client/EntryLines.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import { hasCode } from "../../Storage/FileSystem.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
-import { choose, type ResumeMode, startOver } from "./Resumption.ts"
+
+/** What to do if an earlier run did not finish. */
+export type ResumeMode = "refuse" | "resume" | "restart"
+
+/** The hint if an earlier run cannot be continued. */
+const startOver = "Remove it, or start over with --restart."
 
 const Recorded = Schema.Struct({
   /** A digest of the service and the options. */
@@ -65,7 +70,10 @@ const readRecord = (path: string, mode: ResumeMode) =>
     const found = decode(text)
     if (Either.isLeft(found)) return yield* wrong(`${path} is not the checkpoint of an import`, startOver)
     if (mode === "resume") return found.right
-    return yield* wrong(`An import of this file was interrupted after line ${found.right.line}`, choose)
+    return yield* wrong(
+      `An import of this file was interrupted after line ${found.right.line}`,
+      "Continue with --resume, or start over with --restart."
+    )
   })
 
 /**

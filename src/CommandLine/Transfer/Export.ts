@@ -1,5 +1,5 @@
 /** `causeway export`: entries as lines of JSON. */
-import { Data, type Duration, Effect, Option, Stream } from "effect"
+import { type Duration, Effect, Option, Stream } from "effect"
 import type { Entry } from "../../Client/Model.ts"
 import type { Service } from "../../EffectClient/Client.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
@@ -8,14 +8,13 @@ import * as Connection from "../Connection.ts"
 import { countOf } from "../Entries/List.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { retryWhileUnavailable } from "../Retrying.ts"
+import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
 import { cleanName } from "../Terminal/Text.ts"
+import * as ExportFile from "./ExportFile.ts"
 import { type Job, type Position, pagesAfter, resumable } from "./ExportJob.ts"
-import * as PartialExport from "./PartialExport.ts"
-import * as Resumption from "./Resumption.ts"
 
 /** The maximum number of namespaces whose entries are counted: each needs a request. */
 const maxCounted = 100
@@ -56,24 +55,22 @@ interface Task {
   readonly epoch: string
   readonly retryFor: Duration.Duration
   readonly note: (text: string) => Effect.Effect<void>
-  /** The last entry of an earlier run. */
-  readonly last: Position | undefined
 }
-
-/** The store was restored or replaced: its entries do not belong to the same export. */
-class LogReplaced extends Data.TaggedError("LogReplaced") {}
 
 /** Reads all entries and passes them to `put`, page by page. */
 const exportEntries = <E, R>(
-  { client, connection, epoch, job, last, note, retryFor }: Task,
+  { client, connection, epoch, job, note, retryFor }: Task,
   put: (items: ReadonlyArray<Entry>) => Effect.Effect<void, E, R>
-): Effect.Effect<void, CommandFailed | LogReplaced | E, R> =>
+): Effect.Effect<void, CommandFailed | E, R> =>
   Effect.suspend(() => {
-    let position = last
+    let position: Position | undefined
     return resumable(() => pagesAfter(client, job, position), retryWhileUnavailable(retryFor, note)).pipe(
       Stream.mapError(Failure.of(connection)),
-      Stream.runForEach((page): Effect.Effect<void, LogReplaced | E, R> => {
-        if (page.epoch !== epoch) return new LogReplaced()
+      Stream.runForEach((page): Effect.Effect<void, CommandFailed | E, R> => {
+        // The entries of another log do not belong to the same export.
+        if (page.epoch !== epoch) {
+          return failed("The store has been restored or replaced during the export", "Export again.")
+        }
         return Effect.tap(put(page.items), () => {
           position = page.items.at(-1) ?? position
         })
@@ -81,45 +78,24 @@ const exportEntries = <E, R>(
     )
   })
 
-const replaced = (hint: string): CommandFailed =>
-  failed("The store has been restored or replaced during the export", hint)
-
-/** Exports to a file. Returns the number of its entries, and how many of them are from an earlier run. */
-const toFile = (
-  task: Omit<Task, "last" | "note">,
-  options: Pick<PartialExport.Options, "path" | "mode" | "mayReplace">
-) =>
+/** Exports to a file. Returns the number of its entries. */
+const toFile = (task: Omit<Task, "note">, path: string, mayReplace: boolean) =>
   Effect.gen(function* () {
-    const { client, connection, epoch, job } = task
-    const partial = yield* PartialExport.open({ ...options, origin: { url: connection.url, ...job, epoch } })
-    const total = process.stderr.isTTY ? yield* totalOf(client, connection, job) : undefined
-    const progress = yield* ProgressLine.make(total, partial.entries)
-    let count = partial.entries
-    let isResumable = true
+    const file = yield* ExportFile.open(path, mayReplace)
+    const total = process.stderr.isTTY ? yield* totalOf(task.client, task.connection, task.job) : undefined
+    const progress = yield* ProgressLine.make(total, 0)
+    let count = 0
     const put = (items: ReadonlyArray<Entry>) =>
-      items.length === 0
-        ? Effect.void
-        : Effect.zipRight(
-            partial.append(linesOf(items)),
-            Effect.suspend(() => {
-              count += items.length
-              return progress.advance(count, items.length)
-            })
-          )
-    yield* exportEntries({ ...task, last: partial.last, note: progress.note }, put).pipe(
-      Effect.catchTag("LogReplaced", () => {
-        isResumable = false
-        return replaced("Start over with --restart.")
-      }),
-      Effect.zipRight(partial.complete),
-      Resumption.reportProgress(
-        Effect.sync(() =>
-          count > 0 && isResumable ? [`${entries(count)} are exported; continue with --resume.`] : []
-        ),
-        progress.note
+      Effect.zipRight(
+        file.append(linesOf(items)),
+        Effect.suspend(() => {
+          count += items.length
+          return progress.advance(count, items.length)
+        })
       )
-    )
-    return { count, before: partial.entries }
+    yield* exportEntries({ ...task, note: progress.note }, put)
+    yield* file.complete
+    return count
   }).pipe(Effect.scoped)
 
 /** `causeway export [namespace]…`. */
@@ -134,19 +110,13 @@ export const command = Command.make(
       Options.optional
     ),
     force: Options.boolean("force").pipe(Options.withDescription("Replace an existing file")),
-    ...Resumption.options({
-      resume: "Continue where the last export to this file stopped",
-      restart: "Export to the file from the beginning"
-    }),
+    retryFor: retryForOption,
     ...Connection.options
   },
-  ({ force, json, namespaces, output, prefix, ...given }) =>
+  ({ force, json, namespaces, output, prefix, retryFor: seconds, ...given }) =>
     Effect.gen(function* () {
-      const { mode, retryFor } = yield* Resumption.resolve(given)
+      const retryFor = yield* durationOf(seconds)
       const { isTerminal, note } = yield* Output
-      if (Option.isNone(output) && mode === "resume") {
-        return yield* wrong("--resume requires --output", "How much of standard output was read is not known.")
-      }
       // The lines are for programs; `kv list` prints entries for a terminal.
       if (Option.isNone(output) && isTerminal) {
         return yield* wrong(
@@ -165,16 +135,14 @@ export const command = Command.make(
           isEmpty &&= items.length === 0
           return write(linesOf(items))
         }
-        yield* exportEntries({ ...task, last: undefined, note }, put).pipe(
-          Effect.catchTag("LogReplaced", () => replaced("Export again."))
-        )
+        yield* exportEntries({ ...task, note }, put)
         // Nothing else would show that a name is mistyped.
         return yield* isEmpty ? note("There are no such entries.") : Effect.void
       }
       const path = output.value
-      const { before, count } = yield* toFile(task, { path, mode, mayReplace: force })
+      const count = yield* toFile(task, path, force)
       yield* (yield* isJson(json))
-        ? record({ entries: count, file: path, resumedAtLine: before })
+        ? record({ entries: count, file: path })
         : write(`${entries(count)} are in ${cleanName(path)}\n`)
     })
 ).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))

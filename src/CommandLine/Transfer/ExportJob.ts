@@ -18,18 +18,6 @@ export interface Position {
   readonly key: string
 }
 
-/** Whether an entry belongs to the export and comes after a position. */
-export const isNext = ({ namespaces, prefix }: Job, last: Position | undefined, next: Position): boolean => {
-  if (!next.key.startsWith(prefix)) return false
-  const index = namespaces.indexOf(next.namespace)
-  if (namespaces.length > 0 && index === -1) return false
-  if (last === undefined) return true
-  if (next.namespace === last.namespace) return compare(last.key, next.key) < 0
-  return namespaces.length > 0
-    ? index > namespaces.indexOf(last.namespace)
-    : compare(last.namespace, next.namespace) < 0
-}
-
 /** Entries of one snapshot, and the epoch of the change log then. */
 export interface Page {
   readonly items: ReadonlyArray<Entry>

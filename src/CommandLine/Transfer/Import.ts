@@ -19,19 +19,18 @@ import { withoutOperation } from "../../Client/Errors.ts"
 import type * as Client from "../../EffectClient/Client.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
-import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
 import { numberOption } from "../NumberOption.ts"
-import { retryWhileUnavailable } from "../Retrying.ts"
+import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
 import * as Input from "../Terminal/Input.ts"
 import { isJson, record, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/ProgressLine.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import { type BatchState, type Item, initialState, lineOf, send } from "./ImportBatch.ts"
-import * as Resumption from "./Resumption.ts"
 
 const maxBatchBytes = 4 * 1024 * 1024
 
@@ -146,6 +145,22 @@ const progressText = (line: number, { file }: Source): ReadonlyArray<string> => 
     : [`Lines 1 to ${line} are imported; continue with --resume.`]
 }
 
+/** Reports how far an import has come, and how to continue, if it fails or is interrupted. */
+const reportProgress =
+  (progress: Effect.Effect<ReadonlyArray<string>>, note: (text: string) => Effect.Effect<void>) =>
+  <A, R>(command: Effect.Effect<A, CommandFailed, R>): Effect.Effect<A, CommandFailed, R> =>
+    command.pipe(
+      Effect.onInterrupt(() =>
+        Effect.flatMap(progress, sentences => Effect.forEach(sentences, note, { discard: true }))
+      ),
+      Effect.catchAll(({ exitCode, hint, message }) =>
+        Effect.flatMap(progress, sentences => {
+          const hints = [...(hint === undefined ? [] : [hint]), ...sentences]
+          return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
+        })
+      )
+    )
+
 /** Imports all lines of the source. */
 const importEntries = (job: Job) =>
   Effect.gen(function* () {
@@ -165,7 +180,7 @@ const importEntries = (job: Job) =>
         })
       )
     return yield* Stream.runFoldEffect(readSource(job), nothingImported, sendLines).pipe(
-      Resumption.reportProgress(
+      reportProgress(
         Effect.map(Ref.get(done), line => progressText(line, source)),
         progress.note
       )
@@ -198,24 +213,27 @@ export const command = Command.make(
       Options.withDescription("What to do with an entry that exists already; default replace"),
       Options.withDefault("replace" as const)
     ),
-    ...Resumption.options({
-      resume: "Continue where the last import of this file stopped",
-      restart: "Import the file from its beginning"
-    }),
+    resume: Options.boolean("resume").pipe(
+      Options.withDescription("Continue where the last import of this file stopped")
+    ),
+    restart: Options.boolean("restart").pipe(Options.withDescription("Import the file from its beginning")),
+    retryFor: retryForOption,
     batch: numberOption("batch", "entries", "Maximum number of entries in a batch", 1000),
     ...Connection.options
   },
-  ({ batch, existing, file, json, namespace, ...given }) =>
+  ({ batch, existing, file, json, namespace, restart, resume, retryFor: seconds, ...given }) =>
     Effect.gen(function* () {
       if (batch < 1) return yield* wrong("--batch must be at least 1")
-      const { mode, retryFor } = yield* Resumption.resolve(given)
+      const retryFor = yield* durationOf(seconds)
+      if (resume && restart) return yield* wrong("--resume and --restart exclude each other")
       const source = yield* sourceOf(Option.getOrElse(file, () => "-"))
-      if (source.file === undefined && mode === "resume") {
+      if (source.file === undefined && resume) {
         return yield* wrong("--resume requires a file", "Standard input cannot be read again from where it stopped.")
       }
       const connection = yield* Connection.resolve(given)
       const client = yield* Connection.store(connection)
       const purpose = [connection.url, Option.getOrElse(namespace, () => ""), existing]
+      const mode = resume ? "resume" : restart ? "restart" : "refuse"
       const start = source.file === undefined ? Checkpoint.none : yield* Checkpoint.open(source.file, purpose, mode)
       // An unreachable service fails here, before anything is read.
       yield* endOfLog(connection)
