@@ -11,7 +11,7 @@ export const isCloseCode = (code: number): boolean =>
   (code >= 1000 && code <= 1014 && ![1004, 1005, 1006].includes(code)) || (code >= 3000 && code <= 4999)
 
 /** A code that a WebSocket endpoint may send. */
-export const CloseCode = Schema.Int.pipe(
+const CloseCode = Schema.Int.pipe(
   Schema.filter(isCloseCode, { message: () => "A close code is 1000 to 1014, except 1004 to 1006, or 3000 to 4999" })
 )
 
@@ -116,18 +116,14 @@ export class FaultRules {
   private active: Array<Active> = []
   private lastId = 0
 
-  constructor(
-    private readonly seed: string | number,
-    private readonly limit: number
-  ) {}
+  constructor(private readonly seed: string | number) {}
 
   get rules(): ReadonlyArray<ActiveRule> {
     return this.active.map(({ id, rule, hits }) => ({ id, rule, hits }))
   }
 
-  /** Adds a rule and returns its id, or `undefined` if there are too many. */
-  add(rule: Rule): number | undefined {
-    if (this.active.length >= this.limit) return undefined
+  /** Adds a rule and returns its id. */
+  add(rule: Rule): number {
     const id = ++this.lastId
     this.active.push({ id, rule, chance: Random.make(`${this.seed}/${id}`), hits: 0 })
     return id

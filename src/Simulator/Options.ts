@@ -18,8 +18,6 @@ export interface Limits {
   readonly bodyBytes: number
   /** Idempotency keys kept; above, the oldest are dropped. */
   readonly idempotencyKeys: number
-  /** Rules of faults; one more is refused. */
-  readonly rules: number
   /** How long an instance waits for a slow connection before it is closed with 1013. */
   readonly stall: Duration.DurationInput
 }
@@ -33,7 +31,6 @@ export const defaultLimits: Limits = {
   iterations: 1000,
   bodyBytes: 1024 * 1024,
   idempotencyKeys: 1000,
-  rules: 100,
   stall: "10 seconds"
 }
 
@@ -42,7 +39,7 @@ export type Format = "accept" | "sse" | "text"
 
 export interface Options {
   /** Ports on 127.0.0.1; 0, the default, takes a free one. */
-  readonly ports?: { readonly platform?: number; readonly inference?: number; readonly control?: number }
+  readonly ports?: { readonly platform?: number; readonly inference?: number }
   /** The bearer token that the agent platform requires, except at /health; none by default. */
   readonly platformKey?: Redacted.Redacted
   /** The bearer token that the inference proxy requires, except at /health; none by default. */

@@ -2,12 +2,12 @@
  * A simulated agent platform and inference proxy for development and tests: real servers on 127.0.0.1 with faults that
  * can be injected.
  */
-import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
+import { Context, Effect, Layer, Option, Random, Redacted, type Scope } from "effect"
 import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
 import * as InferenceSettings from "../Upstream/Inference.ts"
-import { type Command, ControlRefused, execute, httpHandler, type Parts, type State, stateOf } from "./Control.ts"
+import { type ControlRefused, controlsOf, type State } from "./Control.ts"
 import type { EventBody } from "./EventHistory.ts"
-import { CloseCode, FaultRules, Rule } from "./Fault.ts"
+import { FaultRules, type Rule } from "./Fault.ts"
 import * as Inference from "./Inference.ts"
 import * as Listener from "./Listener.ts"
 import type { Service } from "./Operation.ts"
@@ -16,7 +16,7 @@ import * as Platform from "./Platform.ts"
 import * as SimulatedService from "./SimulatedService.ts"
 import { TrafficLog } from "./TrafficLog.ts"
 
-export { type Command, ControlRefused, type InstanceState, type State } from "./Control.ts"
+export { ControlRefused, type InstanceState, type State } from "./Control.ts"
 export type { EventBody } from "./EventHistory.ts"
 export type { Fault } from "./Fault.ts"
 export { ListenFailed } from "./Listener.ts"
@@ -35,8 +35,6 @@ export class Simulator extends Context.Tag("causeway/Simulator")<
     readonly platformUrl: string
     /** Base address of the inference proxy. */
     readonly inferenceUrl: string
-    /** Where other processes read the state (GET) and send commands (POST, JSON). */
-    readonly controlUrl: string
     /**
      * Adds a rule of faults for later requests, and returns its id. The n-th rule of a simulator has the same random
      * numbers for the same seed.
@@ -63,30 +61,6 @@ export class Simulator extends Context.Tag("causeway/Simulator")<
   }
 >() {}
 
-const handleOf = (
-  parts: Parts,
-  urls: { readonly platformUrl: string; readonly inferenceUrl: string; readonly controlUrl: string }
-): Context.Tag.Service<Simulator> => {
-  const command = (command: Command) => execute(parts, command)
-  const decode = <A, I>(schema: Schema.Schema<A, I>, input: unknown) =>
-    Effect.mapError(Schema.decodeUnknown(schema)(input), error => new ControlRefused({ message: error.message }))
-  return {
-    ...urls,
-    inject: rule => Effect.flatMap(decode(Rule, rule), rule => command({ command: "inject", rule })),
-    remove: id => command({ command: "remove", id }),
-    clear: command({ command: "clear" }),
-    refuse: (service, refused) => command({ command: "refuse", service, refused }),
-    disconnect: (options = {}) =>
-      Effect.flatMap(decode(Schema.UndefinedOr(CloseCode), options.code), () =>
-        command({ command: "disconnect", ...options })
-      ),
-    reclaim: instanceId => Effect.orDie(command({ command: "reclaim", instanceId })),
-    emit: (instanceId, event) => command({ command: "emit", instanceId, event }),
-    state: Effect.sync(() => stateOf(parts)),
-    awaitState: predicate => parts.traffic.changes.until(() => Option.filter(Option.some(stateOf(parts)), predicate))
-  }
-}
-
 /** Starts a simulator. The end of the scope closes all connections. */
 export const make = (
   options: Options = {}
@@ -97,7 +71,7 @@ export const make = (
     const seed = options.seed ?? (yield* Random.next)
     const prefix = yield* Effect.withRandom(Random.nextIntBetween(0x1000, 0x10000), Random.make(seed))
     const traffic = new TrafficLog()
-    const faults = new FaultRules(seed, limits.rules)
+    const faults = new FaultRules(seed)
     const platform = yield* Platform.make(
       { key: options.platformKey, pace, limits, prefix: prefix.toString(16) },
       traffic
@@ -115,16 +89,11 @@ export const make = (
       platform: yield* listen(platform, ports.platform),
       inference: yield* listen(inference, ports.inference)
     }
-    const parts = { faults, traffic, platform, listeners }
-    const control = yield* Listener.make(ports.control ?? 0, {
-      request: yield* httpHandler(parts, limits.bodyBytes),
-      upgrade: (_, socket) => socket.destroy()
-    })
-    return handleOf(parts, {
+    return {
       platformUrl: listeners.platform.url,
       inferenceUrl: listeners.inference.url,
-      controlUrl: `${control.url}/control`
-    })
+      ...controlsOf({ faults, traffic, platform, listeners })
+    }
   })
 
 /** Runs an agent platform and an inference proxy on free ports of 127.0.0.1. Fails if a given port is in use. */
