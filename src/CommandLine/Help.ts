@@ -13,11 +13,17 @@ const linesOf = (path: ReadonlyArray<string>, { below }: Node): ReadonlyArray<re
     return node.below.length > 0 ? linesOf(names, node) : [[`  ${names.join(" ")}`, node.summary] as const]
   })
 
-/** The help of the command at a path; `undefined` if it has no subcommands. */
-export const ofGroup = (root: Node, path: ReadonlyArray<string>): string | undefined => {
+/** Whether the command at a path only has subcommands. */
+export const isGroup = (root: Node, path: ReadonlyArray<string>): boolean => at(root, path).below.length > 0
+
+/** The help of the command at a path. */
+export const of = (root: Node, path: ReadonlyArray<string>): string => {
   const found = at(root, path)
-  if (found.below.length === 0) return undefined
   const command = ["causeway", ...path].join(" ")
+  if (found.below.length === 0) {
+    const sections = found.help.replace(/\n{2,}( +\S)/g, "\n$1")
+    return `USAGE\n\n$ ${[command, found.usage].join(" ").trim()}\n\n${sections}`
+  }
   return [
     found.summary,
     "",
@@ -32,20 +38,4 @@ export const ofGroup = (root: Node, path: ReadonlyArray<string>): string | undef
           "causeway --completions bash, zsh or fish prints completions for a shell."
         ])
   ].join("\n")
-}
-
-/** The library's lines about the type of an argument, and about every optional one. */
-const boilerplate = /^ +(?:A user-defined piece of text|A true or false value|An integer|This setting is optional)\.$/
-
-/** The library's help of one command without boilerplate. */
-export const compact = (text: string, path: ReadonlyArray<string>): string => {
-  const usage = text.indexOf("USAGE")
-  const lines = text.slice(Math.max(0, usage)).split("\n")
-  return lines
-    .filter(line => !boilerplate.test(line))
-    .join("\n")
-    .replace(/^\$ \S+/m, `$ causeway ${path.join(" ")}`)
-    .replace(/\n{2,}( +\S)/g, "\n$1")
-    .replace(/\n{3,}/g, "\n\n")
-    .trim()
 }

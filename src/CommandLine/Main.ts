@@ -36,40 +36,13 @@ const unknownArgument = ({ known, path, unknown }: Arguments.UnknownArgument): C
   return refuse(isValue ? `After -- arguments may start with -. ${help(path)}` : help(path))
 }
 
-/** The message of the library about invalid arguments, with the name of the option, which it leaves out. */
-const problemOf = (text: string, given: ReadonlyArray<string>): string =>
-  text
-    .split("\n")
-    .map(line => {
-      const [, value] = /^'(.*)' is not an? integer$/.exec(line) ?? []
-      if (value !== undefined) {
-        const option = given.find((word, index) => word.startsWith("--") && given[index + 1] === value)
-        return `${option === undefined ? "" : `${option}: `}'${value}' is not a whole number`
-      }
-      const [, cases] = /^Expected one of the following cases: (.*)$/.exec(line) ?? []
-      // It is the only option with a choice of words.
-      return cases === undefined ? line : `${given.includes("--existing") ? "--existing" : "It"} takes ${cases}`
-    })
-    .filter(line => line !== "")
-    .join("\n")
-
-/** The output of the library without escape sequences. */
-const printed = (text: string, path: ReadonlyArray<string>): string => {
-  const plain = stripVTControlCharacters(text)
-  return `${plain.includes("USAGE") ? Help.compact(plain, path) : plain}\n`
-}
-
 /** Runs a command. Its output is that of the context. */
 export const runWith = (
   args: ReadonlyArray<string>,
   parts: Root.Parts
 ): Effect.Effect<void, CommandFailed, Output.Output> =>
   Effect.gen(function* () {
-    const outer = yield* Console.consoleWith(Effect.succeed)
-    const { command, node: tree } = Root.make({
-      ...parts,
-      migrateStore: given => Effect.withConsole(parts.migrateStore(given), outer)
-    })
+    const { command, node: tree } = Root.make(parts)
     const arranged = Arguments.arrange(args, tree)
     const { path } = arranged
     if ("unknown" in arranged) return yield* unknownArgument(arranged)
@@ -81,28 +54,25 @@ export const runWith = (
       if (Completions.isShell(shell)) return yield* Output.write(Completions.script(shell, tree))
       return yield* wrong(`--completions takes ${Completions.shells.join(", ")}`, help(path))
     }
-    const group = Help.ofGroup(tree, path)
-    if (group !== undefined && given.includes("--help")) return yield* Output.write(`${group}\n`)
-    if (group !== undefined && !given.includes("--version")) {
+    if (given.includes("--help")) return yield* Output.write(`${Help.of(tree, path)}\n`)
+    if (given.includes("--version")) return yield* Output.write(`${version}\n`)
+    if (Help.isGroup(tree, path)) {
       return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
     }
-    const texts: Array<string> = []
     const errors: Array<string> = []
+    const outer = yield* Console.consoleWith(Effect.succeed)
+    // Problems of the arguments are reported in one message.
     const console: Console.Console = {
       ...outer,
-      // Written at the end: a failure to write cannot be returned from here.
-      log: (...parts) => Effect.sync(() => texts.push(printed(parts.map(String).join(" "), path))),
-      // Problems of the arguments are reported in one message.
       error: (...parts) => Effect.sync(() => errors.push(...parts.map(String)))
     }
     yield* Command.run(command, { name: "causeway", version })(["node", "causeway", ...given]).pipe(
       Effect.withConsole(console),
       Effect.catchAll((error): Effect.Effect<never, CommandFailed | Output.OutputClosed> => {
         if (error._tag === "CommandFailed" || error._tag === "OutputClosed") return error
-        return wrong(problemOf(stripVTControlCharacters(errors.join("\n")).trim(), given), help(path))
+        return wrong(stripVTControlCharacters(errors.join("\n")).replace(/\n+/g, "\n").trim(), help(path))
       })
     )
-    if (texts.length > 0) yield* Output.write(texts.join(""))
   }).pipe(
     Effect.catchTag("OutputClosed", () => Effect.void),
     Effect.provide(

@@ -10,7 +10,7 @@ import * as Connection from "./Connection.ts"
 import * as EntryText from "./Entries/EntryText.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { numberOption } from "./NumberOption.ts"
+import { numberOption, wholeNumber } from "./NumberOption.ts"
 import { isJson, Output, record, write } from "./Terminal/Output.ts"
 import { type Column, list as details, table } from "./Terminal/Table.ts"
 import { cleanName, count } from "./Terminal/Text.ts"
@@ -110,7 +110,7 @@ export const tail = Command.make(
   "tail",
   {
     id,
-    from: Options.integer("from").pipe(
+    from: wholeNumber("from").pipe(
       Options.withPseudoName("seq"),
       Options.withDescription("Only events after this one; requires --epoch"),
       Options.optional

@@ -1,12 +1,16 @@
 /** The tree of commands, for parsing as well as for help and completions. */
 import { stripVTControlCharacters } from "node:util"
-import { HashSet } from "effect"
+import { HashSet, Option } from "effect"
 import type * as Arguments from "./Arguments.ts"
 import { CliConfig, Command, HelpDoc, Usage } from "./Library.ts"
 
 /** A command in help and completions. */
 export interface Node extends Arguments.Node {
   readonly summary: string
+  /** Its arguments, as in `[--url address] <key>`. */
+  readonly usage: string
+  /** Its description and its arguments, each with its description. */
+  readonly help: string
   readonly below: ReadonlyArray<Node>
 }
 
@@ -21,24 +25,53 @@ export interface Registered<C extends AnyCommand> {
 
 const textOf = (doc: HelpDoc.HelpDoc): string => stripVTControlCharacters(HelpDoc.toAnsiText(doc)).trim()
 
-/** The options in a usage such as `get [--json] [--url address] <key>`, and whether they take a value. */
-const optionsIn = (usage: string): ReadonlyMap<string, boolean> =>
-  new Map([...usage.matchAll(/(--[a-z-]+)( [^\])\s]+)?/g)].map(([, name = "", value]) => [name, value !== undefined]))
+/** The options of a command, and whether they take a value. */
+const optionsIn = (usage: Usage.Usage): ReadonlyArray<readonly [name: string, hasValue: boolean]> => {
+  switch (usage._tag) {
+    case "Named":
+      return usage.names
+        .filter(name => name.startsWith("--"))
+        .map(name => [name, Option.isSome(usage.acceptedValues)] as const)
+    case "Optional":
+    case "Repeated":
+      return optionsIn(usage.usage)
+    case "Alternation":
+    case "Concat":
+      return [...optionsIn(usage.left), ...optionsIn(usage.right)]
+    default:
+      return []
+  }
+}
 
-const firstParagraph = (doc: HelpDoc.HelpDoc): HelpDoc.HelpDoc | undefined =>
+const paragraphsOf = (doc: HelpDoc.HelpDoc): ReadonlyArray<HelpDoc.HelpDoc> =>
   HelpDoc.isSequence(doc)
-    ? (firstParagraph(doc.left) ?? firstParagraph(doc.right))
+    ? [...paragraphsOf(doc.left), ...paragraphsOf(doc.right)]
     : HelpDoc.isParagraph(doc)
-      ? doc
-      : undefined
+      ? [doc]
+      : []
+
+/** The help without the library's paragraphs about the type of each argument and about whether it is optional. */
+const withoutTypes = (doc: HelpDoc.HelpDoc): HelpDoc.HelpDoc => {
+  if (HelpDoc.isSequence(doc)) return HelpDoc.sequence(withoutTypes(doc.left), withoutTypes(doc.right))
+  if (!HelpDoc.isDescriptionList(doc)) return doc
+  const [first, ...others] = doc.definitions.map(
+    // The type is the first paragraph, and ours the second.
+    ([name, about]): [typeof name, HelpDoc.HelpDoc] => [name, paragraphsOf(about)[1] ?? HelpDoc.empty]
+  )
+  return first === undefined ? HelpDoc.empty : HelpDoc.descriptionList([first, ...others])
+}
 
 const nodeOf = (command: AnyCommand, below: ReadonlyArray<Node>): Node => {
-  const paragraph = firstParagraph(Command.getHelp(command, CliConfig.defaultConfig))
+  const help = Command.getHelp(command, CliConfig.make({ showBuiltIns: false }))
+  const [summary] = paragraphsOf(help)
   const [name = ""] = HashSet.values(Command.getNames(command))
+  const usage = Command.getUsage(command)
   return {
     name,
-    summary: paragraph === undefined ? "" : textOf(paragraph),
-    options: below.length > 0 ? new Map() : optionsIn(textOf(Usage.getHelp(Command.getUsage(command)))),
+    summary: summary === undefined ? "" : textOf(summary),
+    usage: textOf(Usage.getHelp(usage)).slice(name.length).trim(),
+    help: textOf(withoutTypes(help)),
+    options: new Map(below.length > 0 ? [] : optionsIn(usage)),
     below
   }
 }

@@ -2,6 +2,7 @@
 import { Effect, Option } from "effect"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import { Args, Options } from "../Library.ts"
+import { wholeNumber } from "../NumberOption.ts"
 
 /** The arguments that address an entry. */
 export const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
@@ -9,7 +10,7 @@ export const key = Args.text({ name: "key" })
 
 /** The option for a precondition on the version. */
 export const ifVersion = (description: string) =>
-  Options.integer("if-version").pipe(
+  wholeNumber("if-version").pipe(
     Options.withPseudoName("version"),
     Options.withDescription(description),
     Options.optional

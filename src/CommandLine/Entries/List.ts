@@ -7,6 +7,7 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Command, Options } from "../Library.ts"
+import { wholeNumber } from "../NumberOption.ts"
 import { isJson, Output, record, write, writeJson } from "../Terminal/Output.ts"
 import { type Column, table } from "../Terminal/Table.ts"
 import { cleanName } from "../Terminal/Text.ts"
@@ -14,7 +15,7 @@ import { given, namespace, prefix } from "./EntryArguments.ts"
 import * as EntryText from "./EntryText.ts"
 
 const limitOption = (what: string) =>
-  Options.integer("limit").pipe(
+  wholeNumber("limit").pipe(
     Options.withPseudoName(what),
     Options.withDescription(`Maximum number of ${what}; default all`),
     Options.optional

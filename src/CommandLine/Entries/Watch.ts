@@ -7,6 +7,7 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
+import { wholeNumber } from "../NumberOption.ts"
 import { endOfLog } from "../Service.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { truncate } from "../Terminal/Table.ts"
@@ -112,7 +113,7 @@ export const watch = Command.make(
       Args.optional
     ),
     prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
-    from: Options.integer("from").pipe(
+    from: wholeNumber("from").pipe(
       Options.withPseudoName("position"),
       Options.withDescription("Only changes after this position of the change log; 0: all that are kept"),
       Options.optional

@@ -23,7 +23,7 @@ import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { numberOption } from "../NumberOption.ts"
+import { choice, numberOption } from "../NumberOption.ts"
 import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
 import * as Input from "../Terminal/Input.ts"
@@ -209,8 +209,9 @@ export const command = Command.make(
       Options.withDescription("The namespace of all entries, instead of that of each line"),
       Options.optional
     ),
-    existing: Options.choice("existing", ["replace", "skip"]).pipe(
+    existing: choice("existing", ["replace", "skip"]).pipe(
       Options.withDescription("What to do with an entry that exists already; default replace"),
+      Options.withPseudoName("replace | skip"),
       Options.withDefault("replace" as const)
     ),
     resume: Options.boolean("resume").pipe(
