@@ -10,7 +10,6 @@ import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import * as Completions from "./Completions.ts"
 import * as Help from "./Help.ts"
 import { CliConfig, Command } from "./Library.ts"
-import * as RawArguments from "./RawArguments.ts"
 import * as Root from "./Root.ts"
 import * as Suggestion from "./Suggestion.ts"
 import * as Output from "./Terminal/Output.ts"
@@ -87,4 +86,4 @@ export const runWith = (
 
 /** Runs a command with the arguments and the output of this process. */
 export const run = (args: ReadonlyArray<string>, parts: Root.Parts): Effect.Effect<void, CommandFailed> =>
-  Effect.zipRight(RawArguments.check(args), Effect.provide(runWith(args, parts), Output.layer))
+  Effect.provide(runWith(args, parts), Output.layer)

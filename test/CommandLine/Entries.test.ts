@@ -118,23 +118,6 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
     })
   )
 
-  it.effect("refuses arguments that are not UTF-8, which Node replaces", () =>
-    Effect.gen(function* () {
-      const invalid = "\\377\\376"
-      for (const args of [
-        `kv set cli/raw "$(printf '${invalid}')" 1`,
-        `kv set cli/raw k --string "$(printf 'a${invalid}')"`
-      ]) {
-        const { code, stderr, stdout } = yield* run([], { shell: args })
-        assert.deepStrictEqual([code, stdout], [2, ""])
-        assert.match(stderr, /^The argument "a?\ufffd\ufffd" is not UTF-8\n/)
-      }
-      // The replacement character itself is text.
-      const replaced = yield* run(["kv", "set", "cli/raw", "\ufffd", '"\ufffd"'])
-      assert.strictEqual(replaced.code, 0, replaced.stderr)
-    })
-  )
-
   it.effect("takes no text that is not UTF-8", () =>
     Effect.gen(function* () {
       const { files } = yield* Setting
