@@ -166,9 +166,7 @@ const single = (
   actor: Operations.Checked<string>,
   operation: Operations.Checked<Operation>
 ): Operations.Checked<Write> => {
-  if (Either.isLeft(actor)) return Either.left(actor.left)
-  if (Either.isLeft(operation)) return Either.left(operation.left)
-  return Either.right({ operations: [operation.right], actor: actor.right })
+  return Either.zipWith(actor, operation, (actor, operation) => ({ operations: [operation], actor }))
 }
 
 const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Errors.entryRefused(currentVersion)
@@ -177,14 +175,13 @@ const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Error
 const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
   kind: "set",
   expiries: ({ payload }) => [payload],
-  check: ({ headers, incoming: { identity }, path, payload }, limits, now) => {
-    const precondition = Operations.precondition(headers)
-    if (Either.isLeft(precondition)) return Either.left(precondition.left)
-    return single(
-      Operations.actor(payload.actor, identity, limits),
-      Operations.set({ ...payload, ...path }, precondition.right, identity, limits, now)
-    )
-  },
+  check: ({ headers, incoming: { identity }, path, payload }, limits, now) =>
+    Either.flatMap(Operations.precondition(headers), precondition =>
+      single(
+        Operations.actor(payload.actor, identity, limits),
+        Operations.set({ ...payload, ...path }, precondition, identity, limits, now)
+      )
+    ),
   done: ([result]) => {
     if (result?.op !== "set") throw new Error("The store returns no entry for a set")
     return entryReply(result.entry)
@@ -195,14 +192,13 @@ const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> 
 /** Deletes an entry, if it is present. */
 const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: string } }> = {
   kind: "delete",
-  check: ({ headers, incoming: { identity }, path, urlParams }, limits) => {
-    const precondition = Operations.precondition(headers)
-    if (Either.isLeft(precondition)) return Either.left(precondition.left)
-    return single(
-      Operations.actor(urlParams.actor, identity, limits),
-      Operations.remove(path, precondition.right, identity, limits)
-    )
-  },
+  check: ({ headers, incoming: { identity }, path, urlParams }, limits) =>
+    Either.flatMap(Operations.precondition(headers), precondition =>
+      single(
+        Operations.actor(urlParams.actor, identity, limits),
+        Operations.remove(path, precondition, identity, limits)
+      )
+    ),
   done: ([result]) => Reply.json(resultJson(result!)),
   refused: entryRefused
 }
@@ -218,15 +214,14 @@ const removePrefix: Writing<
   }
 > = {
   kind: "removePrefix",
-  check: ({ incoming: { identity }, path: { namespace }, urlParams }, limits) => {
-    const { limit = maxPage, prefix } = urlParams
-    const allowed = Operations.namespace(namespace, identity, limits)
-    if (Either.isLeft(allowed)) return Either.left(allowed.left)
-    const text = Operations.text("prefix", prefix)
-    if (Either.isLeft(text)) return Either.left(text.left)
-    const actor = Operations.actor(urlParams.actor, identity, limits)
-    return Either.map(actor, actor => ({ operations: [], actor, prefixDelete: { namespace, prefix, limit } }))
-  },
+  check: ({ incoming: { identity }, path: { namespace }, urlParams }, limits) =>
+    Either.gen(function* () {
+      const { limit = maxPage, prefix } = urlParams
+      yield* Operations.namespace(namespace, identity, limits)
+      yield* Operations.text("prefix", prefix)
+      const actor = yield* Operations.actor(urlParams.actor, identity, limits)
+      return { operations: [], actor, prefixDelete: { namespace, prefix, limit } }
+    }),
   done: (results, more) => Reply.json(`{"deleted":${results.length > 0},"count":${results.length},"more":${more}}`),
   refused: entryRefused
 }

@@ -38,18 +38,18 @@ interface FollowParams extends FeedParams {
 /** The part of the log that a request may follow. */
 const queryOf = (params: FeedParams, { identity }: Incoming, limits: LimitsShape): Operations.Checked<FollowQuery> => {
   const { tenant: asked = "", after = 0, limit = defaultPage, epoch = "", namespace, prefix } = params
-  const tenant = Operations.followedTenant(asked, identity)
-  if (Either.isLeft(tenant)) return Either.left(tenant.left)
-  const part = checkPart(namespace, prefix, identity, limits)
-  if (Either.isLeft(part)) return Either.left(part.left)
-  return Either.right({
-    tenant: tenant.right,
-    namespace,
-    prefix,
-    after,
-    limit: Math.min(limit, maxPage),
-    epoch: epoch === "" ? undefined : epoch
-  })
+  return Either.zipWith(
+    Operations.followedTenant(asked, identity),
+    checkPart(namespace, prefix, identity, limits),
+    tenant => ({
+      tenant,
+      namespace,
+      prefix,
+      after,
+      limit: Math.min(limit, maxPage),
+      epoch: epoch === "" ? undefined : epoch
+    })
+  )
 }
 
 /** Checks a namespace and a prefix of its keys, if they are given. */

@@ -177,10 +177,10 @@ export const remove = (
   at = ""
 ): Checked<DeleteOperation> => {
   const { key, namespace } = given
-  const named = address(given, sender, limits, at)
-  if (Either.isLeft(named)) return Either.left(named.left)
   const operation = { op: "delete", namespace, key } as const
-  return Either.right(precondition === undefined ? operation : { ...operation, precondition })
+  return Either.map(address(given, sender, limits, at), () =>
+    precondition === undefined ? operation : { ...operation, precondition }
+  )
 }
 
 /** The operation at `index` of a batch. */
