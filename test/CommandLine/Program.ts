@@ -34,8 +34,6 @@ export interface Options {
   readonly isTerminal?: boolean
   /** The content of a pipe to standard input, instead of `input`. */
   readonly piped?: string
-  /** The arguments as text of a shell, instead of `args`: it can have any bytes. */
-  readonly shell?: string
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`
@@ -46,8 +44,7 @@ export const start = ({
   env = {},
   input,
   isTerminal = false,
-  piped,
-  shell
+  piped
 }: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
@@ -65,9 +62,7 @@ export const start = ({
         ? spawn("script", ["-qefc", line, "/dev/null"], {
             env: { ...own, TERM: "xterm", SHELL: "/bin/sh" }
           })
-        : shell === undefined
-          ? spawn(process.execPath, [main, ...args], { env: own })
-          : spawn("sh", ["-c", `exec ${[process.execPath, main].map(quote).join(" ")} ${shell}`], { env: own })
+        : spawn(process.execPath, [main, ...args], { env: own })
       const changes = new Changes()
       const output = { stdout: "", stderr: "" }
       let ended: Ended | undefined
