@@ -40,8 +40,9 @@ export const refusalOf = (db: Database, known: Named, version: number): string |
   try {
     const listed = listedIn(db)
     if (listed === undefined || isOfDevelopment(listed)) return ofDevelopment("directory")
+    if (newer !== undefined) return newer
     const difference = differenceOf(known.slice(0, version), listed)
-    return difference === undefined ? newer : `was written by a version with other migrations: ${difference}`
+    return difference && `was written by a version with other migrations: ${difference}`
   } catch (error) {
     if (isUnreadable(error)) return newer
     throw error
