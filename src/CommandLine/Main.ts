@@ -41,7 +41,11 @@ export const runWith = (
   parts: Root.Parts
 ): Effect.Effect<void, CommandFailed, Output.Output> =>
   Effect.gen(function* () {
-    const { command, node: tree } = Root.make(parts)
+    const outer = yield* Console.consoleWith(Effect.succeed)
+    const { command, node: tree } = Root.make({
+      ...parts,
+      migrateStore: given => Effect.withConsole(parts.migrateStore(given), outer)
+    })
     const arranged = Arguments.arrange(args, tree)
     const { path } = arranged
     if ("unknown" in arranged) return yield* unknownArgument(arranged)
@@ -59,7 +63,6 @@ export const runWith = (
       return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
     }
     const errors: Array<string> = []
-    const outer = yield* Console.consoleWith(Effect.succeed)
     // Problems of the arguments are reported in one message.
     const console: Console.Console = {
       ...outer,

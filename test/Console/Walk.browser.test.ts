@@ -107,7 +107,7 @@ describeVisit("The console in a browser", visit => {
     await dialog.getByLabel("Key").fill("theme")
     await dialog.getByLabel("Value").fill('{"limit":12345678901234567890,"2":"b",\n"1" "a"}')
     await dialog.getByRole("button", { name: "Create" }).click()
-    await dialog.getByText("Line 2, column 5: A colon is missing").waitFor()
+    await dialog.getByText("Line 2, column 5: A colon is expected").waitFor()
     await dialog.getByLabel("Value").fill('{"limit":12345678901234567890,"2":"b","1":"a"}')
     await dialog.getByRole("button", { name: "Create" }).click()
     await page.getByText("version 1", { exact: true }).waitFor()
