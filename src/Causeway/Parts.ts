@@ -1,7 +1,7 @@
 /**
  * Which of our groups an api contains, as types and as values.
  */
-import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
@@ -11,6 +11,7 @@ import { ClusterGroup } from "../Cluster/Api.ts"
 import { GatewayGroup } from "../Gateway/Api.ts"
 import { HealthGroup } from "../Health/Api.ts"
 import { type JsonBody, Part } from "../Http/Contract.ts"
+import { endpointsOf } from "../Http/Router.ts"
 import { KvGroup } from "../Kv/Api.ts"
 import { MetricsGroup } from "../Observability/Api.ts"
 import { DescriptionGroup } from "../OpenApi/Api.ts"
@@ -65,28 +66,16 @@ export type HostMiddleware<Api> = Exclude<
 /** The names of our groups in an api. */
 export const partsOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
-): ReadonlySet<string> => {
-  const names = new Set<string>()
-  HttpApi.reflect(api, {
-    onGroup: ({ group }) => Option.map(Context.getOption(group.annotations, Part), name => names.add(name)),
-    onEndpoint: () => undefined
-  })
-  return names
-}
+): ReadonlySet<string> =>
+  new Set(endpointsOf(api).flatMap(({ group }) => Option.toArray(Context.getOption(group.annotations, Part))))
 
 /** The path of an endpoint in an api; `undefined` if the api does not contain it. */
 export const pathIn = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   part: PartName,
   endpointName: string
-): string | undefined => {
-  let path: string | undefined
-  HttpApi.reflect(api, {
-    onGroup: () => undefined,
-    onEndpoint: ({ endpoint, group }) => {
-      const isOurs = Option.contains(Context.getOption(group.annotations, Part), part)
-      if (isOurs && endpoint.name === endpointName) path = endpoint.path
-    }
-  })
-  return path
-}
+): string | undefined =>
+  endpointsOf(api).find(
+    ({ endpoint, group }) =>
+      endpoint.name === endpointName && Option.contains(Context.getOption(group.annotations, Part), part)
+  )?.endpoint.path

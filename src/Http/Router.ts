@@ -2,7 +2,8 @@
  * Routing of requests: reading targets, matching routes, and the answer if no route matches.
  */
 import type { IncomingMessage } from "node:http"
-import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type ApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
 
@@ -185,15 +186,26 @@ export const parseQuery = (query: string): Record<string, string | Array<string>
   return params
 }
 
+/**
+ * The endpoints of an api, each with its group. `HttpApi.reflect` also computes the schemas of all answers, which takes
+ * milliseconds.
+ */
+export const endpointsOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) =>
+  (Object.values(api.groups) as unknown as ReadonlyArray<HttpApiGroup.HttpApiGroup.AnyWithProps>).flatMap(group =>
+    (Object.values(group.endpoints) as ReadonlyArray<HttpApiEndpoint.HttpApiEndpoint.AnyWithProps>).map(endpoint => ({
+      group,
+      endpoint
+    }))
+  )
+
 /** The routes of an api, with their labels. */
 export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): Router<string> => {
   const router = new Router<string>()
-  HttpApi.reflect(api, {
-    onGroup: () => undefined,
-    onEndpoint: ({ endpoint: { method, path } }) => router.add(method, path, label(path))
-  })
+  for (const { endpoint } of endpointsOf(api)) router.add(endpoint.method, endpoint.path, label(endpoint.path))
   return router
 }
 

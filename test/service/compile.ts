@@ -9,7 +9,7 @@ import { execFile } from "node:child_process"
 import { copyFile, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { build } from "esbuild"
+import { build, type Plugin } from "esbuild"
 import type { TestProject } from "vitest/node"
 
 declare module "vitest" {
@@ -37,6 +37,20 @@ const compile = (directory: string): Promise<void> =>
     )
   })
 
+/**
+ * Takes the modules of Node without importing them. An import reads all members of a module, and those of `node:http`
+ * lead to Node's own client, whose loading takes a tenth of the time in which the service starts.
+ */
+const modulesOfNode: Plugin = {
+  name: "modules of Node",
+  setup: ({ onLoad, onResolve }) => {
+    onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: "node" }))
+    onLoad({ filter: /./, namespace: "node" }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)})`
+    }))
+  }
+}
+
 const bundle = (directory: string) =>
   build({
     absWorkingDir: root,
@@ -53,6 +67,7 @@ const bundle = (directory: string) =>
     chunkNames: "programs/[name]-[hash]",
     bundle: true,
     splitting: true,
+    plugins: [modulesOfNode],
     platform: "node",
     format: "esm",
     target: "node22",
