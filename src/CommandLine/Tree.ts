@@ -61,16 +61,24 @@ const withoutTypes = (doc: HelpDoc.HelpDoc): HelpDoc.HelpDoc => {
   return first === undefined ? HelpDoc.empty : HelpDoc.descriptionList([first, ...others])
 }
 
+const helpOf = (command: AnyCommand): HelpDoc.HelpDoc => Command.getHelp(command, CliConfig.make({ showBuiltIns: false }))
+
 const nodeOf = (command: AnyCommand, below: ReadonlyArray<Node>): Node => {
-  const help = Command.getHelp(command, CliConfig.make({ showBuiltIns: false }))
-  const [summary] = paragraphsOf(help)
   const [name = ""] = HashSet.values(Command.getNames(command))
   const usage = Command.getUsage(command)
   return {
     name,
-    summary: summary === undefined ? "" : textOf(summary),
-    usage: textOf(Usage.getHelp(usage)).slice(name.length).trim(),
-    help: textOf(withoutTypes(help)),
+    // Most runs show none of these texts, and to compute those of all commands takes longer than to run most commands.
+    get summary() {
+      const [first] = paragraphsOf(helpOf(command))
+      return first === undefined ? "" : textOf(first)
+    },
+    get usage() {
+      return textOf(Usage.getHelp(usage)).slice(name.length).trim()
+    },
+    get help() {
+      return textOf(withoutTypes(helpOf(command)))
+    },
     options: new Map(below.length > 0 ? [] : optionsIn(usage)),
     below
   }

@@ -68,6 +68,8 @@ const bundle = (directory: string) =>
     bundle: true,
     splitting: true,
     plugins: [modulesOfNode],
+    // As in the build of the package.
+    alias: Object.fromEntries(["yaml", "toml", "ini"].map(name => [name, "./scripts/absent.ts"])),
     platform: "node",
     format: "esm",
     target: "node22",
