@@ -1,8 +1,10 @@
 /** Commands within the process of the tests, which is faster than a process for each. */
 import { ConfigProvider, Effect } from "effect"
+import { Api } from "../../src/Api.ts"
 import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Terminal/Output.ts"
 import { failureText, plain } from "../../src/CommandLine/Terminal/Text.ts"
+import * as Document from "../../src/OpenApi/Document.ts"
 import type { Ended } from "./Program.ts"
 
 const nothing = Effect.dieMessage("The service is not started here")
@@ -19,7 +21,13 @@ export const call = (
       Effect.sync(() => {
         output[name] += text
       })
-    const parts = { serve: nothing, develop: nothing, migrateStore: () => nothing, openApi: nothing, asyncApi: nothing }
+    const parts = {
+      serve: nothing,
+      develop: nothing,
+      migrateStore: () => nothing,
+      openApi: Effect.sync(() => Document.text(Api)),
+      asyncApi: nothing
+    }
     const code = yield* Main.runWith(args, parts).pipe(
       Effect.as(0),
       Effect.catchAll(error => {

@@ -6,8 +6,8 @@ import { Effect, Layer } from "effect"
 import { Causeway, ConsoleGroup, DrainingSignal, HealthRoutes, KvRoutes, NodeServer } from "../../src/index.ts"
 import { memory } from "../../src/store.ts"
 import { isLong } from "../Scale.ts"
-import { launch } from "../service/Command.ts"
-import { buildPages, builtPages, start } from "./Service.ts"
+import { serve } from "../service/InProcess.ts"
+import { buildPages, builtPages } from "./Service.ts"
 
 beforeAll(() => buildPages(isLong))
 
@@ -30,12 +30,15 @@ const get = (url: string, headers: Readonly<Record<string, string>> = {}, method
     )
   )
 
+/** Serves in dev mode, which has an agent platform. */
+const start = (env: Readonly<Record<string, string>> = {}) => serve({ DEV_MODE: "true", ...env })
+
 const scriptIn = (html: string): string => /src="\.\/(assets\/[^"]+\.js)"/.exec(html)![1]!
 
 describe("The console", () => {
   it.scopedLive("is a page with a strict policy, and files that may be cached without limit", () =>
     Effect.gen(function* () {
-      const { base } = yield* start()
+      const { url: base } = yield* start()
       const bare = yield* get(`${base}/console`)
       assert.deepStrictEqual([bare.status, bare.headers.location], [308, "console/"])
 
@@ -87,7 +90,7 @@ describe("The console", () => {
   it.scopedLive("is another answer for each origin, to caches that keep it", () =>
     Effect.gen(function* () {
       const origin = "https://app.example.com"
-      const { base } = yield* start({ HTTP_ALLOWED_ORIGINS: origin })
+      const { url: base } = yield* start({ HTTP_ALLOWED_ORIGINS: origin })
       const page = yield* get(`${base}/console/`, { origin })
       for (const { headers } of [page, yield* get(`${base}/console/${scriptIn(page.body.toString())}`, { origin })]) {
         assert.strictEqual(headers["access-control-allow-origin"], origin)
@@ -104,11 +107,8 @@ describe("The console", () => {
         [{}, []],
         [{ METRICS_PROMETHEUS: "true", METRICS_TOKEN: "sesame" }, ["lockedMetrics"]]
       ] as const) {
-        const service = yield* launch({ KV_API_KEY: "key", ...env })
-        const [, port] = yield* service
-          .shows(/dev mode, at http:\S+:(\d+)\n|"Listening".*"port":(\d+)[,}]/)
-          .pipe(Effect.map(found => found.filter(part => part !== undefined)))
-        const page = yield* get(`http://127.0.0.1:${port}/console/`)
+        const { url } = yield* serve({ KV_API_KEY: "key", ...env })
+        const page = yield* get(`${url}/console/`)
         const names = [...page.body.toString().matchAll(/&#34;(\w*metrics\w*)&#34;:/gi)].map(([, name]) => name)
         assert.deepStrictEqual(names.sort(), [...named].sort(), JSON.stringify(env))
       }
@@ -121,7 +121,7 @@ describe("The console", () => {
   ] as const) {
     it.scopedLive(`can be switched off by ${variable}, and /${other} does not lead to it then`, () =>
       Effect.gen(function* () {
-        const { base } = yield* start({ [variable]: "false" })
+        const { url: base } = yield* start({ [variable]: "false" })
         for (const path of ["", "/", "/assets/x.js"]) {
           const { body, status } = yield* get(`${base}/${name}${path}`)
           assert.deepStrictEqual([status, body.toString()], [404, '{"error":"Not found"}'])

@@ -15,7 +15,7 @@ import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { version } from "../../src/Version.ts"
 import { edge } from "../Http/Edge/EdgeTransport.ts"
-import { launch } from "../service/Command.ts"
+import { serve } from "../service/InProcess.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as Stub from "../Upstream/Stub.ts"
 
@@ -266,14 +266,13 @@ describe("GET /health", () => {
     })
   )
 
-  it.scopedLive("of the running service reports the upstreams and the replication of its environment", () =>
+  it.scopedLive("of the service reports the upstreams and the replication of its environment", () =>
     Effect.gen(function* () {
       const ask = (env: Readonly<Record<string, string>>) =>
         Effect.gen(function* () {
-          const server = yield* launch({ KV_API_KEY: "sesame", REPLICATION_ENABLED: "true", ...env })
-          const [, port] = yield* server.shows(/"Listening".*"port":(\d+)[,}]/)
+          const { url } = yield* serve({ KV_API_KEY: "sesame", REPLICATION_ENABLED: "true", ...env })
           const answer = Effect.gen(function* () {
-            const response = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/health`))
+            const response = yield* Effect.promise(() => fetch(`${url}/health`))
             const body = yield* Schema.decodeUnknown(Report)(yield* Effect.promise(() => response.json()))
             return { body, status: response.status }
           })
