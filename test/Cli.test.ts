@@ -8,7 +8,8 @@ import { CommandFailed } from "../src/CommandLine/CommandFailed.ts"
 import { developmentKeys } from "../src/Configuration.ts"
 import * as Setting from "../src/Setting.ts"
 import { version } from "../src/Version.ts"
-import { launch, runToEnd } from "./service/Command.ts"
+import { runToEnd } from "./service/Command.ts"
+import { serve } from "./service/InProcess.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
 /** What the command prints on standard output within this process. */
@@ -25,21 +26,6 @@ const printed = (args: ReadonlyArray<string>) =>
     return lines.join("\n")
   })
 
-/** What the command prints on standard error within this process, with an environment of its own. */
-const complaint = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
-  Effect.gen(function* () {
-    const lines: Array<unknown> = []
-    const silent = yield* Console.consoleWith(Effect.succeed)
-    yield* Effect.exit(Cli.main(args)).pipe(
-      Effect.withConsole({
-        ...silent,
-        error: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => lines.push(...parts))
-      }),
-      Effect.withConfigProvider(ConfigProvider.fromMap(new Map(Object.entries(env))))
-    )
-    return lines.join("\n")
-  })
-
 const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   let code = -1
   Cli.teardown([])(exit, given => {
@@ -47,6 +33,21 @@ const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   })
   return code
 }
+
+/** What the command prints on standard error within this process, with an environment of its own, and its exit code. */
+const complaint = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
+  Effect.gen(function* () {
+    const lines: Array<unknown> = []
+    const silent = yield* Console.consoleWith(Effect.succeed)
+    const exit = yield* Effect.exit(Cli.main(args)).pipe(
+      Effect.withConsole({
+        ...silent,
+        error: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => lines.push(...parts))
+      }),
+      Effect.withConfigProvider(ConfigProvider.fromMap(new Map(Object.entries(env))))
+    )
+    return { text: lines.join("\n"), code: exitCode(exit) }
+  })
 
 /** A failed start: one message for a person, and nothing else. */
 const assertFailedStart = (ended: { code: number | null; stdout: string; stderr: string }, code = 1) => {
@@ -120,7 +121,7 @@ describe("Cli", () => {
         [["backup", `/nowhere/${name}`]],
         [["restore", `/nowhere/${name}`]]
       ] as ReadonlyArray<readonly [ReadonlyArray<string>, Readonly<Record<string, string>>?]>) {
-        const text = yield* complaint(args, env)
+        const { text } = yield* complaint(args, env)
         assert.notStrictEqual(text, "")
         assert.notMatch(text, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, args.join(" "))
       }
@@ -148,12 +149,12 @@ describe("Cli", () => {
     })
   )
 
-  it.scoped("names all invalid variables at once", () =>
+  it.effect("names all invalid variables at once", () =>
     Effect.gen(function* () {
-      const message = assertFailedStart(
-        yield* runToEnd({ PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "mysql://u:sesame@db/kv", KV_API_KEY: "" }),
-        2
-      )
+      const env = { PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "mysql://u:sesame@db/kv", KV_API_KEY: "" }
+      const { code, text: message } = yield* complaint([], env)
+      assert.strictEqual(code, 2)
+      assert.match(message, /^causeway cannot start\. The configuration is wrong:\n/)
       assert.include(message, 'PORT: "99999" is not a whole number from 0 to 65535')
       assert.include(
         message,
@@ -180,37 +181,26 @@ describe("Cli", () => {
     })
   )
 
-  it.scoped("names the file of a store that it refuses", () =>
+  it.scopedLive("names the file of a store that it refuses", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "kv.db")
       writeFileSync(file, "This is a diary and no database.".repeat(100))
-      const foreign = assertFailedStart(yield* runToEnd({ ...key, DATA_DIR: directory }))
-      assert.include(foreign, file)
       const nowhere = join(file, "data")
-      assert.include(assertFailedStart(yield* runToEnd({ ...key, DATA_DIR: nowhere })), nowhere)
+      const foreign = yield* Effect.flip(serve({ ...key, STORE_URL: `sqlite:${directory}`, DATA_DIR: "unused" }))
+      assert.include(foreign.message, file)
+      assert.include((yield* Effect.flip(serve({ ...key, DATA_DIR: nowhere }))).message, nowhere)
     })
   )
 
-  it.scoped("refuses a store that another process holds", () =>
+  it.scopedLive("warns of likely mistakes", () =>
     Effect.gen(function* () {
-      const first = yield* launch(key, ["serve"])
-      yield* first.shows(/"Listening"/)
-      const second = yield* runToEnd({ ...key, STORE_URL: `sqlite:${first.directory}`, DATA_DIR: "unused" })
-      assert.include(assertFailedStart(second), first.directory)
-    })
-  )
-
-  it.scoped("warns of likely mistakes", () =>
-    Effect.gen(function* () {
-      const dev = yield* launch({ DEV_MODE: "yes", HOST: "0.0.0.0", METRICS_TOKEN: "t" })
-      yield* dev.shows(/curl/)
-      assert.match(dev.output.stdout, /WARN .*development keys/)
-      assert.match(dev.output.stdout, /WARN .*METRICS_PROMETHEUS is not true/)
-      assert.include(dev.output.stdout, developmentKeys.write)
-      const production = yield* launch({ ...key, DEV_MODE: "true", NODE_ENV: "production" })
-      yield* production.shows(/"Listening"/)
-      assert.match(production.output.stdout, /"WARN".*DEV_MODE is ignored/)
+      const dev = yield* serve({ DEV_MODE: "yes", HOST: "0.0.0.0", METRICS_TOKEN: "t" })
+      assert.match(dev.output(), /WARN .*development keys/)
+      assert.match(dev.output(), /WARN .*METRICS_PROMETHEUS is not true/)
+      assert.include(dev.output(), developmentKeys.write)
+      const production = yield* serve({ ...key, DEV_MODE: "true", NODE_ENV: "production" })
+      assert.match(production.output(), /"WARN".*DEV_MODE is ignored/)
     })
   )
 })

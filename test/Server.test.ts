@@ -5,6 +5,7 @@ import { Effect } from "effect"
 import { onlyLong } from "./Scale.ts"
 import { launch } from "./service/Command.ts"
 import * as Compiled from "./service/Compiled.ts"
+import { serve } from "./service/InProcess.ts"
 
 /** Runs a line as a shell would that it is pasted into. */
 const shell = (line: string, env: Readonly<Record<string, string>> = {}) =>
@@ -50,10 +51,39 @@ const assertLogLine = (line: string) => {
   assert.isObject(spans)
 }
 
+/** Starts an upload and a poll, and returns what ends the upload, and checks the answers to both. */
+const startInFlight = (base: string) =>
+  Effect.gen(function* () {
+    const authorization = `Bearer ${secrets.KV_API_KEY}`
+    const body = JSON.stringify({ value: "x".repeat(500_000) })
+    const upload = Http.request(`${base}/kv/n/k`, {
+      method: "PUT",
+      agent: new Http.Agent({ keepAlive: true }),
+      headers: { authorization, "content-type": "application/json", "content-length": body.length }
+    })
+    const uploaded = answerOf(upload)
+    upload.write(body.slice(0, 100_000))
+    const poll = Http.get(`${base}/changes?wait=60`, { agent: false, headers: { authorization } })
+    const polled = answerOf(poll)
+    // A later connection is answered, so that the server has taken up the two before.
+    yield* Effect.promise(() => new Promise(resolve => poll.once("socket", s => s.once("connect", resolve))))
+    assert.strictEqual((yield* get(`${base}/health`)).status, 200)
+    return Effect.gen(function* () {
+      const empty = yield* Effect.promise(() => polled)
+      assert.strictEqual(empty.status, 200)
+      assert.deepStrictEqual(JSON.parse(empty.body), { changes: [], lastSeq: 0 })
+      upload.end(body.slice(100_000))
+      const { status, headers, body: stored } = yield* Effect.promise(() => uploaded)
+      assert.strictEqual(status, 200)
+      assert.strictEqual(headers.connection, "close")
+      assert.strictEqual(JSON.parse(stored).version, 1)
+    })
+  })
+
 describe("Server", () => {
   it.scoped("prints commands in dev mode that work as pasted", () =>
     Effect.gen(function* () {
-      const server = yield* launch({ DEV_MODE: "true" })
+      const server = yield* launch({}, ["dev"])
       const [, base] = yield* server.shows(/dev mode, at (\S+)\n[\s\S]*(?: {2}curl.*\n){3}/)
       const lines = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
       const [set, read, follow] = yield* Effect.forEach(lines, line => shell(line))
@@ -89,19 +119,20 @@ describe("Server", () => {
     })
   )
 
-  it.scoped("refers to a configured key by its shell variable", () =>
+  it.scopedLive("refers to a configured key by its shell variable", () =>
     Effect.gen(function* () {
-      const server = yield* launch({ KV_API_KEY: "sesame", CONSOLE_ENABLED: "false", REFERENCE_ENABLED: "false" }, [
-        "dev"
-      ])
-      yield* server.shows(/(?: {2}curl.*\n){3}/)
-      const [set] = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
-      for (const absent of ["sesame", "/console", "/docs"]) assert.notInclude(server.output.stdout, absent)
+      const pages = { CONSOLE_ENABLED: "false", REFERENCE_ENABLED: "false" }
+      const server = yield* serve({ DEV_MODE: "true", KV_API_KEY: "sesame", ...pages })
+      const [set] = server
+        .output()
+        .split("\n")
+        .filter(line => line.startsWith("  curl"))
+      for (const absent of ["sesame", "/console", "/docs"]) assert.notInclude(server.output(), absent)
       assert.strictEqual(JSON.parse(yield* shell(set!, { KV_API_KEY: "sesame" })).version, 1)
     })
   )
 
-  it.scoped("logs JSON without secrets in production, and protects its metrics", () =>
+  it.scoped("logs JSON without secrets in production, protects its metrics, and finishes requests in flight", () =>
     Effect.gen(function* () {
       const server = yield* launch({ ...secrets, METRICS_PROMETHEUS: "true", LOG_LEVEL: "trace" })
       const [, port] = yield* server.shows(/"port":(\d+)[,}]/)
@@ -118,7 +149,11 @@ describe("Server", () => {
       assert.include(body, 'http_requests_total{method="GET",route="/api/v1/changes",status="200"} 1\n')
       assert.match(body, /^process_resident_memory_bytes \d+$/m)
       assert.notInclude(body, "effect_fiber_")
+
+      const finished = yield* startInFlight(`${base}/api/v1`)
       yield* server.kill("SIGTERM")
+      yield* server.shows(/"Draining"/)
+      yield* finished
       assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
       const { stdout, stderr } = server.output
       assert.strictEqual(stderr, "")
@@ -126,39 +161,6 @@ describe("Server", () => {
       const lines = stdout.trimEnd().split("\n")
       assert.isAtLeast(lines.length, 2)
       lines.forEach(assertLogLine)
-    })
-  )
-
-  it.scoped("finishes requests in flight on SIGTERM", () =>
-    Effect.gen(function* () {
-      const server = yield* launch(secrets)
-      const [, port] = yield* server.shows(/"port":(\d+)[,}]/)
-      const base = `http://127.0.0.1:${port}/api/v1`
-      const authorization = `Bearer ${secrets.KV_API_KEY}`
-      const body = JSON.stringify({ value: "x".repeat(500_000) })
-      const upload = Http.request(`${base}/kv/n/k`, {
-        method: "PUT",
-        agent: new Http.Agent({ keepAlive: true }),
-        headers: { authorization, "content-type": "application/json", "content-length": body.length }
-      })
-      const uploaded = answerOf(upload)
-      upload.write(body.slice(0, 100_000))
-      const poll = Http.get(`${base}/changes?wait=60`, { agent: false, headers: { authorization } })
-      const polled = answerOf(poll)
-      // A later connection is answered, so that the server has taken up the two before.
-      yield* Effect.promise(() => new Promise(resolve => poll.once("socket", s => s.once("connect", resolve))))
-      assert.strictEqual((yield* get(`${base}/health`)).status, 200)
-      yield* server.kill("SIGTERM")
-      yield* server.shows(/"Draining"/)
-      const empty = yield* Effect.promise(() => polled)
-      assert.strictEqual(empty.status, 200)
-      assert.deepStrictEqual(JSON.parse(empty.body), { changes: [], lastSeq: 0 })
-      upload.end(body.slice(100_000))
-      const { status, headers, body: stored } = yield* Effect.promise(() => uploaded)
-      assert.strictEqual(status, 200)
-      assert.strictEqual(headers.connection, "close")
-      assert.strictEqual(JSON.parse(stored).version, 1)
-      assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
     })
   )
 
