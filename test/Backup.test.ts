@@ -1,4 +1,4 @@
-/** `causeway backup` and `causeway restore` as processes, and backups over HTTP, while a service runs. */
+/** `causeway backup` and `causeway restore`, and backups over HTTP, while a service runs. */
 import { once } from "node:events"
 import { existsSync, readdirSync } from "node:fs"
 import * as Http from "node:http"
@@ -10,12 +10,12 @@ import { download } from "../src/CommandLine/Store/BackupDownload.ts"
 import * as DataDirectory from "../src/CommandLine/Store/DataDirectory.ts"
 import * as Restore from "../src/Storage/Backup/Restore.ts"
 import * as InProcess from "./CommandLine/InProcess.ts"
-import * as Program from "./CommandLine/Program.ts"
 import * as Disk from "./faults/Disk.ts"
 import { onlyLong } from "./Scale.ts"
 import { inStore, store } from "./Storage/Backup/Fixture.ts"
 import { launch } from "./service/Command.ts"
 import * as Environment from "./service/Environment.ts"
+import { serve } from "./service/InProcess.ts"
 import * as Service from "./service/Service.ts"
 import * as Store from "./suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
@@ -116,9 +116,9 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         { discard: true }
       )
       yield* until(Effect.map(logOf(url), ({ changes }) => changes.length > 100))
-      const backedUp = yield* Program.run({
-        args: ["backup", join(place, "both")],
-        env: { DATA_DIR: directory, CAUSEWAY_URL: url }
+      const backedUp = yield* InProcess.call(["backup", join(place, "both")], {
+        DATA_DIR: directory,
+        CAUSEWAY_URL: url
       })
       assert.strictEqual(backedUp.code, 0, backedUp.stderr)
       assert.include(backedUp.stderr, `This backs up the data directory ${directory}. CAUSEWAY_URL does not select`)
@@ -146,7 +146,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
       const target = join(place, "made")
       const restored = yield* succeed(["restore", String(made.backup), "--data-dir", target])
       assert.deepInclude(restored, { lastSeq, epochBefore: before.epoch, aside: null })
-      const again = yield* Service.start({ directory: target })
+      const again = yield* serve({ DATA_DIR: target, KV_API_KEY: Service.key })
       const after = yield* logOf(again.url)
       assert.deepStrictEqual(after.changes, before.changes.slice(0, Number(lastSeq)))
       assert.strictEqual(after.epoch, restored.epoch)
@@ -289,7 +289,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         assert.lengthOf(copiesIn(directory), 1)
         yield* service.end("SIGKILL")
         assert.lengthOf(copiesIn(directory), 1)
-        yield* Service.start({ directory })
+        yield* serve({ DATA_DIR: directory, KV_API_KEY: Service.key })
         assert.deepStrictEqual(copiesIn(directory), [])
         assert.deepStrictEqual(names(place), [])
       })

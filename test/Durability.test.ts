@@ -7,6 +7,7 @@ import { isLong, isSoak, onlyLong, times } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
+import { serve } from "./service/InProcess.ts"
 import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
@@ -42,6 +43,12 @@ const happenings = (
 const withService = <A, E, R>(directory: string, use: (service: Service.Running) => Effect.Effect<A, E, R>) =>
   Effect.scoped(Effect.flatMap(Service.start({ directory }), use))
 
+/** The service within this process, for as long as the effect needs it: what it finds in the files is the same. */
+const withFound = <A, E, R>(
+  directory: string,
+  use: (service: Pick<Service.Running, "url">) => Effect.Effect<A, E, R>
+) => Effect.scoped(Effect.flatMap(serve({ DATA_DIR: directory, KV_API_KEY: Service.key }), use))
+
 const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"))
 
 layer(Environment.layer, { excludeTestServices: true })("the service", it => {
@@ -51,7 +58,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       const random = Random.make("kill -9")
       const history = new History()
       const followed: Array<typeof Change.Type> = []
-      const isWhole = (service: Service.Running, round: number) =>
+      const isWhole = (service: Pick<Service.Running, "url">, round: number) =>
         Effect.map(Load.findings(service, history, followed), found =>
           assert.deepStrictEqual(found, [], `after ${round} rounds`)
         )
@@ -75,7 +82,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           )
         )
       }
-      yield* withService(directory, service => isWhole(service, rounds))
+      yield* withFound(directory, service => isWhole(service, rounds))
       assert.isAbove(followed.length, 0)
     })
   )
@@ -102,7 +109,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         })
       )
       assert.deepStrictEqual(ended, { code: 0, signal: null, stderr: "" })
-      const found = yield* withService(directory, service => Load.findings(service, history, followed))
+      const found = yield* withFound(directory, service => Load.findings(service, history, followed))
       assert.deepStrictEqual(found, [])
     })
   )
@@ -112,7 +119,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       const directory = yield* temporaryDirectory
       const random = Random.make("large")
       const history = new History()
-      const isWhole = (service: Service.Running, round: number) =>
+      const isWhole = (service: Pick<Service.Running, "url">, round: number) =>
         Effect.map(Load.findings(service, history, []), found =>
           assert.deepStrictEqual(found, [], `after ${round} rounds`)
         )
@@ -142,7 +149,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           })
         )
       }
-      yield* withService(directory, service => isWhole(service, rounds))
+      yield* withFound(directory, service => isWhole(service, rounds))
     })
   )
 
@@ -206,7 +213,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       let kills = 0
       for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
       assert.isAbove(kills, 0)
-      const found = yield* withService(directory, service => Load.findings(service, history, followed))
+      const found = yield* withFound(directory, service => Load.findings(service, history, followed))
       assert.deepStrictEqual(found, [])
     })
   )
@@ -227,7 +234,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           yield* killed(first)
         })
       )
-      yield* withService(directory, second =>
+      yield* withFound(directory, second =>
         Effect.gen(function* () {
           const client = yield* Client.make(second.url)
           const { value, version } = yield* client.existing("n", "k")

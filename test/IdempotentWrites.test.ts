@@ -4,6 +4,7 @@ import { Deferred, Effect, Either } from "effect"
 import { makeKeyValueClient } from "../src/Client/Client.ts"
 import { times } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
+import { serve } from "./service/InProcess.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
@@ -63,7 +64,7 @@ layer(Environment.layer, { excludeTestServices: true })("a write with an idempot
             })
           )
         }
-        const service = yield* Service.start({ directory })
+        const service = yield* serve({ DATA_DIR: directory, KV_API_KEY: Service.key })
         // Again while the disk is too slow for some of them.
         yield* Effect.repeat(
           sendAll(service.url, () => undefined),

@@ -11,6 +11,7 @@ import { Witness } from "./Gateway/survival/Witness.ts"
 import { onlyLong } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
+import { serve } from "./service/InProcess.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
 
@@ -226,7 +227,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         assert.match(service.log(), /"level":"WARN","message":"A second signal ends the process at once"/)
         again.unsafeInterruptAsFork(again.id())
         yield* simulator.clear
-        yield* Effect.scoped(Service.start({ directory }))
+        yield* Effect.scoped(serve({ DATA_DIR: directory, KV_API_KEY: Service.key }))
       }),
     together
   )
@@ -234,8 +235,8 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   /** Whatever was acknowledged before a fault is there after a restart without it. */
   const assertKept = (directory: string) =>
     Effect.gen(function* () {
-      const service = yield* Service.start({ directory })
-      const client = yield* Client.make(service.url)
+      const { url } = yield* serve({ DATA_DIR: directory, KV_API_KEY: Service.key })
+      const client = yield* Client.make(url)
       assert.strictEqual((yield* Client.persist(client.existing("n", "acknowledged"))).value, "kept")
     })
 

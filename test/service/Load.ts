@@ -135,7 +135,11 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
   })
 
 /** Where the service contradicts the history, or what a client followed. */
-export const findings = (service: Running, history: History, followed: ReadonlyArray<typeof Change.Type>) =>
+export const findings = (
+  service: Pick<Running, "url">,
+  history: History,
+  followed: ReadonlyArray<typeof Change.Type>
+) =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(service.url)
     const log = yield* ClientOf.persist(client.poll(0))

@@ -9,7 +9,7 @@ import { JsonText } from "../../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
-import * as Command from "../../service/Command.ts"
+import { serve } from "../../service/InProcess.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
@@ -105,9 +105,7 @@ const follow = (url: string, query: string, until = Number.POSITIVE_INFINITY) =>
 
 const launch = (directory: string) =>
   Effect.gen(function* () {
-    const command = yield* Command.launch({ DATA_DIR: directory, KV_API_KEY: apiKey })
-    const [, port] = yield* command.shows(/"port":(\d+)[,}]/)
-    const url = `http://127.0.0.1:${port}`
+    const { url } = yield* serve({ DATA_DIR: directory, KV_API_KEY: apiKey })
     const call = (path: string, init: RequestInit = {}) =>
       Effect.promise(async () => {
         const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" }
