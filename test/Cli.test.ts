@@ -2,12 +2,13 @@ import { readFileSync, writeFileSync } from "node:fs"
 import * as Net from "node:net"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, ConfigProvider, Console, Effect, Exit } from "effect"
+import { Cause, Console, Effect, Exit } from "effect"
 import * as Cli from "../src/Cli.ts"
 import { CommandFailed } from "../src/CommandLine/CommandFailed.ts"
 import { developmentKeys } from "../src/Configuration.ts"
 import * as Setting from "../src/Setting.ts"
 import { version } from "../src/Version.ts"
+import { fail } from "./CommandLine/InProcess.ts"
 import { runToEnd } from "./service/Command.ts"
 import { serve } from "./service/InProcess.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
@@ -33,21 +34,6 @@ const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   })
   return code
 }
-
-/** What the command prints on standard error within this process, with an environment of its own, and its exit code. */
-const complaint = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
-  Effect.gen(function* () {
-    const lines: Array<unknown> = []
-    const silent = yield* Console.consoleWith(Effect.succeed)
-    const exit = yield* Effect.exit(Cli.main(args)).pipe(
-      Effect.withConsole({
-        ...silent,
-        error: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => lines.push(...parts))
-      }),
-      Effect.withConfigProvider(ConfigProvider.fromMap(new Map(Object.entries(env))))
-    )
-    return { text: lines.join("\n"), code: exitCode(exit) }
-  })
 
 /** A failed start: one message for a person, and nothing else. */
 const assertFailedStart = (ended: { code: number | null; stdout: string; stderr: string }, code = 1) => {
@@ -121,7 +107,7 @@ describe("Cli", () => {
         [["backup", `/nowhere/${name}`]],
         [["restore", `/nowhere/${name}`]]
       ] as ReadonlyArray<readonly [ReadonlyArray<string>, Readonly<Record<string, string>>?]>) {
-        const { text } = yield* complaint(args, env)
+        const { stderr: text } = yield* fail(args, env)
         assert.notStrictEqual(text, "")
         assert.notMatch(text, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, args.join(" "))
       }
@@ -152,7 +138,7 @@ describe("Cli", () => {
   it.effect("names all invalid variables at once", () =>
     Effect.gen(function* () {
       const env = { PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "mysql://u:sesame@db/kv", KV_API_KEY: "" }
-      const { code, text: message } = yield* complaint([], env)
+      const { code, stderr: message } = yield* fail([], env)
       assert.strictEqual(code, 2)
       assert.match(message, /^causeway cannot start\. The configuration is wrong:\n/)
       assert.include(message, 'PORT: "99999" is not a whole number from 0 to 65535')

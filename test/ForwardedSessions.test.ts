@@ -34,6 +34,40 @@ const sendUntilAccepted = (client: Client, sessionId: string, content: string, c
     until: answer => answer.type !== "error" || !answer.error.retryable
   })
 
+/** Reads the metrics of a node until they are as expected. Gauges are updated each second, or with the lease. */
+const metrics = (url: string, isAwaited: (text: string) => boolean) =>
+  Effect.repeat(
+    Effect.delay(
+      Effect.promise(async () => (await fetch(`${url}/metrics`)).text()),
+      "50 millis"
+    ),
+    { until: isAwaited }
+  )
+
+const shows = (url: string, line: string) => metrics(url, text => text.includes(`\n${line}\n`))
+
+const matches = (url: string, pattern: RegExp) => metrics(url, text => pattern.test(text))
+
+/** The metrics and the health of a node with one session, and the metrics of another that has got one answer from it. */
+const assertShown = (one: string, other: string) =>
+  Effect.gen(function* () {
+    yield* shows(one, "sessions_owned 1")
+    yield* shows(one, "session_nodes 2")
+    yield* shows(one, "postgres_listener_connected 1")
+    yield* shows(other, 'sessions_forwarded_total{outcome="answered"} 1')
+    const page = readFileSync(new URL("../docs/observability.md", import.meta.url), "utf8")
+    // Some are read from the database after the start.
+    for (const [, name] of page.matchAll(/^\| `((?:postgres_|session_(?!database)|sessions_)\w+)` \|/gm)) {
+      yield* matches(other, new RegExp(`^${name}(?:_count)?(?:\\{.*\\})? \\S+$`, "m"))
+    }
+    const { node } = JSON.parse(yield* Effect.promise(async () => (await fetch(`${one}/health`)).text()))
+    assert.deepInclude(node, { sessions: 1, nodes: 2 })
+    // The opening of the session and its first events, in one group or several.
+    yield* matches(one, /^session_commit_writes_sum [1-9]/m)
+    yield* matches(one, /^session_commits_total\{outcome="ok"\} [1-9]/m)
+    yield* shows(one, `session_node_info{node="${node.id}"} 1`)
+  })
+
 layer(Environment.layer, { excludeTestServices: true })(`gateways that reach each other ${reasonToSkip ?? ""}`, it => {
   if (reasonToSkip !== undefined) {
     it.skip("send requests to the node that has the session")
@@ -75,9 +109,8 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
 
   it.scoped("give any subscriber the events of a session as they come, and those that it missed", () =>
     Effect.gen(function* () {
-      const { startWith } = yield* linked
-      const start = startWith(longLease)
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const { serveWith, startWith } = yield* linked
+      const [one, other] = yield* Effect.all([startWith(longLease), serveWith(longLease)], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const sessionId = yield* createSession(mine, { secrets: { TOKEN: "hidden" as never } })
       yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
@@ -116,15 +149,17 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
-  it.scoped("carry a message out once, also where its node is killed or stopped before it answers", () =>
+  it.scoped("show what they do, and carry a message out once, also where its node is killed or stopped", () =>
     Effect.gen(function* () {
-      const { start } = yield* linked
+      const { startWith } = yield* linked
+      const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const { open, sessionId } = yield* Gateways.begin(mine)
-      yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-      // There is a connection by which the next one is sent.
+      // There is a connection by which the next requests are sent.
       yield* theirs.get("session", { type: "get_session", sessionId })
+      yield* assertShown(one.url, other.url)
+      yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
       one.signal("SIGSTOP")
       const answer = yield* sendUntilAccepted(theirs, sessionId, "after the stop", "m1")
       assert.strictEqual(answer.type, "accepted")
@@ -150,6 +185,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
         all.filter(event => event.type === "turn_started" && event.content === "after the kill"),
         1
       )
+      yield* shows(one.url, "session_nodes 1")
     })
   )
 
@@ -219,41 +255,6 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
         assert.include(JSON.stringify(asked), "Secrets of the session were lost")
         for (const node of [one, other, next]) assert.notInclude(node.log(), "MARK-OF-A-SECRET")
       })
-  )
-
-  it.scoped("show what each node has and does", () =>
-    Effect.gen(function* () {
-      const { startWith } = yield* linked
-      const start = startWith({ METRICS_PROMETHEUS: "true", SESSION_LEASE: "5 seconds" })
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-      const [mine, theirs] = [yield* one.client, yield* other.client]
-      const sessionId = yield* createSession(mine)
-      yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-      yield* theirs.get("session", { type: "get_session", sessionId })
-      const read = (url: string, path: string) => Effect.promise(async () => (await fetch(`${url}${path}`)).text())
-      const metrics = (url: string, isAwaited: (text: string) => boolean) =>
-        Effect.repeat(Effect.delay(read(url, "/metrics"), "50 millis"), { until: isAwaited })
-      /** Waits for the next renewal of the lease, or the next second, which updates gauges. */
-      const shows = (url: string, line: string) => metrics(url, text => text.includes(`\n${line}\n`))
-      const matches = (url: string, pattern: RegExp) => metrics(url, text => pattern.test(text))
-      yield* shows(one.url, "sessions_owned 1")
-      yield* shows(one.url, "session_nodes 2")
-      yield* shows(one.url, "postgres_listener_connected 1")
-      yield* shows(other.url, 'sessions_forwarded_total{outcome="answered"} 1')
-      const page = readFileSync(new URL("../docs/observability.md", import.meta.url), "utf8")
-      // Some are read from the database after the start.
-      for (const [, name] of page.matchAll(/^\| `((?:postgres_|session_(?!database)|sessions_)\w+)` \|/gm)) {
-        yield* matches(other.url, new RegExp(`^${name}(?:_count)?(?:\\{.*\\})? \\S+$`, "m"))
-      }
-      const { node } = JSON.parse(yield* read(one.url, "/health"))
-      assert.deepInclude(node, { sessions: 1, nodes: 2 })
-      // The opening of the session and its first events, in one group or several.
-      yield* matches(one.url, /^session_commit_writes_sum [1-9]/m)
-      yield* matches(one.url, /^session_commits_total\{outcome="ok"\} [1-9]/m)
-      yield* shows(one.url, `session_node_info{node="${node.id}"} 1`)
-      yield* one.end("SIGKILL")
-      yield* shows(other.url, "session_nodes 1")
-    })
   )
 
   onlyLong(it.scoped)("a session that is followed through another node is not stopped for another tenant", () =>

@@ -48,8 +48,8 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
 
   it.scoped("take the sessions of one that is killed over: open turns end once, and no instance is left", () =>
     Effect.gen(function* () {
-      const { simulator, start } = yield* Gateways.make()
-      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const { serve, simulator, start } = yield* Gateways.make()
+      const [one, other] = yield* Effect.all([start, serve], { concurrency: 2 })
       const { completed, open, sessionId } = yield* Gateways.begin(yield* one.client)
       yield* one.end("SIGKILL")
       // No request for the session is needed.

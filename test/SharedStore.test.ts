@@ -8,6 +8,7 @@ import { onlyLong } from "./Scale.ts"
 import * as Client from "./service/Client.ts"
 import * as Environment from "./service/Environment.ts"
 import { History } from "./service/History.ts"
+import * as InProcess from "./service/InProcess.ts"
 import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
 import { temporaryDirectory } from "./TemporaryDirectory.ts"
@@ -17,6 +18,9 @@ const start = (url: string) =>
   Effect.flatMap(temporaryDirectory, directory =>
     Service.start({ directory, env: { STORE_URL: url, LOG_LEVEL: "info" } })
   )
+
+/** The same within this process. */
+const serve = (url: string) => InProcess.serve({ STORE_URL: url, KV_API_KEY: Service.key })
 
 /** Waits until a service can read again. */
 const readable = (service: Service.Running) =>
@@ -80,7 +84,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
   it.scoped("wake a follower on one for a write on another", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      const [one, other] = yield* Effect.all([start(url), start(url)], { concurrency: 2 })
+      const [one, other] = yield* Effect.all([start(url), serve(url)], { concurrency: 2 })
       const [writer, reader] = [yield* Client.make(one.url), yield* Client.make(other.url)]
       const first = yield* Deferred.make<void>()
       const count = 30

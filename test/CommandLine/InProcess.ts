@@ -1,6 +1,7 @@
 /** Commands within the process of the tests, which is faster than a process for each. */
-import { ConfigProvider, Effect } from "effect"
+import { ConfigProvider, Console, Effect } from "effect"
 import { Api } from "../../src/Api.ts"
+import * as Cli from "../../src/Cli.ts"
 import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Terminal/Output.ts"
 import { failureText, plain } from "../../src/CommandLine/Terminal/Text.ts"
@@ -47,4 +48,23 @@ export const call = (
       )
     )
     return { code, ...output }
+  })
+
+/** Runs a command that fails, with all its parts. An environment replaces that of the process. */
+export const fail = (args: ReadonlyArray<string>, env?: Readonly<Record<string, string>>) =>
+  Effect.gen(function* () {
+    const lines: Array<unknown> = []
+    const silent = yield* Console.consoleWith(Effect.succeed)
+    const variables =
+      env === undefined ? ConfigProvider.fromEnv() : ConfigProvider.fromMap(new Map(Object.entries(env)))
+    const exit = yield* Effect.exit(Cli.main(args)).pipe(
+      Effect.withConsole({ ...silent, error: (...parts) => Effect.sync(() => lines.push(...parts)) }),
+      Effect.withConfigProvider(variables)
+    )
+    let code = -1
+    // That of other arguments would also listen to signals.
+    Cli.teardown([])(exit, given => {
+      code = given
+    })
+    return { code, stderr: lines.join("\n") }
   })

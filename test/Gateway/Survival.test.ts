@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Random } from "effect"
+import { Deferred, Effect, Exit, Fiber, Random, Scope } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { createDatabase } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
 import { isLong, isSoak } from "../Scale.ts"
 import * as Environment from "../service/Environment.ts"
+import * as InProcess from "../service/InProcess.ts"
 import * as Service from "../service/Service.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as Client from "./survival/Client.ts"
@@ -94,39 +95,43 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
           const directory = yield* temporaryDirectory
           const bearer = yield* token(tenant)
           const witness = new Witness()
-          const start = Effect.map(
-            Service.start({
-              directory,
-              env: {
-                ...storage,
-                AGENT_PLATFORM_URL: simulator.platformUrl,
-                GATEWAY_JWT_SECRET: secret,
-                SESSION_HISTORY_EVENTS: "1000000",
-                // It stops all instances at its end; how soon is up to the machine.
-                SHUTDOWN_TIMEOUT: "5 minutes",
-                LOG_LEVEL: "info"
-              }
-            }),
-            service => ({ ...service, url: `${service.url.replace("http", "ws")}/ws` })
-          )
+          const env = {
+            ...storage,
+            AGENT_PLATFORM_URL: simulator.platformUrl,
+            GATEWAY_JWT_SECRET: secret,
+            SESSION_HISTORY_EVENTS: "1000000",
+            // It stops all instances at its end; how soon is up to the machine.
+            SHUTDOWN_TIMEOUT: "5 minutes",
+            LOG_LEVEL: "info"
+          }
+          const start = Effect.map(Service.start({ directory, env }), service => ({
+            ...service,
+            url: `${service.url.replace("http", "ws")}/ws`
+          }))
 
-          const sessions = yield* Effect.scoped(
-            Effect.gen(function* () {
-              const service = yield* start
-              const made = yield* Effect.forEach(groups(Array.from({ length: sessionCount })), group =>
-                Effect.gen(function* () {
-                  const client = yield* Client.connect(service.url, bearer, witness)
-                  return yield* Effect.forEach(group, () =>
-                    Client.persist(
-                      client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
-                    )
+          const makeSessions = (url: string) =>
+            Effect.forEach(groups(Array.from({ length: sessionCount })), group =>
+              Effect.gen(function* () {
+                const client = yield* Client.connect(url, bearer, witness)
+                return yield* Effect.forEach(group, () =>
+                  Client.persist(
+                    client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
                   )
+                )
+              })
+            ).pipe(Effect.map(made => made.flat().map(({ session }) => session.id)))
+
+          /** The sessions of a gateway that was killed. In the short form the next one makes them, which is killed too. */
+          let sessions: ReadonlyArray<string> = isLong
+            ? yield* Effect.scoped(
+                Effect.gen(function* () {
+                  const service = yield* start
+                  const made = yield* makeSessions(service.url)
+                  yield* service.end("SIGKILL")
+                  return made
                 })
               )
-              yield* service.end("SIGKILL")
-              return made.flat().map(({ session }) => session.id)
-            })
-          )
+            : []
 
           for (let round = 0; round < kills; round++) {
             // Early kills hit activations and replays, late ones streams.
@@ -136,6 +141,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
             yield* Effect.scoped(
               Effect.gen(function* () {
                 const service = yield* start
+                if (sessions.length === 0) sessions = yield* Effect.scoped(makeSessions(service.url))
                 const reached = yield* Deferred.make<void>()
                 let left = enough
                 const onFrame = () => {
@@ -168,13 +174,19 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
             )
           }
 
-          const service = yield* start
+          // The last gateway is not killed.
+          const last = yield* Scope.make()
+          const served = yield* Scope.extend(
+            InProcess.serve({ DATA_DIR: directory, KV_API_KEY: Service.key, ...env }),
+            last
+          )
+          const url = `${served.url.replace("http", "ws")}/ws`
           const whole = new Witness()
           yield* Effect.forEach(
             groups(sessions),
             group =>
               Effect.gen(function* () {
-                const resuming = yield* Client.connect(service.url, bearer, witness)
+                const resuming = yield* Client.connect(url, bearer, witness)
                 yield* Effect.forEach(
                   group,
                   sessionId =>
@@ -195,7 +207,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                   { concurrency: "unbounded", discard: true }
                 )
                 // A new client receives the same from the first event on.
-                const fresh = yield* Client.connect(service.url, bearer, whole)
+                const fresh = yield* Client.connect(url, bearer, whole)
                 yield* Effect.forEach(group, sessionId => Client.persist(fresh.follow(sessionId)), {
                   concurrency: "unbounded",
                   discard: true
@@ -211,7 +223,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
           const { created, instances } = yield* instancesComeTo(simulator, sessionCount)
           assert.strictEqual(instances.length, sessionCount)
           if (isLong) assert.isAbove(created, sessionCount)
-          yield* service.end("SIGTERM")
+          yield* Scope.close(last, Exit.void)
           yield* instancesComeTo(simulator, 0)
         })
     )

@@ -1,4 +1,4 @@
-/** Gateways that share one PostgreSQL and one platform, as processes. */
+/** Gateways that share one PostgreSQL and one platform, as processes or within this one. */
 import { assert } from "@effect/vitest"
 import { Effect, type Scope } from "effect"
 import { type Event, type EventOf, turnEnds } from "../../src/Gateway/Protocol.ts"
@@ -7,6 +7,7 @@ import { type Client, completeTurn, connect, createSession } from "../Gateway/So
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { createDatabase } from "../postgres/Databases.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import * as InProcess from "./InProcess.ts"
 import * as Service from "./Service.ts"
 
 /** By which the nodes know each other. */
@@ -23,33 +24,34 @@ export const make = ({ env = {}, isLinked = false }: Options = {}) =>
   Effect.gen(function* () {
     const url = yield* Effect.promise(() => createDatabase())
     const simulator = yield* Simulator.make({ seed: "shared", pace: "1 millis" })
-    const start = (own: Readonly<Record<string, string>> = {}) =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const link = isLinked ? { NODE_ADDRESS: "127.0.0.1:0", NODE_SECRET: nodeSecret } : {}
-        const service = yield* Service.start({
-          directory,
-          env: {
-            STORE_URL: url,
-            // A busy machine can keep a process from renewing it for a second.
-            SESSION_LEASE: "3 seconds",
-            AGENT_PLATFORM_URL: simulator.platformUrl,
-            GATEWAY_JWT_SECRET: secret,
-            LOG_LEVEL: "info",
-            ...link,
-            ...env,
-            ...own
-          }
-        })
-        const clientOf = (sub: string, tenant = "acme"): Effect.Effect<Client, never, Scope.Scope> =>
-          Effect.flatMap(token(tenant, sub), bearer =>
-            Effect.orDie(
-              connect(`${service.url.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${bearer}` } })
-            )
+    const environment = (own: Readonly<Record<string, string>>) => ({
+      STORE_URL: url,
+      // A busy machine can keep a process from renewing it for a second.
+      SESSION_LEASE: "3 seconds",
+      AGENT_PLATFORM_URL: simulator.platformUrl,
+      GATEWAY_JWT_SECRET: secret,
+      LOG_LEVEL: "info",
+      ...(isLinked ? { NODE_ADDRESS: "127.0.0.1:0", NODE_SECRET: nodeSecret } : {}),
+      ...env,
+      ...own
+    })
+    const withClients = <S extends { readonly url: string }>(service: S) => {
+      const clientOf = (sub: string, tenant = "acme"): Effect.Effect<Client, never, Scope.Scope> =>
+        Effect.flatMap(token(tenant, sub), bearer =>
+          Effect.orDie(
+            connect(`${service.url.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${bearer}` } })
           )
-        return { ...service, clientOf, client: clientOf("tester") }
-      })
-    return { simulator, start: start(), startWith: start, url }
+        )
+      return { ...service, clientOf, client: clientOf("tester") }
+    }
+    const startWith = (own: Readonly<Record<string, string>> = {}) =>
+      Effect.flatMap(temporaryDirectory, directory =>
+        Effect.map(Service.start({ directory, env: environment(own) }), withClients)
+      )
+    /** One within this process. */
+    const serveWith = (own: Readonly<Record<string, string>> = {}) =>
+      Effect.map(InProcess.serve({ KV_API_KEY: Service.key, ...environment(own) }), withClients)
+    return { simulator, start: startWith(), startWith, serve: serveWith(), serveWith, url }
   })
 
 /** Subscribes from the first event on as soon as the node has the session, and waits until all events have come. */
