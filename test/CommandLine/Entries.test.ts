@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Option } from "effect"
+import { isLong } from "../Scale.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, run, Setting, layer as setting, start } from "./Setting.ts"
 
@@ -10,10 +11,10 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
   it.effect("sets, gets and deletes entries, and keeps the text of values", () =>
     Effect.gen(function* () {
       const value = '{"b":12345678901234567890,"1":2.0}'
-      const set = yield* run(["kv", "set", "cli/kv", "k", "--actor", "anna", value])
+      const set = yield* call(["kv", "set", "cli/kv", "k", "--actor", "anna", value])
       assert.strictEqual(set.stderr, "")
       assert.include(set.stdout, `"value":${value},"version":1,"updatedBy":"anna"`)
-      const got = yield* run(["kv", "get", "cli/kv", "k", "--value-only"])
+      const got = yield* call(["kv", "get", "cli/kv", "k", "--value-only"])
       assert.strictEqual(got.stdout, `${value}\n`)
       const piped = yield* run(["kv", "set", "cli/kv", "text", "--string"], { input: "two\nlines\n" })
       assert.include(piped.stdout, '"value":"two\\nlines"')
@@ -46,10 +47,10 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
       const { client } = yield* Setting
       yield* client.set("cli/table", "\u001b[2J\u0007", "\u009b31m \u202e\u200f\u061c")
       yield* client.set("cli/table", "plain", { a: 1 })
-      const table = yield* run(["kv", "list", "cli/table"], { isTerminal: true })
+      const table = yield* call(["kv", "list", "cli/table"], {}, true)
       assert.strictEqual(table.code, 0)
-      assert.match(table.stdout, /^KEY +VERSION +UPDATED +BY +EXPIRES +VALUE\r\n/)
-      assert.match(table.stdout, /\nplain +1 +\d{4}-.* api +never +\{"a":1\}\r\n/)
+      assert.match(table.stdout, /^KEY +VERSION +UPDATED +BY +EXPIRES +VALUE\n/)
+      assert.match(table.stdout, /\nplain +1 +\d{4}-.* api +never +\{"a":1\}\n/)
       const one = yield* call(["kv", "get", "cli/table", "\u001b[2J\u0007"], {}, true)
       assert.match(one.stdout, /key +␛\[2J␇/)
       for (const { stdout } of [table, one]) {
@@ -186,10 +187,11 @@ layer(setting, { excludeTestServices: true })("commands of entries", it => {
   it.effect("applies a batch, or nothing of it", () =>
     Effect.gen(function* () {
       const set = (key: string, more = "") => `{"op":"set","namespace":"cli/batch","key":"${key}","value":1.0${more}}`
-      const done = yield* run(["batch"], { input: `[${set("a")},${set("b")}]` })
-      assert.strictEqual(done.stdout, '{"ok":true,"results":[{"version":1},{"version":1}]}\n')
       const { files } = yield* Setting
       const file = join(files, "batch.ndjson")
+      writeFileSync(file, `[${set("a")},${set("b")}]`)
+      const done = yield* call(["batch", file])
+      assert.strictEqual(done.stdout, '{"ok":true,"results":[{"version":1},{"version":1}]}\n')
       writeFileSync(file, `${set("c")}\n${set("a", ',"ifVersion":0')}`)
       const refused = yield* call(["batch", file])
       assert.strictEqual(refused.code, 4)

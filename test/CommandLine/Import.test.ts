@@ -109,7 +109,7 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
       assert.strictEqual(refused.code, 2)
       assert.match(refused.stderr, /line 400\n.*--resume.*--restart/)
       batches = 0
-      const resumed = yield* run(["import", file, "--batch", "100", "--resume"], { env: mine })
+      const resumed = yield* call(["import", file, "--batch", "100", "--resume"], mine)
       assert.deepStrictEqual(jsonOf(resumed.stdout), { written: 600, skipped: 0, expired: 0, resumedAtLine: 400 })
       assert.strictEqual(batches, 6)
       assert.isFalse(existsSync(`${file}.import`))
@@ -157,13 +157,13 @@ layer(setting, { excludeTestServices: true })("causeway import", it => {
 
   it.effect("finds existing entries, however large they are", () =>
     Effect.gen(function* () {
-      const { client } = yield* Setting
+      const { client, files } = yield* Setting
       const large = "x".repeat(100 * 1024)
       for (const key of ["a", "b", "d", "e"]) yield* client.set("cli/large", key, large)
-      const input = ["a", "b", "c", "d", "e", "c"]
-        .map(key => `{"namespace":"cli/large","key":"${key}","value":1}\n`)
-        .join("")
-      const done = yield* run(["import", "--existing", "skip"], { input })
+      const file = join(files, "large.ndjson")
+      const lines = ["a", "b", "c", "d", "e", "c"].map(key => `{"namespace":"cli/large","key":"${key}","value":1}\n`)
+      writeFileSync(file, lines.join(""))
+      const done = yield* call(["import", file, "--existing", "skip"])
       assert.deepStrictEqual(
         [done.stderr, jsonOf(done.stdout)],
         ["", { written: 1, skipped: 5, expired: 0, resumedAtLine: 0 }]

@@ -6,8 +6,10 @@ import { secret, token } from "../../Gateway/survival/Token.ts"
 import { freePort } from "../../postgres/Server.ts"
 import { onlyLong } from "../../Scale.ts"
 import * as Environment from "../../service/Environment.ts"
+import { serve } from "../../service/InProcess.ts"
 import * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import * as InProcess from "../InProcess.ts"
 import * as Program from "../Program.ts"
 import { linesOf } from "../Setting.ts"
 
@@ -15,6 +17,17 @@ import { linesOf } from "../Setting.ts"
 const seen = (stdout: string): string => stripVTControlCharacters(stdout).replaceAll("\r\n", "\n")
 
 const count = (text: string, part: string): number => text.split(part).length - 1
+
+/** A gateway in production mode within this process, and the environment of its client. */
+const served = Effect.gen(function* () {
+  const simulator = yield* Simulator.make({ seed: "chat", pace: "2 millis" })
+  const { url } = yield* serve({
+    KV_API_KEY: Service.key,
+    AGENT_PLATFORM_URL: simulator.platformUrl,
+    GATEWAY_JWT_SECRET: secret
+  })
+  return { env: { CAUSEWAY_URL: url, CAUSEWAY_SESSION_TOKEN: yield* token("acme") } }
+})
 
 /** A gateway in production mode that can be started again at its port, and what a client needs to know of it. */
 const setting = Effect.gen(function* () {
@@ -33,7 +46,7 @@ const setting = Effect.gen(function* () {
 layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
   it.scoped("talks with an agent line by line, and continues a session", () =>
     Effect.gen(function* () {
-      const { env } = yield* setting
+      const { env } = yield* served
       const lines = ["hello there", "/ask", "2", "/approve", "no", ":read notes/last-message.md", ":stop", "again"]
       const onTerminal = { env, isTerminal: true }
       const held = yield* Program.run({ ...onTerminal, args: ["chat"], piped: lines.join("\n") })
@@ -88,7 +101,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
 
   onlyLong(it.scoped)("prints lines of JSON in a pipe, and on a terminal where it is asked to", () =>
     Effect.gen(function* () {
-      const { env } = yield* setting
+      const { env } = yield* served
       const lines = "hello\n:files\n"
       const piped = yield* Program.run({ env, args: ["chat"], input: lines })
       const asked = yield* Program.run({ env, args: ["chat", "--json"], isTerminal: true, piped: lines })
@@ -105,7 +118,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
 
   onlyLong(it.scoped)("has a prompt for people, and prints at the end how to continue", () =>
     Effect.gen(function* () {
-      const { env } = yield* setting
+      const { env } = yield* served
       const chat = yield* Program.start({ env, args: ["chat"], isTerminal: true })
       yield* chat.shows("> ")
       yield* chat.type("hello\r")
@@ -119,7 +132,7 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
 
   onlyLong(it.scoped)("ends when the reader has closed the pipe", () =>
     Effect.gen(function* () {
-      const { env } = yield* setting
+      const { env } = yield* served
       const chat = yield* Program.start({ env, args: ["chat"] })
       yield* chat.shows('"synced"')
       yield* chat.abandonOutput
@@ -131,11 +144,11 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
 
   it.scoped("ends with a code for its outcome", () =>
     Effect.gen(function* () {
-      const { env } = yield* setting
-      const wrong = yield* Program.run({ env, args: ["chat", "--url", "nowhere"] })
+      const { env } = yield* served
+      const wrong = yield* InProcess.call(["chat", "--url", "nowhere"], env)
       assert.strictEqual(wrong.code, 2)
       assert.include(wrong.stderr, '--url: "nowhere" is not an address')
-      const refused = yield* Program.run({ args: ["chat"], env: { ...env, CAUSEWAY_SESSION_TOKEN: "" } })
+      const refused = yield* InProcess.call(["chat"], { ...env, CAUSEWAY_SESSION_TOKEN: "" })
       assert.strictEqual(refused.code, 5)
       assert.match(refused.stderr, /^The service refuses the credential: .*token.*\nThere is no credential/)
       assert.notInclude(refused.stderr, "    at ")
