@@ -1,22 +1,22 @@
 /** What `causeway backup` copies: a data directory, or the store of a service that an option names. */
 import { chmodSync, existsSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import * as Environment from "../service/Environment.ts"
-import * as Service from "../service/Service.ts"
+import { keys } from "../Harness.ts"
+import { serve } from "../service/InProcess.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import * as InProcess from "./InProcess.ts"
 
-layer(Environment.layer, { excludeTestServices: true })("causeway backup", it => {
-  it.scoped("takes the address and the key of a service from a profile, which alone does not ask for it", () =>
+describe("causeway backup", () => {
+  it.scopedLive("takes the address and the key of a service from a profile, which alone does not ask for it", () =>
     Effect.gen(function* () {
       const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const { url } = yield* Service.start({ directory })
+      const { url } = yield* serve({ DATA_DIR: directory, KV_API_KEY: keys.write })
       const profiles = join(place, "profiles.json")
       writeFileSync(
         profiles,
-        JSON.stringify({ prod: { url, token: Service.key }, wrong: { url, token: "wrong" }, none: { url } }),
+        JSON.stringify({ prod: { url, token: keys.write }, wrong: { url, token: "wrong" }, none: { url } }),
         { mode: 0o600 }
       )
       const backUp = (name: string, args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) =>

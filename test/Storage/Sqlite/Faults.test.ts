@@ -1,4 +1,4 @@
-import { readdirSync, rmSync, statSync } from "node:fs"
+import { cpSync, readdirSync, rmSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
@@ -8,6 +8,7 @@ import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import * as Disk from "../../faults/Disk.ts"
 import * as Owner from "../../faults/Owner.ts"
 import * as Command from "../../service/Command.ts"
+import { serve } from "../../service/InProcess.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
 const setup = Effect.gen(function* () {
@@ -43,32 +44,25 @@ const verify = (directory: string, acknowledged: ReadonlyMap<string, string>) =>
   })
 
 describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler named cc)", () => {
-  it.scopedLive("a full disk fails writes, reads continue, and writes continue with space", () =>
-    Effect.gen(function* () {
-      const { directory, disk, owner, acknowledged, set } = yield* setup
-      expect(yield* set("a")).toBe("ok")
-      yield* disk.fail("full")
-      for (let attempt = 0; attempt < 3; attempt++) {
-        expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
-        expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
-      }
-      const isReady = owner.ask({ do: "ready" })
-      expect(yield* isReady).toEqual({ ok: false })
-      yield* disk.heal
-      expect(yield* set("b")).toBe("ok")
-      // One finding serves all callers of a second.
-      yield* Effect.repeat(isReady, { until: answer => "ok" in answer && answer.ok === true })
-      expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
-      yield* owner.end
-      yield* verify(directory, acknowledged)
-    })
-  )
-
   it.scopedLive(
-    "a failed flush fails writes; reads continue; writes continue once the disk works; a process that dies before loses nothing",
+    "a full disk or a failed flush fails writes; reads continue; writes continue once the disk works; a process that dies before loses nothing",
     () =>
       Effect.gen(function* () {
         const { directory, disk, owner, acknowledged, set } = yield* setup
+        expect(yield* set("a")).toBe("ok")
+        yield* disk.fail("full")
+        for (let attempt = 0; attempt < 3; attempt++) {
+          expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
+          expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
+        }
+        const isReady = owner.ask({ do: "ready" })
+        expect(yield* isReady).toEqual({ ok: false })
+        yield* disk.heal
+        expect(yield* set("b")).toBe("ok")
+        // One finding serves all callers of a second.
+        yield* Effect.repeat(isReady, { until: answer => "ok" in answer && answer.ok === true })
+        expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
+
         for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
         for (let round = 0; round < 3; round++) {
           yield* disk.fail("flush")
@@ -206,35 +200,35 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
   ] as const) {
     it.scopedLive(`the service starts on a full disk ${how}, serves reads, and writes once there is room`, () =>
       Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
+        const [directory, atWork] = [yield* temporaryDirectory, yield* temporaryDirectory]
         const disk = yield* Disk.make(directory)
-        const start = (env: Readonly<Record<string, string>>) =>
-          Effect.gen(function* () {
-            const command = yield* Command.launch({ DATA_DIR: directory, KV_API_KEY: "key", ...env })
-            const [, port] = yield* command.shows(/"port":(\d+)[,}]/)
-            const call = (method: string, body?: string) =>
-              Effect.promise(async () => {
-                const headers = { authorization: "Bearer key", "content-type": "application/json" }
-                const url = `http://127.0.0.1:${port}/api/v1/kv/n/k`
-                return (await fetch(url, { method, headers, ...(body === undefined ? {} : { body }) })).status
-              })
-            return { ...command, call }
+        const env = { KV_API_KEY: "key" }
+        const callOf = (url: string) => (method: string, body?: string) =>
+          Effect.promise(async () => {
+            const headers = { authorization: "Bearer key", "content-type": "application/json" }
+            const init = { method, headers, ...(body === undefined ? {} : { body }) }
+            return (await fetch(`${url}/api/v1/kv/n/k`, init)).status
           })
-        const before = yield* start({})
-        expect(yield* before.call("PUT", '{"value":1}')).toBe(200)
-        for (const name of readdirSync(directory)) {
-          expect([name, statSync(join(directory, name)).mode & 0o777]).toEqual([name, 0o600])
-        }
-        yield* before.kill("SIGKILL")
-        yield* before.ended
+        yield* Effect.gen(function* () {
+          const { url } = yield* serve({ ...env, DATA_DIR: directory })
+          expect(yield* callOf(url)("PUT", '{"value":1}')).toBe(200)
+          for (const name of readdirSync(directory)) {
+            expect([name, statSync(join(directory, name)).mode & 0o777]).toEqual([name, 0o600])
+          }
+          cpSync(directory, atWork, { recursive: true })
+        }).pipe(Effect.scoped)
+        // The files are again as a process leaves them that is killed.
+        cpSync(atWork, directory, { recursive: true })
         for (const name of names) rmSync(join(directory, name), { force: true })
         yield* disk.fail("full")
-        const service = yield* start(disk.env)
-        expect(yield* service.call("GET")).toBe(200)
-        expect(yield* service.call("PUT", '{"value":2}')).toBe(503)
-        expect(yield* service.call("GET")).toBe(200)
+        const service = yield* Command.launch({ ...env, DATA_DIR: directory, ...disk.env })
+        const [, port] = yield* service.shows(/"port":(\d+)[,}]/)
+        const call = callOf(`http://127.0.0.1:${port}`)
+        expect(yield* call("GET")).toBe(200)
+        expect(yield* call("PUT", '{"value":2}')).toBe(503)
+        expect(yield* call("GET")).toBe(200)
         yield* disk.heal
-        expect(yield* service.call("PUT", '{"value":2}')).toBe(200)
+        expect(yield* call("PUT", '{"value":2}')).toBe(200)
         yield* service.kill("SIGTERM")
         expect(yield* service.ended).toEqual({ code: 0, signal: null })
       })
