@@ -20,7 +20,7 @@ const clients = 3
 const rounds = times(4)
 
 /** The attacks of the soak, where clients that do not read would fill more than the bound without a budget. */
-const strength = isSoak ? 4 : 1
+const strength = isSoak ? 4 : isLong ? 1 : 0.5
 
 const scope = Effect.runSync(Scope.make())
 let target: Target

@@ -5,7 +5,7 @@ import { frame, handshake, keys, open, request } from "./Wire.ts"
 /** Starts an attack; the promise resolves once it is under way. */
 export type Attack = (port: number, signal: AbortSignal, strength: number) => Promise<void>
 
-const times = (count: number) => Array.from({ length: count }, (_, index) => index)
+const times = (count: number) => Array.from({ length: Math.ceil(count) }, (_, index) => index)
 
 const pause = () => new Promise(resolve => setImmediate(resolve))
 
