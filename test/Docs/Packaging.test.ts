@@ -12,6 +12,7 @@ import { parseAllDocuments } from "yaml"
 import * as Configuration from "../../src/Configuration.ts"
 import { HealthGroup } from "../../src/Health/Api.ts"
 import * as Setting from "../../src/Setting.ts"
+import { isLong } from "../Scale.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
 const read = (file: string): string => readFileSync(join(root, "deploy", file), "utf8")
@@ -127,6 +128,8 @@ describe("The image", () => {
       assert.includeMembers(names, ["effect", "@effect/platform", "@effect/platform-node", "better-sqlite3", "pg"])
       assert.includeMembers(names, needed)
       assert.notIncludeMembers(names, ["vitest", "typescript", "@biomejs/biome", "esbuild"])
+      // That npm refuses a lock file of another manifest takes it as long again.
+      if (!isLong) return
       const manifest: Manifest = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
       const other = { ...manifest, dependencies: { ...manifest.dependencies, pg: "8.0.0" } }
       writeFileSync(join(directory, "package.json"), JSON.stringify(other))

@@ -58,7 +58,7 @@ if (held === "held") require("tsx/cjs/api").require(file, file).hold()
 const oldBytes = () => getHeapSpaceStatistics().find(({ space_name }) => space_name === "old_space").space_used_size
 const make = index => [index, index + 1, index + 2]
 const run = async () => {
-  for (let turn = 0; turn < 300; turn++) {
+  for (let turn = 0; turn < 120; turn++) {
     const kept = []
     for (let index = 0; index < 20_000; index++) kept.push(make(index))
     await new Promise(setImmediate)
