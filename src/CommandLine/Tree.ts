@@ -61,7 +61,8 @@ const withoutTypes = (doc: HelpDoc.HelpDoc): HelpDoc.HelpDoc => {
   return first === undefined ? HelpDoc.empty : HelpDoc.descriptionList([first, ...others])
 }
 
-const helpOf = (command: AnyCommand): HelpDoc.HelpDoc => Command.getHelp(command, CliConfig.make({ showBuiltIns: false }))
+const helpOf = (command: AnyCommand): HelpDoc.HelpDoc =>
+  Command.getHelp(command, CliConfig.make({ showBuiltIns: false }))
 
 const nodeOf = (command: AnyCommand, below: ReadonlyArray<Node>): Node => {
   const [name = ""] = HashSet.values(Command.getNames(command))

@@ -3,7 +3,6 @@ import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Option } from "effect"
-import { isLong } from "../Scale.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, run, Setting, layer as setting, start } from "./Setting.ts"
 
