@@ -10,6 +10,7 @@ import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import * as Table from "../../src/CommandLine/Terminal/Table.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
 import * as ExactJson from "../../src/Json/ExactJson.ts"
+import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 
 const node = (name: string, options: Record<string, boolean> = {}, ...below: ReadonlyArray<Arguments.Node>) => ({
@@ -140,7 +141,7 @@ describe("a table", () => {
 
   it("is as wide as the terminal at most, and has no control character", () => {
     const text = fc.string({ unit: "grapheme", maxLength: 60 })
-    const anything = fc.oneof(text, fc.string({ unit: "binary", maxLength: 30 }))
+    const anything = fc.oneof(text, fc.string({ unit: codePoint, maxLength: 30 }))
     fc.assert(
       fc.property(
         fc.array(fc.tuple(anything, fc.nat(99).map(String), anything), { maxLength: 6 }),

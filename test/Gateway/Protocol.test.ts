@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from "vitest"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 import { decodeRequest, type InvalidRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
+import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 
 const numRuns = times(300)
@@ -244,7 +245,7 @@ describe("requests", () => {
 
   it("answers any text, and never throws", () => {
     fc.assert(
-      fc.property(fc.oneof(fc.string({ unit: "binary" }), fc.json({ maxDepth: 5 })), text => {
+      fc.property(fc.oneof(fc.string({ unit: codePoint }), fc.json({ maxDepth: 5 })), text => {
         const { message } = refusal(text)!
         expect(message).toMatch(/^Invalid request: ./)
       }),
@@ -258,7 +259,7 @@ describe("requests", () => {
     const value = fc.oneof(
       fc.constantFrom<unknown>(...good),
       fc.jsonValue({ maxDepth: 4 }),
-      fc.string({ unit: "binary" })
+      fc.string({ unit: codePoint })
     )
     const fields = fc.dictionary(fc.oneof(fc.constantFrom(...names), fc.constant("__proto__"), fc.string()), value)
     fc.assert(

@@ -6,6 +6,7 @@ import { ingest } from "../../src/Gateway/Sessions/Ingestion.ts"
 import * as State from "../../src/Gateway/Sessions/SessionState.ts"
 import * as SplitCharacters from "../../src/Gateway/SplitCharacters.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
+import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 
 type Frame = Readonly<Record<string, unknown>> & { readonly type: string }
@@ -104,7 +105,7 @@ describe("characters that are split between two deltas", () => {
   })
 
   it("any text arrives as it is, however it is split", () => {
-    const parts = fc.array(fc.string({ unit: "binary", maxLength: 6 }), { maxLength: 8 })
+    const parts = fc.array(fc.string({ unit: codePoint, maxLength: 6 }), { maxLength: 8 })
     const split = fc.tuple(parts, fc.infiniteStream(fc.integer({ min: 1, max: 3 })))
     fc.assert(
       fc.property(split, ([words, sizes]) => {

@@ -7,6 +7,7 @@ import { WebSocket, WebSocketServer } from "ws"
 import { textFrame, textFrames } from "../../src/Http/WebSocket.ts"
 import { heartbeatFrame, pageFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
+import { codePoint } from "../CodePoint.ts"
 
 /**
  * The messages that a client receives if frames are written under the WebSocket, between others that it writes itself.
@@ -63,7 +64,7 @@ describe("Frame", () => {
 
   it("has exactly the bytes of its head and its text", () => {
     fc.assert(
-      fc.property(fc.string({ unit: "binary", maxLength: 300 }), text => {
+      fc.property(fc.string({ unit: codePoint, maxLength: 300 }), text => {
         const frame = textFrame(text)
         const bytes = Buffer.from(text)
         expect(frame[0]).toBe(0x81)

@@ -5,6 +5,7 @@ import * as Titles from "../../src/Gateway/Sessions/Titles.ts"
 import { cut } from "../../src/Simulator/Answer.ts"
 import { plainText, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 import { outcome, request } from "./Fixture.ts"
 
@@ -114,7 +115,7 @@ it.scopedLive("names what is wrong with a request", () =>
 it("what is generated says the prompt again, whole, in any notation and cut anywhere", () => {
   const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 })
   fc.assert(
-    fc.property(fc.string({ unit: "binary", maxLength: 200 }), sizes, (prompt, [first = 1, ...others]) => {
+    fc.property(fc.string({ unit: codePoint, maxLength: 200 }), sizes, (prompt, [first = 1, ...others]) => {
       fc.pre(!prompt.startsWith("/long"))
       const text = tokens({ prompt })
       const expected = `Écho de «${prompt}» 回声 🌊`

@@ -6,13 +6,14 @@ import { applyFault, type Fault, isCloseCode, noFaults } from "../../src/Simulat
 import { callOf } from "../../src/Simulator/Operation.ts"
 import { words } from "../../src/Simulator/Script.ts"
 import { Workspace } from "../../src/Simulator/Workspace.ts"
+import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 
 const runs = times(100)
 
 describe("a path", () => {
   it("has each variable segment decoded once", () => {
-    const path = fc.string({ unit: "binary", minLength: 1, maxLength: 30 }).filter(text => text.isWellFormed())
+    const path = fc.string({ unit: codePoint, minLength: 1, maxLength: 30 }).filter(text => text.isWellFormed())
     fc.assert(
       fc.property(path, path, (id, file) => {
         const url = `/api/v1/instances/${encodeURIComponent(id)}/files/${encodeURIComponent(file)}`
@@ -149,7 +150,7 @@ describe("faults", () => {
 })
 
 it("words put together are the text, in no more pieces than asked for", () => {
-  const text = fc.array(fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom(" ", "\n", "  ", "a")), {
+  const text = fc.array(fc.oneof(fc.string({ unit: codePoint }), fc.constantFrom(" ", "\n", "  ", "a")), {
     maxLength: 50
   })
   fc.assert(

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Metric, Option, TestClock } from "effect"
 import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
 import * as FileCalls from "../../src/Upstream/FileCalls.ts"
+import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 import { content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
@@ -88,7 +89,7 @@ describe("file calls", () => {
   )
 
   it("any path that is accepted comes out of its segment as it was, and stays one segment", () => {
-    const path = fc.oneof(fc.string({ unit: "binary" }), fc.stringMatching(/^[a./\\%?#:]{0,8}$/))
+    const path = fc.oneof(fc.string({ unit: codePoint }), fc.stringMatching(/^[a./\\%?#:]{0,8}$/))
     fc.assert(
       fc.property(path, path => {
         const segment = FileCalls.toSegment(path)

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest"
 import * as EventMapping from "../../../src/Gateway/EventMapping.ts"
 import { envelope } from "../../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../../src/Gateway/Protocol.ts"
+import { codePoint } from "../../CodePoint.ts"
 import { times } from "../../Scale.ts"
 import { call, cases, failure, h, m, map, platformCall, t, x } from "./Cases.ts"
 
@@ -164,7 +165,7 @@ describe("any input", () => {
   const value = fc.oneof(
     fc.constantFrom<unknown>(...known.map(([, value]) => value)),
     fc.jsonValue({ maxDepth: 3 }),
-    fc.string({ unit: "binary" })
+    fc.string({ unit: codePoint })
   )
   const payload = fc.dictionary(fc.oneof(fc.constantFrom(...names), fc.string()), value)
   const type = fc.oneof(
