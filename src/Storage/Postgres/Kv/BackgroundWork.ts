@@ -14,27 +14,31 @@ import type { Writer } from "./Writer.ts"
 /** The pause between two removals of commit records. */
 const pruneInterval = Duration.seconds(20)
 
-/** Removes commit records, folds counts and moves the position of expiry until the scope closes. */
+/**
+ * Removes commit records, folds counts and moves the position of expiry until the scope closes. One after the other, so
+ * that they take one connection from the writes.
+ */
 export const run = (
   writes: Pool,
   writer: Writer,
   atNow: DatabaseClock.AtNow
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
+    const inTurn = (yield* Effect.makeSemaphore(1)).withPermits(1)
     const pruning = yield* HousekeepingMetrics.make("marks")
-    yield* Supervision.repeatScoped("removing commit records", pruneInterval, pruning(writer.prune))
+    yield* Supervision.repeatScoped("removing commit records", pruneInterval, inTurn(pruning(writer.prune)))
     const counts = yield* HousekeepingMetrics.make("counts")
     const { decode, statement, values } = Counts.fold
     const fold = writes.read(statement, values, decode, portionTimeoutMillis)
     yield* Supervision.repeatScoped(
       "folding of counts",
       Counts.interval,
-      counts(Effect.repeat(fold, { while: mayBeMore => mayBeMore }))
+      inTurn(counts(Effect.repeat(fold, { while: mayBeMore => mayBeMore })))
     )
     const expiry = yield* HousekeepingMetrics.make("expiry")
     yield* Supervision.repeatScoped(
       "position of expiry",
       Expiry.interval,
-      expiry(atNow(now => writes.read(Expiry.advance, [now], () => undefined, portionTimeoutMillis)))
+      inTurn(expiry(atNow(now => writes.read(Expiry.advance, [now], () => undefined, portionTimeoutMillis))))
     )
   }).pipe(DatabaseClock.bySystemClock)
