@@ -51,7 +51,8 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       yield* withClient(url, other =>
         Effect.gen(function* () {
           yield* other("BEGIN")
-          yield* other("LOCK TABLE causeway.entries, causeway.changes IN ACCESS EXCLUSIVE MODE")
+          // In the order in which the background work of the node takes them, or the two might deadlock.
+          yield* other("LOCK TABLE causeway.changes, causeway.entries IN ACCESS EXCLUSIVE MODE")
           yield* Effect.forEach(requests, request =>
             Effect.fork(Effect.forever(Effect.zipRight(Effect.ignore(request), pause)))
           )
