@@ -57,7 +57,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, files of certificates ${r
       const { admin, remove, url, write } = yield* withFile
       yield* write
       const pool = yield* Pool.make({ url: Redacted.make(url), isPooled: false, max: 1, statementTimeout: 60_000 })
-      const read = pool.read(one, [], rows => rows.length)
+      const read = pool.read(one, [], rows => rows.length, 60_000)
       expect(yield* read).toBe(1)
       const long = yield* Effect.fork(
         Effect.flip(pool.read({ name: "long", text: "SELECT pg_sleep(60)" }, [], noRow, 60_000))
