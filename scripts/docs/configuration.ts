@@ -6,6 +6,10 @@ import { replaceSection, table } from "./Markdown.ts"
 
 const page = new URL("../../docs/configuration.md", import.meta.url)
 
+/** What is allowed without what each row would repeat. */
+const briefly = (allowed: string): string =>
+  allowed.replace(/^a whole number from /, "").replace(/ such as 7 days, 12 hours or 30 seconds$/, "")
+
 const variables = (): string => {
   // Declares the settings.
   help()
@@ -15,7 +19,7 @@ const variables = (): string => {
       `\`${name}\``,
       shown === "" ? "" : `\`${shown}\``,
       description,
-      allowed
+      briefly(allowed)
     ])
   )
 }

@@ -16,8 +16,6 @@ const count = (figure: number): string => figure.toLocaleString("en-US")
 
 /** Descriptions that add nothing to the type or the name. */
 const generic: ReadonlySet<unknown> = new Set([
-  "An id.",
-  "A name.",
   "A number.",
   "A whole number.",
   "A whole number from 0 on.",
@@ -25,7 +23,19 @@ const generic: ReadonlySet<unknown> = new Set([
   `Any JSON value of at most ${Protocol.Limits.jsonDepth} levels.`
 ])
 
+/** Types with a name on the page, by the descriptions of their schemas. */
+const named: ReadonlyMap<unknown, string> = new Map([
+  ["An id.", "id"],
+  ["A name.", "name"],
+  ["A path relative to the workspace.", "path"]
+])
+
+/** How the description of a field begins that the text of the page explains. */
+const explained = /^Makes the request idempotent\./
+
 const typeOf = (schema: JsonObject): string => {
+  const name = named.get(schema.description)
+  if (name !== undefined && typeof schema.maxLength === "number") return name
   if (typeof schema.$ref === "string") return schema.$ref.split("/").at(-1)!
   if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isObject).map(typeOf).join(" or ")
   if (Array.isArray(schema.enum)) return schema.enum.map(word => code(String(word))).join(", ")
@@ -48,7 +58,8 @@ const typeOf = (schema: JsonObject): string => {
 const field = (name: string, schema: unknown, isRequired: boolean): string => {
   if (!isObject(schema)) return code(name)
   const { description } = schema
-  const said = typeof description === "string" && !generic.has(description) ? ` ${description}` : ""
+  const isSaid = typeof description === "string" && !generic.has(description) && !named.has(description)
+  const said = isSaid && !explained.test(description) ? ` ${description}` : ""
   return `${code(isRequired ? name : `${name}?`)} (${typeOf(schema)})${said}`
 }
 
@@ -84,7 +95,9 @@ const answers = (): string =>
     ["answer", "meaning", "fields in addition to `type` and `id`"],
     Object.keys(Examples.answers).map(type => {
       const name = schemaName(type, "Answer")
-      return [code(type), meaning(name), fieldsCell(name, ["type", "id"])]
+      // The table of requests names the answer of each.
+      const rest = meaning(name).replace(/^Answers [^.]*`\. ?/, "")
+      return [code(type), rest, fieldsCell(name, ["type", "id"])]
     })
   )
 

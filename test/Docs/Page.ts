@@ -4,9 +4,10 @@ import { fileURLToPath } from "node:url"
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 
-/** README.md and the pages below `docs/`, by their paths from the root of the repository. */
+/** README.md, CONTRIBUTING.md and the pages below `docs/`, by their paths from the root of the repository. */
 export const pages: ReadonlyArray<string> = [
   "README.md",
+  "CONTRIBUTING.md",
   ...readdirSync(`${root}docs`, { recursive: true, encoding: "utf8" })
     .filter(name => name.endsWith(".md"))
     .map(name => `docs/${name}`)

@@ -68,7 +68,7 @@ const filesUnder = (path: string): ReadonlyArray<string> => {
     .flatMap(name => filesUnder(`${path}/${name}`))
 }
 
-const files: ReadonlyArray<string> = ["src", "test", "scripts", "docs", "deploy", ".ci", "README.md"]
+const files: ReadonlyArray<string> = ["src", "test", "scripts", "docs", "deploy", ".ci", "README.md", "CONTRIBUTING.md"]
   .flatMap(filesUnder)
   .filter(file => isText(file) && !excluded.test(file))
 
