@@ -15,6 +15,8 @@ import * as Sqlite from "../../src/Storage/Sqlite.ts"
 /** A command to the process. */
 export type Command =
   | { readonly do: "set"; readonly key: string; readonly value: string }
+  /** Deletes a key that does not exist: a write that changes nothing. */
+  | { readonly do: "deleteAbsent" }
   /** A set while the writer is also busy with expiry and a probe. */
   | { readonly do: "setDirectly"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
@@ -43,6 +45,13 @@ const perform = (command: Command) =>
     switch (command.do) {
       case "set":
         return yield* set(command)
+      case "deleteAbsent": {
+        const { results } = yield* store.commit({
+          operations: [{ op: "delete", namespace, key: "absent" }],
+          actor: "program"
+        })
+        return results
+      }
       case "setDirectly": {
         const log = yield* ChangeLog
         const [lastSeq] = yield* Effect.all([set(command), Effect.ignore(log.expire), store.ready], {

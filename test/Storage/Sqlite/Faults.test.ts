@@ -83,6 +83,22 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
       })
   )
 
+  it.scopedLive("writes that change nothing do not show that a full disk can be written", () =>
+    Effect.gen(function* () {
+      const { disk, owner, set } = yield* setup
+      expect(yield* set("a")).toBe("ok")
+      yield* disk.fail("full")
+      expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
+      for (let attempt = 0; attempt < 3; attempt++) {
+        expect(yield* owner.ask({ do: "deleteAbsent" })).toEqual({ ok: [{ op: "delete", deleted: false }] })
+        expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: false })
+      }
+      yield* disk.heal
+      expect(yield* set("b")).toBe("ok")
+      expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
+    })
+  )
+
   it.scopedLive("with space gone and flushes failing by turns, the log stays whole", () =>
     Effect.gen(function* () {
       const { directory, disk, owner, acknowledged, set } = yield* setup

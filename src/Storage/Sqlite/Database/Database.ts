@@ -139,18 +139,22 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     yield* Effect.addFinalizer(() => Effect.sync(() => recovery.close()))
     const started = yield* Effect.cached(startWriter)
     const send = sender({ lock, post, debug, database: basename(file), describe: plugin.describe })
-    /** Whether the last transaction was committed. */
+    /** Whether the last transaction that had to write was committed. */
     let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
-    const note = (reply: Reply<O>): void => {
+    let lastSeq = 0
+    const note = ({ kind }: Request<W>, reply: Reply<O>): void => {
+      const isDone = reply._tag === "Done"
+      const hasGrown = isDone && reply.lastSeq > lastSeq
+      if (isDone) lastSeq = reply.lastSeq
+      if (kind !== "commit" && kind !== "touch") return
       // A failed write may be the only one that fails.
-      if (reply._tag === "Done" && reply.outcomes.some(isFailed)) return
-      found = { at: Monotonic.unsafeMillis(clock), isWritable: reply._tag === "Done" }
+      if (isDone && reply.outcomes.some(isFailed)) return
+      // A commit that adds no change, as after refused preconditions, succeeds on a full disk.
+      if (isDone && kind === "commit" && !hasGrown) return
+      found = { at: Monotonic.unsafeMillis(clock), isWritable: isDone }
     }
-    const ask: Ask<W, O> = request => {
-      const reply = Effect.zipRight(started, send(request))
-      const isTransaction = request.kind === "commit" || request.kind === "touch"
-      return isTransaction ? Effect.tap(reply, reply => Effect.sync(() => note(reply))) : reply
-    }
+    const ask: Ask<W, O> = request =>
+      Effect.tap(Effect.zipRight(started, send(request)), reply => Effect.sync(() => note(request, reply)))
 
     const probed = yield* plugin.startsLazily ? Effect.sync(() => probeOnce(file, plugin)) : ask({ kind: "probe" })
     if (plugin.startsLazily) onReply(probed)
