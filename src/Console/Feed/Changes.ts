@@ -4,8 +4,8 @@ import type { Change } from "../../Client/Client.ts"
 import { followTexts } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { retryUntilDone, untilNextTry } from "../Service/Retry.ts"
-import { endOfLog } from "../Store/Entries.ts"
+import { retryUntilDone, untilNextTry } from "../Service/Pause.ts"
+import { readEnd } from "../Store/Entries.ts"
 
 /** A change with only the start of its value. */
 export interface SeenChange {
@@ -127,7 +127,7 @@ export class Changes {
     const onProblem = (message: string) => {
       this.problem.value = message
     }
-    const end = await retryUntilDone(() => endOfLog(signal), signal, onProblem)
+    const { lastSeq: end } = await retryUntilDone(() => readEnd(signal), signal, onProblem)
     if (end === 0) this.isRead.value = true
     const after = Math.max(first, end - earlier)
     const onStatus = ({ type }: { readonly type: string }) => {

@@ -1,10 +1,9 @@
 /** The live change feed, with a filter and a pause. */
 import { useEffect, useMemo, useState } from "preact/hooks"
-import { href } from "../Service/Route.ts"
+import { href } from "../Service/Navigation.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { ListFoot } from "../Widgets/Pane.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
+import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, maxChanges, type SeenChange } from "./Changes.ts"

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
 import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
-import { SecretForm } from "../Widgets/SecretForm.tsx"
+import { SecretForm } from "../Widgets/SignIn.tsx"
 import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
 import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
 import { history, isTryingToken, latest, metricsRefusal, metricsState, useMetricsToken } from "./Metrics.ts"

@@ -1,7 +1,7 @@
 /** A plot of lines over the last minutes. */
 import { useEffect, useRef } from "preact/hooks"
 import uPlot from "uplot"
-import { isDark } from "../Widgets/Theme.ts"
+import { isDark } from "../Widgets/Theme.tsx"
 
 export interface Line {
   readonly label: string

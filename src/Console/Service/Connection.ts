@@ -24,7 +24,27 @@ import { checkHealth } from "./Health.ts"
 import { clock, pause } from "./Pause.ts"
 import { routes } from "./Routes.ts"
 import { clear, names } from "./TabStorage.ts"
-import { claimsOf } from "./Token.ts"
+
+export interface Claims {
+  readonly tenant: string
+  /** The user. */
+  readonly sub: string
+}
+
+const decoded = (part: string): string =>
+  new TextDecoder().decode(
+    Uint8Array.from(atob(part.replaceAll("-", "+").replaceAll("_", "/")), character => character.charCodeAt(0))
+  )
+
+/** The claims of a token; `undefined` if it is not a token or names no tenant. */
+export const claimsOf = (token: string): Claims | undefined => {
+  try {
+    const { sub, tenant }: Partial<Record<string, unknown>> = JSON.parse(decoded(token.split(".")[1] ?? ""))
+    return typeof tenant === "string" && typeof sub === "string" ? { tenant, sub } : undefined
+  } catch {
+    return undefined
+  }
+}
 
 /** The user's access to the store; `none` if the application has no store or the credential is not for it. */
 export type StoreAccess = "write" | "read" | "none"

@@ -1,7 +1,7 @@
 /** The conversation that the events of a session describe: messages, thoughts, tool calls, questions and others. */
 import type { EventBody, SessionEvent } from "../../Client/Client.ts"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
-import { ItemList } from "./ItemList.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Items.ts"
+import { ItemList } from "./Items.ts"
 
 /** The total usage of a session. `cost` is in US dollars, `input` and `output` in tokens. */
 export interface Usage {

@@ -2,13 +2,12 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { useDebounced } from "../Widgets/Debounce.ts"
 import { Diff } from "../Widgets/Diff.tsx"
-import { Icon } from "../Widgets/Icon.tsx"
-import { IconButton } from "../Widgets/IconButton.tsx"
+import { useDebounced } from "../Widgets/Hooks.ts"
+import { Icon, IconButton } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { RowList } from "../Widgets/RowList.tsx"
 import { bytes, time, visible } from "../Widgets/Text.ts"
+import { RowList } from "../Widgets/VirtualList.tsx"
 import { VisibleText } from "../Widgets/VisibleText.tsx"
 
 interface Props {

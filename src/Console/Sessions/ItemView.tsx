@@ -7,7 +7,7 @@ import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
 import { VisibleText } from "../Widgets/VisibleText.tsx"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Items.ts"
 
 /** Longer texts are cut until the user asks for all: the layout of a million characters takes seconds. */
 const longText = 20_000

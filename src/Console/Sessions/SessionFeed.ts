@@ -9,7 +9,7 @@ import {
 } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { retryUntilDone } from "../Service/Retry.ts"
+import { retryUntilDone } from "../Service/Pause.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
 

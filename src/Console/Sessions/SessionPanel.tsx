@@ -1,23 +1,84 @@
-/** One session: the conversation, and next to it the files or the events. */
+/** One session: the conversation with the field for messages, and next to it the files or the events. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { go, href } from "../Service/Route.ts"
-import { Confirm } from "../Widgets/Confirm.tsx"
+import { go, href } from "../Service/Navigation.ts"
+import { Confirm } from "../Widgets/Dialog.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
+import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { count, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
-import { Composer } from "./Composer.tsx"
 import type { Usage } from "./Conversation.ts"
+import { draftFor } from "./Drafts.ts"
 import { EventsPanel } from "./EventsPanel.tsx"
 import { FilesPanel } from "./FilesPanel.tsx"
 import { ItemView } from "./ItemView.tsx"
 import { SessionFeed } from "./SessionFeed.ts"
-import { listed } from "./SessionList.ts"
-import { toneOf } from "./Tone.ts"
+import { listed, toneOf } from "./SessionList.ts"
+
+interface ComposerProps {
+  readonly id: string
+  readonly sessions: Sessions
+  readonly isBusy: boolean
+  /** Whether the agent is waiting for an answer. */
+  readonly isWaiting: boolean
+  /** The id of the question that the message answers. */
+  readonly question: string | undefined
+  /** Why another request failed; `""` if none did. */
+  readonly problem: string
+  readonly onSend: () => void
+}
+
+/** The maximum height of the field in lines. */
+const maxRows = 8
+
+const placeholderOf = ({ isBusy, isWaiting, question }: ComposerProps): string => {
+  if (question !== undefined) return "Answer the agent"
+  if (isWaiting) return "Message the agent; its requests are above"
+  return isBusy ? "The agent is working" : "Message the agent"
+}
+
+export const Composer = (props: ComposerProps) => {
+  const { id, onSend, problem, question, sessions } = props
+  const draft = draftFor(sessions, id)
+  const { failure, isSending, text } = draft
+
+  const send = () => {
+    if (!draft.canBeSent.peek()) return
+    onSend()
+    void draft.send(question)
+  }
+
+  return (
+    <form
+      class="composer"
+      onSubmit={event => {
+        event.preventDefault()
+        send()
+      }}
+    >
+      <textarea
+        aria-label="Message"
+        dir="auto"
+        placeholder={placeholderOf(props)}
+        rows={Math.min(maxRows, text.split("\n").length)}
+        value={text}
+        onInput={event => draft.type(event.currentTarget.value)}
+        onKeyDown={event => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
+          event.preventDefault()
+          send()
+        }}
+      />
+      <button type="submit" class="button primary" disabled={!draft.canBeSent.value}>
+        {isSending ? "Sending…" : "Send"}
+      </button>
+      <FailureNote text={failure === "" ? problem : failure} />
+    </form>
+  )
+}
 
 type Side = "files" | "events"
 

@@ -14,20 +14,17 @@ import {
   user,
   useSessionToken
 } from "../Service/Connection.ts"
-import { go, href, route } from "../Service/Route.ts"
-import { useAttempt } from "../Widgets/Attempt.ts"
+import { go, href, route } from "../Service/Navigation.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
+import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
-import { now } from "../Widgets/Now.ts"
-import { ListFoot } from "../Widgets/Pane.tsx"
-import { RowList } from "../Widgets/RowList.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
-import { SecretForm } from "../Widgets/SecretForm.tsx"
+import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
+import { SecretForm } from "../Widgets/SignIn.tsx"
 import { ago, count, visible } from "../Widgets/Text.ts"
-import { isListRead, listed, listProblem, refreshSessions } from "./SessionList.ts"
+import { RowList } from "../Widgets/VirtualList.tsx"
+import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionList.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
-import { toneOf } from "./Tone.ts"
 
 const refreshMs = 4000
 

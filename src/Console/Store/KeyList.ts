@@ -5,7 +5,7 @@ import { listPage } from "../../Client/KeyValue/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { isRetryable, untilNextTry } from "../Service/Retry.ts"
+import { isRetryable, untilNextTry } from "../Service/Pause.ts"
 import { ListedKeys } from "./ListedKeys.ts"
 
 /** Keys in a page. */

@@ -3,13 +3,14 @@ import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
-import { go, href } from "../Service/Route.ts"
-import { IconButton } from "../Widgets/IconButton.tsx"
+import { go, href } from "../Service/Navigation.ts"
+import { IconButton } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { RowList } from "../Widgets/RowList.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
+import { SearchField } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
 import { count, isolated, visible } from "../Widgets/Text.ts"
+import { RowList } from "../Widgets/VirtualList.tsx"
+import { type Search, useSearch } from "./NameList.ts"
 import {
   chooseTenant,
   chosenTenant,
@@ -22,7 +23,6 @@ import {
   remembered,
   titleOf
 } from "./Namespaces.ts"
-import { type Search, useSearch } from "./Search.ts"
 
 const counted = (number: number, one: string, many: string): string => `${count(number)} ${number === 1 ? one : many}`
 

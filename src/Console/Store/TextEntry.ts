@@ -24,3 +24,12 @@ export interface TextChange {
   readonly actor: string
   readonly timestamp: number
 }
+
+/** Changes of an entry, oldest first, and the position in the log up to which there are no others. */
+export interface HistoryPage {
+  readonly changes: ReadonlyArray<TextChange>
+  readonly after: number
+}
+
+/** The expiry of an entry that is written: after a duration, at a time in epoch milliseconds, or never. */
+export type WrittenExpiry = { readonly ttlMs: number } | { readonly expiresAt: number } | Record<string, never>

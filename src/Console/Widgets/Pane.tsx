@@ -1,4 +1,4 @@
-/** The head of a pane, and the foot of a list. */
+/** The parts of a pane: its head, a field that filters its list, and the foot of the list. */
 import type { ComponentChildren } from "preact"
 import { Icon } from "./Icon.tsx"
 import { visible } from "./Text.ts"
@@ -38,4 +38,24 @@ export const ListFoot = ({ children, isLive }: FootProps) => (
     <span>{children}</span>
     <span class={isLive ? "live" : "live off"}>{isLive ? "live" : "connecting"}</span>
   </p>
+)
+
+interface SearchProps {
+  readonly label: string
+  readonly placeholder: string
+  readonly value: string
+  readonly onInput: (text: string) => void
+}
+
+export const SearchField = ({ label, onInput, placeholder, value }: SearchProps) => (
+  <div class="search">
+    <Icon name="search" />
+    <input
+      type="search"
+      aria-label={label}
+      placeholder={placeholder}
+      value={value}
+      onInput={event => onInput(event.currentTarget.value)}
+    />
+  </div>
 )

@@ -156,3 +156,15 @@ export const VirtualList = (props: VirtualListProps) => {
     </div>
   )
 }
+
+interface RowListProps extends VirtualListProps {
+  /** Whether the rows have been loaded. */
+  readonly isRead: boolean
+  /** Why they cannot be loaded; `""` if they can. */
+  readonly problem: string
+  /** The note for a list that has been loaded and is empty. */
+  readonly empty: string
+}
+
+export const RowList = ({ empty, isRead, problem, ...list }: RowListProps) =>
+  list.count === 0 ? <p class="empty">{isRead ? empty : problem === "" && "Loading…"}</p> : <VirtualList {...list} />

@@ -1,5 +1,8 @@
-/** A form for a key or a token. */
+/** Signing in and out. */
+import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef, useState } from "preact/hooks"
+import { signOut } from "../Service/TabStorage.ts"
+import { IconButton, Mark } from "./Icon.tsx"
 
 export interface SecretFormProps {
   readonly label: string
@@ -56,3 +59,29 @@ export const SecretForm = ({
     </form>
   )
 }
+
+interface CardProps extends SecretFormProps {
+  readonly title: string
+  readonly children?: ComponentChildren
+}
+
+export const SignInCard = ({ children, title, ...form }: CardProps) => (
+  <main class="sign-in">
+    <section class="sign-in-card" aria-labelledby="sign-in-title">
+      <Mark size={36} />
+      <h1 id="sign-in-title">{title}</h1>
+      <p class="muted">{location.host}</p>
+      <SecretForm isFirst {...form} />
+      {children}
+    </section>
+  </main>
+)
+
+interface SignOutProps {
+  /** Calls `leave` if the user may leave the page. */
+  readonly ask: (leave: () => void) => void
+}
+
+export const SignOutButton = ({ ask }: SignOutProps) => (
+  <IconButton icon="out" label="Sign out" onClick={() => ask(signOut)} />
+)

@@ -1,6 +1,6 @@
 /** A field for the expiry of an entry. */
 import { useId } from "preact/hooks"
-import { dateAndTime } from "../Widgets/Text.ts"
+import { dateAndTime } from "../../Widgets/Text.ts"
 import { chosen, type Expiry, type Unit, unitMs } from "./Expiry.ts"
 
 interface Props {

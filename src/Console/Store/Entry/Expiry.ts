@@ -1,5 +1,6 @@
 /** When an entry expires, as the user sets it. */
-import { dateAndTime } from "../Widgets/Text.ts"
+import { dateAndTime } from "../../Widgets/Text.ts"
+import type { WrittenExpiry } from "../TextEntry.ts"
 
 /** As the stored entry does, which for a new entry is never; never; or some time after the write. */
 export type Expiry =
@@ -24,9 +25,6 @@ export const chosen = (kind: Expiry["kind"], stored: number | null): Expiry => {
 /** Whether a write with the expiry changes when the stored entry expires. */
 export const isChange = ({ kind }: Expiry, stored: number | null): boolean =>
   kind === "after" || (kind === "never" && stored !== null)
-
-/** The expiry of an entry that is written: after a duration, at a time in epoch milliseconds, or never. */
-export type WrittenExpiry = { readonly ttlMs: number } | { readonly expiresAt: number } | Record<string, never>
 
 /**
  * The expiry as it is sent, given when the entry that is replaced expires. The service's clock decides when a relative

@@ -1,16 +1,15 @@
 /** The changes of one entry, from the change log. */
 import { useEffect, useRef, useState } from "preact/hooks"
-import { format } from "../JsonText.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { retryUntilDone } from "../Service/Retry.ts"
-import { Diff } from "../Widgets/Diff.tsx"
-import { indexAfter, isAlone } from "../Widgets/Keys.ts"
-import { now } from "../Widgets/Now.ts"
-import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
-import { endOfLog, historyOf } from "./Entries.ts"
-import { type HistoryPart, nothing, plus } from "./HistoryPart.ts"
-import { isExpiry } from "./Removal.ts"
-import type { TextChange } from "./TextEntry.ts"
+import { format } from "../../JsonText.ts"
+import { isAbort, messageOf } from "../../Service/Failure.ts"
+import { retryUntilDone } from "../../Service/Pause.ts"
+import { Diff } from "../../Widgets/Diff.tsx"
+import { now } from "../../Widgets/Hooks.ts"
+import { indexAfter, isAlone } from "../../Widgets/Keys.ts"
+import { ago, dateAndTime, isolated } from "../../Widgets/Text.ts"
+import { historyOf, readEnd } from "../Entries.ts"
+import type { TextChange } from "../TextEntry.ts"
+import { type HistoryPart, isExpiry, nothing, plus } from "./EntryHistory.ts"
 
 interface Props {
   readonly namespace: string
@@ -47,7 +46,7 @@ const useHistory = (namespace: string, key: string, end: number | undefined, rev
       setPart(part)
     }
     const read = async () => {
-      const range = { after: kept.current.part.after, end: end ?? (await endOfLog(signal)) }
+      const range = { after: kept.current.part.after, end: end ?? (await readEnd(signal)).lastSeq }
       for await (const page of historyOf(namespace, key, range, signal)) keep(plus(kept.current.part, page))
       setComplete(true)
     }

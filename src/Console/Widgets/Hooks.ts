@@ -1,4 +1,6 @@
-import { useState } from "preact/hooks"
+/** State that components share the handling of: work, what is typed, and the current time. */
+import { signal } from "@preact/signals"
+import { useEffect, useState } from "preact/hooks"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 
 /** An action of the user, and why it failed the last time. */
@@ -34,3 +36,24 @@ export const useAttempt = (): Attempt => {
     }
   }
 }
+
+const delayMs = 200
+
+/** A value after it has not changed for 200 ms, such as a text that is being typed. */
+export const useDebounced = <A>(value: A): A => {
+  const [debounced, setDebounced] = useState(value)
+  useEffect(() => {
+    const timer = setTimeout(() => setDebounced(value), delayMs)
+    return () => clearTimeout(timer)
+  }, [value])
+  return debounced
+}
+
+const everyMs = 10_000
+
+/** Epoch milliseconds, updated every 10 seconds. */
+export const now = signal(Date.now())
+
+setInterval(() => {
+  if (!document.hidden) now.value = Date.now()
+}, everyMs)

@@ -1,15 +1,15 @@
 /** Reads an entry, and edits it with the version that it had as the precondition of each write. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
-import { ConnectionFailed, PreconditionFailed } from "../../Client/Client.ts"
-import { isClientError, serverTimeOf } from "../../Client/Errors.ts"
-import { client, follow } from "../Service/Connection.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { retryUntilDone } from "../Service/Retry.ts"
-import { actor, readText, writeText } from "./Entries.ts"
+import { ConnectionFailed, PreconditionFailed } from "../../../Client/Client.ts"
+import { isClientError, serverTimeOf } from "../../../Client/Errors.ts"
+import { client, follow } from "../../Service/Connection.ts"
+import { isAbort, messageOf } from "../../Service/Failure.ts"
+import { retryUntilDone } from "../../Service/Pause.ts"
+import { actor, readText, writeText } from "../Entries.ts"
+import type { TextEntry } from "../TextEntry.ts"
 import { type DraftEvent, type Effort, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
+import { absenceOf, type Removal } from "./EntryHistory.ts"
 import { adviceAfter, writtenOf } from "./Expiry.ts"
-import { absenceOf, type Removal } from "./Removal.ts"
-import type { TextEntry } from "./TextEntry.ts"
 
 /** The entry as it is stored; `undefined` until it is read. It is read again after each change. Also its last delete. */
 const useEntry = (namespace: string, key: string) => {

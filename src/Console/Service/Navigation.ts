@@ -1,7 +1,4 @@
-/**
- * The view that the page shows, which is in the fragment of its address: `#/store/<namespace>/<key>?tenant=<id>`. The
- * service serves a single page, so that the console works under any prefix.
- */
+/** The view that the page shows, which is in the fragment of its address: `#/store/<namespace>/<key>?tenant=<id>`. The service serves a single page, so that the console works under any prefix. */
 import { computed, signal } from "@preact/signals"
 
 /** The path of a fragment, and the choices after it, with their `?`. */

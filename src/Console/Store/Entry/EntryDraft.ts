@@ -1,8 +1,8 @@
 /** The draft of an entry as a pure state machine: what the user has typed, and what was saved or failed. */
-import { format, type Problem, problemOf } from "../JsonText.ts"
-import { isolated } from "../Widgets/Text.ts"
+import { format, type Problem, problemOf } from "../../JsonText.ts"
+import { isolated } from "../../Widgets/Text.ts"
+import type { TextEntry } from "../TextEntry.ts"
 import { type Expiry, isChange, kept } from "./Expiry.ts"
-import type { TextEntry } from "./TextEntry.ts"
 
 export interface EntryDraft {
   /** The entry that the draft is based on. Its version is the precondition of a write. */

@@ -1,5 +1,6 @@
 /** The theme: light, dark, or that of the system. */
 import { signal } from "@preact/signals"
+import { Icon, type IconName } from "./Icon.tsx"
 
 export type Theme = "system" | "light" | "dark"
 
@@ -33,3 +34,18 @@ export const chooseTheme = (chosen: Theme): void => {
   else localStorage.setItem(storageName, chosen)
   applyTheme()
 }
+
+const nextTheme: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" }
+const themeIcon: Readonly<Record<Theme, IconName>> = { system: "system", light: "sun", dark: "moon" }
+
+export const ThemeButton = () => (
+  <button
+    type="button"
+    class="button quiet icon-only"
+    aria-label={`Colors: ${theme.value}. Change to ${nextTheme[theme.value]}`}
+    title={`Colors: ${theme.value}`}
+    onClick={() => chooseTheme(nextTheme[theme.value])}
+  >
+    <Icon name={themeIcon[theme.value]} />
+  </button>
+)

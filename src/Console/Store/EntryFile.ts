@@ -1,4 +1,4 @@
-/** Imports entries from a file of lines of JSON. */
+/** Exports and imports entries as a file of lines of JSON (NDJSON). */
 import { BadRequest, PayloadTooLarge, PreconditionFailed } from "../../Client/Client.ts"
 import {
   batchesOf,
@@ -15,7 +15,38 @@ import {
 } from "../../Client/EntryLines.ts"
 import { isClientError, operationIndexOf, serverTimeOf, withoutOperation } from "../../Client/Errors.ts"
 import { readMembers } from "../JsonText.ts"
-import { existingKeys, writeAll } from "./Entries.ts"
+import { bytes } from "../Widgets/Text.ts"
+import { existingKeys, listTexts, writeAll } from "./Entries.ts"
+
+/** The maximum size of an export, which is kept in memory. The command line has no such limit. */
+const maxExport = 256 * 1024 * 1024
+
+/** The entries whose keys start with the prefix, as lines. Values keep their text. `onCount` receives their number. */
+export const exportLines = async (
+  namespace: string,
+  prefix: string,
+  signal: AbortSignal,
+  onCount: (entries: number) => void
+): Promise<Blob> => {
+  const parts: Array<Blob> = []
+  let size = 0
+  let read = 0
+  for (let cursor: string | undefined, isMore = true; isMore; ) {
+    const page = await listTexts(namespace, prefix, cursor, signal)
+    const lines = page.items.map(
+      ({ expiresAt, key, value }) => `{"key":${JSON.stringify(key)},"value":${value},"expiresAt":${expiresAt}}\n`
+    )
+    const part = new Blob(lines)
+    size += part.size
+    if (size > maxExport) throw new Error(`The export is larger than ${bytes(maxExport)}. Use the command line`)
+    parts.push(part)
+    read += page.items.length
+    onCount(read)
+    cursor = page.cursor
+    isMore = cursor !== undefined
+  }
+  return new Blob(parts, { type: "application/x-ndjson" })
+}
 
 /** The maximum number of lines and bytes of a batch. */
 export const bounds = { lines: 500, bytes: 4 * 1024 * 1024 }
