@@ -3,6 +3,7 @@ import { useSignalEffect } from "@preact/signals"
 import { render } from "preact"
 import { lazy, Suspense } from "preact/compat"
 import { routes } from "../Service/Routes.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Icon, Mark } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { SignInCard, SignOutButton } from "../Widgets/SignIn.tsx"
@@ -34,9 +35,7 @@ const SignIn = () => (
 )
 
 const SaveButton = ({ address, name, title }: { readonly [Name in "address" | "name" | "title"]: string }) => (
-  <button type="button" class="button small" title={address} onClick={() => void save(address, name)}>
-    <Icon name="down" /> {title}
-  </button>
+  <Button text={title} look="small" icon="down" title={address} onClick={() => void save(address, name)} />
 )
 
 const Frame = () => {

@@ -2,9 +2,10 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { Button, IconButton } from "../Widgets/Button.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
 import { useDebounced } from "../Widgets/Hooks.ts"
-import { Icon, IconButton } from "../Widgets/Icon.tsx"
+import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { bytes, time, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
@@ -94,9 +95,7 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
               ))
               .reverse()}
           </select>
-          <button type="button" class="button small" aria-pressed={isDiff} onClick={() => setDiff(!isDiff)}>
-            Changes
-          </button>
+          <Button text="Changes" look="small" isPressed={isDiff} onClick={() => setDiff(!isDiff)} />
         </div>
       )}
       {opened !== undefined &&

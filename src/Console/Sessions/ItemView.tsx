@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
@@ -59,9 +60,11 @@ const LongText = ({ text }: { readonly text: string }) => {
   if (text.length <= longText || isWhole) return <Prose text={text} />
   return (
     <>
-      <button type="button" class="button small" onClick={() => setWhole(true)}>
-        Show {count(text.length - shownOfLong)} earlier characters
-      </button>
+      <Button
+        text={`Show ${count(text.length - shownOfLong)} earlier characters`}
+        look="small"
+        onClick={() => setWhole(true)}
+      />
       <Prose text={`…${text.slice(-shownOfLong)}`} />
     </>
   )
@@ -198,12 +201,14 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       )}
       {isOpen && kind === "approval" && (
         <div class="actions">
-          <button type="button" class="button primary" disabled={isSent} onClick={() => void reply({ approved: true })}>
-            <Icon name="check" /> Approve
-          </button>
-          <button type="button" class="button danger" disabled={isSent} onClick={() => void reply({ approved: false })}>
-            Deny
-          </button>
+          <Button
+            text="Approve"
+            look="primary"
+            icon="check"
+            isDisabled={isSent}
+            onClick={() => void reply({ approved: true })}
+          />
+          <Button text="Deny" look="danger" isDisabled={isSent} onClick={() => void reply({ approved: false })} />
         </div>
       )}
       {isOpen && kind === "question" && (
@@ -215,9 +220,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
           }}
         >
           {options.map(option => (
-            <button type="button" class="button" disabled={isSent} onClick={() => void reply(option)}>
-              {visibleText(labelOf(option))}
-            </button>
+            <Button text={visibleText(labelOf(option))} isDisabled={isSent} onClick={() => void reply(option)} />
           ))}
           <input
             aria-label="Another answer"
@@ -226,9 +229,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
             disabled={isSent}
             onInput={event => setTyped(event.currentTarget.value)}
           />
-          <button type="submit" class="button" disabled={isSent || typed.trim() === ""}>
-            Answer
-          </button>
+          <Button text="Answer" isDisabled={isSent || typed.trim() === ""} />
         </form>
       )}
       <FailureNote text={failure} />

@@ -4,6 +4,7 @@ import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, href } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Confirm } from "../Widgets/Dialog.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
@@ -72,9 +73,7 @@ export const Composer = (props: ComposerProps) => {
           send()
         }}
       />
-      <button type="submit" class="button primary" disabled={!draft.canBeSent.value}>
-        {isSending ? "Sending…" : "Send"}
-      </button>
+      <Button text={isSending ? "Sending…" : "Send"} look="primary" isDisabled={!draft.canBeSent.value} />
       <FailureNote text={failure === "" ? problem : failure} />
     </form>
   )
@@ -137,14 +136,10 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
         {canConverse.value && session !== undefined && (
           <>
             {isBusy && (
-              <button type="button" class="button small" onClick={() => attempt(sessions.interrupt(id))}>
-                <Icon name="stop" /> Interrupt
-              </button>
+              <Button text="Interrupt" look="small" icon="stop" onClick={() => attempt(sessions.interrupt(id))} />
             )}
             {isRunning && !isBusy && (
-              <button type="button" class="button small quiet" onClick={() => attempt(sessions.stop(id))}>
-                Stop
-              </button>
+              <Button text="Stop" look="small quiet" onClick={() => attempt(sessions.stop(id))} />
             )}
             <button
               type="button"
@@ -158,14 +153,12 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
           </>
         )}
         {(["files", "events"] as const).map(name => (
-          <button
-            type="button"
-            class="button small"
-            aria-pressed={side === name}
+          <Button
+            text={name === "files" ? "Files" : "Events"}
+            look="small"
+            isPressed={side === name}
             onClick={() => onSide(side === name ? undefined : name)}
-          >
-            {name === "files" ? "Files" : "Events"}
-          </button>
+          />
         ))}
       </span>
       {isDeleting && (

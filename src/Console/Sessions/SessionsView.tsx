@@ -15,9 +15,9 @@ import {
   useSessionToken
 } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
-import { Icon } from "../Widgets/Icon.tsx"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { SecretForm } from "../Widgets/SignIn.tsx"
@@ -63,12 +63,8 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
         </label>
         <FailureNote text={failure} />
         <div class="actions">
-          <button type="submit" class="button primary" disabled={isBusy || agentType.trim() === ""}>
-            Create
-          </button>
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
+          <Button text="Create" look="primary" isDisabled={isBusy || agentType.trim() === ""} />
+          <Button text="Cancel" onClick={onClose} />
         </div>
       </form>
     </Dialog>
@@ -98,9 +94,7 @@ const Identity = ({ onChangeToken }: { readonly onChangeToken: () => void }) => 
       <span class="grow">
         Tenant <b>{visible(identity.tenant)}</b>, as <b>{visible(identity.sub)}</b>
       </span>
-      <button type="button" class="button small quiet" onClick={onChangeToken}>
-        Change
-      </button>
+      <Button text="Change" look="small quiet" onClick={onChangeToken} />
     </p>
   )
 }
@@ -131,11 +125,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
     <section class="pane list" aria-label="Sessions">
       <div class="pane-head">
         <SearchField label="Find a session" placeholder="Title, type or ID" value={filter} onInput={setFilter} />
-        {canConverse.value && (
-          <button type="button" class="button small primary" onClick={() => setNew(true)}>
-            <Icon name="plus" /> New
-          </button>
-        )}
+        {canConverse.value && <Button text="New" look="small primary" icon="plus" onClick={() => setNew(true)} />}
       </div>
       <Identity onChangeToken={onChangeToken} />
       <Banner tone="bad" text={listProblem.value} />
@@ -185,11 +175,7 @@ const TokenForm = ({ onCancel, onGiven }: TokenFormProps) => {
             onGiven={onGiven}
           />
         </div>
-        {onCancel !== undefined && (
-          <button type="button" class="button quiet" onClick={onCancel}>
-            Cancel
-          </button>
-        )}
+        {onCancel !== undefined && <Button text="Cancel" look="quiet" onClick={onCancel} />}
       </section>
     </div>
   )

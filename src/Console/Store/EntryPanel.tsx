@@ -3,6 +3,7 @@ import { useLayoutEffect, useMemo, useState } from "preact/hooks"
 import { compact, format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { guard, href, leave } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
 import { now } from "../Widgets/Hooks.ts"
@@ -70,15 +71,13 @@ export const Conflict = ({ absence, base, expiry, onClose, onOverwrite, onTake, 
         )}
         <Expiries base={base} expiry={expiry} stored={stored} />
         <div class="actions">
-          <button type="button" class="button primary" onClick={onOverwrite}>
-            {stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
-          </button>
-          <button type="button" class="button" onClick={onTake}>
-            {stored === undefined ? "Discard your changes" : "Use the stored value"}
-          </button>
-          <button type="button" class="button quiet" onClick={onClose}>
-            Keep editing
-          </button>
+          <Button
+            text={stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
+            look="primary"
+            onClick={onOverwrite}
+          />
+          <Button text={stored === undefined ? "Discard your changes" : "Use the stored value"} onClick={onTake} />
+          <Button text="Keep editing" look="quiet" onClick={onClose} />
         </div>
       </div>
     </Dialog>

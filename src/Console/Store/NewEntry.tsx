@@ -4,6 +4,7 @@ import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, guard } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { useAttempt } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
@@ -119,12 +120,8 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
         <ExpiryField expiry={expiry} stored={null} onChange={setExpiry} />
         <FailureNote text={failure} />
         <div class="actions">
-          <button type="submit" class="button primary" disabled={key === "" || isBusy}>
-            Create
-          </button>
-          <button type="button" class="button" onClick={ask}>
-            Cancel
-          </button>
+          <Button text="Create" look="primary" isDisabled={key === "" || isBusy} />
+          <Button text="Cancel" onClick={ask} />
         </div>
       </form>
     </Dialog>

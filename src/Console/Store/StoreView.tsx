@@ -2,8 +2,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
 import { href, route } from "../Service/Navigation.ts"
+import { Button, IconButton } from "../Widgets/Button.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
-import { Icon, IconButton } from "../Widgets/Icon.tsx"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
 import { ago, count, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -34,21 +34,14 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
         <IconButton icon="down" label="Import and export" onClick={() => setDialog("transfer")} />
-        {canWrite.value && (
-          <button type="button" class="button small primary" onClick={() => setDialog("new")}>
-            <Icon name="plus" /> New
-          </button>
-        )}
+        {canWrite.value && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>
       <div class="pane-head">
         <SearchField label="Keys that start with" placeholder="Key prefix" value={prefix} onInput={onPrefix} />
       </div>
       {problem.value !== "" && (
         <p class="banner bad" role="alert">
-          {problem.value}{" "}
-          <button type="button" class="button small" onClick={() => void list.loadMore()}>
-            Try again
-          </button>
+          {problem.value} <Button text="Try again" look="small" onClick={() => void list.loadMore()} />
         </p>
       )}
       {items.length === 0 && (isComplete.value || total === 0) ? (

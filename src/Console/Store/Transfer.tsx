@@ -4,9 +4,9 @@ import type { Existing, Imported } from "../../Client/EntryLines.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { guard } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { download } from "../Widgets/Download.ts"
-import { Icon } from "../Widgets/Icon.tsx"
 import { bytes, count, visible } from "../Widgets/Text.ts"
 import { bounds, exportLines, importFile } from "./EntryFile.ts"
 import type { KeyList } from "./KeyList.ts"
@@ -118,9 +118,7 @@ export const Transfer = ({ list, onClose }: Props) => {
           Concurrent changes may or may not be included.
         </p>
         <div class="actions">
-          <button type="button" class="button" disabled={isBusy} onClick={() => void exportAll()}>
-            <Icon name="down" /> Export
-          </button>
+          <Button text="Export" icon="down" isDisabled={isBusy} onClick={() => void exportAll()} />
         </div>
         {canWrite.value && (
           <>
@@ -141,14 +139,13 @@ export const Transfer = ({ list, onClose }: Props) => {
               </select>
             </label>
             <div class="actions">
-              <button
-                type="button"
-                class="button primary"
-                disabled={isBusy || file === undefined}
+              <Button
+                text="Import"
+                look="primary"
+                icon="up"
+                isDisabled={isBusy || file === undefined}
                 onClick={() => file && void importAll(file)}
-              >
-                <Icon name="up" /> Import
-              </button>
+              />
             </div>
           </>
         )}

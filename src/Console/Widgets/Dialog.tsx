@@ -1,7 +1,7 @@
 /** Modal dialogs of the browser. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
-import { IconButton } from "./Icon.tsx"
+import { Button, IconButton } from "./Button.tsx"
 
 interface Props {
   readonly title: string
@@ -56,12 +56,8 @@ export const Confirm = ({ action, children, onClose, onConfirm, title }: Confirm
     <div class="dialog-body">
       <p>{children}</p>
       <div class="actions">
-        <button type="button" class="button danger" onClick={onConfirm}>
-          {action}
-        </button>
-        <button type="button" class="button" data-first onClick={onClose}>
-          Cancel
-        </button>
+        <Button text={action} look="danger" onClick={onConfirm} />
+        <Button text="Cancel" isFirst onClick={onClose} />
       </div>
     </div>
   </Dialog>

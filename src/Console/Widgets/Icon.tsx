@@ -1,5 +1,4 @@
-/** Icons of 16 pixels, as stroked paths, and buttons that show one. */
-import type { Ref } from "preact"
+/** Icons of 16 pixels, as stroked paths. */
 
 const paths = {
   overview: "M2 13h12M3.5 10.5v-3M6.5 10.5v-6M9.5 10.5v-4M12.5 10.5v-8",
@@ -45,27 +44,4 @@ export const Mark = ({ size }: { readonly size: number }) => (
   <svg class="mark" viewBox="0 0 32 32" width={size} height={size} aria-hidden="true">
     <path d="M4 12h24M7 12v10M25 12v10M7 22a4.5 4.5 0 0 1 9 0a4.5 4.5 0 0 1 9 0" />
   </svg>
-)
-
-interface Props {
-  readonly icon: IconName
-  readonly label: string
-  readonly onClick: () => void
-  readonly tone?: "danger"
-  readonly isDisabled?: boolean
-  readonly buttonRef?: Ref<HTMLButtonElement>
-}
-
-export const IconButton = ({ buttonRef, icon, isDisabled = false, label, onClick, tone }: Props) => (
-  <button
-    {...(buttonRef !== undefined && { ref: buttonRef })}
-    type="button"
-    class={tone === undefined ? "button quiet icon-only" : `button quiet ${tone} icon-only`}
-    aria-label={label}
-    title={label}
-    disabled={isDisabled}
-    onClick={onClick}
-  >
-    <Icon name={icon} />
-  </button>
 )

@@ -2,7 +2,8 @@
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef, useState } from "preact/hooks"
 import { signOut } from "../Service/TabStorage.ts"
-import { IconButton, Mark } from "./Icon.tsx"
+import { Button, IconButton } from "./Button.tsx"
+import { Mark } from "./Icon.tsx"
 
 export interface SecretFormProps {
   readonly label: string
@@ -53,9 +54,7 @@ export const SecretForm = ({
       <p id={`${field}-note`} class={problem === "" ? "note" : "note bad"} role={problem === "" ? undefined : "alert"}>
         {problem === "" ? hint : problem}
       </p>
-      <button type="submit" class="button primary" disabled={isBusy || secret.trim() === ""}>
-        {isBusy ? "Checking…" : action}
-      </button>
+      <Button text={isBusy ? "Checking…" : action} look="primary" isDisabled={isBusy || secret.trim() === ""} />
     </form>
   )
 }

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { format } from "../../JsonText.ts"
 import { isAbort, messageOf } from "../../Service/Failure.ts"
 import { retryUntilDone } from "../../Service/Pause.ts"
+import { Button } from "../../Widgets/Button.tsx"
 import { Diff } from "../../Widgets/Diff.tsx"
 import { now } from "../../Widgets/Hooks.ts"
 import { indexAfter, isAlone } from "../../Widgets/Keys.ts"
@@ -125,20 +126,12 @@ export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
             {dateAndTime(change.timestamp)} · change {change.seq}
             {problem !== "" ? ` · ${problem}` : !isComplete && " · loading…"}
           </p>
-          {end !== undefined && (
-            <button type="button" class="button quiet" onClick={() => setEnd(undefined)}>
-              Newest changes
-            </button>
-          )}
+          {end !== undefined && <Button text="Newest changes" look="quiet" onClick={() => setEnd(undefined)} />}
           {isComplete && before !== undefined && (
-            <button type="button" class="button quiet" onClick={() => setEnd(before.seq)}>
-              Older changes
-            </button>
+            <Button text="Older changes" look="quiet" onClick={() => setEnd(before.seq)} />
           )}
           {onTake !== undefined && change.op === "set" && (
-            <button type="button" class="button" onClick={() => onTake(change.value)}>
-              Edit this value
-            </button>
+            <Button text="Edit this value" onClick={() => onTake(change.value)} />
           )}
         </div>
       </div>

@@ -1,6 +1,7 @@
 /** The value of an entry in the editor, and below it the actions. A warning says that another client has changed it. */
 import { canWrite } from "../../Service/Connection.ts"
-import { Icon, IconButton } from "../../Widgets/Icon.tsx"
+import { Button, IconButton } from "../../Widgets/Button.tsx"
+import { Icon } from "../../Widgets/Icon.tsx"
 import { JsonEditor } from "../../Widgets/JsonEditor.tsx"
 import { dateAndTime, isolated } from "../../Widgets/Text.ts"
 import type { TextEntry } from "../TextEntry.ts"
@@ -37,15 +38,9 @@ export const EntryActions = (props: ActionsProps) => {
       <ExpiryField expiry={draft.expiry} stored={expiresAt} onChange={props.onExpiry} />
       <span class="grow" />
       <IconButton icon="trash" label="Delete" tone="danger" isDisabled={isDeleted} onClick={props.onDelete} />
-      <button type="button" class="button" onClick={props.onFormat}>
-        Format
-      </button>
-      <button type="button" class="button" disabled={!isChanged} onClick={props.onDiscard}>
-        Discard
-      </button>
-      <button type="button" class="button primary" disabled={!isChanged || draft.isBusy} onClick={props.onSave}>
-        Save
-      </button>
+      <Button text="Format" onClick={props.onFormat} />
+      <Button text="Discard" isDisabled={!isChanged} onClick={props.onDiscard} />
+      <Button text="Save" look="primary" isDisabled={!isChanged || draft.isBusy} onClick={props.onSave} />
     </div>
   )
 }
@@ -76,9 +71,7 @@ export const ValueTab = (props: Props) => {
         <p class="banner warn" role="alert">
           <Icon name="warning" />
           <span class="grow">{changeOf(props)}</span>
-          <button type="button" class="button small" onClick={onCompare}>
-            Compare
-          </button>
+          <Button text="Compare" look="small" onClick={onCompare} />
         </p>
       )}
       {stored === "absent" && !isOutdated && (
