@@ -9,10 +9,12 @@ import { isChecking, refusal, resume, signIn, user } from "./Service/Connection.
 import { health, isReachable, isStoreReady, watchHealth } from "./Service/Health.ts"
 import { afterGuards, href, view } from "./Service/Navigation.ts"
 import { routes } from "./Service/Routes.ts"
+import { signOut } from "./Service/TabStorage.ts"
 import { SessionsView } from "./Sessions/SessionsView.tsx"
 import { StoreView } from "./Store/StoreView.tsx"
+import { IconButton } from "./Widgets/Button.tsx"
 import { Icon, type IconName, Mark } from "./Widgets/Icon.tsx"
-import { SignInCard, SignOutButton } from "./Widgets/SignIn.tsx"
+import { SignInCard } from "./Widgets/SignIn.tsx"
 import { applyTheme, ThemeButton } from "./Widgets/Theme.tsx"
 
 export const SignIn = () => (
@@ -88,7 +90,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
           </a>
         )}
         <ThemeButton />
-        <SignOutButton ask={afterGuards} />
+        <IconButton icon="out" label="Sign out" onClick={() => afterGuards(signOut)} />
       </div>
     </nav>
   )

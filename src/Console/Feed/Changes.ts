@@ -8,14 +8,7 @@ import { retryUntilDone, untilNextTry } from "../Service/Pause.ts"
 import { readEnd } from "../Store/Entries.ts"
 
 /** A change with only the start of its value. */
-export interface SeenChange {
-  readonly seq: number
-  readonly op: "set" | "delete"
-  readonly namespace: string
-  readonly key: string
-  readonly version: number
-  readonly actor: string
-  readonly timestamp: number
+export interface SeenChange extends Omit<Change, "value"> {
   /** The start of the value's JSON text. */
   readonly preview: string
 }
@@ -34,15 +27,9 @@ const previewLength = 200
 /** The start of a text. A slice alone would keep the whole text in memory. */
 const startOf = (text: string): string => Array.from(text.slice(0, previewLength)).join("")
 
-const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Change): SeenChange => ({
-  seq,
-  op,
-  namespace,
-  key,
-  version,
-  actor,
-  timestamp,
-  preview: op === "delete" ? "" : startOf(String(value))
+const seen = ({ value, ...change }: Change): SeenChange => ({
+  ...change,
+  preview: change.op === "delete" ? "" : startOf(String(value))
 })
 
 /** The changes of an open feed. */
@@ -68,7 +55,7 @@ export class Changes {
 
   close(): void {
     this.#drawing.cancel()
-    this.#ended.abort(new DOMException("The feed is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   pause(): void {

@@ -3,10 +3,11 @@ import { useSignalEffect } from "@preact/signals"
 import { render } from "preact"
 import { lazy, Suspense } from "preact/compat"
 import { routes } from "../Service/Routes.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { signOut } from "../Service/TabStorage.ts"
+import { Button, IconButton } from "../Widgets/Button.tsx"
 import { Icon, Mark } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
-import { SignInCard, SignOutButton } from "../Widgets/SignIn.tsx"
+import { SignInCard } from "../Widgets/SignIn.tsx"
 import { applyTheme, isDark, ThemeButton } from "../Widgets/Theme.tsx"
 import { describe, described, isBusy, problem, resume, save } from "./Descriptions.ts"
 
@@ -49,7 +50,7 @@ const Frame = () => {
           <ConsoleLink />
         </nav>
         <ThemeButton />
-        <SignOutButton ask={leave => leave()} />
+        <IconButton icon="out" label="Sign out" onClick={signOut} />
       </header>
       <main class="reference">
         <section class="reference-documents" aria-label="Documents">

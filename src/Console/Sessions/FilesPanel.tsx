@@ -67,7 +67,7 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
     read().catch((error: unknown) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     })
-    return () => ended.abort(new DOMException("The file is closed", "AbortError"))
+    return () => ended.abort()
   }, [id, path, chosen, changes, sessions])
 
   const shown = opened?.shown
@@ -135,7 +135,7 @@ export const FilesPanel = (props: Props) => {
       .catch((error: unknown) => {
         if (!isAbort(error)) setProblem(messageOf(error))
       })
-    return () => ended.abort(new DOMException("The files are closed", "AbortError"))
+    return () => ended.abort()
   }, [id, changes, sessions])
 
   const box = useRef<HTMLElement>(null)

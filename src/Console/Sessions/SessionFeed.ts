@@ -74,7 +74,7 @@ export class SessionFeed {
 
   close(): void {
     this.#drawing.cancel()
-    this.#ended.abort(new DOMException("The session is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   #draw(): void {

@@ -4,9 +4,8 @@ import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, href } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Button, IconButton } from "../Widgets/Button.tsx"
 import { Confirm } from "../Widgets/Dialog.tsx"
-import { Icon } from "../Widgets/Icon.tsx"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { count, visible } from "../Widgets/Text.ts"
@@ -44,7 +43,7 @@ const placeholderOf = ({ isBusy, isWaiting, question }: ComposerProps): string =
 export const Composer = (props: ComposerProps) => {
   const { id, onSend, problem, question, sessions } = props
   const draft = draftFor(sessions, id)
-  const { failure, isSending, text } = draft
+  const { value: text } = draft.text
 
   const send = () => {
     if (!draft.canBeSent.peek()) return
@@ -73,8 +72,8 @@ export const Composer = (props: ComposerProps) => {
           send()
         }}
       />
-      <Button text={isSending ? "Sending…" : "Send"} look="primary" isDisabled={!draft.canBeSent.value} />
-      <FailureNote text={failure === "" ? problem : failure} />
+      <Button text={draft.isSending.value ? "Sending…" : "Send"} look="primary" isDisabled={!draft.canBeSent.value} />
+      <FailureNote text={draft.failure.value || problem} />
     </form>
   )
 }
@@ -141,15 +140,7 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
             {isRunning && !isBusy && (
               <Button text="Stop" look="small quiet" onClick={() => attempt(sessions.stop(id))} />
             )}
-            <button
-              type="button"
-              class="button quiet danger icon-only"
-              aria-label="Delete session"
-              title="Delete session"
-              onClick={() => setDeleting(true)}
-            >
-              <Icon name="trash" />
-            </button>
+            <IconButton icon="trash" label="Delete session" tone="danger" onClick={() => setDeleting(true)} />
           </>
         )}
         {(["files", "events"] as const).map(name => (

@@ -21,7 +21,7 @@ import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { SecretForm } from "../Widgets/SignIn.tsx"
-import { ago, count, visible } from "../Widgets/Text.ts"
+import { ago, count, counted, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
 import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionList.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
@@ -114,7 +114,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
     const timer = setInterval(() => document.hidden || void refreshSessions(sessions, ended.signal), refreshMs)
     return () => {
       clearInterval(timer)
-      ended.abort(new DOMException("The list is closed", "AbortError"))
+      ended.abort()
     }
   }, [sessions, present])
   const wanted = filter.trim().toLowerCase()
@@ -139,9 +139,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
         keyOf={index => shown[index]?.id ?? index}
         row={index => shown[index] && <SessionRow session={shown[index]} isPresent={shown[index].id === present} />}
       />
-      <ListFoot isLive={isGatewayConnected.value}>
-        {count(shown.length)} {shown.length === 1 ? "session" : "sessions"}
-      </ListFoot>
+      <ListFoot isLive={isGatewayConnected.value}>{counted(shown.length, "session", "sessions")}</ListFoot>
       {isNew && <NewSession sessions={sessions} onClose={() => setNew(false)} />}
     </section>
   )

@@ -52,7 +52,7 @@ export class KeyList {
 
   close(): void {
     this.#drawing.cancel()
-    this.#ended.abort(new DOMException("The list is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   /** Reads the next page, unless a page is being read. */

@@ -7,7 +7,7 @@ import { isRetryable, pause, untilNextTry } from "../Service/Pause.ts"
 import { useDebounced } from "../Widgets/Hooks.ts"
 import { readEnd } from "./Entries.ts"
 
-export interface NamePage<A> {
+interface NamePage<A> {
   /** In byte order of their names. */
   readonly items: ReadonlyArray<A>
   /** The end of the log when the page was read. */
@@ -16,13 +16,8 @@ export interface NamePage<A> {
   readonly cursor: string | undefined
 }
 
-export interface NameListOptions<A> {
-  readonly nameOf: (item: A) => string
-  /** Reads the page at a cursor; the first page without it. */
-  readonly read: (cursor: string | undefined, signal: AbortSignal) => Promise<NamePage<A>>
-  /** The list is read until it has this number of names. */
-  readonly maxNames: number
-}
+/** The maximum number of names in a list. The search finds the others. */
+export const maxNames = 10_000
 
 /** The start of a page. A page that is read again may start at another name than before. */
 interface Start {
@@ -52,17 +47,21 @@ export class NameList<A> {
   /** Whether a retry is scheduled. */
   #isRetrying = false
 
-  constructor(private readonly options: NameListOptions<A>) {}
+  /** `readPage` reads the page at a cursor; the first page without it. */
+  constructor(
+    private readonly nameOf: (item: A) => string,
+    private readonly readPage: (cursor: string | undefined, signal: AbortSignal) => Promise<NamePage<A>>
+  ) {}
 
   close(): void {
-    this.#ended.abort(new DOMException("The list is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   /** Reads the next page, unless a page is being read or the list has enough names. */
   loadMore(): Promise<void> {
     return this.#attempt(async () => {
       const start = this.#starts.at(-1)!
-      if (start.readAt === undefined && this.items.value.length < this.options.maxNames) await this.#read(start)
+      if (start.readAt === undefined && this.items.value.length < maxNames) await this.#read(start)
     })
   }
 
@@ -104,8 +103,8 @@ export class NameList<A> {
   }
 
   async #read(start: Start): Promise<void> {
-    const { nameOf, read } = this.options
-    const page = await read(start.cursor, this.#ended.signal)
+    const { nameOf } = this
+    const page = await this.readPage(start.cursor, this.#ended.signal)
     const last = page.items.at(-1)
     const isLast = page.cursor === undefined || last === undefined
     const known = this.items.value
@@ -139,7 +138,7 @@ export class NameList<A> {
     let high = known.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (compare(this.options.nameOf(known[middle]!), name) <= 0) low = middle + 1
+      if (compare(this.nameOf(known[middle]!), name) <= 0) low = middle + 1
       else high = middle
     }
     return low

@@ -8,23 +8,20 @@ import { IconButton } from "../Widgets/Button.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { SearchField } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
-import { count, isolated, visible } from "../Widgets/Text.ts"
+import { count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { type Search, useSearch } from "./NameList.ts"
+import { maxNames, type Search, useSearch } from "./NameList.ts"
 import {
   chooseTenant,
   chosenTenant,
   type ListedNamespace,
   listNamespaces,
   listTenants,
-  maxNames,
   namespaceOf,
   partsOf,
   remembered,
   titleOf
 } from "./Namespaces.ts"
-
-const counted = (number: number, one: string, many: string): string => `${count(number)} ${number === 1 ? one : many}`
 
 interface NamesProps<A> {
   readonly search: Search<A>

@@ -5,16 +5,13 @@ import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
 import { requests } from "../Service/Connection.ts"
 import { choices, choose } from "../Service/Navigation.ts"
 import { names } from "../Service/TabStorage.ts"
-import { NameList, type NamePage, textOfEnd } from "./NameList.ts"
+import { NameList, textOfEnd } from "./NameList.ts"
 
 export interface ListedNamespace {
   readonly namespace: string
   /** `undefined` for a namespace that the user has opened and that is not known to have entries. */
   readonly count: number | undefined
 }
-
-/** The maximum number of names in a list. The search finds the others. */
-export const maxNames = 10_000
 
 /** The tenant whose namespaces are shown, `""` for namespaces without a tenant, `undefined` for all. The address has it. */
 export const chosenTenant = computed(() => choices.value.get("tenant") ?? undefined)
@@ -23,49 +20,33 @@ export const chosenTenant = computed(() => choices.value.get("tenant") ?? undefi
 export const chooseTenant = (tenant: string | undefined): void => choose("tenant", tenant)
 
 /** Which namespaces are listed. */
-export interface NamespacePart {
+interface NamespacePart {
   /** The namespaces of one tenant, or without a tenant if `""`; all without it. */
   readonly tenant?: string | undefined
   /** The start of their names. */
   readonly prefix: string
 }
 
-/** A page of namespaces. */
-const readNamespaces = async (
-  { prefix, tenant }: NamespacePart,
-  cursor: string | undefined,
-  signal: AbortSignal
-): Promise<NamePage<NamespaceCount>> => {
-  const part = tenant === undefined ? {} : tenant === "" ? { withoutTenant: true } : { tenant }
-  const page = await namespacePage(requests.value, { prefix, ...part, signal }, cursor)
-  return { items: page.namespaces, end: textOfEnd(page), cursor: page.cursor }
-}
-
-/** A page of tenants whose IDs start with a text. */
-const readTenants = async (
-  prefix: string,
-  cursor: string | undefined,
-  signal: AbortSignal
-): Promise<NamePage<TenantCount>> => {
-  const page = await tenantPage(requests.value, { prefix, signal }, cursor)
-  return { items: page.tenants, end: textOfEnd(page), cursor: page.cursor }
-}
-
 /** Opens a list of namespaces. It must be closed. */
-export const listNamespaces = (part: NamespacePart): NameList<NamespaceCount> =>
-  new NameList({
-    nameOf: ({ namespace }) => namespace,
-    read: (cursor, ended) => readNamespaces(part, cursor, ended),
-    maxNames
-  })
+export const listNamespaces = ({ prefix, tenant }: NamespacePart): NameList<NamespaceCount> =>
+  new NameList(
+    ({ namespace }) => namespace,
+    async (cursor, signal) => {
+      const part = tenant === undefined ? {} : tenant === "" ? { withoutTenant: true } : { tenant }
+      const page = await namespacePage(requests.value, { prefix, ...part, signal }, cursor)
+      return { items: page.namespaces, end: textOfEnd(page), cursor: page.cursor }
+    }
+  )
 
 /** Opens a list of tenants whose IDs start with a text. It must be closed. */
 export const listTenants = (prefix: string): NameList<TenantCount> =>
-  new NameList({
-    nameOf: ({ tenant }) => tenant,
-    read: (cursor, ended) => readTenants(prefix, cursor, ended),
-    maxNames
-  })
+  new NameList(
+    ({ tenant }) => tenant,
+    async (cursor, signal) => {
+      const page = await tenantPage(requests.value, { prefix, signal }, cursor)
+      return { items: page.tenants, end: textOfEnd(page), cursor: page.cursor }
+    }
+  )
 
 /** Splits `tenant:<tenant>/<rest>`. The tenant of other names is `""`. */
 export const partsOf = (namespace: string): { readonly tenant: string; readonly rest: string | undefined } => {

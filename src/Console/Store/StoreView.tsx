@@ -5,7 +5,7 @@ import { href, route } from "../Service/Navigation.ts"
 import { Button, IconButton } from "../Widgets/Button.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
-import { ago, count, isolated, visible } from "../Widgets/Text.ts"
+import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
@@ -77,11 +77,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
         />
       )}
       <ListFoot isLive={isLive.value}>
-        {total === undefined
-          ? isLoading.value
-            ? "Loading…"
-            : ""
-          : `${count(total)} ${total === 1 ? "entry" : "entries"}`}
+        {total !== undefined ? counted(total, "entry", "entries") : isLoading.value && "Loading…"}
         {items.length < (total ?? 0) && `, ${count(items.length)} loaded`}
       </ListFoot>
       {dialog === "new" && <NewEntry namespace={namespace} onClose={() => setDialog(undefined)} />}

@@ -7,11 +7,11 @@ import { guard } from "../Service/Navigation.ts"
 import { Button } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { download } from "../Widgets/Download.ts"
-import { bytes, count, visible } from "../Widgets/Text.ts"
+import { bytes, counted, visible } from "../Widgets/Text.ts"
 import { bounds, exportLines, importFile } from "./EntryFile.ts"
 import type { KeyList } from "./KeyList.ts"
 
-const entries = (number: number): string => `${count(number)} ${number === 1 ? "entry" : "entries"}`
+const entries = (number: number): string => counted(number, "entry", "entries")
 
 const summaryOf = ({ expired, skipped, written }: Imported): string =>
   [
@@ -53,7 +53,7 @@ export const Transfer = ({ list, onClose }: Props) => {
   const [written, setWritten] = useState<number>()
   const [stopped, setStopped] = useState<Stopped>()
   const ended = useRef(new AbortController())
-  const abort = () => ended.current.abort(new DOMException("The dialog is closed", "AbortError"))
+  const abort = () => ended.current.abort()
   useEffect(() => abort, [])
 
   const stop = (after: number, onClose: () => void) => {

@@ -1,8 +1,7 @@
-/** Signing in and out. */
+/** Signing in: the first page, and forms for a secret. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef, useState } from "preact/hooks"
-import { signOut } from "../Service/TabStorage.ts"
-import { Button, IconButton } from "./Button.tsx"
+import { Button } from "./Button.tsx"
 import { Mark } from "./Icon.tsx"
 
 export interface SecretFormProps {
@@ -74,13 +73,4 @@ export const SignInCard = ({ children, title, ...form }: CardProps) => (
       {children}
     </section>
   </main>
-)
-
-interface SignOutProps {
-  /** Calls `leave` if the user may leave the page. */
-  readonly ask: (leave: () => void) => void
-}
-
-export const SignOutButton = ({ ask }: SignOutProps) => (
-  <IconButton icon="out" label="Sign out" onClick={() => ask(signOut)} />
 )

@@ -45,7 +45,7 @@ const useEntry = (namespace: string, key: string) => {
     readAgain.current = () => void read()
     void read()
     void readAfterChanges()
-    return () => ended.abort(new DOMException("The entry is closed", "AbortError"))
+    return () => ended.abort()
   }, [namespace, key])
   return { stored, setStored, removal, problem, readAgain }
 }

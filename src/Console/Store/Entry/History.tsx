@@ -58,7 +58,7 @@ const useHistory = (namespace: string, key: string, end: number | undefined, rev
     retryUntilDone(read, signal, setProblem).catch((error: unknown) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     })
-    return () => ended.abort(new DOMException("The history is closed", "AbortError"))
+    return () => ended.abort()
   }, [namespace, key, end, revision])
   return { ...part, isComplete, problem }
 }
