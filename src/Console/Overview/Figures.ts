@@ -1,29 +1,26 @@
 /** The plotted figures: the metrics of the service in its two formats, and rates and quantiles between two readings. */
 
 /** A histogram: the sum and the number of its values, and cumulative counts by upper bound (`le`). */
-export interface Distribution {
+interface Distribution {
   readonly sum: number
   readonly count: number
   readonly buckets: ReadonlyArray<readonly [le: number, count: number]>
 }
 
-/** The value of a series. */
-export interface Sample {
-  readonly labels: Readonly<Record<string, string>>
-  readonly value: number
-}
+type Labels = Readonly<Record<string, string>>
 
-export interface DistributionSample {
-  readonly labels: Readonly<Record<string, string>>
-  readonly value: Distribution
+/** The value of a series. */
+interface Sample<A> {
+  readonly labels: Labels
+  readonly value: A
 }
 
 /** All series at one time, by name. */
 export interface Snapshot {
   /** Epoch milliseconds. */
   readonly at: number
-  readonly values: ReadonlyMap<string, ReadonlyArray<Sample>>
-  readonly distributions: ReadonlyMap<string, ReadonlyArray<DistributionSample>>
+  readonly values: ReadonlyMap<string, ReadonlyArray<Sample<number>>>
+  readonly distributions: ReadonlyMap<string, ReadonlyArray<Sample<Distribution>>>
 }
 
 const push = <A>(map: Map<string, Array<A>>, name: string, item: A): void => {
@@ -34,8 +31,8 @@ const push = <A>(map: Map<string, Array<A>>, name: string, item: A): void => {
 
 /** Parses the JSON of `/api/metrics`. */
 export const fromJson = (text: string, at: number): Snapshot => {
-  const values = new Map<string, Array<Sample>>()
-  const distributions = new Map<string, Array<DistributionSample>>()
+  const values = new Map<string, Array<Sample<number>>>()
+  const distributions = new Map<string, Array<Sample<Distribution>>>()
   for (const { kind, labels, name, value } of JSON.parse(text).metrics) {
     if (kind !== "histogram") push(values, name, { labels, value: Number(value) })
     else {
@@ -59,7 +56,7 @@ const unescape = (text: string): string =>
 /** Parses the part of the Prometheus text format that the service uses. */
 export const fromPrometheus = (text: string, at: number): Snapshot => {
   const histograms = new Set<string>()
-  const values = new Map<string, Array<Sample>>()
+  const values = new Map<string, Array<Sample<number>>>()
   const parts = new Map<string, { labels: Record<string, string>; sum: number; buckets: Array<[number, number]> }>()
   const namesOfParts = new Map<string, string>()
   for (const written of text.split("\n")) {
@@ -84,7 +81,7 @@ export const fromPrometheus = (text: string, at: number): Snapshot => {
     if (series.endsWith("_sum")) part.sum = Number(valueText)
     if (le !== undefined) part.buckets.push([le === "+Inf" ? Number.POSITIVE_INFINITY : Number(le), Number(valueText)])
   }
-  const distributions = new Map<string, Array<DistributionSample>>()
+  const distributions = new Map<string, Array<Sample<Distribution>>>()
   for (const [id, { buckets, labels, sum }] of parts) {
     const count = buckets.at(-1)?.[1] ?? 0
     push(distributions, namesOfParts.get(id)!, { labels, value: { sum, count, buckets } })
@@ -121,14 +118,10 @@ const isMonitoring = (route: string | undefined): boolean =>
 const isUntimed = (route: string | undefined): boolean =>
   isMonitoring(route) || /\/changes(?:\/\w+)?$|\/ws$/.test(route ?? "")
 
-const sum = (snapshot: Snapshot, name: string, matches: (labels: Sample["labels"]) => boolean = () => true): number =>
+const sum = (snapshot: Snapshot, name: string, matches: (labels: Labels) => boolean = () => true): number =>
   (snapshot.values.get(name) ?? []).reduce((all, { labels, value }) => (matches(labels) ? all + value : all), 0)
 
-const merged = (
-  snapshot: Snapshot,
-  name: string,
-  matches: (labels: Sample["labels"]) => boolean = () => true
-): Distribution => {
+const merged = (snapshot: Snapshot, name: string, matches: (labels: Labels) => boolean = () => true): Distribution => {
   const counts = new Map<number, number>()
   let total = 0
   let count = 0
@@ -151,7 +144,7 @@ const minus = (later: Distribution, earlier: Distribution): Distribution => {
 }
 
 /** A quantile, interpolated within its bucket as Prometheus does it. */
-export const quantile = ({ buckets, count }: Distribution, q: number): number => {
+const quantile = ({ buckets, count }: Distribution, q: number): number => {
   if (count <= 0) return Number.NaN
   const rank = q * count
   let lower = 0
@@ -174,11 +167,11 @@ export const isRestarted = (earlier: Snapshot, later: Snapshot): boolean =>
 /** The figures between two readings of the same process. */
 export const between = (earlier: Snapshot, later: Snapshot): Figures => {
   const seconds = (later.at - earlier.at) / 1000
-  const rate = (name: string, matches?: (labels: Sample["labels"]) => boolean) =>
+  const rate = (name: string, matches?: (labels: Labels) => boolean) =>
     Math.max(0, sum(later, name, matches) - sum(earlier, name, matches)) / seconds
   const requests = (status: RegExp) =>
     rate("http_requests_total", labels => !isMonitoring(labels.route) && status.test(labels.status ?? ""))
-  const spread = (name: string, matches?: (labels: Sample["labels"]) => boolean) =>
+  const spread = (name: string, matches?: (labels: Labels) => boolean) =>
     minus(merged(later, name, matches), merged(earlier, name, matches))
   const latency = spread("http_request_duration_ms", labels => !isUntimed(labels.route))
   return {

@@ -1,6 +1,6 @@
 /** The conversation that the events of a session describe: messages, thoughts, tool calls, questions and others. */
 import type { EventBody, SessionEvent } from "../../Client/Client.ts"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Items.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, ToolCall, UserMessage } from "./Items.ts"
 import { ItemList } from "./Items.ts"
 
 /** The total usage of a session. `cost` is in US dollars, `input` and `output` in tokens. */
@@ -75,10 +75,10 @@ export class Conversation {
     this.#add<Item & Notice>(undefined, { kind: "notice", tone, title, text })
   }
 
-  #text(kind: "text" | "thought", id: string): Item & (AgentText | Thought) {
+  #text(kind: "text" | "thought", id: string): Item & AgentText {
     const open = this.#list.find(id, kind)
     if (open !== undefined && !open.isDone) return open
-    return this.#add<Item & (AgentText | Thought)>(id, { kind, text: "", isDone: false } as never)
+    return this.#add<Item & AgentText>(id, { kind, text: "", isDone: false })
   }
 
   #append(kind: "text" | "thought", id: string, text: string): void {

@@ -7,8 +7,8 @@ import { Button } from "../Widgets/Button.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
-import { VisibleText } from "../Widgets/VisibleText.tsx"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Items.ts"
+import { VisibleLines, VisibleText } from "../Widgets/VisibleText.tsx"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, ToolCall } from "./Items.ts"
 
 /** Longer texts are cut until the user asks for all: the layout of a million characters takes seconds. */
 const longText = 20_000
@@ -44,11 +44,7 @@ const Prose = ({ text }: { readonly text: string }) => {
   let from = 0
   for (const match of text.matchAll(fence)) {
     if (match.index > from) parts.push(<Paragraph text={text.slice(from, match.index).trim()} />)
-    parts.push(
-      <pre>
-        <VisibleText text={match[1] ?? ""} />
-      </pre>
-    )
+    parts.push(<VisibleLines text={match[1] ?? ""} />)
     from = match.index + match[0].length
   }
   if (from < text.length) parts.push(<Paragraph text={text.slice(from).trim()} />)
@@ -70,19 +66,20 @@ const LongText = ({ text }: { readonly text: string }) => {
   )
 }
 
-const User = ({ at, by, text }: UserMessage & { readonly at: number }) => (
-  <article class="said user">
-    <header>
-      <bdi>{by === "" ? "user" : visible(by)}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
-    </header>
-    <LongText text={text} />
-  </article>
-)
+interface SaidProps {
+  readonly at: number
+  readonly by: "user" | "agent"
+  /** The user, if it has a name. */
+  readonly name?: string
+  readonly text: string
+  readonly isDone?: boolean
+}
 
-const Agent = ({ at, isDone, text }: AgentText & { readonly at: number }) => (
-  <article class="said agent" aria-busy={!isDone}>
+/** A message of the user or the agent. */
+const Said = ({ at, by, isDone = true, name = "", text }: SaidProps) => (
+  <article class={`said ${by}`} aria-busy={by === "agent" ? !isDone : undefined}>
     <header>
-      agent <time title={dateAndTime(at)}>{time(at)}</time>
+      <bdi>{name === "" ? by : visible(name)}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
     </header>
     <LongText text={text} />
   </article>
@@ -114,7 +111,7 @@ const Fold = ({ children, icon, id, note, title, tone = "" }: FoldProps) => {
   )
 }
 
-const ThoughtView = ({ id, isDone, text }: Thought & { readonly id: string }) => (
+const ThoughtView = ({ id, isDone, text }: AgentText & { readonly id: string }) => (
   <Fold id={id} icon="thought" title={isDone ? "Thought" : "Thinking…"} note={cut(text.replaceAll("\n", " "), 120)}>
     <LongText text={text} />
   </Fold>
@@ -125,15 +122,11 @@ const ToolView = ({ args, id, name, outcome, progress }: ToolCall & { readonly i
   return (
     <Fold id={id} icon="tool" title={name} note={state} {...(outcome?.isError && { tone: "failed" })}>
       <h4>Arguments</h4>
-      <pre>
-        <VisibleText text={args === "" ? "none" : args} />
-      </pre>
+      <VisibleLines text={args === "" ? "none" : args} />
       {outcome !== undefined && (
         <>
           <h4>{outcome.isError ? "Error" : "Result"}</h4>
-          <pre>
-            <VisibleText text={outcome.text === "" ? "none" : outcome.text} />
-          </pre>
+          <VisibleLines text={outcome.text === "" ? "none" : outcome.text} />
         </>
       )}
     </Fold>
@@ -186,11 +179,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       <h3 dir="auto">
         <VisibleText text={title} />
       </h3>
-      {text !== "" && (
-        <pre>
-          <VisibleText text={text} />
-        </pre>
-      )}
+      {text !== "" && <VisibleLines text={text} />}
       {answer !== undefined && (
         <p class="muted">
           Answer:{" "}
@@ -248,11 +237,7 @@ const TerminalView = ({ command, exit, text }: TerminalItem) => (
       </code>{" "}
       <span class="muted">{exit === undefined ? "running…" : visible(exit)}</span>
     </header>
-    {text !== "" && (
-      <pre>
-        <VisibleText text={linesOf(text)} />
-      </pre>
-    )}
+    {text !== "" && <VisibleLines text={linesOf(text)} />}
   </div>
 )
 
@@ -278,9 +263,9 @@ export const ItemView = ({ id, item, revision, sessions }: Props) => {
   const place = `${id} ${item.seq}`
   switch (item.kind) {
     case "user":
-      return <User {...item} />
+      return <Said by="user" name={item.by} at={item.at} text={item.text} />
     case "text":
-      return <Agent {...item} />
+      return <Said by="agent" at={item.at} text={item.text} isDone={item.isDone} />
     case "thought":
       return <ThoughtView {...item} id={place} />
     case "tool":

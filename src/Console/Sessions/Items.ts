@@ -6,14 +6,9 @@ export interface UserMessage {
   readonly by: string
 }
 
+/** A message or a thought of the agent. */
 export interface AgentText {
-  readonly kind: "text"
-  text: string
-  isDone: boolean
-}
-
-export interface Thought {
-  readonly kind: "thought"
+  readonly kind: "text" | "thought"
   text: string
   isDone: boolean
 }
@@ -56,7 +51,6 @@ export interface Notice {
 export type Item = { readonly seq: number; readonly at: number } & (
   | UserMessage
   | AgentText
-  | Thought
   | ToolCall
   | Inquiry
   | TerminalItem

@@ -95,51 +95,34 @@ const write = async (namespace: string, items: ReadonlyArray<Item>, existing: Ex
   }
 }
 
-/** How often a batch is refused, for entries that are not found afterward, until the import fails. */
-const maxUnexplained = 10
-
-/** An import into a namespace. */
-class Import {
+/** Returns a function that writes entries, without those that are left out by the rules of {@link ImportBatch}. */
+const importer = (namespace: string, existing: Existing, signal: AbortSignal) => {
   /** The latest time that the service has reported, in epoch milliseconds; 0 before. The page's clock is not used. */
-  #serverTime = 0
-  /** Refusals of one batch because an entry existed that was not found afterward. */
-  #unexplained = 0
-
-  constructor(
-    private readonly namespace: string,
-    private readonly existing: Existing,
-    private readonly signal: AbortSignal
-  ) {}
-
-  /** Writes entries without those that are left out by the rules of {@link ImportBatch}. */
-  async send(items: ReadonlyArray<Item>): Promise<Imported> {
-    let batch = ImportBatch.of(items, this.existing, this.#serverTime)
-    this.#unexplained = 0
-    while (batch.entries.length > 0) {
-      try {
-        await write(this.namespace, batch.entries, this.existing, this.signal)
-        return batch.outcome
-      } catch (error) {
-        batch = await this.#afterRefusal(error, batch)
-      }
-    }
-    return batch.outcome
-  }
-
-  async #afterRefusal(error: unknown, batch: ImportBatch<Item>): Promise<ImportBatch<Item>> {
-    const { existing, namespace, signal } = this
+  let serverTime = 0
+  const afterRefusal = async (error: unknown, batch: ImportBatch<Item>): Promise<ImportBatch<Item>> => {
     if (existing === "skip" && error instanceof PreconditionFailed) {
       const keys = batch.entries.map(({ key }) => key)
-      const found = await existingKeys(namespace, keys, signal)
       // If the entry was deleted since then, none is found, and the same batch may succeed.
-      if (found.length === 0 && ++this.#unexplained === maxUnexplained) throw error
+      const found = await existingKeys(namespace, keys, signal)
       return batch.withoutExisting(found.map(key => ({ namespace, key })))
     }
     const now = isClientError(error) ? serverTimeOf(error) : undefined
     const smaller = now === undefined ? undefined : batch.withoutExpired(now)
     if (now === undefined || smaller === undefined) throw error
-    this.#serverTime = Math.max(this.#serverTime, now)
+    serverTime = Math.max(serverTime, now)
     return smaller
+  }
+  return async (items: ReadonlyArray<Item>): Promise<Imported> => {
+    let batch = ImportBatch.of(items, existing, serverTime)
+    while (batch.entries.length > 0) {
+      try {
+        await write(namespace, batch.entries, existing, signal)
+        break
+      } catch (error) {
+        batch = await afterRefusal(error, batch)
+      }
+    }
+    return batch.outcome
   }
 }
 
@@ -154,13 +137,13 @@ export const importFile = async (
   signal: AbortSignal,
   onProgress: (progress: Imported) => void
 ): Promise<Imported> => {
-  const run = new Import(namespace, existing, signal)
+  const send = importer(namespace, existing, signal)
   let progress = nothingImported
   /** Writes entries. If the service refuses one of them, and the batch with it, those before it are written alone. */
   const writeItems = async (items: ReadonlyArray<Item>): Promise<void> => {
     if (items.length === 0) return
     try {
-      progress = plus(progress, await run.send(items))
+      progress = plus(progress, await send(items))
     } catch (error) {
       if (error instanceof LineRefused) await writeItems(items.filter(({ line }) => line < error.line))
       throw error
