@@ -1,12 +1,12 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
-import { useLayoutEffect, useMemo, useState } from "preact/hooks"
+import { useMemo, useState } from "preact/hooks"
 import { compact, format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
-import { guard, href, leave } from "../Service/Navigation.ts"
+import { href, leave } from "../Service/Navigation.ts"
 import { Button } from "../Widgets/Button.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
-import { now } from "../Widgets/Hooks.ts"
+import { now, useGuard } from "../Widgets/Hooks.ts"
 import { Banner } from "../Widgets/Messages.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
@@ -126,9 +126,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const present = stored === "absent" ? undefined : stored
 
   const revision = present === undefined ? "absent" : `${present.version}@${present.updatedAt}`
-  const isLossy = isDirty(draft) && canWrite.value
-  // A layout effect runs before the next event, which may leave the entry.
-  useLayoutEffect(() => (isLossy ? guard(leave => ask({ type: "leave", leave })) : undefined), [isLossy])
+  useGuard(isDirty(draft) && canWrite.value, leave => ask({ type: "leave", leave }))
 
   const onOutcome = (outcome: Outcome) =>
     ask(asked => {

@@ -1,12 +1,12 @@
 /** Creates an entry. */
-import { useId, useLayoutEffect, useState } from "preact/hooks"
+import { useId, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { go, guard } from "../Service/Navigation.ts"
+import { go } from "../Service/Navigation.ts"
 import { Button } from "../Widgets/Button.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
-import { useAttempt } from "../Widgets/Hooks.ts"
+import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { isolated, visible } from "../Widgets/Text.ts"
@@ -21,16 +21,12 @@ const initial = "{}"
 const useQuestion = (isTyped: boolean, onClose: () => void) => {
   const [leaving, setLeaving] = useState<{ readonly leave: () => void }>()
   const ask = (leave: () => void) => setLeaving({ leave })
-  // A layout effect runs before the next event, which may leave the view.
-  useLayoutEffect(() => {
-    if (!isTyped) return
-    return guard(leave =>
-      ask(() => {
-        onClose()
-        leave()
-      })
-    )
-  }, [isTyped])
+  useGuard(isTyped, leave =>
+    ask(() => {
+      onClose()
+      leave()
+    })
+  )
   return {
     isAsked: leaving !== undefined,
     ask: () => (isTyped ? ask(onClose) : onClose()),

@@ -1,12 +1,12 @@
 /** Import and export of a namespace. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
 import type { Existing, Imported } from "../../Client/EntryLines.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { guard } from "../Service/Navigation.ts"
 import { Button } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { download } from "../Widgets/Download.ts"
+import { useGuard } from "../Widgets/Hooks.ts"
 import { bytes, counted, visible } from "../Widgets/Text.ts"
 import { bounds, exportLines, importFile } from "./EntryFile.ts"
 import type { KeyList } from "./KeyList.ts"
@@ -61,17 +61,11 @@ export const Transfer = ({ list, onClose }: Props) => {
     setStopped({ written: after, onClose })
   }
   // Navigation such as the browser's Back stops the import as Escape does.
-  useLayoutEffect(
-    () =>
-      written === undefined || stopped !== undefined
-        ? undefined
-        : guard(leave =>
-            stop(written, () => {
-              onClose()
-              leave()
-            })
-          ),
-    [written, stopped]
+  useGuard(written !== undefined && stopped === undefined, leave =>
+    stop(written ?? 0, () => {
+      onClose()
+      leave()
+    })
   )
 
   const run = async (work: (signal: AbortSignal) => Promise<string>) => {

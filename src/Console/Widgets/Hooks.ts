@@ -1,7 +1,33 @@
 /** State that components share the handling of: work, what is typed, and the current time. */
 import { signal } from "@preact/signals"
-import { useEffect, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { guard } from "../Service/Navigation.ts"
+
+/**
+ * Runs work for as long as the inputs stay the same. The signal is aborted after that. `onFailure` receives the message of
+ * any other failure.
+ */
+export const useWork = (
+  work: (ended: AbortSignal) => Promise<unknown>,
+  onFailure: (message: string) => void,
+  inputs: ReadonlyArray<unknown>
+): void =>
+  useEffect(() => {
+    const ended = new AbortController()
+    work(ended.signal).catch((error: unknown) => {
+      if (!isAbort(error)) onFailure(messageOf(error))
+    })
+    return () => ended.abort()
+  }, inputs)
+
+/** Calls `ask` before the user leaves the view, as long as `isNeeded`. */
+export const useGuard = (isNeeded: boolean, ask: (leave: () => void) => void): void => {
+  const latest = useRef(ask)
+  latest.current = ask
+  // A layout effect runs before the next event, which may leave the view.
+  useLayoutEffect(() => (isNeeded ? guard(leave => latest.current(leave)) : undefined), [isNeeded])
+}
 
 /** An action of the user, and why it failed the last time. */
 export interface Attempt {

@@ -1,11 +1,10 @@
 /** The changes of one entry, from the change log. */
-import { useEffect, useRef, useState } from "preact/hooks"
+import { useRef, useState } from "preact/hooks"
 import { format } from "../../JsonText.ts"
-import { isAbort, messageOf } from "../../Service/Failure.ts"
 import { retryUntilDone } from "../../Service/Pause.ts"
 import { Button } from "../../Widgets/Button.tsx"
 import { Diff } from "../../Widgets/Diff.tsx"
-import { now } from "../../Widgets/Hooks.ts"
+import { now, useWork } from "../../Widgets/Hooks.ts"
 import { indexAfter, isAlone } from "../../Widgets/Keys.ts"
 import { ago, dateAndTime, isolated } from "../../Widgets/Text.ts"
 import { historyOf, readEnd } from "../Entries.ts"
@@ -39,27 +38,23 @@ const useHistory = (namespace: string, key: string, end: number | undefined, rev
   const [problem, setProblem] = useState("")
   const kept = useRef({ end, part })
 
-  useEffect(() => {
-    const ended = new AbortController()
-    const { signal } = ended
-    const keep = (part: HistoryPart) => {
-      kept.current = { end, part }
-      setPart(part)
-    }
-    const read = async () => {
-      const range = { after: kept.current.part.after, end: end ?? (await readEnd(signal)).lastSeq }
-      for await (const page of historyOf(namespace, key, range, signal)) keep(plus(kept.current.part, page))
-      setComplete(true)
-    }
+  const keep = (part: HistoryPart) => {
+    kept.current = { end, part }
+    setPart(part)
+  }
+  const read = async (ended: AbortSignal) => {
+    const range = { after: kept.current.part.after, end: end ?? (await readEnd(ended)).lastSeq }
+    for await (const page of historyOf(namespace, key, range, ended)) keep(plus(kept.current.part, page))
+    setComplete(true)
+  }
+  const readAll = (ended: AbortSignal) => {
     if (kept.current.end !== end) {
       keep(nothing)
       setComplete(false)
     }
-    retryUntilDone(read, signal, setProblem).catch((error: unknown) => {
-      if (!isAbort(error)) setProblem(messageOf(error))
-    })
-    return () => ended.abort()
-  }, [namespace, key, end, revision])
+    return retryUntilDone(() => read(ended), ended, setProblem)
+  }
+  useWork(readAll, setProblem, [namespace, key, end, revision])
   return { ...part, isComplete, problem }
 }
 
