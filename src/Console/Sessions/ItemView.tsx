@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Button, Form } from "../Widgets/Button.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
@@ -201,10 +201,9 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
         </div>
       )}
       {isOpen && kind === "question" && (
-        <form
+        <Form
           class="actions"
-          onSubmit={event => {
-            event.preventDefault()
+          onSubmit={() => {
             if (typed.trim() !== "") void reply(typed)
           }}
         >
@@ -219,7 +218,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
             onInput={event => setTyped(event.currentTarget.value)}
           />
           <Button text="Answer" isDisabled={isSent || typed.trim() === ""} />
-        </form>
+        </Form>
       )}
       <FailureNote text={failure} />
     </section>

@@ -57,7 +57,9 @@ export class SessionFeed {
     void this.#follow()
   }
 
+  /** Components that read it are rendered again when it has changed. */
   get conversation(): Conversation {
+    void this.revision.value
     return this.#shown.conversation
   }
 

@@ -15,7 +15,7 @@ import {
   useSessionToken
 } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Button, Form } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
@@ -42,13 +42,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
 
   return (
     <Dialog title="New session" onClose={onClose}>
-      <form
-        class="dialog-body"
-        onSubmit={event => {
-          event.preventDefault()
-          void run(create)
-        }}
-      >
+      <Form class="dialog-body" onSubmit={() => void run(create)}>
         <label class="field">
           Agent type
           <input data-first value={agentType} onInput={event => setAgentType(event.currentTarget.value)} />
@@ -66,7 +60,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
           <Button text="Create" look="primary" isDisabled={isBusy || agentType.trim() === ""} />
           <Button text="Cancel" onClick={onClose} />
         </div>
-      </form>
+      </Form>
     </Dialog>
   )
 }

@@ -43,7 +43,7 @@ const Expiries = ({ base, expiry, stored }: Pick<ConflictProps, "base" | "expiry
   )
 }
 
-export const Conflict = ({ absence, base, expiry, onClose, onOverwrite, onTake, stored, text }: ConflictProps) => {
+const Conflict = ({ absence, base, expiry, onClose, onOverwrite, onTake, stored, text }: ConflictProps) => {
   const theirs = stored === undefined ? "" : format(stored.value)
   return (
     <Dialog title="Edit conflict" isWide onClose={onClose}>
@@ -99,26 +99,14 @@ const EntryFacts = ({ entry }: { readonly entry: TextEntry }) => {
   )
 }
 
-/** Asks before changes that are not saved are lost. */
-const ConfirmLoss = (props: {
-  readonly title: string
-  readonly name: string
-  readonly onConfirm: () => void
-  readonly onClose: () => void
-}) => (
-  <Confirm title={props.title} action="Discard changes" onClose={props.onClose} onConfirm={props.onConfirm}>
-    Your changes to <code>{visible(props.name)}</code> are not saved.
-  </Confirm>
-)
-
 type Question =
   | { readonly type: "conflict" | "delete" }
-  /** A value of the history is to replace the draft. */
-  | { readonly type: "take"; readonly value: string }
-  | { readonly type: "leave"; readonly leave: () => void }
+  /** Whether to do what loses changes that are not saved. */
+  | { readonly type: "loss"; readonly title: string; readonly act: () => void }
 
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
-  const { absence, dispatch, draft, problem, remove, stored, write } = useEntryDraft(namespace, entryKey)
+  const editing = useEntryDraft(namespace, entryKey)
+  const { absence, dispatch, draft, problem, remove, stored, write } = editing
   const [tab, setTab] = useState<"value" | "history">("value")
   const [question, ask] = useState<Question>()
   const close = () => ask(undefined)
@@ -126,7 +114,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const present = stored === "absent" ? undefined : stored
 
   const revision = present === undefined ? "absent" : `${present.version}@${present.updatedAt}`
-  useGuard(isDirty(draft) && canWrite.value, leave => ask({ type: "leave", leave }))
+  useGuard(isDirty(draft) && canWrite.value, act => ask({ type: "loss", title: "Leave without saving?", act }))
 
   const onOutcome = (outcome: Outcome) =>
     ask(asked => {
@@ -168,7 +156,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     )
   }
 
-  const onTake = isEdited(draft) ? (value: string) => ask({ type: "take", value }) : take
+  const askToTake = (value: string) => ask({ type: "loss", title: "Replace your changes?", act: () => take(value) })
   return (
     <section class="pane item" aria-label="Entry">
       {title}
@@ -185,14 +173,11 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
             namespace={namespace}
             entryKey={entryKey}
             revision={revision}
-            onTake={canWrite.value ? onTake : undefined}
+            onTake={canWrite.value ? (isEdited(draft) ? askToTake : take) : undefined}
           />
         ) : (
           <ValueTab
-            draft={draft}
-            stored={stored}
-            absence={absence}
-            dispatch={dispatch}
+            editing={editing}
             onCompare={() => ask({ type: "conflict" })}
             onDelete={() => ask({ type: "delete" })}
             onDiscard={discard}
@@ -201,7 +186,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         )}
       </Tabs>
       <p class={draft.failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
-        {draft.failure !== "" ? draft.failure : draft.notice}
+        {draft.failure || draft.notice}
       </p>
       {question?.type === "conflict" && base !== undefined && (
         <Conflict
@@ -229,16 +214,10 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           keeps its history.
         </Confirm>
       )}
-      {question?.type === "take" && (
-        <ConfirmLoss
-          title="Replace your changes?"
-          name={entryKey}
-          onClose={close}
-          onConfirm={() => take(question.value)}
-        />
-      )}
-      {question?.type === "leave" && (
-        <ConfirmLoss title="Leave without saving?" name={entryKey} onClose={close} onConfirm={question.leave} />
+      {question?.type === "loss" && (
+        <Confirm title={question.title} action="Discard changes" onClose={close} onConfirm={question.act}>
+          Your changes to <code>{visible(entryKey)}</code> are not saved.
+        </Confirm>
       )}
     </section>
   )

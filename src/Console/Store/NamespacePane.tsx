@@ -4,7 +4,7 @@ import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Navigation.ts"
-import { IconButton } from "../Widgets/Button.tsx"
+import { Form, IconButton } from "../Widgets/Button.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
 import { SearchField } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
@@ -56,15 +56,9 @@ const Names = <A,>(props: NamesProps<A>) => {
       : `${count(props.shown)} of ${all}`
   return (
     <>
-      <form
-        class="pane-head"
-        onSubmit={event => {
-          event.preventDefault()
-          props.onEnter()
-        }}
-      >
+      <Form class="pane-head" onSubmit={() => props.onEnter()}>
         <SearchField {...field} value={text} onInput={props.onText} />
-      </form>
+      </Form>
       <Banner tone="bad" text={problem} />
       {children}
       <RowList

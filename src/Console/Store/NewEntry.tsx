@@ -4,7 +4,7 @@ import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Button, Form } from "../Widgets/Button.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
@@ -86,13 +86,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
   }
   return (
     <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={ask}>
-      <form
-        class="dialog-body"
-        onSubmit={event => {
-          event.preventDefault()
-          void trySave()
-        }}
-      >
+      <Form class="dialog-body" onSubmit={() => void trySave()}>
         <KeyField
           text={key}
           onInput={typed => {
@@ -119,7 +113,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
           <Button text="Create" look="primary" isDisabled={key === "" || isBusy} />
           <Button text="Cancel" onClick={ask} />
         </div>
-      </form>
+      </Form>
     </Dialog>
   )
 }

@@ -1,5 +1,5 @@
-/** Buttons with a text, and buttons that show only an icon. */
-import type { Ref } from "preact"
+/** Buttons with a text, buttons that show only an icon, and forms. */
+import type { ComponentChildren, Ref } from "preact"
 import { Icon, type IconName } from "./Icon.tsx"
 
 interface ButtonProps {
@@ -52,4 +52,22 @@ export const IconButton = ({ buttonRef, icon, isDisabled = false, label, onClick
   >
     <Icon name={icon} />
   </button>
+)
+
+interface FormProps {
+  readonly class: string
+  readonly onSubmit: () => void
+  readonly children: ComponentChildren
+}
+
+export const Form = ({ children, class: name, onSubmit }: FormProps) => (
+  <form
+    class={name}
+    onSubmit={event => {
+      event.preventDefault()
+      onSubmit()
+    }}
+  >
+    {children}
+  </form>
 )

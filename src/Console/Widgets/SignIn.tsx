@@ -1,7 +1,7 @@
 /** Signing in: the first page, and forms for a secret. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef, useState } from "preact/hooks"
-import { Button } from "./Button.tsx"
+import { Button, Form } from "./Button.tsx"
 import { Mark } from "./Icon.tsx"
 
 export interface SecretFormProps {
@@ -31,10 +31,9 @@ export const SecretForm = ({
     if (isFirst) input.current?.focus()
   }, [])
   return (
-    <form
+    <Form
       class="secret-form"
-      onSubmit={event => {
-        event.preventDefault()
+      onSubmit={() => {
         if (secret.trim() !== "") onGiven(secret.trim())
       }}
     >
@@ -54,7 +53,7 @@ export const SecretForm = ({
         {problem === "" ? hint : problem}
       </p>
       <Button text={isBusy ? "Checking…" : action} look="primary" isDisabled={isBusy || secret.trim() === ""} />
-    </form>
+    </Form>
   )
 }
 

@@ -4,27 +4,23 @@ import { Button, IconButton } from "../../Widgets/Button.tsx"
 import { Icon } from "../../Widgets/Icon.tsx"
 import { JsonEditor } from "../../Widgets/JsonEditor.tsx"
 import { dateAndTime, isolated } from "../../Widgets/Text.ts"
-import type { TextEntry } from "../TextEntry.ts"
-import { type DraftEvent, type EntryDraft, isBehind, isDirty } from "./EntryDraft.ts"
-import type { Expiry } from "./Expiry.ts"
+import { isBehind, isDirty } from "./EntryDraft.ts"
+import type { EntryEditing } from "./EntryEditing.ts"
 import { ExpiryField } from "./ExpiryField.tsx"
 
-interface ActionsProps {
-  readonly draft: EntryDraft
-  readonly isWritable: boolean
-  readonly isDeleted: boolean
-  readonly onExpiry: (expiry: Expiry) => void
+interface Props {
+  readonly editing: EntryEditing
+  readonly onCompare: () => void
   readonly onDelete: () => void
-  readonly onFormat: () => void
   readonly onDiscard: () => void
   readonly onSave: () => void
 }
 
-export const EntryActions = (props: ActionsProps) => {
-  const { draft, isDeleted, isWritable } = props
+/** The expiry, and buttons to delete, format, discard and save. */
+const EntryActions = ({ editing: { dispatch, draft, stored }, onDelete, onDiscard, onSave }: Props) => {
   const expiresAt = draft.base?.expiresAt ?? null
   const isChanged = isDirty(draft)
-  if (!isWritable) {
+  if (!canWrite.value) {
     return (
       <div class="pane-actions">
         <p class="muted">
@@ -35,42 +31,35 @@ export const EntryActions = (props: ActionsProps) => {
   }
   return (
     <div class="pane-actions">
-      <ExpiryField expiry={draft.expiry} stored={expiresAt} onChange={props.onExpiry} />
+      <ExpiryField
+        expiry={draft.expiry}
+        stored={expiresAt}
+        onChange={expiry => dispatch({ type: "expirySet", expiry })}
+      />
       <span class="grow" />
-      <IconButton icon="trash" label="Delete" tone="danger" isDisabled={isDeleted} onClick={props.onDelete} />
-      <Button text="Format" onClick={props.onFormat} />
-      <Button text="Discard" isDisabled={!isChanged} onClick={props.onDiscard} />
-      <Button text="Save" look="primary" isDisabled={!isChanged || draft.isBusy} onClick={props.onSave} />
+      <IconButton icon="trash" label="Delete" tone="danger" isDisabled={stored === "absent"} onClick={onDelete} />
+      <Button text="Format" onClick={() => dispatch({ type: "formatted" })} />
+      <Button text="Discard" isDisabled={!isChanged} onClick={onDiscard} />
+      <Button text="Save" look="primary" isDisabled={!isChanged || draft.isBusy} onClick={onSave} />
     </div>
   )
 }
 
-interface Props {
-  readonly draft: EntryDraft
-  readonly stored: TextEntry | "absent"
-  /** What has happened to the entry if it is absent. */
-  readonly absence: string
-  readonly dispatch: (event: DraftEvent) => void
-  readonly onCompare: () => void
-  readonly onDelete: () => void
-  readonly onDiscard: () => void
-  readonly onSave: () => void
-}
-
-const changeOf = ({ absence, draft, stored }: Pick<Props, "absence" | "draft" | "stored">): string =>
-  stored === "absent"
+const changeOf = ({ absence, draft, stored }: EntryEditing): string =>
+  typeof stored !== "object"
     ? `This entry ${absence} while you were editing.`
     : `${isolated(stored.updatedBy)} changed this entry to version ${stored.version} while you were editing version ${draft.base?.version}.`
 
 export const ValueTab = (props: Props) => {
-  const { absence, dispatch, draft, onCompare, onDelete, onDiscard, onSave, stored } = props
+  const { editing, onCompare, onSave } = props
+  const { absence, dispatch, draft, stored } = editing
   const isOutdated = isBehind(draft, stored)
   return (
     <>
       {isOutdated && (
         <p class="banner warn" role="alert">
           <Icon name="warning" />
-          <span class="grow">{changeOf(props)}</span>
+          <span class="grow">{changeOf(editing)}</span>
           <Button text="Compare" look="small" onClick={onCompare} />
         </p>
       )}
@@ -87,16 +76,7 @@ export const ValueTab = (props: Props) => {
         onInput={text => dispatch({ type: "typed", text })}
         onSave={onSave}
       />
-      <EntryActions
-        draft={draft}
-        isWritable={canWrite.value}
-        isDeleted={stored === "absent"}
-        onExpiry={expiry => dispatch({ type: "expirySet", expiry })}
-        onDelete={onDelete}
-        onFormat={() => dispatch({ type: "formatted" })}
-        onDiscard={onDiscard}
-        onSave={onSave}
-      />
+      <EntryActions {...props} />
     </>
   )
 }
