@@ -17,7 +17,7 @@ import { Icon, type IconName, Mark } from "./Widgets/Icon.tsx"
 import { SignInCard } from "./Widgets/SignIn.tsx"
 import { applyTheme, ThemeButton } from "./Widgets/Theme.tsx"
 
-export const SignIn = () => (
+const SignIn = () => (
   <SignInCard
     title="Causeway"
     label="Key or token"
@@ -121,7 +121,7 @@ const Frame = () => {
   )
 }
 
-export const App = () => {
+const App = () => {
   useEffect(() => {
     const ended = new AbortController()
     void watchHealth(ended.signal)

@@ -89,27 +89,6 @@ export const fromPrometheus = (text: string, at: number): Snapshot => {
   return { at, values, distributions }
 }
 
-/** The figures at one time. `NaN` if there was nothing to measure. */
-export interface Figures {
-  /** Epoch milliseconds. */
-  readonly at: number
-  readonly succeeded: number
-  readonly refused: number
-  readonly failed: number
-  readonly p50: number
-  readonly p95: number
-  readonly p99: number
-  readonly writes: number
-  readonly commits: number
-  readonly commitP99: number
-  readonly followers: number
-  readonly lag: number
-  readonly connections: number
-  readonly eventLoop: number
-  readonly resident: number
-  readonly heap: number
-}
-
 /** Whether a route is for monitoring, which would hide the requests of users. */
 const isMonitoring = (route: string | undefined): boolean =>
   route === undefined || /\/(?:metrics|health|ready)$|\/(?:console|docs)(?:\/|$)/.test(route)
@@ -164,8 +143,8 @@ const quantile = ({ buckets, count }: Distribution, q: number): number => {
 export const isRestarted = (earlier: Snapshot, later: Snapshot): boolean =>
   sum(later, "process_uptime_seconds") < sum(earlier, "process_uptime_seconds")
 
-/** The figures between two readings of the same process. */
-export const between = (earlier: Snapshot, later: Snapshot): Figures => {
+/** The figures between two readings of the same process, at the later time. `NaN` if there was nothing to measure. */
+export const between = (earlier: Snapshot, later: Snapshot) => {
   const seconds = (later.at - earlier.at) / 1000
   const rate = (name: string, matches?: (labels: Labels) => boolean) =>
     Math.max(0, sum(later, name, matches) - sum(earlier, name, matches)) / seconds
@@ -193,6 +172,9 @@ export const between = (earlier: Snapshot, later: Snapshot): Figures => {
     heap: sum(later, "process_heap_used_bytes")
   }
 }
+
+/** The figures at one time, in epoch milliseconds. */
+export type Figures = ReturnType<typeof between>
 
 /** The state of a circuit breaker. */
 export type BreakerState = "closed" | "half-open" | "open"

@@ -78,7 +78,7 @@ const Frame = () => {
   )
 }
 
-export const Page = () => {
+const Page = () => {
   useSignalEffect(() => {
     document.documentElement.classList.toggle("dark-mode", isDark.value)
   })

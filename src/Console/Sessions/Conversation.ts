@@ -90,7 +90,7 @@ export class Conversation {
     const item = this.#text(kind, id)
     if (text !== undefined && text.length > item.text.length) item.text = tail(text, maxMessage)
     item.isDone = true
-    this.#list.close(id)
+    this.#list.open.delete(id)
   }
 
   #tool(callId: string, name = "tool"): Item & ToolCall {
@@ -102,7 +102,7 @@ export class Conversation {
 
   #settle(callId: string, isError: boolean, text: string): void {
     this.#tool(callId).outcome = { isError, text: tail(text) }
-    this.#list.close(`tool ${callId}`)
+    this.#list.open.delete(`tool ${callId}`)
   }
 
   #onAnswered(requestId: string, answer: string): void {
@@ -110,7 +110,7 @@ export class Conversation {
       const item = this.#list.find(`${kind} ${requestId}`, kind)
       if (item === undefined) continue
       item.answer = answer
-      this.#list.close(`${kind} ${requestId}`)
+      this.#list.open.delete(`${kind} ${requestId}`)
     }
   }
 
@@ -123,7 +123,7 @@ export class Conversation {
       if (item.kind === "tool") item.outcome ??= { isError: true, text: "The turn ended before the result." }
       if (item.kind === "question" || item.kind === "approval") item.answer ??= "not answered"
       if (item.kind === "terminal") item.exit ??= "not ended"
-      this.#list.close(id)
+      this.#list.open.delete(id)
     }
   }
 
@@ -266,7 +266,7 @@ export class Conversation {
       case "terminal_exited": {
         const terminal = this.#list.find(`terminal ${event.terminalId}`, "terminal")
         if (terminal !== undefined) terminal.exit = event.signal ?? `exit code ${event.exitCode ?? "unknown"}`
-        this.#list.close(`terminal ${event.terminalId}`)
+        this.#list.open.delete(`terminal ${event.terminalId}`)
         return
       }
       case "file_changed":

@@ -4,7 +4,7 @@ import type { EntryLine } from "../../Client/EntryLines.ts"
 import { textOf } from "../../Client/Errors.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, parse } from "../JsonText.ts"
-import { client, requests } from "../Service/Connection.ts"
+import { client, drain, requests } from "../Service/Connection.ts"
 import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./TextEntry.ts"
 
 /** The actor of writes in the change log, unless the credential names one. */
@@ -155,7 +155,5 @@ export const writeAll = (
     return `{${names},"value":${value}${condition}${expiry}}`
   })
   const body = `{"operations":[${operations.join(",")}],"actor":${JSON.stringify(actor)}}`
-  return requests.value.ask({ method: "POST", path: "/batch", body }, signal, async response => {
-    await response.text()
-  })
+  return requests.value.ask({ method: "POST", path: "/batch", body }, signal, drain)
 }

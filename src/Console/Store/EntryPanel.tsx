@@ -1,6 +1,6 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
-import { useMemo, useState } from "preact/hooks"
-import { compact, format, problemOf } from "../JsonText.ts"
+import { type Dispatch, type StateUpdater, useMemo, useState } from "preact/hooks"
+import { format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { href, leave } from "../Service/Navigation.ts"
 import { Button } from "../Widgets/Button.tsx"
@@ -12,28 +12,28 @@ import { PaneHead } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
 import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
 import { isDirty, isEdited } from "./Entry/EntryDraft.ts"
-import { type Outcome, useEntryDraft } from "./Entry/EntryEditing.ts"
+import { type EntryEditing, type Outcome, useEntryDraft } from "./Entry/EntryEditing.ts"
 import { type Expiry, kept, textOf } from "./Entry/Expiry.ts"
 import { History } from "./Entry/History.tsx"
 import { ValueTab } from "./Entry/ValueTab.tsx"
 import type { TextEntry } from "./TextEntry.ts"
 
 interface ConflictProps {
+  readonly editing: EntryEditing
   readonly base: TextEntry
-  /** The entry as it is now; `undefined` if it is absent. */
-  readonly stored: TextEntry | undefined
-  /** What has happened to the entry if it is absent. */
-  readonly absence: string
-  /** The user's value and expiry. */
-  readonly text: string
-  readonly expiry: Expiry
   readonly onClose: () => void
-  readonly onOverwrite: () => void
+  readonly onOverwrite: (stored: TextEntry | undefined) => void
   readonly onTake: () => void
 }
 
+interface ExpiriesProps {
+  readonly base: TextEntry
+  readonly stored: TextEntry | undefined
+  readonly expiry: Expiry
+}
+
 /** When both expire. An expiry that the user has not changed is that of the stored entry. */
-const Expiries = ({ base, expiry, stored }: Pick<ConflictProps, "base" | "expiry" | "stored">) => {
+const Expiries = ({ base, expiry, stored }: ExpiriesProps) => {
   const theirs = stored === undefined ? "" : textOf(kept, stored.expiresAt)
   const yours = textOf(expiry, (stored ?? base).expiresAt)
   return theirs === yours ? (
@@ -43,7 +43,11 @@ const Expiries = ({ base, expiry, stored }: Pick<ConflictProps, "base" | "expiry
   )
 }
 
-const Conflict = ({ absence, base, expiry, onClose, onOverwrite, onTake, stored, text }: ConflictProps) => {
+/** Compares the stored entry with the user's changes, if another client has changed it since. */
+const Conflict = ({ base, editing, onClose, onOverwrite, onTake }: ConflictProps) => {
+  const { absence, draft } = editing
+  const stored = editing.stored === "absent" ? undefined : editing.stored
+  const text = problemOf(draft.text) === undefined ? format(draft.text) : draft.text
   const theirs = stored === undefined ? "" : format(stored.value)
   return (
     <Dialog title="Edit conflict" isWide onClose={onClose}>
@@ -69,12 +73,12 @@ const Conflict = ({ absence, base, expiry, onClose, onOverwrite, onTake, stored,
             rightTitle={`Yours: based on version ${base.version}`}
           />
         )}
-        <Expiries base={base} expiry={expiry} stored={stored} />
+        <Expiries base={base} expiry={draft.expiry} stored={stored} />
         <div class="actions">
           <Button
             text={stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
             look="primary"
-            onClick={onOverwrite}
+            onClick={() => onOverwrite(stored)}
           />
           <Button text={stored === undefined ? "Discard your changes" : "Use the stored value"} onClick={onTake} />
           <Button text="Keep editing" look="quiet" onClick={onClose} />
@@ -104,9 +108,63 @@ type Question =
   /** Whether to do what loses changes that are not saved. */
   | { readonly type: "loss"; readonly title: string; readonly act: () => void }
 
+/** What is asked after a write or a delete. */
+const after =
+  (outcome: Outcome) =>
+  (asked: Question | undefined): Question | undefined => {
+    if (outcome === "conflict") return asked ?? { type: "conflict" }
+    return asked?.type === "conflict" ? undefined : asked
+  }
+
+interface QuestionsProps extends Props {
+  readonly editing: EntryEditing
+  readonly question: Question | undefined
+  readonly ask: Dispatch<StateUpdater<Question | undefined>>
+  readonly onDiscard: () => void
+}
+
+const Questions = ({ ask, editing, entryKey, namespace, onDiscard, question }: QuestionsProps) => {
+  const { base } = editing.draft
+  const close = () => ask(undefined)
+  switch (question?.type) {
+    case undefined:
+      return null
+    case "conflict":
+      return base === undefined ? null : (
+        <Conflict
+          editing={editing}
+          base={base}
+          onClose={close}
+          onOverwrite={stored => void editing.write(stored).then(outcome => ask(after(outcome)))}
+          onTake={onDiscard}
+        />
+      )
+    case "delete": {
+      const remove = async () => {
+        close()
+        const outcome = await editing.remove()
+        if (outcome === "done") leave("store", namespace)
+        else ask(after(outcome))
+      }
+      return (
+        <Confirm title="Delete this entry?" action="Delete" onClose={close} onConfirm={() => void remove()}>
+          <code>{visible(entryKey)}</code> in <code>{visible(namespace)}</code>, version {base?.version}. The change log
+          keeps its history.
+        </Confirm>
+      )
+    }
+    case "loss":
+      return (
+        <Confirm title={question.title} action="Discard changes" onClose={close} onConfirm={question.act}>
+          Your changes to <code>{visible(entryKey)}</code> are not saved.
+        </Confirm>
+      )
+  }
+}
+
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const editing = useEntryDraft(namespace, entryKey)
-  const { absence, dispatch, draft, problem, remove, stored, write } = editing
+  const { dispatch, draft, problem, stored } = editing
   const [tab, setTab] = useState<"value" | "history">("value")
   const [question, ask] = useState<Question>()
   const close = () => ask(undefined)
@@ -116,13 +174,8 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const revision = present === undefined ? "absent" : `${present.version}@${present.updatedAt}`
   useGuard(isDirty(draft) && canWrite.value, act => ask({ type: "loss", title: "Leave without saving?", act }))
 
-  const onOutcome = (outcome: Outcome) =>
-    ask(asked => {
-      if (outcome === "conflict") return asked ?? { type: "conflict" }
-      return asked?.type === "conflict" ? undefined : asked
-    })
   const save = () => {
-    if (base !== undefined && canWrite.value) void write(base).then(onOutcome)
+    if (base !== undefined && canWrite.value) void editing.write(base).then(outcome => ask(after(outcome)))
   }
   const take = (value: string) => {
     close()
@@ -188,37 +241,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
       <p class={draft.failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
         {draft.failure || draft.notice}
       </p>
-      {question?.type === "conflict" && base !== undefined && (
-        <Conflict
-          base={base}
-          stored={present}
-          absence={absence}
-          text={problemOf(draft.text) === undefined ? format(compact(draft.text)) : draft.text}
-          expiry={draft.expiry}
-          onClose={close}
-          onOverwrite={() => void write(present).then(onOutcome)}
-          onTake={discard}
-        />
-      )}
-      {question?.type === "delete" && (
-        <Confirm
-          title="Delete this entry?"
-          action="Delete"
-          onClose={close}
-          onConfirm={() => {
-            close()
-            void remove().then(outcome => (outcome === "done" ? leave("store", namespace) : onOutcome(outcome)))
-          }}
-        >
-          <code>{visible(entryKey)}</code> in <code>{visible(namespace)}</code>, version {base?.version}. The change log
-          keeps its history.
-        </Confirm>
-      )}
-      {question?.type === "loss" && (
-        <Confirm title={question.title} action="Discard changes" onClose={close} onConfirm={question.act}>
-          Your changes to <code>{visible(entryKey)}</code> are not saved.
-        </Confirm>
-      )}
+      <Questions {...{ namespace, entryKey, editing, question, ask }} onDiscard={discard} />
     </section>
   )
 }

@@ -29,38 +29,24 @@ export const useGuard = (isNeeded: boolean, ask: (leave: () => void) => void): v
   useLayoutEffect(() => (isNeeded ? guard(leave => latest.current(leave)) : undefined), [isNeeded])
 }
 
-/** An action of the user, and why it failed the last time. */
-export interface Attempt {
-  readonly isBusy: boolean
-  /** `""` if it did not fail. */
-  readonly failure: string
-  /** Runs the action, unless it is running. `explain` makes the message of an error. */
-  readonly run: (work: () => Promise<unknown>, explain?: (error: unknown) => string) => Promise<void>
-  /** Removes the message. */
-  readonly clearFailure: () => void
-}
-
-/** An action that runs once at a time and reports its failure. */
-export const useAttempt = (): Attempt => {
+/** An action of the user that runs once at a time, and why it failed the last time; `""` if it did not. */
+export const useAttempt = () => {
   const [isBusy, setBusy] = useState(false)
   const [failure, setFailure] = useState("")
-  return {
-    isBusy,
-    failure,
-    clearFailure: () => setFailure(""),
-    run: async (work, explain = messageOf) => {
-      if (isBusy) return
-      setBusy(true)
-      setFailure("")
-      try {
-        await work()
-      } catch (error) {
-        if (!isAbort(error)) setFailure(explain(error))
-      } finally {
-        setBusy(false)
-      }
+  /** Runs the action, unless it is running. `explain` makes the message of an error. */
+  const run = async (work: () => Promise<unknown>, explain = messageOf): Promise<void> => {
+    if (isBusy) return
+    setBusy(true)
+    setFailure("")
+    try {
+      await work()
+    } catch (error) {
+      if (!isAbort(error)) setFailure(explain(error))
+    } finally {
+      setBusy(false)
     }
   }
+  return { isBusy, failure, run, clearFailure: () => setFailure("") }
 }
 
 const delayMs = 200

@@ -27,13 +27,8 @@ export const PaneHead = ({ back, children, hint, isName = false, title }: HeadPr
   </div>
 )
 
-interface FootProps {
-  readonly isLive: boolean
-  readonly children: ComponentChildren
-}
-
 /** The summary of a list, and whether it is updated live. */
-export const ListFoot = ({ children, isLive }: FootProps) => (
+export const ListFoot = ({ children, isLive }: { readonly isLive: boolean; readonly children: ComponentChildren }) => (
   <p class="pane-foot" role="status">
     <span>{children}</span>
     <span class={isLive ? "live" : "live off"}>{isLive ? "live" : "connecting"}</span>

@@ -4,7 +4,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks"
 import { Button, Form } from "./Button.tsx"
 import { Mark } from "./Icon.tsx"
 
-export interface SecretFormProps {
+interface SecretFormProps {
   readonly label: string
   readonly action: string
   readonly onGiven: (secret: string) => void

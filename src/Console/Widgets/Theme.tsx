@@ -28,7 +28,7 @@ export const applyTheme = (): void => {
 systemDark.addEventListener("change", applyTheme)
 
 /** Sets the theme, and stores it for all tabs. */
-export const chooseTheme = (chosen: Theme): void => {
+const chooseTheme = (chosen: Theme): void => {
   theme.value = chosen
   if (chosen === "system") localStorage.removeItem(storageName)
   else localStorage.setItem(storageName, chosen)

@@ -23,28 +23,21 @@ const useEntry = (namespace: string, key: string) => {
     const report = (error: unknown) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     }
-    const read = async () => {
-      try {
-        setStored((await retryUntilDone(() => readText(namespace, key, signal), signal, setProblem)) ?? "absent")
-      } catch (error) {
-        report(error)
-      }
-    }
+    const read = () =>
+      retryUntilDone(() => readText(namespace, key, signal), signal, setProblem)
+        .then(entry => setStored(entry ?? "absent"))
+        .catch(report)
     const readAfterChanges = async () => {
-      try {
-        for await (const event of follow({ namespace, prefix: key, initial: false, signal })) {
-          if (event.type === "change" && event.change.key !== key) continue
-          if (event.type === "change") setRemoval(event.change.op === "delete" ? event.change : undefined)
-          // The other events mark the start of the feed. Earlier changes are found by reading once more.
-          await read()
-        }
-      } catch (error) {
-        report(error)
+      for await (const event of follow({ namespace, prefix: key, initial: false, signal })) {
+        if (event.type === "change" && event.change.key !== key) continue
+        if (event.type === "change") setRemoval(event.change.op === "delete" ? event.change : undefined)
+        // The other events mark the start of the feed. Earlier changes are found by reading once more.
+        await read()
       }
     }
     readAgain.current = () => void read()
     void read()
-    void readAfterChanges()
+    readAfterChanges().catch(report)
     return () => ended.abort()
   }, [namespace, key])
   return { stored, setStored, removal, problem, readAgain }
