@@ -90,7 +90,7 @@ export const readMembers: ReadMembers<string> = text => {
 }
 
 /** A part of a text, and its kind, which decides its color. */
-export interface Colored {
+interface Colored {
   readonly text: string
   readonly kind: "name" | "string" | "number" | "word" | "other"
 }

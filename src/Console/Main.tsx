@@ -1,8 +1,135 @@
-/** The console: starts the page. */
+/** The console: starts the page, which has the navigation, the user, and the view. */
+import type { FunctionComponent } from "preact"
 import { render } from "preact"
-import { resume } from "./Service/Connection.ts"
-import { App } from "./Shell/App.tsx"
-import { applyTheme } from "./Widgets/Theme.ts"
+import { useEffect } from "preact/hooks"
+import { Feed } from "./Feed/Feed.tsx"
+import { isDevMode, watchMetrics } from "./Overview/Metrics.ts"
+import { Overview } from "./Overview/Overview.tsx"
+import { isChecking, refusal, resume, signIn, user } from "./Service/Connection.ts"
+import { health, isReachable, isStoreReady, watchHealth } from "./Service/Health.ts"
+import { afterGuards, href, view } from "./Service/Navigation.ts"
+import { routes } from "./Service/Routes.ts"
+import { signOut } from "./Service/TabStorage.ts"
+import { SessionsView } from "./Sessions/SessionsView.tsx"
+import { StoreView } from "./Store/StoreView.tsx"
+import { IconButton } from "./Widgets/Button.tsx"
+import { Icon, type IconName, Mark } from "./Widgets/Icon.tsx"
+import { SignInCard } from "./Widgets/SignIn.tsx"
+import { applyTheme, ThemeButton } from "./Widgets/Theme.tsx"
+
+const SignIn = () => (
+  <SignInCard
+    title="Causeway"
+    label="Key or token"
+    action="Sign in"
+    isBusy={isChecking.value}
+    problem={refusal.value}
+    hint={
+      isDevMode.value
+        ? "Dev mode: use dev-key, or dev-agent-key to only read, unless other keys are set."
+        : "Stored for this tab only."
+    }
+    onGiven={secret => void signIn(secret)}
+  />
+)
+
+interface View {
+  readonly name: string
+  readonly title: string
+  readonly icon: IconName
+  readonly component: FunctionComponent
+}
+
+const views = (): ReadonlyArray<View> => [
+  { name: "overview", title: "Overview", icon: "overview", component: Overview },
+  ...(user.value?.store === "none"
+    ? []
+    : [
+        { name: "store", title: "Store", icon: "store", component: StoreView } as const,
+        { name: "feed", title: "Feed", icon: "feed", component: Feed } as const
+      ]),
+  ...(routes.gateway === undefined
+    ? []
+    : [{ name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView } as const])
+]
+
+const accessNames = { write: "reads and writes", read: "reads only", none: "sessions only" } as const
+
+const statusTone = (): string => {
+  if (isReachable.value === false || isStoreReady.value === false) return "bad"
+  const status = health.value?.status
+  return status === undefined ? "idle" : status === "ok" ? "good" : status === "degraded" ? "warn" : "bad"
+}
+
+const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; readonly present: string }) => {
+  const signedIn = user.value
+  return (
+    <nav class="sidebar" aria-label="Console">
+      <a class="brand" href={href("overview")} aria-label="Causeway, overview">
+        <Mark size={22} />
+        <span>Causeway</span>
+      </a>
+      <ul>
+        {all.map(({ icon, name, title }) => (
+          <li key={name}>
+            <a href={href(name)} aria-current={name === present ? "page" : undefined}>
+              <Icon name={icon} />
+              <span>{title}</span>
+              {name === "overview" && <i class={`dot ${statusTone()}`} />}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <div class="sidebar-foot">
+        <p class="access">
+          This key <b>{accessNames[signedIn?.store ?? "none"]}</b>
+        </p>
+        {routes.reference !== undefined && (
+          <a class="button quiet icon-only" href={routes.reference} aria-label="API reference" title="API reference">
+            <Icon name="docs" />
+          </a>
+        )}
+        <ThemeButton />
+        <IconButton icon="out" label="Sign out" onClick={() => afterGuards(signOut)} />
+      </div>
+    </nav>
+  )
+}
+
+const Frame = () => {
+  const all = views()
+  const shown = all.find(({ name }) => name === view.value) ?? all[0]!
+  useEffect(() => {
+    document.title = `${shown.title} · Causeway`
+  }, [shown.title])
+  const { component: Shown } = shown
+  return (
+    <div class="frame">
+      <button type="button" class="skip" onClick={() => document.querySelector<HTMLElement>("main")?.focus()}>
+        Skip to content
+      </button>
+      <Navigation all={all} present={shown.name} />
+      <main id="main" tabIndex={-1}>
+        {isReachable.value === false && (
+          <p class="banner bad" role="status">
+            <Icon name="warning" /> The service does not answer. Trying again…
+          </p>
+        )}
+        <Shown key={shown.name} />
+      </main>
+    </div>
+  )
+}
+
+const App = () => {
+  useEffect(() => {
+    const ended = new AbortController()
+    void watchHealth(ended.signal)
+    void watchMetrics(ended.signal)
+    return () => ended.abort()
+  }, [])
+  return user.value === undefined ? <SignIn /> : <Frame />
+}
 
 applyTheme()
 void resume()

@@ -1,7 +1,7 @@
 /** What the events of a session become in the console. */
 import { assert, describe, it } from "@effect/vitest"
 import { Conversation } from "../../src/Console/Sessions/Conversation.ts"
-import { maxCharacters, maxItems } from "../../src/Console/Sessions/ItemList.ts"
+import { maxCharacters, maxItems } from "../../src/Console/Sessions/Items.ts"
 import type { EventBody, SessionEvent } from "../../src/client.ts"
 import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
 

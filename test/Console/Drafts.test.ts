@@ -31,9 +31,9 @@ describe("A message that is typed", () => {
   it("is kept for its session and its connection", () => {
     const [first, second] = [connection(), connection()]
     draftFor(first, "a").type("half a sent")
-    assert.strictEqual(draftFor(first, "a").text, "half a sent")
-    assert.strictEqual(draftFor(first, "b").text, "")
-    assert.strictEqual(draftFor(second, "a").text, "")
+    assert.strictEqual(draftFor(first, "a").text.value, "half a sent")
+    assert.strictEqual(draftFor(first, "b").text.value, "")
+    assert.strictEqual(draftFor(second, "a").text.value, "")
   })
 
   it("is restored with the reason when it is refused, and is sent again with the same id", async () => {
@@ -41,14 +41,17 @@ describe("A message that is typed", () => {
     const draft = new Draft(sessions, "a")
     draft.type("hello")
     const first = draft.send()
-    assert.deepStrictEqual([draft.text, draft.isSending], ["", true])
+    assert.deepStrictEqual([draft.text.value, draft.isSending.value], ["", true])
     settle(unavailable)
     await first
-    assert.deepStrictEqual([draft.text, draft.failure, draft.isSending], ["hello", "Store unavailable", false])
+    assert.deepStrictEqual(
+      [draft.text.value, draft.failure.value, draft.isSending.value],
+      ["hello", "Store unavailable", false]
+    )
     const second = draft.send()
     settle()
     await second
-    assert.deepStrictEqual([draft.text, draft.failure, draft.isSending], ["", "", false])
+    assert.deepStrictEqual([draft.text.value, draft.failure.value, draft.isSending.value], ["", "", false])
     assert.deepStrictEqual(
       sent.map(({ content }) => content),
       ["hello", "hello"]
@@ -78,11 +81,11 @@ describe("A message that is typed", () => {
     const first = draft.send("q")
     settle(unavailable)
     await first
-    assert.deepStrictEqual([draft.text, draft.failure], ["blue", "Store unavailable"])
+    assert.deepStrictEqual([draft.text.value, draft.failure.value], ["blue", "Store unavailable"])
     const second = draft.send("q")
     settle()
     await second
-    assert.deepStrictEqual([draft.text, draft.failure, draft.isSending], ["", "", false])
+    assert.deepStrictEqual([draft.text.value, draft.failure.value, draft.isSending.value], ["", "", false])
     assert.deepStrictEqual(
       answers.map(({ answer, requestId }) => [requestId, answer]),
       [
@@ -116,6 +119,6 @@ describe("A message that is typed", () => {
     assert.strictEqual(sent.length, 1)
     settle(unavailable)
     await sending
-    assert.strictEqual(draft.text, "first\nsecond")
+    assert.strictEqual(draft.text.value, "first\nsecond")
   })
 })

@@ -8,7 +8,7 @@ import {
   isDirty,
   isEdited,
   reduce
-} from "../../src/Console/Store/EntryDraft.ts"
+} from "../../src/Console/Store/Entry/EntryDraft.ts"
 import type { TextEntry } from "../../src/Console/Store/TextEntry.ts"
 
 const entry = (version: number, value: string, more: Partial<TextEntry> = {}): TextEntry => ({

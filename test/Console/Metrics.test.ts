@@ -1,5 +1,6 @@
-/** How the console reads the metrics of the service, in virtual time. */
+/** How the console reads the metrics of the service, in virtual time, and the figures that it plots. */
 import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
+import { between, type Snapshot } from "../../src/Console/Overview/Figures.ts"
 import { sourceOf } from "./Page.ts"
 
 const json = () => Response.json({ metrics: [{ name: "process_uptime_seconds", kind: "gauge", labels: {}, value: 1 }] })
@@ -112,5 +113,29 @@ describe("The metrics in the console", () => {
     await vi.advanceTimersByTimeAsync(0)
     assert.strictEqual(metricsState.value, "shown")
     assert.deepStrictEqual([...kept.values()], ["right"])
+  })
+})
+
+const requestsOf = (route: string, value: number, at: number): Snapshot => ({
+  at,
+  values: new Map([["http_requests_total", [{ labels: { route, status: "200" }, value }]]]),
+  distributions: new Map()
+})
+
+describe("the rate of requests", () => {
+  it.each([
+    ["/api/v1/kv/{namespace}/{key}", 5],
+    ["/api/v1/batch", 5],
+    ["/console", 0],
+    ["/console/", 0],
+    ["/console/assets/{file}", 0],
+    ["/docs", 0],
+    ["/docs/", 0],
+    ["/docs/assets/{file}", 0],
+    ["/health", 0],
+    ["/api/v1/ready", 0],
+    ["/api/metrics", 0]
+  ])("counts requests to %s: %d per second", (route, rate) => {
+    assert.strictEqual(between(requestsOf(route, 0, 0), requestsOf(route, 10, 2000)).succeeded, rate)
   })
 })

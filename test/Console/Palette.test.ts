@@ -5,7 +5,7 @@ import { sourceOf } from "./Page.ts"
 
 type Pair = readonly [light: string, dark: string]
 
-const css = readFileSync(sourceOf("Widgets/theme.css"), "utf8")
+const css = readFileSync(sourceOf("Style/theme.css"), "utf8")
 const colors = new Map<string, Pair>(
   [...css.matchAll(/--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)/g)].map(([, name, light, dark]) => [
     name!,

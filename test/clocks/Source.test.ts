@@ -36,7 +36,7 @@ const allowed: Readonly<Record<string, number>> = {
   // Times below plots.
   "Console/Overview/Metrics.ts": 2,
   // The age of something, next to it.
-  "Console/Widgets/Now.ts": 2,
+  "Console/Widgets/Hooks.ts": 2,
   // Timestamps of lines that the log writes by itself.
   "Observability/LogOutput.ts": 1,
   "Process/ShutdownDeadline.ts": 1,

@@ -4,18 +4,11 @@ import type { Change } from "../../Client/Client.ts"
 import { followTexts } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { retryUntilDone, untilNextTry } from "../Service/Retry.ts"
-import { endOfLog } from "../Store/Entries.ts"
+import { retryUntilDone, untilNextTry } from "../Service/Pause.ts"
+import { readEnd } from "../Store/Entries.ts"
 
 /** A change with only the start of its value. */
-export interface SeenChange {
-  readonly seq: number
-  readonly op: "set" | "delete"
-  readonly namespace: string
-  readonly key: string
-  readonly version: number
-  readonly actor: string
-  readonly timestamp: number
+export interface SeenChange extends Omit<Change, "value"> {
   /** The start of the value's JSON text. */
   readonly preview: string
 }
@@ -34,15 +27,9 @@ const previewLength = 200
 /** The start of a text. A slice alone would keep the whole text in memory. */
 const startOf = (text: string): string => Array.from(text.slice(0, previewLength)).join("")
 
-const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Change): SeenChange => ({
-  seq,
-  op,
-  namespace,
-  key,
-  version,
-  actor,
-  timestamp,
-  preview: op === "delete" ? "" : startOf(String(value))
+const seen = ({ value, ...change }: Change): SeenChange => ({
+  ...change,
+  preview: change.op === "delete" ? "" : startOf(String(value))
 })
 
 /** The changes of an open feed. */
@@ -68,7 +55,7 @@ export class Changes {
 
   close(): void {
     this.#drawing.cancel()
-    this.#ended.abort(new DOMException("The feed is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   pause(): void {
@@ -127,7 +114,7 @@ export class Changes {
     const onProblem = (message: string) => {
       this.problem.value = message
     }
-    const end = await retryUntilDone(() => endOfLog(signal), signal, onProblem)
+    const { lastSeq: end } = await retryUntilDone(() => readEnd(signal), signal, onProblem)
     if (end === 0) this.isRead.value = true
     const after = Math.max(first, end - earlier)
     const onStatus = ({ type }: { readonly type: string }) => {

@@ -1,10 +1,9 @@
 /** The live change feed, with a filter and a pause. */
 import { useEffect, useMemo, useState } from "preact/hooks"
-import { href } from "../Service/Route.ts"
-import { Icon } from "../Widgets/Icon.tsx"
+import { href } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { ListFoot } from "../Widgets/Pane.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
+import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, maxChanges, type SeenChange } from "./Changes.ts"
@@ -75,18 +74,13 @@ export const Feed = () => {
           <option value="set">sets</option>
           <option value="delete">deletes</option>
         </select>
-        <button
-          type="button"
-          class="button"
-          aria-pressed={isPaused}
+        <Button
+          text={isPaused ? (waiting > 0 ? `Resume, ${count(waiting)} new` : "Resume") : "Pause"}
+          icon={isPaused ? "play" : "pause"}
+          isPressed={isPaused}
           onClick={() => (isPaused ? changes.resume() : changes.pause())}
-        >
-          <Icon name={isPaused ? "play" : "pause"} />
-          {isPaused ? (waiting > 0 ? `Resume, ${count(waiting)} new` : "Resume") : "Pause"}
-        </button>
-        <button type="button" class="button quiet" onClick={() => changes.clear()}>
-          Clear
-        </button>
+        />
+        <Button text="Clear" look="quiet" onClick={() => changes.clear()} />
       </div>
       <Banner tone="bad" text={changes.problem.value} />
       {wanted.length === 0 ? (

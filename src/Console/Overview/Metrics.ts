@@ -3,8 +3,7 @@ import { signal } from "@preact/signals"
 import { pause } from "../Service/Pause.ts"
 import { routes } from "../Service/Routes.ts"
 import { names } from "../Service/TabStorage.ts"
-import { between, type Figures, isRestarted } from "./Figures.ts"
-import { fromJson, fromPrometheus, type Snapshot } from "./Samples.ts"
+import { between, type Figures, fromJson, fromPrometheus, isRestarted, type Snapshot } from "./Figures.ts"
 
 /** The figures, oldest first. */
 export const history = signal<ReadonlyArray<Figures>>([])

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
 import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
-import { SecretForm } from "../Widgets/SecretForm.tsx"
+import { SecretForm } from "../Widgets/SignIn.tsx"
 import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
 import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
 import { history, isTryingToken, latest, metricsRefusal, metricsState, useMetricsToken } from "./Metrics.ts"
@@ -216,20 +216,17 @@ const Plots = () => {
 }
 
 const Activity = () => {
-  switch (metricsState.value) {
-    case "hidden":
-      return (
-        <section class="panel">
-          <h2>Activity</h2>
-          <p class="muted pad">
-            Metrics are disabled. Start the service with <code>METRICS_PROMETHEUS=true</code> to see plots here.
-          </p>
-        </section>
-      )
-    case "locked":
-      return (
-        <section class="panel">
-          <h2>Activity</h2>
+  const { value: state } = metricsState
+  if (state !== "hidden" && state !== "locked") return <Plots />
+  return (
+    <section class="panel">
+      <h2>Activity</h2>
+      {state === "hidden" ? (
+        <p class="muted pad">
+          Metrics are disabled. Start the service with <code>METRICS_PROMETHEUS=true</code> to see plots here.
+        </p>
+      ) : (
+        <>
           <p class="muted pad">The metrics require a separate token (METRICS_TOKEN).</p>
           <div class="pad">
             <SecretForm
@@ -241,11 +238,10 @@ const Activity = () => {
               onGiven={useMetricsToken}
             />
           </div>
-        </section>
-      )
-    default:
-      return <Plots />
-  }
+        </>
+      )}
+    </section>
+  )
 }
 
 export const Overview = () => (

@@ -1,7 +1,7 @@
 /** A plot of lines over the last minutes. */
 import { useEffect, useRef } from "preact/hooks"
 import uPlot from "uplot"
-import { isDark } from "../Widgets/Theme.ts"
+import { isDark } from "../Widgets/Theme.tsx"
 
 export interface Line {
   readonly label: string
@@ -122,13 +122,13 @@ export const Plot = (props: Props) => {
   }))
   const spoken = present.map(({ label, shown }) => `${label} ${shown}`).join(", ")
   return (
-    <figure class="plot">
+    <figure class="panel plot">
       <figcaption>
         <h3 title={props.hint}>{props.title}</h3>
         <ul>
           {present.map(({ color, label, shown }) => (
             <li>
-              <i class={`swatch ${color.slice(2)}`} />
+              <i class="swatch" style={{ color: `var(${color})` }} />
               {label} <b>{shown}</b>
             </li>
           ))}

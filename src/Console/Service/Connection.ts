@@ -24,12 +24,26 @@ import { checkHealth } from "./Health.ts"
 import { clock, pause } from "./Pause.ts"
 import { routes } from "./Routes.ts"
 import { clear, names } from "./TabStorage.ts"
-import { claimsOf } from "./Token.ts"
+
+const decoded = (part: string): string =>
+  new TextDecoder().decode(
+    Uint8Array.from(atob(part.replaceAll("-", "+").replaceAll("_", "/")), character => character.charCodeAt(0))
+  )
+
+/** The tenant and the user that a token names, for display; the service verifies it. */
+const claimsOf = (token: string): { readonly tenant: string; readonly sub: string } | undefined => {
+  try {
+    const { sub, tenant }: Partial<Record<string, unknown>> = JSON.parse(decoded(token.split(".")[1] ?? ""))
+    return typeof tenant === "string" && typeof sub === "string" ? { tenant, sub } : undefined
+  } catch {
+    return undefined
+  }
+}
 
 /** The user's access to the store; `none` if the application has no store or the credential is not for it. */
-export type StoreAccess = "write" | "read" | "none"
+type StoreAccess = "write" | "read" | "none"
 
-export interface User {
+interface User {
   readonly credential: string
   readonly store: StoreAccess
 }
@@ -186,7 +200,8 @@ const storeAccess = async (credential: string): Promise<StoreAccess> => {
   return "read"
 }
 
-const drain = async (response: Response): Promise<void> => {
+/** Reads an answer whose content is not used. */
+export const drain = async (response: Response): Promise<void> => {
   await response.text()
 }
 

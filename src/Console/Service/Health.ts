@@ -12,12 +12,12 @@ export interface Dependency {
   readonly error?: string
 }
 
-export interface Report {
+interface Report {
   readonly status: Status
   /** Milliseconds. */
   readonly uptime: number
   readonly connections: number
-  readonly memory: { readonly rss: number; readonly heapUsed: number; readonly heapTotal: number }
+  readonly memory: { readonly rss: number }
   readonly dependencies: ReadonlyArray<Dependency>
   readonly version: string
 }

@@ -1,5 +1,9 @@
-/** Pauses between requests that are repeated. */
+/** Pauses between requests that are repeated, and their repetition while the service is unavailable. */
+import { ConnectionFailed, isClientError } from "../../Client/Errors.ts"
+import { isTransient } from "../../Client/Retry.ts"
+import { RequestRefused } from "../../Client/SessionErrors.ts"
 import { type Clock, systemClock } from "../../Client/Time.ts"
+import { messageOf } from "./Failure.ts"
 
 /** Waits until the time has passed, the signal is aborted, or the page becomes visible or online. */
 export const pause = (ms: number, ended?: AbortSignal): Promise<void> =>
@@ -52,4 +56,37 @@ export const clock: Clock = {
  */
 export const retryNow = (): void => {
   for (const fire of [...timers]) fire()
+}
+
+/** Milliseconds between two tries. They are short, because a user is waiting. */
+const pauseMs = 2000
+
+/** Whether another try may succeed. */
+export const isRetryable = (error: unknown): boolean =>
+  error instanceof RequestRefused ? error.retryable : isClientError(error) && isTransient(error)
+
+/** Waits until the next try. Throws if the signal is aborted. */
+export const untilNextTry = async (ended: AbortSignal): Promise<void> => {
+  await pause(pauseMs, ended)
+  ended.throwIfAborted()
+}
+
+/** Tries until it succeeds. `onProblem` receives the reason of a failure, and `""` after a success. */
+export const retryUntilDone = async <A>(
+  work: () => Promise<A>,
+  ended: AbortSignal,
+  onProblem: (message: string) => void
+): Promise<A> => {
+  for (;;) {
+    try {
+      const done = await work()
+      onProblem("")
+      return done
+    } catch (error) {
+      if (!isRetryable(error)) throw error
+      // If the service is unreachable, the frame of the page reports the retry.
+      onProblem(error instanceof ConnectionFailed ? messageOf(error) : `${messageOf(error)}. Trying again…`)
+    }
+    await untilNextTry(ended)
+  }
 }

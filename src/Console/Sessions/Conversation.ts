@@ -1,7 +1,7 @@
 /** The conversation that the events of a session describe: messages, thoughts, tool calls, questions and others. */
 import type { EventBody, SessionEvent } from "../../Client/Client.ts"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
-import { ItemList } from "./ItemList.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, ToolCall, UserMessage } from "./Items.ts"
+import { ItemList } from "./Items.ts"
 
 /** The total usage of a session. `cost` is in US dollars, `input` and `output` in tokens. */
 export interface Usage {
@@ -75,10 +75,10 @@ export class Conversation {
     this.#add<Item & Notice>(undefined, { kind: "notice", tone, title, text })
   }
 
-  #text(kind: "text" | "thought", id: string): Item & (AgentText | Thought) {
+  #text(kind: "text" | "thought", id: string): Item & AgentText {
     const open = this.#list.find(id, kind)
     if (open !== undefined && !open.isDone) return open
-    return this.#add<Item & (AgentText | Thought)>(id, { kind, text: "", isDone: false } as never)
+    return this.#add<Item & AgentText>(id, { kind, text: "", isDone: false })
   }
 
   #append(kind: "text" | "thought", id: string, text: string): void {
@@ -90,7 +90,7 @@ export class Conversation {
     const item = this.#text(kind, id)
     if (text !== undefined && text.length > item.text.length) item.text = tail(text, maxMessage)
     item.isDone = true
-    this.#list.close(id)
+    this.#list.open.delete(id)
   }
 
   #tool(callId: string, name = "tool"): Item & ToolCall {
@@ -102,7 +102,7 @@ export class Conversation {
 
   #settle(callId: string, isError: boolean, text: string): void {
     this.#tool(callId).outcome = { isError, text: tail(text) }
-    this.#list.close(`tool ${callId}`)
+    this.#list.open.delete(`tool ${callId}`)
   }
 
   #onAnswered(requestId: string, answer: string): void {
@@ -110,7 +110,7 @@ export class Conversation {
       const item = this.#list.find(`${kind} ${requestId}`, kind)
       if (item === undefined) continue
       item.answer = answer
-      this.#list.close(`${kind} ${requestId}`)
+      this.#list.open.delete(`${kind} ${requestId}`)
     }
   }
 
@@ -123,7 +123,7 @@ export class Conversation {
       if (item.kind === "tool") item.outcome ??= { isError: true, text: "The turn ended before the result." }
       if (item.kind === "question" || item.kind === "approval") item.answer ??= "not answered"
       if (item.kind === "terminal") item.exit ??= "not ended"
-      this.#list.close(id)
+      this.#list.open.delete(id)
     }
   }
 
@@ -266,7 +266,7 @@ export class Conversation {
       case "terminal_exited": {
         const terminal = this.#list.find(`terminal ${event.terminalId}`, "terminal")
         if (terminal !== undefined) terminal.exit = event.signal ?? `exit code ${event.exitCode ?? "unknown"}`
-        this.#list.close(`terminal ${event.terminalId}`)
+        this.#list.open.delete(`terminal ${event.terminalId}`)
         return
       }
       case "file_changed":

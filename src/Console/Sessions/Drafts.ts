@@ -6,9 +6,10 @@ import { messageOf } from "../Service/Failure.ts"
 
 /** The message that the user types for a session. It is kept and sent even if its view is closed. */
 export class Draft {
-  readonly #text = signal("")
-  readonly #isSending = signal(false)
-  readonly #failure = signal("")
+  readonly text = signal("")
+  readonly isSending = signal(false)
+  /** Why the last message was not sent; `""` if it was. */
+  readonly failure = signal("")
   /**
    * A failed message that may have been accepted. If it is sent again unchanged, to the agent or as the answer to the
    * same question, it must have the same id.
@@ -17,30 +18,17 @@ export class Draft {
     | { readonly text: string; readonly question: string | undefined; readonly clientMessageId: string }
     | undefined
   /** Whether there is a message and none is being sent. */
-  readonly canBeSent = computed(() => this.#text.value.trim() !== "" && !this.#isSending.value)
+  readonly canBeSent = computed(() => this.text.value.trim() !== "" && !this.isSending.value)
 
   constructor(
     private readonly sessions: Pick<Sessions, "answer" | "send">,
     private readonly id: string
   ) {}
 
-  get text(): string {
-    return this.#text.value
-  }
-
-  get isSending(): boolean {
-    return this.#isSending.value
-  }
-
-  /** Why the last message was not sent; `""` if it was. */
-  get failure(): string {
-    return this.#failure.value
-  }
-
   /** Sets the text, as the user changes it. */
   type(text: string): void {
     this.#unsent = undefined
-    this.#text.value = text
+    this.text.value = text
   }
 
   /**
@@ -49,29 +37,29 @@ export class Draft {
    */
   async send(question?: string): Promise<void> {
     if (!this.canBeSent.peek()) return
-    const text = this.#text.peek()
+    const text = this.text.peek()
     const unsent = this.#unsent
     const isRepeated = unsent?.text === text && unsent.question === question
     const clientMessageId = isRepeated ? unsent.clientMessageId : randomId()
     this.#unsent = undefined
     batch(() => {
-      this.#text.value = ""
-      this.#failure.value = ""
-      this.#isSending.value = true
+      this.text.value = ""
+      this.failure.value = ""
+      this.isSending.value = true
     })
     try {
       await (question === undefined
         ? this.sessions.send(this.id, text, { clientMessageId })
         : this.sessions.answer(this.id, question, text, { clientMessageId }))
-      this.#isSending.value = false
+      this.isSending.value = false
     } catch (error) {
       this.#unsent = { text, question, clientMessageId }
-      const typed = this.#text.peek()
+      const typed = this.text.peek()
       batch(() => {
         // The user may have typed more in the meantime.
-        this.#text.value = typed === "" ? text : `${text}\n${typed}`
-        this.#failure.value = messageOf(error)
-        this.#isSending.value = false
+        this.text.value = typed === "" ? text : `${text}\n${typed}`
+        this.failure.value = messageOf(error)
+        this.isSending.value = false
       })
     }
   }

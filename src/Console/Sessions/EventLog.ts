@@ -2,7 +2,7 @@
 import type { SessionEvent } from "../../Client/Client.ts"
 
 /** The limits of the log. The oldest events are removed first. */
-export interface Bounds {
+interface Bounds {
   readonly events: number
   /** Characters of the events as JSON text. */
   readonly characters: number

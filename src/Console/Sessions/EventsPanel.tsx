@@ -2,9 +2,9 @@
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { SessionEvent } from "../../Client/Client.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { useDebounced } from "../Widgets/Debounce.ts"
-import { SearchField } from "../Widgets/SearchField.tsx"
-import { count, cut, dateAndTime, time, visibleJson } from "../Widgets/Text.ts"
+import { useDebounced } from "../Widgets/Hooks.ts"
+import { SearchField } from "../Widgets/Pane.tsx"
+import { count, counted, cut, dateAndTime, time, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { type EventLog, EventSearch } from "./EventLog.ts"
 
@@ -105,7 +105,7 @@ export const EventsPanel = ({ log, revision }: Props) => {
       <p class="pane-foot">
         <span role={events === all ? undefined : "status"}>
           {events === all ? "" : `${isComplete ? "" : "searching, "}${count(events.length)} of `}
-          {count(all.length)} {all.length === 1 ? "event" : "events"}
+          {counted(all.length, "event", "events")}
         </span>
         <span>{all.length > 0 && time(all.at(-1)!.timestamp)}</span>
       </p>

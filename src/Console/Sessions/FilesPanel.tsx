@@ -1,14 +1,13 @@
 /** The workspace of a session: its files, their iterations, and the changes between iterations. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { useDebounced } from "../Widgets/Debounce.ts"
+import { Button, IconButton } from "../Widgets/Button.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
+import { useDebounced, useWork } from "../Widgets/Hooks.ts"
 import { Icon } from "../Widgets/Icon.tsx"
-import { IconButton } from "../Widgets/IconButton.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { RowList } from "../Widgets/RowList.tsx"
 import { bytes, time, visible } from "../Widgets/Text.ts"
+import { RowList } from "../Widgets/VirtualList.tsx"
 import { VisibleText } from "../Widgets/VisibleText.tsx"
 
 interface Props {
@@ -51,24 +50,17 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
   const back = useRef<HTMLButtonElement>(null)
   // The row that had the focus has been removed.
   useLayoutEffect(() => back.current?.focus(), [])
-  useEffect(() => {
-    const ended = new AbortController()
-    const { signal } = ended
-    const read = async () => {
-      const iterations = [...(await sessions.fileHistory(id, path, { signal }))]
-      const at = iterations.findIndex(({ iteration }) => iteration === chosen)
-      const index = at === -1 ? iterations.length - 1 : at
-      const contentAt = async (iteration: FileIteration | undefined) =>
-        iteration === undefined ? undefined : sessions.fileAtIteration(id, path, iteration.iteration, { signal })
-      const [shown, before] = await Promise.all([contentAt(iterations[index]), contentAt(iterations[index - 1])])
-      setOpened({ iterations, shown, before })
-      setProblem("")
-    }
-    read().catch((error: unknown) => {
-      if (!isAbort(error)) setProblem(messageOf(error))
-    })
-    return () => ended.abort(new DOMException("The file is closed", "AbortError"))
-  }, [id, path, chosen, changes, sessions])
+  const read = async (signal: AbortSignal) => {
+    const iterations = [...(await sessions.fileHistory(id, path, { signal }))]
+    const at = iterations.findIndex(({ iteration }) => iteration === chosen)
+    const index = at === -1 ? iterations.length - 1 : at
+    const contentAt = async (iteration: FileIteration | undefined) =>
+      iteration === undefined ? undefined : sessions.fileAtIteration(id, path, iteration.iteration, { signal })
+    const [shown, before] = await Promise.all([contentAt(iterations[index]), contentAt(iterations[index - 1])])
+    setOpened({ iterations, shown, before })
+    setProblem("")
+  }
+  useWork(read, setProblem, [id, path, chosen, changes, sessions])
 
   const shown = opened?.shown
   return (
@@ -95,9 +87,7 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
               ))
               .reverse()}
           </select>
-          <button type="button" class="button small" aria-pressed={isDiff} onClick={() => setDiff(!isDiff)}>
-            Changes
-          </button>
+          <Button text="Changes" look="small" isPressed={isDiff} onClick={() => setDiff(!isDiff)} />
         </div>
       )}
       {opened !== undefined &&
@@ -126,19 +116,12 @@ export const FilesPanel = (props: Props) => {
   const [path, setPath] = useState<string>()
   /** The file that was closed last. */
   const [closed, setClosed] = useState<string>()
-  useEffect(() => {
-    const ended = new AbortController()
-    sessions
-      .listFiles(id, { depth, signal: ended.signal })
-      .then(found => {
-        setFiles(found.filter(({ type }) => type !== "directory"))
-        setProblem("")
-      })
-      .catch((error: unknown) => {
-        if (!isAbort(error)) setProblem(messageOf(error))
-      })
-    return () => ended.abort(new DOMException("The files are closed", "AbortError"))
-  }, [id, changes, sessions])
+  const read = async (signal: AbortSignal) => {
+    const found = await sessions.listFiles(id, { depth, signal })
+    setFiles(found.filter(({ type }) => type !== "directory"))
+    setProblem("")
+  }
+  useWork(read, setProblem, [id, changes, sessions])
 
   const box = useRef<HTMLElement>(null)
   useLayoutEffect(() => {

@@ -3,11 +3,12 @@ import { useRef, useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
+import { Button, Form } from "../Widgets/Button.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
-import { VisibleText } from "../Widgets/VisibleText.tsx"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
+import { VisibleLines, VisibleText } from "../Widgets/VisibleText.tsx"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, ToolCall } from "./Items.ts"
 
 /** Longer texts are cut until the user asks for all: the layout of a million characters takes seconds. */
 const longText = 20_000
@@ -43,11 +44,7 @@ const Prose = ({ text }: { readonly text: string }) => {
   let from = 0
   for (const match of text.matchAll(fence)) {
     if (match.index > from) parts.push(<Paragraph text={text.slice(from, match.index).trim()} />)
-    parts.push(
-      <pre>
-        <VisibleText text={match[1] ?? ""} />
-      </pre>
-    )
+    parts.push(<VisibleLines text={match[1] ?? ""} />)
     from = match.index + match[0].length
   }
   if (from < text.length) parts.push(<Paragraph text={text.slice(from).trim()} />)
@@ -59,27 +56,30 @@ const LongText = ({ text }: { readonly text: string }) => {
   if (text.length <= longText || isWhole) return <Prose text={text} />
   return (
     <>
-      <button type="button" class="button small" onClick={() => setWhole(true)}>
-        Show {count(text.length - shownOfLong)} earlier characters
-      </button>
+      <Button
+        text={`Show ${count(text.length - shownOfLong)} earlier characters`}
+        look="small"
+        onClick={() => setWhole(true)}
+      />
       <Prose text={`…${text.slice(-shownOfLong)}`} />
     </>
   )
 }
 
-const User = ({ at, by, text }: UserMessage & { readonly at: number }) => (
-  <article class="said user">
-    <header>
-      <bdi>{by === "" ? "user" : visible(by)}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
-    </header>
-    <LongText text={text} />
-  </article>
-)
+interface SaidProps {
+  readonly at: number
+  readonly by: "user" | "agent"
+  /** The user, if it has a name. */
+  readonly name?: string
+  readonly text: string
+  readonly isDone?: boolean
+}
 
-const Agent = ({ at, isDone, text }: AgentText & { readonly at: number }) => (
-  <article class="said agent" aria-busy={!isDone}>
+/** A message of the user or the agent. */
+const Said = ({ at, by, isDone = true, name = "", text }: SaidProps) => (
+  <article class={`said ${by}`} aria-busy={by === "agent" ? !isDone : undefined}>
     <header>
-      agent <time title={dateAndTime(at)}>{time(at)}</time>
+      <bdi>{name === "" ? by : visible(name)}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
     </header>
     <LongText text={text} />
   </article>
@@ -111,7 +111,7 @@ const Fold = ({ children, icon, id, note, title, tone = "" }: FoldProps) => {
   )
 }
 
-const ThoughtView = ({ id, isDone, text }: Thought & { readonly id: string }) => (
+const ThoughtView = ({ id, isDone, text }: AgentText & { readonly id: string }) => (
   <Fold id={id} icon="thought" title={isDone ? "Thought" : "Thinking…"} note={cut(text.replaceAll("\n", " "), 120)}>
     <LongText text={text} />
   </Fold>
@@ -122,15 +122,11 @@ const ToolView = ({ args, id, name, outcome, progress }: ToolCall & { readonly i
   return (
     <Fold id={id} icon="tool" title={name} note={state} {...(outcome?.isError && { tone: "failed" })}>
       <h4>Arguments</h4>
-      <pre>
-        <VisibleText text={args === "" ? "none" : args} />
-      </pre>
+      <VisibleLines text={args === "" ? "none" : args} />
       {outcome !== undefined && (
         <>
           <h4>{outcome.isError ? "Error" : "Result"}</h4>
-          <pre>
-            <VisibleText text={outcome.text === "" ? "none" : outcome.text} />
-          </pre>
+          <VisibleLines text={outcome.text === "" ? "none" : outcome.text} />
         </>
       )}
     </Fold>
@@ -183,11 +179,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       <h3 dir="auto">
         <VisibleText text={title} />
       </h3>
-      {text !== "" && (
-        <pre>
-          <VisibleText text={text} />
-        </pre>
-      )}
+      {text !== "" && <VisibleLines text={text} />}
       {answer !== undefined && (
         <p class="muted">
           Answer:{" "}
@@ -198,26 +190,25 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       )}
       {isOpen && kind === "approval" && (
         <div class="actions">
-          <button type="button" class="button primary" disabled={isSent} onClick={() => void reply({ approved: true })}>
-            <Icon name="check" /> Approve
-          </button>
-          <button type="button" class="button danger" disabled={isSent} onClick={() => void reply({ approved: false })}>
-            Deny
-          </button>
+          <Button
+            text="Approve"
+            look="primary"
+            icon="check"
+            isDisabled={isSent}
+            onClick={() => void reply({ approved: true })}
+          />
+          <Button text="Deny" look="danger" isDisabled={isSent} onClick={() => void reply({ approved: false })} />
         </div>
       )}
       {isOpen && kind === "question" && (
-        <form
+        <Form
           class="actions"
-          onSubmit={event => {
-            event.preventDefault()
+          onSubmit={() => {
             if (typed.trim() !== "") void reply(typed)
           }}
         >
           {options.map(option => (
-            <button type="button" class="button" disabled={isSent} onClick={() => void reply(option)}>
-              {visibleText(labelOf(option))}
-            </button>
+            <Button text={visibleText(labelOf(option))} isDisabled={isSent} onClick={() => void reply(option)} />
           ))}
           <input
             aria-label="Another answer"
@@ -226,10 +217,8 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
             disabled={isSent}
             onInput={event => setTyped(event.currentTarget.value)}
           />
-          <button type="submit" class="button" disabled={isSent || typed.trim() === ""}>
-            Answer
-          </button>
-        </form>
+          <Button text="Answer" isDisabled={isSent || typed.trim() === ""} />
+        </Form>
       )}
       <FailureNote text={failure} />
     </section>
@@ -247,11 +236,7 @@ const TerminalView = ({ command, exit, text }: TerminalItem) => (
       </code>{" "}
       <span class="muted">{exit === undefined ? "running…" : visible(exit)}</span>
     </header>
-    {text !== "" && (
-      <pre>
-        <VisibleText text={linesOf(text)} />
-      </pre>
-    )}
+    {text !== "" && <VisibleLines text={linesOf(text)} />}
   </div>
 )
 
@@ -277,9 +262,9 @@ export const ItemView = ({ id, item, revision, sessions }: Props) => {
   const place = `${id} ${item.seq}`
   switch (item.kind) {
     case "user":
-      return <User {...item} />
+      return <Said by="user" name={item.by} at={item.at} text={item.text} />
     case "text":
-      return <Agent {...item} />
+      return <Said by="agent" at={item.at} text={item.text} isDone={item.isDone} />
     case "thought":
       return <ThoughtView {...item} id={place} />
     case "tool":

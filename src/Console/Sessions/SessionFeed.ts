@@ -9,7 +9,7 @@ import {
 } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { retryUntilDone } from "../Service/Retry.ts"
+import { retryUntilDone } from "../Service/Pause.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
 
@@ -57,7 +57,9 @@ export class SessionFeed {
     void this.#follow()
   }
 
+  /** Components that read it are rendered again when it has changed. */
   get conversation(): Conversation {
+    void this.revision.value
     return this.#shown.conversation
   }
 
@@ -74,7 +76,7 @@ export class SessionFeed {
 
   close(): void {
     this.#drawing.cancel()
-    this.#ended.abort(new DOMException("The session is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   #draw(): void {

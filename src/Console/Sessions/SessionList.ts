@@ -1,5 +1,6 @@
 /** The sessions of the user's tenant. */
 import { signal } from "@preact/signals"
+import type { SessionState } from "../../Client/Client.ts"
 import { type Session, type Sessions, Unauthorized } from "../../Client/Client.ts"
 import { openSessions } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
@@ -33,4 +34,14 @@ export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): 
     // The token has expired or was revoked. This client receives nothing any longer.
     if (error instanceof Unauthorized) void openSessions()
   }
+}
+
+/** The color of a session's state. */
+export const toneOf: Readonly<Record<SessionState, string>> = {
+  inactive: "",
+  activating: "info",
+  active: "good",
+  reconnecting: "warn",
+  deactivating: "info",
+  error: "bad"
 }

@@ -1,23 +1,71 @@
-/** One session: the conversation, and next to it the files or the events. */
+/** One session: the conversation with the field for messages, and next to it the files or the events. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { go, href } from "../Service/Route.ts"
-import { Confirm } from "../Widgets/Confirm.tsx"
-import { Icon } from "../Widgets/Icon.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
+import { go, href } from "../Service/Navigation.ts"
+import { Button, Form, IconButton } from "../Widgets/Button.tsx"
+import { Confirm } from "../Widgets/Dialog.tsx"
+import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { count, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
-import { Composer } from "./Composer.tsx"
-import type { Usage } from "./Conversation.ts"
+import type { Conversation, Usage } from "./Conversation.ts"
+import { draftFor } from "./Drafts.ts"
 import { EventsPanel } from "./EventsPanel.tsx"
 import { FilesPanel } from "./FilesPanel.tsx"
 import { ItemView } from "./ItemView.tsx"
 import { SessionFeed } from "./SessionFeed.ts"
-import { listed } from "./SessionList.ts"
-import { toneOf } from "./Tone.ts"
+import { listed, toneOf } from "./SessionList.ts"
+
+interface ComposerProps {
+  readonly feed: SessionFeed
+  readonly sessions: Sessions
+  /** Why another request failed; `""` if none did. */
+  readonly problem: string
+  readonly onSend: () => void
+}
+
+/** The maximum height of the field in lines. */
+const maxRows = 8
+
+const placeholderOf = ({ isBusy, question, waiting }: Conversation): string => {
+  if (question !== undefined) return "Answer the agent"
+  if (waiting.length > 0) return "Message the agent; its requests are above"
+  return isBusy ? "The agent is working" : "Message the agent"
+}
+
+/** The field for messages to the agent. While a question waits, the message is its answer. */
+const Composer = ({ feed: { conversation, id }, onSend, problem, sessions }: ComposerProps) => {
+  const draft = draftFor(sessions, id)
+  const { value: text } = draft.text
+
+  const send = () => {
+    if (!draft.canBeSent.peek()) return
+    onSend()
+    void draft.send(conversation.question?.requestId)
+  }
+
+  return (
+    <Form class="composer" onSubmit={() => send()}>
+      <textarea
+        aria-label="Message"
+        dir="auto"
+        placeholder={placeholderOf(conversation)}
+        rows={Math.min(maxRows, text.split("\n").length)}
+        value={text}
+        onInput={event => draft.type(event.currentTarget.value)}
+        onKeyDown={event => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
+          event.preventDefault()
+          send()
+        }}
+      />
+      <Button text={draft.isSending.value ? "Sending…" : "Send"} look="primary" isDisabled={!draft.canBeSent.value} />
+      <FailureNote text={draft.failure.value || problem} />
+    </Form>
+  )
+}
 
 type Side = "files" | "events"
 
@@ -50,18 +98,17 @@ const titleOf = (session: Session | undefined): string =>
   session === undefined ? "" : (listed.value.find(({ id }) => id === session.id)?.title ?? session.title)
 
 interface HeadProps {
-  readonly session: Session | undefined
-  readonly id: string
-  readonly isBusy: boolean
-  /** Whether the agent is waiting for an answer. */
-  readonly isWaiting: boolean
+  readonly feed: SessionFeed
   readonly sessions: Sessions
   readonly side: Side | undefined
   readonly onSide: (side: Side | undefined) => void
   readonly onFailure: (message: string) => void
 }
 
-const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, side }: HeadProps) => {
+const Head = ({ feed, onFailure, onSide, sessions, side }: HeadProps) => {
+  const { id } = feed
+  const { value: session } = feed.session
+  const { isBusy, waiting } = feed.conversation
   const [isDeleting, setDeleting] = useState(false)
   const attempt = (work: Promise<unknown>) => {
     onFailure("")
@@ -70,41 +117,27 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
   const isRunning = session !== undefined && !["inactive", "deactivating", "error"].includes(session.state)
   return (
     <PaneHead title={titleOf(session) || id} hint={id} back={{ href: href("sessions"), label: "All sessions" }}>
-      {isWaiting && <span class="badge warn">waiting for you</span>}
+      {waiting.length > 0 && <span class="badge warn">waiting for you</span>}
       {session !== undefined && <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>}
       <span class="button-row">
         {canConverse.value && session !== undefined && (
           <>
             {isBusy && (
-              <button type="button" class="button small" onClick={() => attempt(sessions.interrupt(id))}>
-                <Icon name="stop" /> Interrupt
-              </button>
+              <Button text="Interrupt" look="small" icon="stop" onClick={() => attempt(sessions.interrupt(id))} />
             )}
             {isRunning && !isBusy && (
-              <button type="button" class="button small quiet" onClick={() => attempt(sessions.stop(id))}>
-                Stop
-              </button>
+              <Button text="Stop" look="small quiet" onClick={() => attempt(sessions.stop(id))} />
             )}
-            <button
-              type="button"
-              class="button quiet danger icon-only"
-              aria-label="Delete session"
-              title="Delete session"
-              onClick={() => setDeleting(true)}
-            >
-              <Icon name="trash" />
-            </button>
+            <IconButton icon="trash" label="Delete session" tone="danger" onClick={() => setDeleting(true)} />
           </>
         )}
         {(["files", "events"] as const).map(name => (
-          <button
-            type="button"
-            class="button small"
-            aria-pressed={side === name}
+          <Button
+            text={name === "files" ? "Files" : "Events"}
+            look="small"
+            isPressed={side === name}
             onClick={() => onSide(side === name ? undefined : name)}
-          >
-            {name === "files" ? "Files" : "Events"}
-          </button>
+          />
         ))}
       </span>
       {isDeleting && (
@@ -139,8 +172,6 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
   const revision = feed.revision.value
   const { conversation } = feed
   const { items, usage } = conversation
-  const session = feed.session.value
-  const isWaiting = conversation.waiting.length > 0
 
   if (feed.isDeleted.value) {
     return (
@@ -152,16 +183,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
   }
   return (
     <section class="pane item" aria-label="Session">
-      <Head
-        id={id}
-        session={session}
-        sessions={sessions}
-        isBusy={conversation.isBusy}
-        isWaiting={isWaiting}
-        side={side}
-        onSide={setSide}
-        onFailure={setFailure}
-      />
+      <Head feed={feed} sessions={sessions} side={side} onSide={setSide} onFailure={setFailure} />
       <UsageMeter usage={usage} />
       <Banner tone="info" text={readingOf(feed)} />
       <Banner tone="bad" text={feed.problem.value} />
@@ -187,15 +209,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
             />
           )}
           {canConverse.value ? (
-            <Composer
-              id={id}
-              sessions={sessions}
-              isBusy={conversation.isBusy}
-              isWaiting={isWaiting}
-              question={conversation.question?.requestId}
-              problem={failure}
-              onSend={() => setSent(sent + 1)}
-            />
+            <Composer feed={feed} sessions={sessions} problem={failure} onSend={() => setSent(sent + 1)} />
           ) : (
             <p class="pane-foot">This key is read-only.</p>
           )}

@@ -14,20 +14,17 @@ import {
   user,
   useSessionToken
 } from "../Service/Connection.ts"
-import { go, href, route } from "../Service/Route.ts"
-import { useAttempt } from "../Widgets/Attempt.ts"
+import { go, href, route } from "../Service/Navigation.ts"
+import { Button, Form } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
-import { Icon } from "../Widgets/Icon.tsx"
+import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
-import { now } from "../Widgets/Now.ts"
-import { ListFoot } from "../Widgets/Pane.tsx"
-import { RowList } from "../Widgets/RowList.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
-import { SecretForm } from "../Widgets/SecretForm.tsx"
-import { ago, count, visible } from "../Widgets/Text.ts"
-import { isListRead, listed, listProblem, refreshSessions } from "./SessionList.ts"
+import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
+import { SecretForm } from "../Widgets/SignIn.tsx"
+import { ago, count, counted, visible } from "../Widgets/Text.ts"
+import { RowList } from "../Widgets/VirtualList.tsx"
+import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionList.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
-import { toneOf } from "./Tone.ts"
 
 const refreshMs = 4000
 
@@ -45,13 +42,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
 
   return (
     <Dialog title="New session" onClose={onClose}>
-      <form
-        class="dialog-body"
-        onSubmit={event => {
-          event.preventDefault()
-          void run(create)
-        }}
-      >
+      <Form class="dialog-body" onSubmit={() => void run(create)}>
         <label class="field">
           Agent type
           <input data-first value={agentType} onInput={event => setAgentType(event.currentTarget.value)} />
@@ -66,14 +57,10 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
         </label>
         <FailureNote text={failure} />
         <div class="actions">
-          <button type="submit" class="button primary" disabled={isBusy || agentType.trim() === ""}>
-            Create
-          </button>
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
+          <Button text="Create" look="primary" isDisabled={isBusy || agentType.trim() === ""} />
+          <Button text="Cancel" onClick={onClose} />
         </div>
-      </form>
+      </Form>
     </Dialog>
   )
 }
@@ -101,9 +88,7 @@ const Identity = ({ onChangeToken }: { readonly onChangeToken: () => void }) => 
       <span class="grow">
         Tenant <b>{visible(identity.tenant)}</b>, as <b>{visible(identity.sub)}</b>
       </span>
-      <button type="button" class="button small quiet" onClick={onChangeToken}>
-        Change
-      </button>
+      <Button text="Change" look="small quiet" onClick={onChangeToken} />
     </p>
   )
 }
@@ -123,7 +108,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
     const timer = setInterval(() => document.hidden || void refreshSessions(sessions, ended.signal), refreshMs)
     return () => {
       clearInterval(timer)
-      ended.abort(new DOMException("The list is closed", "AbortError"))
+      ended.abort()
     }
   }, [sessions, present])
   const wanted = filter.trim().toLowerCase()
@@ -134,11 +119,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
     <section class="pane list" aria-label="Sessions">
       <div class="pane-head">
         <SearchField label="Find a session" placeholder="Title, type or ID" value={filter} onInput={setFilter} />
-        {canConverse.value && (
-          <button type="button" class="button small primary" onClick={() => setNew(true)}>
-            <Icon name="plus" /> New
-          </button>
-        )}
+        {canConverse.value && <Button text="New" look="small primary" icon="plus" onClick={() => setNew(true)} />}
       </div>
       <Identity onChangeToken={onChangeToken} />
       <Banner tone="bad" text={listProblem.value} />
@@ -152,9 +133,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
         keyOf={index => shown[index]?.id ?? index}
         row={index => shown[index] && <SessionRow session={shown[index]} isPresent={shown[index].id === present} />}
       />
-      <ListFoot isLive={isGatewayConnected.value}>
-        {count(shown.length)} {shown.length === 1 ? "session" : "sessions"}
-      </ListFoot>
+      <ListFoot isLive={isGatewayConnected.value}>{counted(shown.length, "session", "sessions")}</ListFoot>
       {isNew && <NewSession sessions={sessions} onClose={() => setNew(false)} />}
     </section>
   )
@@ -188,11 +167,7 @@ const TokenForm = ({ onCancel, onGiven }: TokenFormProps) => {
             onGiven={onGiven}
           />
         </div>
-        {onCancel !== undefined && (
-          <button type="button" class="button quiet" onClick={onCancel}>
-            Cancel
-          </button>
-        )}
+        {onCancel !== undefined && <Button text="Cancel" look="quiet" onClick={onCancel} />}
       </section>
     </div>
   )

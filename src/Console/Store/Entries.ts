@@ -1,17 +1,11 @@
 /** Reads and writes entries whose values are JSON text. */
-
 import { Gone, NotFound } from "../../Client/Client.ts"
 import type { EntryLine } from "../../Client/EntryLines.ts"
 import { textOf } from "../../Client/Errors.ts"
-import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
-import type { NamespaceCount, TenantCount } from "../../Client/Model.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, parse } from "../JsonText.ts"
-import { client, requests } from "../Service/Connection.ts"
-import type { WrittenExpiry } from "./Expiry.ts"
-import type { HistoryPage } from "./HistoryPart.ts"
-import type { NamePage } from "./NameList.ts"
-import type { TextChange, TextEntry } from "./TextEntry.ts"
+import { client, drain, requests } from "../Service/Connection.ts"
+import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./TextEntry.ts"
 
 /** The actor of writes in the change log, unless the credential names one. */
 export const actor = "console"
@@ -76,7 +70,7 @@ interface LogQuery {
 }
 
 /** A page of the change log. Changes after the position that are no longer kept are skipped. */
-export const readLog = async (query: LogQuery, signal?: AbortSignal): Promise<ChangePage> => {
+const readLog = async (query: LogQuery, signal: AbortSignal): Promise<ChangePage> => {
   for (let { after } = query; ; ) {
     try {
       return await requests.value.ask({ path: "/changes", query: { ...query, after } }, signal, readChanges)
@@ -90,18 +84,8 @@ export const readLog = async (query: LogQuery, signal?: AbortSignal): Promise<Ch
 }
 
 /** Reads only the end of the log. */
-const readEnd = (signal?: AbortSignal): Promise<ChangePage> =>
+export const readEnd = (signal: AbortSignal): Promise<ChangePage> =>
   readLog({ after: Number.MAX_SAFE_INTEGER, limit: 1 }, signal)
-
-/** The position of the end of the log. */
-export const endOfLog = async (signal?: AbortSignal): Promise<number> => (await readEnd(signal)).lastSeq
-
-/** The end of a log as text. It differs after each change of the store. */
-const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }): string =>
-  `${lastSeq}@${epoch}`
-
-/** The current end of the log, as text. */
-export const currentEnd = async (signal: AbortSignal): Promise<string> => textOfEnd(await readEnd(signal))
 
 /** The changes of one entry that are kept, after one position and up to another, oldest first, in pages. */
 export async function* historyOf(
@@ -171,36 +155,5 @@ export const writeAll = (
     return `{${names},"value":${value}${condition}${expiry}}`
   })
   const body = `{"operations":[${operations.join(",")}],"actor":${JSON.stringify(actor)}}`
-  return requests.value.ask({ method: "POST", path: "/batch", body }, signal, async response => {
-    await response.text()
-  })
-}
-
-/** Which namespaces are listed. */
-export interface NamespacePart {
-  /** The namespaces of one tenant, or without a tenant if `""`; all without it. */
-  readonly tenant?: string | undefined
-  /** The start of their names. */
-  readonly prefix: string
-}
-
-/** A page of namespaces. */
-export const readNamespaces = async (
-  { prefix, tenant }: NamespacePart,
-  cursor: string | undefined,
-  signal: AbortSignal
-): Promise<NamePage<NamespaceCount>> => {
-  const part = tenant === undefined ? {} : tenant === "" ? { withoutTenant: true } : { tenant }
-  const page = await namespacePage(requests.value, { prefix, ...part, signal }, cursor)
-  return { items: page.namespaces, end: textOfEnd(page), cursor: page.cursor }
-}
-
-/** A page of tenants whose IDs start with a text. */
-export const readTenants = async (
-  prefix: string,
-  cursor: string | undefined,
-  signal: AbortSignal
-): Promise<NamePage<TenantCount>> => {
-  const page = await tenantPage(requests.value, { prefix, signal }, cursor)
-  return { items: page.tenants, end: textOfEnd(page), cursor: page.cursor }
+  return requests.value.ask({ method: "POST", path: "/batch", body }, signal, drain)
 }

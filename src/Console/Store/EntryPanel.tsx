@@ -1,20 +1,92 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
-import { useLayoutEffect, useMemo, useState } from "preact/hooks"
-import { compact, format, problemOf } from "../JsonText.ts"
+import { type Dispatch, type StateUpdater, useMemo, useState } from "preact/hooks"
+import { format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
-import { guard, href, leave } from "../Service/Route.ts"
-import { Confirm } from "../Widgets/Confirm.tsx"
+import { href, leave } from "../Service/Navigation.ts"
+import { Button } from "../Widgets/Button.tsx"
+import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
+import { Diff } from "../Widgets/Diff.tsx"
+import { now, useGuard } from "../Widgets/Hooks.ts"
 import { Banner } from "../Widgets/Messages.tsx"
-import { now } from "../Widgets/Now.ts"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
 import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
-import { Conflict } from "./Conflict.tsx"
-import { isDirty, isEdited } from "./EntryDraft.ts"
-import { type Outcome, useEntryDraft } from "./EntryEditing.ts"
-import { History } from "./History.tsx"
+import { isDirty, isEdited } from "./Entry/EntryDraft.ts"
+import { type EntryEditing, type Outcome, useEntryDraft } from "./Entry/EntryEditing.ts"
+import { type Expiry, kept, textOf } from "./Entry/Expiry.ts"
+import { History } from "./Entry/History.tsx"
+import { ValueTab } from "./Entry/ValueTab.tsx"
 import type { TextEntry } from "./TextEntry.ts"
-import { ValueTab } from "./ValueTab.tsx"
+
+interface ConflictProps {
+  readonly editing: EntryEditing
+  readonly base: TextEntry
+  readonly onClose: () => void
+  readonly onOverwrite: (stored: TextEntry | undefined) => void
+  readonly onTake: () => void
+}
+
+interface ExpiriesProps {
+  readonly base: TextEntry
+  readonly stored: TextEntry | undefined
+  readonly expiry: Expiry
+}
+
+/** When both expire. An expiry that the user has not changed is that of the stored entry. */
+const Expiries = ({ base, expiry, stored }: ExpiriesProps) => {
+  const theirs = stored === undefined ? "" : textOf(kept, stored.expiresAt)
+  const yours = textOf(expiry, (stored ?? base).expiresAt)
+  return theirs === yours ? (
+    <p class="muted">{yours === "never" ? "Neither of them expires." : `Both expire: ${yours}.`}</p>
+  ) : (
+    <Diff left={theirs} right={yours} leftTitle="Stored: expires" rightTitle="Yours: expires" />
+  )
+}
+
+/** Compares the stored entry with the user's changes, if another client has changed it since. */
+const Conflict = ({ base, editing, onClose, onOverwrite, onTake }: ConflictProps) => {
+  const { absence, draft } = editing
+  const stored = editing.stored === "absent" ? undefined : editing.stored
+  const text = problemOf(draft.text) === undefined ? format(draft.text) : draft.text
+  const theirs = stored === undefined ? "" : format(stored.value)
+  return (
+    <Dialog title="Edit conflict" isWide onClose={onClose}>
+      <div class="dialog-body">
+        <p>
+          Your changes are based on version {base.version}.{" "}
+          {stored === undefined
+            ? `The entry ${absence}.`
+            : `${isolated(stored.updatedBy)} wrote version ${stored.version} on ${dateAndTime(stored.updatedAt)}.`}{" "}
+          Your changes are not saved.
+        </p>
+        {text === theirs ? (
+          <p>The values are the same.</p>
+        ) : (
+          <Diff
+            left={theirs}
+            right={text}
+            leftTitle={
+              stored === undefined
+                ? "Stored: absent"
+                : `Stored: version ${stored.version} by ${isolated(stored.updatedBy)}`
+            }
+            rightTitle={`Yours: based on version ${base.version}`}
+          />
+        )}
+        <Expiries base={base} expiry={draft.expiry} stored={stored} />
+        <div class="actions">
+          <Button
+            text={stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
+            look="primary"
+            onClick={() => onOverwrite(stored)}
+          />
+          <Button text={stored === undefined ? "Discard your changes" : "Use the stored value"} onClick={onTake} />
+          <Button text="Keep editing" look="quiet" onClick={onClose} />
+        </div>
+      </div>
+    </Dialog>
+  )
+}
 
 interface Props {
   readonly namespace: string
@@ -31,26 +103,68 @@ const EntryFacts = ({ entry }: { readonly entry: TextEntry }) => {
   )
 }
 
-/** Asks before changes that are not saved are lost. */
-const ConfirmLoss = (props: {
-  readonly title: string
-  readonly name: string
-  readonly onConfirm: () => void
-  readonly onClose: () => void
-}) => (
-  <Confirm title={props.title} action="Discard changes" onClose={props.onClose} onConfirm={props.onConfirm}>
-    Your changes to <code>{visible(props.name)}</code> are not saved.
-  </Confirm>
-)
-
 type Question =
   | { readonly type: "conflict" | "delete" }
-  /** A value of the history is to replace the draft. */
-  | { readonly type: "take"; readonly value: string }
-  | { readonly type: "leave"; readonly leave: () => void }
+  /** Whether to do what loses changes that are not saved. */
+  | { readonly type: "loss"; readonly title: string; readonly act: () => void }
+
+/** What is asked after a write or a delete. */
+const after =
+  (outcome: Outcome) =>
+  (asked: Question | undefined): Question | undefined => {
+    if (outcome === "conflict") return asked ?? { type: "conflict" }
+    return asked?.type === "conflict" ? undefined : asked
+  }
+
+interface QuestionsProps extends Props {
+  readonly editing: EntryEditing
+  readonly question: Question | undefined
+  readonly ask: Dispatch<StateUpdater<Question | undefined>>
+  readonly onDiscard: () => void
+}
+
+const Questions = ({ ask, editing, entryKey, namespace, onDiscard, question }: QuestionsProps) => {
+  const { base } = editing.draft
+  const close = () => ask(undefined)
+  switch (question?.type) {
+    case undefined:
+      return null
+    case "conflict":
+      return base === undefined ? null : (
+        <Conflict
+          editing={editing}
+          base={base}
+          onClose={close}
+          onOverwrite={stored => void editing.write(stored).then(outcome => ask(after(outcome)))}
+          onTake={onDiscard}
+        />
+      )
+    case "delete": {
+      const remove = async () => {
+        close()
+        const outcome = await editing.remove()
+        if (outcome === "done") leave("store", namespace)
+        else ask(after(outcome))
+      }
+      return (
+        <Confirm title="Delete this entry?" action="Delete" onClose={close} onConfirm={() => void remove()}>
+          <code>{visible(entryKey)}</code> in <code>{visible(namespace)}</code>, version {base?.version}. The change log
+          keeps its history.
+        </Confirm>
+      )
+    }
+    case "loss":
+      return (
+        <Confirm title={question.title} action="Discard changes" onClose={close} onConfirm={question.act}>
+          Your changes to <code>{visible(entryKey)}</code> are not saved.
+        </Confirm>
+      )
+  }
+}
 
 export const EntryPanel = ({ entryKey, namespace }: Props) => {
-  const { absence, dispatch, draft, problem, remove, stored, write } = useEntryDraft(namespace, entryKey)
+  const editing = useEntryDraft(namespace, entryKey)
+  const { dispatch, draft, problem, stored } = editing
   const [tab, setTab] = useState<"value" | "history">("value")
   const [question, ask] = useState<Question>()
   const close = () => ask(undefined)
@@ -58,17 +172,10 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   const present = stored === "absent" ? undefined : stored
 
   const revision = present === undefined ? "absent" : `${present.version}@${present.updatedAt}`
-  const isLossy = isDirty(draft) && canWrite.value
-  // A layout effect runs before the next event, which may leave the entry.
-  useLayoutEffect(() => (isLossy ? guard(leave => ask({ type: "leave", leave })) : undefined), [isLossy])
+  useGuard(isDirty(draft) && canWrite.value, act => ask({ type: "loss", title: "Leave without saving?", act }))
 
-  const onOutcome = (outcome: Outcome) =>
-    ask(asked => {
-      if (outcome === "conflict") return asked ?? { type: "conflict" }
-      return asked?.type === "conflict" ? undefined : asked
-    })
   const save = () => {
-    if (base !== undefined && canWrite.value) void write(base).then(onOutcome)
+    if (base !== undefined && canWrite.value) void editing.write(base).then(outcome => ask(after(outcome)))
   }
   const take = (value: string) => {
     close()
@@ -102,7 +209,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     )
   }
 
-  const onTake = isEdited(draft) ? (value: string) => ask({ type: "take", value }) : take
+  const askToTake = (value: string) => ask({ type: "loss", title: "Replace your changes?", act: () => take(value) })
   return (
     <section class="pane item" aria-label="Entry">
       {title}
@@ -119,14 +226,11 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
             namespace={namespace}
             entryKey={entryKey}
             revision={revision}
-            onTake={canWrite.value ? onTake : undefined}
+            onTake={canWrite.value ? (isEdited(draft) ? askToTake : take) : undefined}
           />
         ) : (
           <ValueTab
-            draft={draft}
-            stored={stored}
-            absence={absence}
-            dispatch={dispatch}
+            editing={editing}
             onCompare={() => ask({ type: "conflict" })}
             onDelete={() => ask({ type: "delete" })}
             onDiscard={discard}
@@ -135,45 +239,9 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         )}
       </Tabs>
       <p class={draft.failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
-        {draft.failure !== "" ? draft.failure : draft.notice}
+        {draft.failure || draft.notice}
       </p>
-      {question?.type === "conflict" && base !== undefined && (
-        <Conflict
-          base={base}
-          stored={present}
-          absence={absence}
-          text={problemOf(draft.text) === undefined ? format(compact(draft.text)) : draft.text}
-          expiry={draft.expiry}
-          onClose={close}
-          onOverwrite={() => void write(present).then(onOutcome)}
-          onTake={discard}
-        />
-      )}
-      {question?.type === "delete" && (
-        <Confirm
-          title="Delete this entry?"
-          action="Delete"
-          onClose={close}
-          onConfirm={() => {
-            close()
-            void remove().then(outcome => (outcome === "done" ? leave("store", namespace) : onOutcome(outcome)))
-          }}
-        >
-          <code>{visible(entryKey)}</code> in <code>{visible(namespace)}</code>, version {base?.version}. The change log
-          keeps its history.
-        </Confirm>
-      )}
-      {question?.type === "take" && (
-        <ConfirmLoss
-          title="Replace your changes?"
-          name={entryKey}
-          onClose={close}
-          onConfirm={() => take(question.value)}
-        />
-      )}
-      {question?.type === "leave" && (
-        <ConfirmLoss title="Leave without saving?" name={entryKey} onClose={close} onConfirm={question.leave} />
-      )}
+      <Questions {...{ namespace, entryKey, editing, question, ask }} onDiscard={discard} />
     </section>
   )
 }

@@ -5,7 +5,7 @@ import { listPage } from "../../Client/KeyValue/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
-import { isRetryable, untilNextTry } from "../Service/Retry.ts"
+import { isRetryable, untilNextTry } from "../Service/Pause.ts"
 import { ListedKeys } from "./ListedKeys.ts"
 
 /** Keys in a page. */
@@ -52,7 +52,7 @@ export class KeyList {
 
   close(): void {
     this.#drawing.cancel()
-    this.#ended.abort(new DOMException("The list is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   /** Reads the next page, unless a page is being read. */

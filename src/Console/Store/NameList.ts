@@ -1,12 +1,13 @@
-/**
- * A list of names that is read in pages as it is scrolled. The pages in view are read again after the store has changed.
- */
+/** A list of names that is read in pages as it is scrolled, and a search of it. The pages in view are read again after the store has changed. */
 import { signal } from "@preact/signals"
+import { useEffect, useMemo, useRef } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { isRetryable, untilNextTry } from "../Service/Retry.ts"
+import { isRetryable, pause, untilNextTry } from "../Service/Pause.ts"
+import { useDebounced } from "../Widgets/Hooks.ts"
+import { readEnd } from "./Entries.ts"
 
-export interface NamePage<A> {
+interface NamePage<A> {
   /** In byte order of their names. */
   readonly items: ReadonlyArray<A>
   /** The end of the log when the page was read. */
@@ -15,13 +16,8 @@ export interface NamePage<A> {
   readonly cursor: string | undefined
 }
 
-export interface NameListOptions<A> {
-  readonly nameOf: (item: A) => string
-  /** Reads the page at a cursor; the first page without it. */
-  readonly read: (cursor: string | undefined, signal: AbortSignal) => Promise<NamePage<A>>
-  /** The list is read until it has this number of names. */
-  readonly maxNames: number
-}
+/** The maximum number of names in a list. The search finds the others. */
+export const maxNames = 10_000
 
 /** The start of a page. A page that is read again may start at another name than before. */
 interface Start {
@@ -51,17 +47,21 @@ export class NameList<A> {
   /** Whether a retry is scheduled. */
   #isRetrying = false
 
-  constructor(private readonly options: NameListOptions<A>) {}
+  /** `readPage` reads the page at a cursor; the first page without it. */
+  constructor(
+    private readonly nameOf: (item: A) => string,
+    private readonly readPage: (cursor: string | undefined, signal: AbortSignal) => Promise<NamePage<A>>
+  ) {}
 
   close(): void {
-    this.#ended.abort(new DOMException("The list is closed", "AbortError"))
+    this.#ended.abort()
   }
 
   /** Reads the next page, unless a page is being read or the list has enough names. */
   loadMore(): Promise<void> {
     return this.#attempt(async () => {
       const start = this.#starts.at(-1)!
-      if (start.readAt === undefined && this.items.value.length < this.options.maxNames) await this.#read(start)
+      if (start.readAt === undefined && this.items.value.length < maxNames) await this.#read(start)
     })
   }
 
@@ -103,8 +103,8 @@ export class NameList<A> {
   }
 
   async #read(start: Start): Promise<void> {
-    const { nameOf, read } = this.options
-    const page = await read(start.cursor, this.#ended.signal)
+    const { nameOf } = this
+    const page = await this.readPage(start.cursor, this.#ended.signal)
     const last = page.items.at(-1)
     const isLast = page.cursor === undefined || last === undefined
     const known = this.items.value
@@ -138,7 +138,7 @@ export class NameList<A> {
     let high = known.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (compare(this.options.nameOf(known[middle]!), name) <= 0) low = middle + 1
+      if (compare(this.nameOf(known[middle]!), name) <= 0) low = middle + 1
       else high = middle
     }
     return low
@@ -148,3 +148,86 @@ export class NameList<A> {
 /** Whether a name comes before another one. `undefined` as the first name comes before all others. */
 const isBefore = (name: string | undefined, other: string | undefined): boolean =>
   other !== undefined && (name === undefined || compare(name, other) < 0)
+
+export interface Search<A> {
+  /** All names, or those that the service has found. */
+  readonly list: NameList<A>
+  readonly items: ReadonlyArray<A>
+  /** Whether the service searches, because not all names are known. It finds names that start with the text. */
+  readonly isRemote: boolean
+  /** Whether a page has been read. */
+  readonly isRead: boolean
+  /** Why the names cannot be read; `""` if they can. */
+  readonly problem: string
+  /** Sets the rows in view and their names, so that they are kept up to date. */
+  readonly show: (nameOf: (index: number) => string | undefined) => (first: number, last: number) => void
+}
+
+/** Opens a list, and closes it when it is no longer shown. */
+const useList = <A>(open: () => NameList<A> | undefined, inputs: ReadonlyArray<unknown>): NameList<A> | undefined => {
+  const list = useMemo(open, inputs)
+  useEffect(() => {
+    void list?.loadMore()
+    return () => list?.close()
+  }, [list])
+  return list
+}
+
+/** The end of a log as text. It differs after each change of the store. */
+export const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }): string =>
+  `${lastSeq}@${epoch}`
+
+/** Milliseconds between two requests. */
+const intervalMs = 10_000
+
+/**
+ * Polls the end of the log while the page is visible. If the end has moved, lists may be outdated. Failed requests are
+ * repeated.
+ */
+const pollLogEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Promise<void> => {
+  for (;;) {
+    await pause(intervalMs, ended)
+    if (ended.aborted) return
+    if (document.hidden) continue
+    try {
+      onEnd(textOfEnd(await readEnd(ended)))
+    } catch {
+      // The frame of the page reports it.
+    }
+  }
+}
+
+/**
+ * Searches the names of a part of the store. If all names are known, the caller filters them. Otherwise `open` lists the
+ * names that start with the text.
+ */
+export const useSearch = <A>(part: unknown, text: string, open: (text: string) => NameList<A>): Search<A> => {
+  const all = useList(() => open(""), [part])!
+  const typed = useDebounced(text)
+  const isRemote = text !== "" && all.isRead.value && !all.isComplete.value
+  const found = useList(() => (isRemote && typed !== "" ? open(typed) : undefined), [part, isRemote, typed])
+  const list = found?.isRead.value ? found : all
+  const nameAt = useRef<(index: number) => string | undefined>(() => undefined)
+  const rows = useRef({ first: 0, last: -1 })
+  useEffect(() => {
+    const ended = new AbortController()
+    void pollLogEnd(ended.signal, end => {
+      const { first, last } = rows.current
+      void list.refresh(end, nameAt.current(first), nameAt.current(last))
+    })
+    return () => ended.abort()
+  }, [list])
+  return {
+    list,
+    items: list.items.value,
+    isRemote,
+    isRead: all.isRead.value,
+    problem: found?.problem.value || all.problem.value,
+    show: nameOf => {
+      nameAt.current = nameOf
+      return (first, last) => {
+        rows.current = { first, last }
+      }
+    }
+  }
+}

@@ -3,28 +3,25 @@ import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
-import { go, href } from "../Service/Route.ts"
-import { IconButton } from "../Widgets/IconButton.tsx"
+import { go, href } from "../Service/Navigation.ts"
+import { Form, IconButton } from "../Widgets/Button.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
-import { RowList } from "../Widgets/RowList.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
+import { SearchField } from "../Widgets/Pane.tsx"
 import { Tabs } from "../Widgets/Tabs.tsx"
-import { count, isolated, visible } from "../Widgets/Text.ts"
+import { count, counted, isolated, visible } from "../Widgets/Text.ts"
+import { RowList } from "../Widgets/VirtualList.tsx"
+import { maxNames, type Search, useSearch } from "./NameList.ts"
 import {
   chooseTenant,
   chosenTenant,
   type ListedNamespace,
   listNamespaces,
   listTenants,
-  maxNames,
   namespaceOf,
   partsOf,
   remembered,
   titleOf
 } from "./Namespaces.ts"
-import { type Search, useSearch } from "./Search.ts"
-
-const counted = (number: number, one: string, many: string): string => `${count(number)} ${number === 1 ? one : many}`
 
 interface NamesProps<A> {
   readonly search: Search<A>
@@ -59,15 +56,9 @@ const Names = <A,>(props: NamesProps<A>) => {
       : `${count(props.shown)} of ${all}`
   return (
     <>
-      <form
-        class="pane-head"
-        onSubmit={event => {
-          event.preventDefault()
-          props.onEnter()
-        }}
-      >
+      <Form class="pane-head" onSubmit={() => props.onEnter()}>
         <SearchField {...field} value={text} onInput={props.onText} />
-      </form>
+      </Form>
       <Banner tone="bad" text={problem} />
       {children}
       <RowList

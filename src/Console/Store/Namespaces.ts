@@ -1,11 +1,11 @@
 /** The namespaces of the store, their tenants, and the namespaces that the user has opened. */
 import { computed, signal } from "@preact/signals"
 import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
-import { pause } from "../Service/Pause.ts"
-import { choices, choose } from "../Service/Route.ts"
+import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
+import { requests } from "../Service/Connection.ts"
+import { choices, choose } from "../Service/Navigation.ts"
 import { names } from "../Service/TabStorage.ts"
-import { currentEnd, type NamespacePart, readNamespaces, readTenants } from "./Entries.ts"
-import { NameList } from "./NameList.ts"
+import { NameList, textOfEnd } from "./NameList.ts"
 
 export interface ListedNamespace {
   readonly namespace: string
@@ -13,30 +13,40 @@ export interface ListedNamespace {
   readonly count: number | undefined
 }
 
-/** The maximum number of names in a list. The search finds the others. */
-export const maxNames = 10_000
-
 /** The tenant whose namespaces are shown, `""` for namespaces without a tenant, `undefined` for all. The address has it. */
 export const chosenTenant = computed(() => choices.value.get("tenant") ?? undefined)
 
 /** Selects a tenant; `undefined` for all namespaces. */
 export const chooseTenant = (tenant: string | undefined): void => choose("tenant", tenant)
 
+/** Which namespaces are listed. */
+interface NamespacePart {
+  /** The namespaces of one tenant, or without a tenant if `""`; all without it. */
+  readonly tenant?: string | undefined
+  /** The start of their names. */
+  readonly prefix: string
+}
+
 /** Opens a list of namespaces. It must be closed. */
-export const listNamespaces = (part: NamespacePart): NameList<NamespaceCount> =>
-  new NameList({
-    nameOf: ({ namespace }) => namespace,
-    read: (cursor, ended) => readNamespaces(part, cursor, ended),
-    maxNames
-  })
+export const listNamespaces = ({ prefix, tenant }: NamespacePart): NameList<NamespaceCount> =>
+  new NameList(
+    ({ namespace }) => namespace,
+    async (cursor, signal) => {
+      const part = tenant === undefined ? {} : tenant === "" ? { withoutTenant: true } : { tenant }
+      const page = await namespacePage(requests.value, { prefix, ...part, signal }, cursor)
+      return { items: page.namespaces, end: textOfEnd(page), cursor: page.cursor }
+    }
+  )
 
 /** Opens a list of tenants whose IDs start with a text. It must be closed. */
 export const listTenants = (prefix: string): NameList<TenantCount> =>
-  new NameList({
-    nameOf: ({ tenant }) => tenant,
-    read: (cursor, ended) => readTenants(prefix, cursor, ended),
-    maxNames
-  })
+  new NameList(
+    ({ tenant }) => tenant,
+    async (cursor, signal) => {
+      const page = await tenantPage(requests.value, { prefix, signal }, cursor)
+      return { items: page.tenants, end: textOfEnd(page), cursor: page.cursor }
+    }
+  )
 
 /** Splits `tenant:<tenant>/<rest>`. The tenant of other names is `""`. */
 export const partsOf = (namespace: string): { readonly tenant: string; readonly rest: string | undefined } => {
@@ -70,24 +80,4 @@ export const remember = (namespace: string): void => {
   if (remembered.peek().includes(namespace)) return
   remembered.value = [namespace, ...remembered.peek()].slice(0, 50)
   sessionStorage.setItem(names.namespaces, JSON.stringify(remembered.peek()))
-}
-
-/** Milliseconds between two requests. */
-const intervalMs = 10_000
-
-/**
- * Polls the end of the log while the page is visible. If the end has moved, lists may be outdated. Failed requests are
- * repeated.
- */
-export const pollLogEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Promise<void> => {
-  for (;;) {
-    await pause(intervalMs, ended)
-    if (ended.aborted) return
-    if (document.hidden) continue
-    try {
-      onEnd(await currentEnd(ended))
-    } catch {
-      // The frame of the page reports it.
-    }
-  }
 }

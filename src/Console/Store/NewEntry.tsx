@@ -1,18 +1,18 @@
 /** Creates an entry. */
-import { useId, useLayoutEffect, useState } from "preact/hooks"
+import { useId, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { go, guard } from "../Service/Route.ts"
-import { useAttempt } from "../Widgets/Attempt.ts"
-import { Confirm } from "../Widgets/Confirm.tsx"
-import { Dialog } from "../Widgets/Dialog.tsx"
+import { go } from "../Service/Navigation.ts"
+import { Button, Form } from "../Widgets/Button.tsx"
+import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
+import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { isolated, visible } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { kept, writtenOf } from "./Expiry.ts"
-import { ExpiryField } from "./ExpiryField.tsx"
+import { kept, writtenOf } from "./Entry/Expiry.ts"
+import { ExpiryField } from "./Entry/ExpiryField.tsx"
 
 /** The value of a new entry before the user types. */
 const initial = "{}"
@@ -21,16 +21,12 @@ const initial = "{}"
 const useQuestion = (isTyped: boolean, onClose: () => void) => {
   const [leaving, setLeaving] = useState<{ readonly leave: () => void }>()
   const ask = (leave: () => void) => setLeaving({ leave })
-  // A layout effect runs before the next event, which may leave the view.
-  useLayoutEffect(() => {
-    if (!isTyped) return
-    return guard(leave =>
-      ask(() => {
-        onClose()
-        leave()
-      })
-    )
-  }, [isTyped])
+  useGuard(isTyped, leave =>
+    ask(() => {
+      onClose()
+      leave()
+    })
+  )
   return {
     isAsked: leaving !== undefined,
     ask: () => (isTyped ? ask(onClose) : onClose()),
@@ -90,13 +86,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
   }
   return (
     <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={ask}>
-      <form
-        class="dialog-body"
-        onSubmit={event => {
-          event.preventDefault()
-          void trySave()
-        }}
-      >
+      <Form class="dialog-body" onSubmit={() => void trySave()}>
         <KeyField
           text={key}
           onInput={typed => {
@@ -120,14 +110,10 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
         <ExpiryField expiry={expiry} stored={null} onChange={setExpiry} />
         <FailureNote text={failure} />
         <div class="actions">
-          <button type="submit" class="button primary" disabled={key === "" || isBusy}>
-            Create
-          </button>
-          <button type="button" class="button" onClick={ask}>
-            Cancel
-          </button>
+          <Button text="Create" look="primary" isDisabled={key === "" || isBusy} />
+          <Button text="Cancel" onClick={ask} />
         </div>
-      </form>
+      </Form>
     </Dialog>
   )
 }

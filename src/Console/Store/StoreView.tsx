@@ -1,14 +1,11 @@
 /** The entries of the store: namespaces, their keys, and one entry. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
-import { href, route } from "../Service/Route.ts"
-import { useDebounced } from "../Widgets/Debounce.ts"
-import { Icon } from "../Widgets/Icon.tsx"
-import { IconButton } from "../Widgets/IconButton.tsx"
-import { now } from "../Widgets/Now.ts"
-import { ListFoot, PaneHead } from "../Widgets/Pane.tsx"
-import { SearchField } from "../Widgets/SearchField.tsx"
-import { ago, count, isolated, visible } from "../Widgets/Text.ts"
+import { href, route } from "../Service/Navigation.ts"
+import { Button, IconButton } from "../Widgets/Button.tsx"
+import { now, useDebounced } from "../Widgets/Hooks.ts"
+import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
+import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
@@ -37,21 +34,14 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
         <IconButton icon="down" label="Import and export" onClick={() => setDialog("transfer")} />
-        {canWrite.value && (
-          <button type="button" class="button small primary" onClick={() => setDialog("new")}>
-            <Icon name="plus" /> New
-          </button>
-        )}
+        {canWrite.value && <Button text="New" look="small primary" icon="plus" onClick={() => setDialog("new")} />}
       </PaneHead>
       <div class="pane-head">
         <SearchField label="Keys that start with" placeholder="Key prefix" value={prefix} onInput={onPrefix} />
       </div>
       {problem.value !== "" && (
         <p class="banner bad" role="alert">
-          {problem.value}{" "}
-          <button type="button" class="button small" onClick={() => void list.loadMore()}>
-            Try again
-          </button>
+          {problem.value} <Button text="Try again" look="small" onClick={() => void list.loadMore()} />
         </p>
       )}
       {items.length === 0 && (isComplete.value || total === 0) ? (
@@ -87,11 +77,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
         />
       )}
       <ListFoot isLive={isLive.value}>
-        {total === undefined
-          ? isLoading.value
-            ? "Loading…"
-            : ""
-          : `${count(total)} ${total === 1 ? "entry" : "entries"}`}
+        {total !== undefined ? counted(total, "entry", "entries") : isLoading.value && "Loading…"}
         {items.length < (total ?? 0) && `, ${count(items.length)} loaded`}
       </ListFoot>
       {dialog === "new" && <NewEntry namespace={namespace} onClose={() => setDialog(undefined)} />}

@@ -1,18 +1,17 @@
 /** Import and export of a namespace. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
 import type { Existing, Imported } from "../../Client/EntryLines.ts"
 import { canWrite } from "../Service/Connection.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { guard } from "../Service/Route.ts"
+import { messageOf } from "../Service/Failure.ts"
+import { Button } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { download } from "../Widgets/Download.ts"
-import { Icon } from "../Widgets/Icon.tsx"
-import { bytes, count, visible } from "../Widgets/Text.ts"
-import { exportLines } from "./Export.ts"
-import { bounds, importFile } from "./ImportFile.ts"
+import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
+import { bytes, counted, visible } from "../Widgets/Text.ts"
+import { bounds, exportLines, importFile } from "./EntryFile.ts"
 import type { KeyList } from "./KeyList.ts"
 
-const entries = (number: number): string => `${count(number)} ${number === 1 ? "entry" : "entries"}`
+const entries = (number: number): string => counted(number, "entry", "entries")
 
 const summaryOf = ({ expired, skipped, written }: Imported): string =>
   [
@@ -44,17 +43,53 @@ const StoppedDialog = ({ onClose, written }: Stopped) => (
   </Dialog>
 )
 
-export const Transfer = ({ list, onClose }: Props) => {
-  const [progress, setProgress] = useState("")
-  const [failure, setFailure] = useState("")
-  const [isBusy, setBusy] = useState(false)
+interface ImportProps {
+  readonly isBusy: boolean
+  readonly onImport: (file: File, existing: Existing) => void
+}
+
+const ImportForm = ({ isBusy, onImport }: ImportProps) => {
   const [existing, setExisting] = useState<Existing>("stop")
   const [file, setFile] = useState<File>()
+  return (
+    <>
+      <h3>Import</h3>
+      <p class="muted">Lines in the same format, written in atomic batches of up to {bounds.lines} entries.</p>
+      <input
+        type="file"
+        aria-label="File to import"
+        accept=".ndjson,.jsonl,.json"
+        onChange={event => setFile(event.currentTarget.files?.[0])}
+      />
+      <label class="field">
+        If an entry already exists
+        <select value={existing} onChange={event => setExisting(event.currentTarget.value as Existing)}>
+          <option value="stop">stop the import</option>
+          <option value="skip">skip it</option>
+          <option value="replace">replace it</option>
+        </select>
+      </label>
+      <div class="actions">
+        <Button
+          text="Import"
+          look="primary"
+          icon="up"
+          isDisabled={isBusy || file === undefined}
+          onClick={() => file && onImport(file, existing)}
+        />
+      </div>
+    </>
+  )
+}
+
+export const Transfer = ({ list, onClose }: Props) => {
+  const [progress, setProgress] = useState("")
+  const { failure, isBusy, run: attempt } = useAttempt()
   /** The number of entries that the running import has written. */
   const [written, setWritten] = useState<number>()
   const [stopped, setStopped] = useState<Stopped>()
   const ended = useRef(new AbortController())
-  const abort = () => ended.current.abort(new DOMException("The dialog is closed", "AbortError"))
+  const abort = () => ended.current.abort()
   useEffect(() => abort, [])
 
   const stop = (after: number, onClose: () => void) => {
@@ -62,31 +97,19 @@ export const Transfer = ({ list, onClose }: Props) => {
     setStopped({ written: after, onClose })
   }
   // Navigation such as the browser's Back stops the import as Escape does.
-  useLayoutEffect(
-    () =>
-      written === undefined || stopped !== undefined
-        ? undefined
-        : guard(leave =>
-            stop(written, () => {
-              onClose()
-              leave()
-            })
-          ),
-    [written, stopped]
+  useGuard(written !== undefined && stopped === undefined, leave =>
+    stop(written ?? 0, () => {
+      onClose()
+      leave()
+    })
   )
 
-  const run = async (work: (signal: AbortSignal) => Promise<string>) => {
-    setBusy(true)
-    setFailure("")
-    setProgress("")
-    try {
-      setProgress(await work(ended.current.signal))
-    } catch (error) {
-      if (!isAbort(error)) setFailure(visible(messageOf(error)))
-    } finally {
-      setBusy(false)
-      setWritten(undefined)
+  const run = (work: (signal: AbortSignal) => Promise<string>) => {
+    const report = async () => {
+      setProgress("")
+      setProgress(await work(ended.current.signal).finally(() => setWritten(undefined)))
     }
+    void attempt(report, error => visible(messageOf(error)))
   }
 
   const exportAll = () =>
@@ -97,14 +120,14 @@ export const Transfer = ({ list, onClose }: Props) => {
       return `Exported ${bytes(blob.size)}.`
     })
 
-  const importAll = (chosen: File) =>
+  const importAll = (file: File, existing: Existing) =>
     run(async signal => {
       setWritten(0)
       const onProgress = ({ written }: Imported) => {
         setWritten(written)
         setProgress(`${entries(written)} written…`)
       }
-      return summaryOf(await importFile(chosen, list.namespace, existing, signal, onProgress))
+      return summaryOf(await importFile(file, list.namespace, existing, signal, onProgress))
     })
 
   if (stopped !== undefined) return <StoppedDialog {...stopped} />
@@ -119,40 +142,9 @@ export const Transfer = ({ list, onClose }: Props) => {
           Concurrent changes may or may not be included.
         </p>
         <div class="actions">
-          <button type="button" class="button" disabled={isBusy} onClick={() => void exportAll()}>
-            <Icon name="down" /> Export
-          </button>
+          <Button text="Export" icon="down" isDisabled={isBusy} onClick={exportAll} />
         </div>
-        {canWrite.value && (
-          <>
-            <h3>Import</h3>
-            <p class="muted">Lines in the same format, written in atomic batches of up to {bounds.lines} entries.</p>
-            <input
-              type="file"
-              aria-label="File to import"
-              accept=".ndjson,.jsonl,.json"
-              onChange={event => setFile(event.currentTarget.files?.[0])}
-            />
-            <label class="field">
-              If an entry already exists
-              <select value={existing} onChange={event => setExisting(event.currentTarget.value as Existing)}>
-                <option value="stop">stop the import</option>
-                <option value="skip">skip it</option>
-                <option value="replace">replace it</option>
-              </select>
-            </label>
-            <div class="actions">
-              <button
-                type="button"
-                class="button primary"
-                disabled={isBusy || file === undefined}
-                onClick={() => file && void importAll(file)}
-              >
-                <Icon name="up" /> Import
-              </button>
-            </div>
-          </>
-        )}
+        {canWrite.value && <ImportForm isBusy={isBusy} onImport={importAll} />}
         <p class={failure === "" ? "note" : "note bad"} role="status">
           {failure === "" ? progress : `${failure} ${progress === "" ? "" : `(${progress})`}`}
         </p>

@@ -1,10 +1,7 @@
-/**
- * A modal dialog of the browser: it keeps the focus, and Escape closes it. The element with the attribute `data-first`
- * is focused at first.
- */
+/** Modal dialogs of the browser. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
-import { IconButton } from "./IconButton.tsx"
+import { Button, IconButton } from "./Button.tsx"
 
 interface Props {
   readonly title: string
@@ -45,3 +42,23 @@ export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
     </dialog>
   )
 }
+
+interface ConfirmProps {
+  readonly title: string
+  readonly action: string
+  readonly onConfirm: () => void
+  readonly onClose: () => void
+  readonly children: ComponentChildren
+}
+
+export const Confirm = ({ action, children, onClose, onConfirm, title }: ConfirmProps) => (
+  <Dialog title={title} onClose={onClose}>
+    <div class="dialog-body">
+      <p>{children}</p>
+      <div class="actions">
+        <Button text={action} look="danger" onClick={onConfirm} />
+        <Button text="Cancel" isFirst onClick={onClose} />
+      </div>
+    </div>
+  </Dialog>
+)

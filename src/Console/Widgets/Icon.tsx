@@ -22,13 +22,11 @@ const paths = {
   close: "M3.5 3.5l9 9M12.5 3.5l-9 9",
   right: "M6 3l5 5-5 5",
   file: "M4 2h5.5L12 4.5V14H4ZM9.5 2v2.5H12",
-  folder: "M2 4h4.5L8 5.5h6V13H2Z",
   tool: "M10.5 2.5a3.5 3.5 0 0 0-3.2 4.9L2.5 12.2l1.3 1.3 4.8-4.8a3.5 3.5 0 0 0 4.6-4.3L11 6.5 9.5 5l2.1-2.2a3.5 3.5 0 0 0-1.1-.3Z",
   thought: "M8 2a4 4 0 0 0-2.2 7.3V11h4.4V9.3A4 4 0 0 0 8 2ZM6.3 13.5h3.4",
   check: "M3 8.5 6.5 12 13 4.5",
   warning: "M8 2.5 14.5 13.5h-13ZM8 6.5v3M8 11.6v.2",
-  stop: "M4 4h8v8H4Z",
-  refresh: "M13 8a5 5 0 1 1-1.5-3.6M13 2v3h-3"
+  stop: "M4 4h8v8H4Z"
 } as const
 
 export type IconName = keyof typeof paths

@@ -1,8 +1,8 @@
 /** A text field for JSON. It keeps the text as it is, and shows syntax errors and hidden characters. */
-import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { codePointOf, hiddenIn } from "../../HiddenCharacters.ts"
 import { colored, type Problem, positionOf } from "../JsonText.ts"
+import { marked } from "./VisibleText.tsx"
 
 /** The height of a line in pixels, as in the style sheet. */
 const lineHeight = 20
@@ -24,15 +24,13 @@ interface Props {
 }
 
 /** A text with a mark at each hidden character. The marks have no width, so that the text stays aligned. */
-const Marked = ({ text }: { readonly text: string }) => {
-  const parts: Array<ComponentChildren> = []
-  let from = 0
-  for (const { character, offset } of hiddenIn(text, "json")) {
-    parts.push(text.slice(from, offset), <span class="json-hidden">{character}</span>)
-    from = offset + character.length
-  }
-  return <>{[...parts, text.slice(from)]}</>
-}
+const Marked = ({ text }: { readonly text: string }) => (
+  <>
+    {marked(text, hiddenIn(text, "json"), character => (
+      <span class="json-hidden">{character}</span>
+    ))}
+  </>
+)
 
 /** The text in colors. It is only for sight: the field above it receives the input and is read aloud. */
 const Colors = ({ text }: { readonly text: string }) => {

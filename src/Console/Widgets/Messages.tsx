@@ -1,11 +1,7 @@
 /** Messages. An empty text shows nothing. */
 
-interface Props {
-  readonly text: string
-}
-
 /** A message across a view or a pane. */
-export const Banner = ({ text, tone }: Props & { readonly tone: "bad" | "warn" | "info" }) =>
+export const Banner = ({ text, tone }: { readonly text: string; readonly tone: "bad" | "warn" | "info" }) =>
   text === "" ? null : (
     <p class={`banner ${tone}`} role={tone === "info" ? "status" : "alert"}>
       {text}
@@ -13,7 +9,7 @@ export const Banner = ({ text, tone }: Props & { readonly tone: "bad" | "warn" |
   )
 
 /** Why an action of the user failed. */
-export const FailureNote = ({ text }: Props) =>
+export const FailureNote = ({ text }: { readonly text: string }) =>
   text === "" ? null : (
     <p class="note bad" role="alert">
       {text}

@@ -1,4 +1,4 @@
-/** The head of a pane, and the foot of a list. */
+/** The parts of a pane: its head, a field that filters its list, and the foot of the list. */
 import type { ComponentChildren } from "preact"
 import { Icon } from "./Icon.tsx"
 import { visible } from "./Text.ts"
@@ -27,15 +27,30 @@ export const PaneHead = ({ back, children, hint, isName = false, title }: HeadPr
   </div>
 )
 
-interface FootProps {
-  readonly isLive: boolean
-  readonly children: ComponentChildren
-}
-
 /** The summary of a list, and whether it is updated live. */
-export const ListFoot = ({ children, isLive }: FootProps) => (
+export const ListFoot = ({ children, isLive }: { readonly isLive: boolean; readonly children: ComponentChildren }) => (
   <p class="pane-foot" role="status">
     <span>{children}</span>
     <span class={isLive ? "live" : "live off"}>{isLive ? "live" : "connecting"}</span>
   </p>
+)
+
+interface SearchProps {
+  readonly label: string
+  readonly placeholder: string
+  readonly value: string
+  readonly onInput: (text: string) => void
+}
+
+export const SearchField = ({ label, onInput, placeholder, value }: SearchProps) => (
+  <div class="search">
+    <Icon name="search" />
+    <input
+      type="search"
+      aria-label={label}
+      placeholder={placeholder}
+      value={value}
+      onInput={event => onInput(event.currentTarget.value)}
+    />
+  </div>
 )

@@ -19,6 +19,10 @@ const grouped = new Intl.NumberFormat("en-US")
 /** A whole number with groups of digits: `12,345`. */
 export const count = (value: number): string => grouped.format(value)
 
+/** A number of things: `1 entry`, `2 entries`. */
+export const counted = (number: number, one: string, many: string): string =>
+  `${count(number)} ${number === 1 ? one : many}`
+
 /** A number with three digits, such as `1.25k`. */
 export const short = (value: number): string => {
   if (!Number.isFinite(value)) return "–"
@@ -52,15 +56,8 @@ export const duration = (ms: number): string => {
     .join(" ")
 }
 
-const timeFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" })
-const dateFormat = new Intl.DateTimeFormat("en-GB", {
-  day: "numeric",
-  month: "short",
-  year: "numeric",
-  hour: "2-digit",
-  minute: "2-digit",
-  second: "2-digit"
-})
+const timeFormat = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" })
+const dateFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" })
 
 /** The time of day of epoch milliseconds. */
 export const time = (at: number): string => timeFormat.format(at)

@@ -10,7 +10,7 @@ import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { indexAfter, isAlone } from "./Keys.ts"
 
-export interface VirtualListProps {
+interface VirtualListProps {
   readonly count: number
   /** The estimated height of a row in pixels, until it is measured. */
   readonly rowHeight: number
@@ -29,7 +29,6 @@ export interface VirtualListProps {
   readonly role?: "list" | "log"
   /** Whether the rows are still being loaded. Screen readers do not announce them then. */
   readonly isBusy?: boolean
-  readonly class?: string
   /** Changes when rows are added or change their size, so that the end is kept in view. */
   readonly revision?: unknown
 }
@@ -126,7 +125,7 @@ export const VirtualList = (props: VirtualListProps) => {
   return (
     <div
       ref={box}
-      class={`virtual ${props.class ?? ""}`}
+      class="virtual"
       role={role}
       aria-label={label}
       aria-busy={props.isBusy}
@@ -156,3 +155,15 @@ export const VirtualList = (props: VirtualListProps) => {
     </div>
   )
 }
+
+interface RowListProps extends VirtualListProps {
+  /** Whether the rows have been loaded. */
+  readonly isRead: boolean
+  /** Why they cannot be loaded; `""` if they can. */
+  readonly problem: string
+  /** The note for a list that has been loaded and is empty. */
+  readonly empty: string
+}
+
+export const RowList = ({ empty, isRead, problem, ...list }: RowListProps) =>
+  list.count === 0 ? <p class="empty">{isRead ? empty : problem === "" && "Loading…"}</p> : <VirtualList {...list} />

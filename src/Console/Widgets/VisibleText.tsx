@@ -20,9 +20,12 @@ const markOf = (character: string): ComponentChildren =>
     </span>
   )
 
-const markedOf = (text: string): ReadonlyArray<ComponentChildren> => {
-  const hidden = hiddenIn(text, "text")
-  if (hidden.length > maxMarks) return [visibleText(text)]
+/** A text with a mark for each of its hidden characters. */
+export const marked = (
+  text: string,
+  hidden: ReturnType<typeof hiddenIn>,
+  markOf: (character: string) => ComponentChildren
+): ReadonlyArray<ComponentChildren> => {
   const parts: Array<ComponentChildren> = []
   let from = 0
   for (const { character, offset } of hidden) {
@@ -33,6 +36,16 @@ const markedOf = (text: string): ReadonlyArray<ComponentChildren> => {
 }
 
 export const VisibleText = ({ text }: { readonly text: string }) => {
-  const parts = useMemo(() => markedOf(text), [text])
+  const parts = useMemo(() => {
+    const hidden = hiddenIn(text, "text")
+    return hidden.length > maxMarks ? visibleText(text) : marked(text, hidden, markOf)
+  }, [text])
   return <>{parts}</>
 }
+
+/** A text with its lines and spaces. */
+export const VisibleLines = (props: { readonly text: string }) => (
+  <pre>
+    <VisibleText {...props} />
+  </pre>
+)

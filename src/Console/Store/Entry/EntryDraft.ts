@@ -1,0 +1,158 @@
+/** The draft of an entry as a pure state machine: what the user has typed, and what was saved or failed. */
+import { format, type Problem, problemOf } from "../../JsonText.ts"
+import { isolated } from "../../Widgets/Text.ts"
+import type { TextEntry } from "../TextEntry.ts"
+import { type Expiry, isChange, kept } from "./Expiry.ts"
+
+export interface EntryDraft {
+  /** The entry that the draft is based on. Its version is the precondition of a write. */
+  readonly base: TextEntry | undefined
+  /** The formatted value of `base`. It is kept because a value may have megabytes. */
+  readonly original: string
+  readonly text: string
+  readonly expiry: Expiry
+  /** Why `text` is not JSON, if it was checked since it was changed. */
+  readonly problem: Problem | undefined
+  /** Why the last write failed; `""` if it did not. */
+  readonly failure: string
+  /** What a request without an answer may have done, until the entry is read again. */
+  readonly unanswered: Effort | undefined
+  /** What was saved, or changed by another client; `""` for nothing. */
+  readonly notice: string
+  /** Whether a write is in progress. */
+  readonly isBusy: boolean
+}
+
+/** What a request does with the entry. */
+export type Effort = "saved" | "deleted"
+
+export type DraftEvent =
+  /** The entry was read, or is absent. */
+  | { readonly type: "read"; readonly entry: TextEntry | "absent" }
+  | { readonly type: "typed"; readonly text: string }
+  | { readonly type: "expirySet"; readonly expiry: Expiry }
+  | { readonly type: "formatted" }
+  /** A value of the history replaces the text. */
+  | { readonly type: "taken"; readonly value: string }
+  | { readonly type: "discarded"; readonly entry: TextEntry }
+  /** The user wants to write. Nothing is written if the text has a problem. */
+  | { readonly type: "submitted" }
+  /** `sent` is the draft that was written. The user may have typed more since. */
+  | { readonly type: "written"; readonly entry: TextEntry; readonly sent: EntryDraft }
+  | { readonly type: "failed"; readonly message: string }
+  /** There is no answer. The service may have received the request. */
+  | { readonly type: "unanswered"; readonly effort: Effort }
+  /** The write has ended. */
+  | { readonly type: "settled" }
+
+const noFailure = { failure: "", unanswered: undefined } as const
+
+/** The draft before the entry is read. */
+export const empty: EntryDraft = {
+  base: undefined,
+  original: "",
+  text: "",
+  expiry: kept,
+  problem: undefined,
+  ...noFailure,
+  notice: "",
+  isBusy: false
+}
+
+/** Whether the text differs from the stored value. */
+export const isEdited = ({ base, original, text }: EntryDraft): boolean => base !== undefined && text !== original
+
+/** Whether the text or the expiry differs from the stored entry. */
+export const isDirty = (draft: EntryDraft): boolean =>
+  isEdited(draft) || (draft.base !== undefined && isChange(draft.expiry, draft.base.expiresAt))
+
+/** Whether both are the same write. The version alone is not enough: it restarts at 1 after a delete. */
+const isSame = (entry: TextEntry, base: TextEntry | undefined): boolean =>
+  entry.version === base?.version && entry.updatedAt === base.updatedAt
+
+/** Whether the stored entry has changed since the draft was started; `"absent"` if it was deleted. */
+export const isBehind = (draft: EntryDraft, stored: TextEntry | "absent" | undefined): boolean =>
+  isDirty(draft) &&
+  !draft.isBusy &&
+  (stored === "absent" || (stored !== undefined && stored.version !== draft.base?.version))
+
+const basedOn = (draft: EntryDraft, entry: TextEntry): EntryDraft => {
+  const original = format(entry.value)
+  return { ...draft, base: entry, original, text: original, expiry: kept, problem: undefined }
+}
+
+/** The notice of a write of another tab or client. What this draft has written is its base already. */
+const noticeOf = ({ base }: EntryDraft, { updatedBy, version }: TextEntry): string =>
+  base !== undefined && version > base.version ? `Changed by ${isolated(updatedBy)} to version ${version}` : ""
+
+const changed = (draft: EntryDraft, text: string): EntryDraft => ({
+  ...draft,
+  text,
+  problem: undefined,
+  notice: "",
+  ...noFailure
+})
+
+const written = (draft: EntryDraft, entry: TextEntry, sent: EntryDraft): EntryDraft => {
+  const saved = basedOn(draft, entry)
+  return {
+    ...saved,
+    text: draft.text === sent.text ? saved.text : draft.text,
+    expiry: draft.expiry === sent.expiry ? saved.expiry : draft.expiry,
+    problem: draft.problem,
+    notice: `Saved as version ${entry.version}`
+  }
+}
+
+/** Whether a stored entry is what the draft writes. When it expires after a duration is up to the service. */
+const isWritten = (draft: EntryDraft, entry: TextEntry): boolean =>
+  format(entry.value) === format(draft.text) &&
+  (draft.expiry.kind === "after" ? entry.expiresAt !== null : !isChange(draft.expiry, entry.expiresAt))
+
+/** The draft after its entry was read, which shows what a request without an answer has done. */
+const afterReading = (draft: EntryDraft, entry: TextEntry | "absent"): EntryDraft => {
+  const known = draft.unanswered === undefined ? draft : { ...draft, ...noFailure }
+  if (entry === "absent") return known
+  if (isSame(entry, draft.base)) {
+    const failure = `Not ${draft.unanswered}: the service did not answer. Try again.`
+    return draft.unanswered === undefined ? draft : { ...known, failure }
+  }
+  if (draft.unanswered === "saved" && isWritten(draft, entry)) return written(known, entry, draft)
+  // An edit is never replaced by what other clients write.
+  return isDirty(draft) ? known : { ...basedOn(known, entry), notice: noticeOf(draft, entry) }
+}
+
+/** The draft after an event. */
+export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
+  switch (event.type) {
+    case "read":
+      return afterReading(draft, event.entry)
+    case "typed":
+      return changed(draft, event.text)
+    case "expirySet":
+      return { ...draft, expiry: event.expiry, ...noFailure }
+    case "formatted": {
+      const problem = problemOf(draft.text)
+      return { ...draft, problem, text: problem === undefined ? format(draft.text) : draft.text }
+    }
+    case "taken":
+      return changed(draft, format(event.value))
+    case "discarded":
+      return { ...basedOn(draft, event.entry), ...noFailure }
+    case "submitted": {
+      if (draft.isBusy) return draft
+      const problem = problemOf(draft.text)
+      return problem === undefined ? { ...draft, problem, ...noFailure, isBusy: true } : { ...draft, problem }
+    }
+    case "written":
+      return written(draft, event.entry, event.sent)
+    case "failed":
+      return { ...draft, ...noFailure, failure: event.message }
+    case "unanswered": {
+      const failure = `It is not known whether the entry was ${event.effort}: the service does not answer.`
+      return { ...draft, failure, unanswered: event.effort }
+    }
+    case "settled":
+      return { ...draft, isBusy: false }
+  }
+}
