@@ -1,5 +1,4 @@
 /** The commands of `causeway`, and how one is run with its arguments. */
-
 import { stripVTControlCharacters } from "node:util"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodePath from "@effect/platform-node/NodePath"

@@ -1,5 +1,4 @@
 /** Retries requests while the service is unavailable, and writes that are applied once however often they are sent. */
-
 import { randomUUID } from "node:crypto"
 import { Duration, Effect, Option, Schedule } from "effect"
 import type { ClientError } from "../EffectClient/Client.ts"

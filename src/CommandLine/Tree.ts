@@ -1,5 +1,4 @@
 /** The tree of commands, for parsing as well as for help and completions. */
-
 import { stripVTControlCharacters } from "node:util"
 import { HashSet, Option } from "effect"
 import type * as Arguments from "./Arguments.ts"

@@ -1,5 +1,4 @@
 /** `causeway kv delete --prefix`, in pipes and on pseudo-terminals. */
-
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Duration, Effect, Logger, Option, Redacted } from "effect"
 import type { Connection } from "../../src/CommandLine/Connection.ts"

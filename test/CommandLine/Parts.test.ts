@@ -1,5 +1,4 @@
 /** The parts of commands that need no process. */
-
 import { assert, describe, it } from "@effect/vitest"
 import { Either, FastCheck as fc, Option } from "effect"
 import * as Arguments from "../../src/CommandLine/Arguments.ts"

@@ -1,5 +1,4 @@
 /** `causeway kv delete`. */
-
 import { Effect, Option, Stream } from "effect"
 import type { ChangePage, EntryKey } from "../../Client/Model.ts"
 import { json } from "../../Client/Requests.ts"

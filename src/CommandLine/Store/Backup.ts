@@ -2,7 +2,6 @@
  * `causeway backup` copies a data directory, or the store of a service; `causeway restore` restores a backup into a data
  * directory that no service uses.
  */
-
 import { Config, Effect, Option, Queue, Stream } from "effect"
 import { MiB } from "../../Bytes.ts"
 import type { RestoredStore } from "../../Storage/Backup/Restore.ts"

@@ -1,5 +1,4 @@
 /** The progress of a long command: a line on standard error. */
-
 import { Effect, type Scope } from "effect"
 import { Output } from "./Output.ts"
 import { truncate, widthOf } from "./Table.ts"

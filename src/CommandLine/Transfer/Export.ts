@@ -1,5 +1,4 @@
 /** `causeway export`: entries as lines of JSON. */
-
 import { type Chunk, type Duration, Effect, Option, Scope, Stream } from "effect"
 import { compare } from "../../Client/KeyOrder.ts"
 import type { Entry } from "../../Client/Model.ts"

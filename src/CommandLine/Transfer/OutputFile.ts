@@ -1,5 +1,4 @@
 /** Files that commands write, which only their owner can read. */
-
 import { constants, lstatSync, realpathSync, renameSync, rmSync } from "node:fs"
 import { dirname } from "node:path"
 import { Effect, type Scope } from "effect"
