@@ -1,9 +1,7 @@
 /** The command `causeway`: which parts it loads for its arguments, and how it exits. */
 import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
-import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
-import type { Parts } from "./CommandLine/Root.ts"
-import * as OutputFailure from "./CommandLine/Terminal/OutputFailure.ts"
+import { CommandFailed, exitCodes, outputFailed } from "./CommandLine/CommandFailed.ts"
 import { clean, failureText } from "./CommandLine/Terminal/Text.ts"
 import * as Threads from "./Process/Threads.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
@@ -19,7 +17,7 @@ const withOutput = <A>(command: Effect.Effect<A, CommandFailed>): Effect.Effect<
   Effect.suspend(() => {
     let failure: CommandFailed | undefined
     process.stdout.on("error", error => {
-      failure ??= OutputFailure.of(error)
+      failure ??= outputFailed(error)
     })
     // A stream emits an error in a later turn of the event loop.
     const turn = Effect.async<void>(resume => void setImmediate(() => resume(Effect.void)))
@@ -50,22 +48,9 @@ const runCommand = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
       Effect.promise(() => import("./CommandLine/Main.ts")),
       CommandLine => {
         YoungGeneration.release()
-        return withOutput(CommandLine.run(args, { serve, develop, migrateStore, ...documents }))
+        return withOutput(CommandLine.run(args, { serve, develop, ...documents }))
       }
     )
-  )
-
-/** It needs the native module of SQLite. */
-const migrateStore: Parts["migrateStore"] = given =>
-  Effect.flatMap(
-    Effect.promise(() => import("./CommandLine/Store/MigrateStore.ts")),
-    ({ run }) =>
-      Effect.catchTags(run(given), {
-        WrongStores: ({ message }) => wrong(message),
-        StoreCopyRefused: ({ message }) => failed(`Nothing was copied. ${message}`),
-        StoreCopyFailed: ({ message }) =>
-          failed(`The copy was not finished, and its target is not served: run the command again. ${message}`)
-      })
   )
 
 const documents = {

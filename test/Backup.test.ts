@@ -6,8 +6,8 @@ import type { AddressInfo } from "node:net"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Exit, Option, Redacted, Schedule, Scope } from "effect"
+import { directoryOf } from "../src/CommandLine/Store/Backup.ts"
 import { download } from "../src/CommandLine/Store/BackupDownload.ts"
-import * as DataDirectory from "../src/CommandLine/Store/DataDirectory.ts"
 import * as Restore from "../src/Storage/Backup/Restore.ts"
 import * as InProcess from "./CommandLine/InProcess.ts"
 import * as Disk from "./faults/Disk.ts"
@@ -325,11 +325,11 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
 
   it.effect("of a store in PostgreSQL is refused with what to use", () =>
     Effect.gen(function* () {
-      const { exitCode, hint, message } = yield* Effect.flip(DataDirectory.resolve(Option.none()))
+      const { exitCode, hint, message } = yield* Effect.flip(directoryOf(Option.none()))
       assert.deepInclude({ exitCode, message }, { exitCode: 1, message: "The store of STORE_URL is in PostgreSQL." })
       assert.match(String(hint), /^pg_basebackup and pg_dump back it up/)
       assert.notInclude(`${message}${hint}`, "secret")
-      assert.strictEqual(yield* DataDirectory.resolve(Option.some("here")), "here")
+      assert.strictEqual(yield* directoryOf(Option.some("here")), "here")
     }).pipe(Effect.withConfigProvider(ConfigProvider.fromMap(new Map([["STORE_URL", "postgres://user:secret@h/db"]]))))
   )
 })

@@ -1,22 +1,24 @@
 /** A client of the service, for browsers and Node, without dependencies. Unused parts are not bundled. */
-import { eventStream } from "./EventStreamTransport.ts"
 import { followFromEnd, followLog, followNamespace } from "./Follow.ts"
-import { listPage } from "./KeyValue/Reads.ts"
 import { type KeyValueClient, type KeyValueOptions, keyValueOf, requestsOf } from "./KeyValue.ts"
-import { LogReader, longPolling } from "./LogReader.ts"
+import { LogReader } from "./LogReader.ts"
 import type { FollowEvent, FollowStatus, TransportName } from "./Model.ts"
+import { listPage } from "./Reads.ts"
 import type { CallOptions } from "./Requests.ts"
 import { iterable } from "./Time.ts"
+import { eventStream, longPolling, webSocket } from "./Transports.ts"
 import type { WebSocketConstructor } from "./WebSocket.ts"
-import { webSocket } from "./WebSocketTransport.ts"
 
 export * from "./Errors.ts"
-export type { BackupOptions, StoreBackup } from "./KeyValue/Backup.ts"
-export type { VersionOptions } from "./KeyValue/Entry.ts"
-export type { GetOptions, ListOptions, NamespacesOptions, TenantsOptions } from "./KeyValue/Reads.ts"
-export type { BatchOptions, DeleteOptions, DeletePrefixOptions, SetOptions, WriteOptions } from "./KeyValue/Writes.ts"
-export { type KeyValueClient, type KeyValueOptions, makeKeyValueClient } from "./KeyValue.ts"
+export {
+  type BackupOptions,
+  type KeyValueClient,
+  type KeyValueOptions,
+  makeKeyValueClient,
+  type StoreBackup
+} from "./KeyValue.ts"
 export type * from "./Model.ts"
+export type { GetOptions, ListOptions, NamespacesOptions, TenantsOptions, VersionOptions } from "./Reads.ts"
 export type { CallOptions, JsonFormat, Token } from "./Requests.ts"
 export * from "./SessionErrors.ts"
 export type * from "./SessionModel.ts"
@@ -37,6 +39,7 @@ export {
 } from "./Sessions.ts"
 export type { Clock } from "./Time.ts"
 export type { WebSocketConstructor, WebSocketLike } from "./WebSocket.ts"
+export type { BatchOptions, DeleteOptions, DeletePrefixOptions, SetOptions, WriteOptions } from "./Writes.ts"
 
 /** The service, the credential, and how the log is followed. */
 export interface ClientOptions extends KeyValueOptions {

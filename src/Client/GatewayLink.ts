@@ -1,12 +1,12 @@
-import { closeError, ShedLoad, whyRefused } from "./ConnectionEnd.ts"
-import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
+/** The connection to the gateway, which is opened again after a loss. */
+import { ConnectionFailed, isClientError, ResponseTooLarge, Unauthorized } from "./Errors.ts"
 import type { Answer, RequestFrame } from "./GatewayFrames.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { type AskOptions, RequestTable, refusalOf } from "./RequestTable.ts"
-import { isTransient } from "./Retry.ts"
-import { AnswerLost, ConnectionClosed, isSessionsError, RequestRefused } from "./SessionErrors.ts"
+import { Retries } from "./Retry.ts"
+import { ConnectionClosed, isSessionsError, type RequestRefused, type SessionsError } from "./SessionErrors.ts"
 import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
-import { Backoff, Lifetime, pause } from "./Time.ts"
+import { Lifetime, pause } from "./Time.ts"
 import { connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
 /** Milliseconds without a frame before a ping is sent, and before the connection is closed. */
@@ -16,11 +16,47 @@ const silenceMs = 35_000
 /** The time limit of a handshake, including the token, in milliseconds. */
 const handshakeMs = 15_000
 
-/** A connection that lasts this long resets the backoff. */
-const stableMs = 60_000
+/** The gateway closed the connection because it is overloaded. */
+class ShedLoad extends ConnectionFailed {
+  /** The minimum pause in milliseconds. */
+  readonly retryAfterMs = 5000
+}
 
-/** The minimum pause after a close code that sheds load. */
-const rateLimitedMs = 5000
+/** The error of a close code (docs/protocol.md). It decides whether to reconnect, with a new token, or later. */
+const closeError = (code: number, reason: string): SessionsError => {
+  const message = `The gateway closed the connection: ${code} ${reason}`.trimEnd()
+  if (code === 4501) {
+    return new Unauthorized({ message, status: 401, requestId: undefined, retryAfterMs: undefined })
+  }
+  const isFinal = code === 1002 || code === 1007 || code === 1009 || (code >= 4500 && code <= 4999)
+  if (isFinal) return new ConnectionClosed(message, code)
+  return code === 4001 ? new ShedLoad(message, false) : new ConnectionFailed(message, false)
+}
+
+/** Browsers and Node hide why a handshake was refused. An ordinary request to the same address finds the reason. */
+const whyRefused = async (requests: Requests, path: string, signal: AbortSignal): Promise<unknown> => {
+  const error = new ConnectionFailed("The WebSocket handshake has failed", false)
+  try {
+    const response = await requests.open({ path }, signal)
+    await response.body?.cancel()
+  } catch (reason) {
+    signal.throwIfAborted()
+    if (!isSessionsError(reason)) throw reason
+    switch (reason._tag) {
+      case "Unauthorized":
+      case "Forbidden":
+      case "NotFound":
+      case "ServiceUnavailable":
+      case "ConnectionFailed":
+      case "TokenUnavailable":
+        return reason
+      case "InvalidResponse":
+        // Other statuses concern requests that are not handshakes.
+        return [401, 403, 404, 429, 502, 503, 504].includes(reason.status) ? reason : error
+    }
+  }
+  return error
+}
 
 /** The listener of events and of the connection. */
 export interface LinkListener {
@@ -46,20 +82,18 @@ export interface LinkOptions {
 /** A connection to the gateway. It is opened when it is needed, and again after a loss while it is still needed. */
 export class GatewayLink {
   readonly #lifetime: Lifetime
-  readonly #backoff: Backoff
+  readonly #retries: Retries
   readonly #table: RequestTable
   #holders = 0
   #socket: WebSocketLike | undefined
   #isRunning = false
   #ended: { readonly error: unknown } | undefined
-  /** Whether the last token was refused. */
-  #isRefused = false
   #lastError: unknown
   readonly #opening = new Set<{ readonly resolve: () => void; readonly reject: (error: unknown) => void }>()
 
   constructor(private readonly options: LinkOptions) {
     this.#lifetime = new Lifetime(options.requests.clock, undefined)
-    this.#backoff = new Backoff(options.requests.clock)
+    this.#retries = new Retries(options.requests)
     this.#table = new RequestTable(options.requests, options.timeoutMs, () => this.#lastError)
   }
 
@@ -131,8 +165,8 @@ export class GatewayLink {
         await this.#connection()
       } catch (error) {
         if (this.#ended !== undefined) break
-        if (clock.now() - startedAt > stableMs) this.#backoff.reset()
-        const retryInMs = this.#retryIn(error)
+        this.#retries.ended(startedAt)
+        const retryInMs = isClientError(error) ? this.#retries.after(error) : undefined
         if (retryInMs === undefined) {
           this.end(error)
           break
@@ -145,20 +179,6 @@ export class GatewayLink {
       }
     }
     this.#isRunning = false
-  }
-
-  /** The pause before the next connection, or `undefined` if there must be none. */
-  #retryIn(error: unknown): number | undefined {
-    if (!isSessionsError(error) || error instanceof ResponseTooLarge) return undefined
-    if (error instanceof RequestRefused || error instanceof AnswerLost || error instanceof ConnectionClosed) {
-      return undefined
-    }
-    // A new token may succeed. It is tried once.
-    const mayRenew = error._tag === "Unauthorized" && this.options.requests.isTokenRenewable && !this.#isRefused
-    if (!mayRenew && !isTransient(error)) return undefined
-    if (error._tag === "Unauthorized") this.#isRefused = true
-    const minimum = error instanceof ShedLoad ? rateLimitedMs : 0
-    return this.#backoff.next("retryAfterMs" in error ? error.retryAfterMs : minimum)
   }
 
   /** Opens a connection and serves it. Fails with the reason of its end. */
@@ -261,7 +281,7 @@ export class GatewayLink {
     if (text.length > requests.maxResponseBytes) throw new ResponseTooLarge(requests.maxResponseBytes)
     const frame = parse<object>(text, frame => typeof frame === "object" && frame !== null, JSON)
     if (frame === undefined) return
-    this.#isRefused = false
+    this.#retries.accepted()
     if ("seq" in frame) {
       if (!isEvent(frame)) return
       this.#table.onEvent()

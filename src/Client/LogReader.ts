@@ -1,61 +1,22 @@
+/** Reads the change log over consecutive connections. */
 import { type ClientError, ConnectionFailed, isClientError } from "./Errors.ts"
-import type { ChangePage, FollowStatus } from "./Model.ts"
-import { epochOf, json, type Reader, type Requests } from "./Requests.ts"
-import { isTransient } from "./Retry.ts"
-import { Backoff, pause } from "./Time.ts"
+import type { FollowStatus } from "./Model.ts"
+import type { Requests } from "./Requests.ts"
+import { Retries } from "./Retry.ts"
+import { pause } from "./Time.ts"
 import {
   type FeedPage,
   type FeedQuery,
-  isPage,
   isReset,
   type Part,
   type Position,
-  silenceMs,
+  poll,
+  skippedMs,
   type Transport
-} from "./Transport.ts"
+} from "./Transports.ts"
 
 /** The maximum number of changes in a page. */
 const pageSize = 500
-
-/** How long a failed transport is skipped, and how long polls continue before a better one is tried. */
-const skippedMs = 300_000
-
-/** A connection that lasts this long resets the backoff. */
-const stableMs = 60_000
-
-const pollWaitSeconds = 30
-
-const readChanges = json<ChangePage>(isPage)
-
-const readPage: Reader<FeedPage> = async (response, limitBytes, format) => ({
-  ...(await readChanges(response, limitBytes, format)),
-  epoch: epochOf(response)
-})
-
-/** A page of the log; with `wait`, the service waits for changes. */
-const poll = (requests: Requests, query: FeedQuery & { readonly wait?: number }, signal: AbortSignal) => {
-  const timeoutMs = query.wait === undefined ? undefined : silenceMs
-  return requests.ask({ path: "/changes", query, timeoutMs }, signal, readPage)
-}
-
-/** The change log by long polls. */
-export const longPolling = (requests: Requests): Transport => ({
-  name: "longPolling",
-
-  async *pages(query, signal) {
-    const { now } = requests.clock
-    yield { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }
-    const end = now() + skippedMs
-    for (let after = query.after; now() < end; ) {
-      const startedAt = now()
-      const page = await poll(requests, { ...query, after, wait: pollWaitSeconds }, signal)
-      const isEmpty = page.changes.length === 0 && page.lastSeq === after
-      if (isEmpty && now() - startedAt < 1000) throw new ConnectionFailed("The poll did not wait", false)
-      yield page
-      after = page.lastSeq
-    }
-  }
-})
 
 /** Whether another transport may succeed. The service itself refuses all transports alike. */
 const isOfTransport = (error: ClientError): boolean => {
@@ -74,11 +35,9 @@ const isOfTransport = (error: ClientError): boolean => {
 
 /** Reads the change log over consecutive connections, by the first transport that works. */
 export class LogReader {
-  readonly #backoff: Backoff
+  readonly #retries: Retries
   /** Until when each transport is skipped, in monotonic milliseconds. */
   readonly #skippedUntil = new Map<Transport, number>()
-  /** Whether the last token was refused. */
-  #isRefused = false
 
   /** @param transports the preferred one first */
   constructor(
@@ -87,7 +46,7 @@ export class LogReader {
     private readonly signal: AbortSignal,
     private readonly onStatus: ((status: FollowStatus) => void) | undefined
   ) {
-    this.#backoff = new Backoff(requests.clock)
+    this.#retries = new Retries(requests)
   }
 
   /**
@@ -106,19 +65,18 @@ export class LogReader {
         isBehind = page.changes.length >= pageSize
       }
       const transport = this.#choose()
-      const { now } = this.requests.clock
-      const startedAt = now()
+      const startedAt = this.requests.clock.now()
       let count = 0
       try {
         for await (const page of transport.pages(query, this.signal)) {
           if (count++ === 0) this.onStatus?.({ type: "connected", transport: transport.name })
-          if (page.changes.length > 0) this.#backoff.reset()
+          if (page.changes.length > 0) this.#retries.reset()
           yield page
           if (isReset(page, query)) return
           query = { ...query, after: page.lastSeq, epoch: page.epoch || query.epoch }
         }
       } catch (error) {
-        if (now() - startedAt > stableMs) this.#backoff.reset()
+        this.#retries.ended(startedAt)
         if (!this.#skip(transport, error, count)) await this.#recover(error)
       }
     }
@@ -135,7 +93,7 @@ export class LogReader {
     for (;;) {
       try {
         const result = await work()
-        this.#isRefused = false
+        this.#retries.accepted()
         return result
       } catch (error) {
         await this.#recover(error)
@@ -147,18 +105,15 @@ export class LogReader {
   async #recover(error: unknown): Promise<void> {
     this.signal.throwIfAborted()
     if (!isClientError(error)) throw error
-    // A new token may succeed. It is tried once.
-    const mayRenew = error._tag === "Unauthorized" && this.requests.isTokenRenewable && !this.#isRefused
-    if (!mayRenew && !isTransient(error)) throw error
-    this.#isRefused = mayRenew
-    const retryInMs = this.#backoff.next("retryAfterMs" in error ? error.retryAfterMs : undefined)
+    const retryInMs = this.#retries.after(error)
+    if (retryInMs === undefined) throw error
     this.onStatus?.({ type: "disconnected", error, retryInMs })
     await pause(this.requests.clock, retryInMs, this.signal)
   }
 
   /** Pauses before the entries are read again. The pauses grow until a change arrives. */
   pause(): Promise<void> {
-    return pause(this.requests.clock, this.#backoff.next(), this.signal)
+    return pause(this.requests.clock, this.#retries.next(), this.signal)
   }
 
   #choose(): Transport {

@@ -1,3 +1,4 @@
+/** The pending requests of a connection to the gateway. */
 import { ConnectionFailed, refused } from "./Errors.ts"
 import type { Answer, RequestFrame } from "./GatewayFrames.ts"
 import type { Requests } from "./Requests.ts"

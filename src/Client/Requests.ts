@@ -1,3 +1,4 @@
+/** Sends requests over HTTP and reads their answers. */
 import {
   ConnectionFailed,
   detailsOf,

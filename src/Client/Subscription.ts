@@ -1,9 +1,11 @@
+/** Subscriptions to the events of sessions, over consecutive connections. */
 import { refused } from "./Errors.ts"
 import type { AnswerOf } from "./GatewayFrames.ts"
 import type { GatewayLink } from "./GatewayLink.ts"
+import { Backoff } from "./Retry.ts"
 import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
-import type { Position, Session, SessionEvent, SessionUpdate } from "./SessionModel.ts"
-import { Backoff, type Clock } from "./Time.ts"
+import type { Position, SessionEvent, SessionUpdate } from "./SessionModel.ts"
+import type { Clock } from "./Time.ts"
 
 /** The maximum number of followed sessions of one connection. */
 const maxSubscriptions = 128
@@ -17,18 +19,16 @@ class Reader {
   #bytes = 0
   #failure: { readonly error: unknown } | undefined
   #wake = () => {}
-  /** Whether a new history has replaced the old one, so that the reader starts at its first event. */
-  isReset = false
-  /** Whether it receives the events of the current subscription. */
-  isLive = false
-  /** Whether events were omitted because the queue is full. */
-  isPaused = false
-  /** Whether events before the next one may be missing because they are no longer kept. */
-  mayMiss = false
+  /**
+   * `live`: it receives the events of the current subscription; `trimmed`: it does, and events before the next one may be
+   * missing because they are no longer kept; `paused`: events were omitted because the queue is full.
+   */
+  state: "waiting" | "live" | "trimmed" | "paused" = "waiting"
   isSynced = false
 
+  /** @param position the last event; `start`: none, `reset`: none, because a new history has replaced the old one */
   constructor(
-    public position: Position | undefined,
+    public position: Position | "start" | "reset",
     private readonly maxBytes: number
   ) {}
 
@@ -81,9 +81,8 @@ class Channel {
   /** The number of the newest `subscribe`. */
   #round = 0
   #isSubscribed = false
-  #headSeq = 0
-  #epoch = ""
-  #session: Session | undefined
+  /** The answer to it; absent before the first one. */
+  #current: AnswerOf<"subscribed"> | undefined
   #cancelRetry = () => {}
 
   constructor(
@@ -99,14 +98,14 @@ class Channel {
     this.#cancelRetry()
     if (!this.link.isOpen) return
     const { link, sessionId } = this
-    const readers = [...this.readers].filter(({ isPaused }) => !isPaused)
+    const readers = [...this.readers].filter(({ state }) => state !== "paused")
     if (readers.length === 0) {
       if (this.#isSubscribed) link.ask({ type: "unsubscribe", sessionId }, { onLoss: "drop" }).catch(() => {})
       this.#isSubscribed = false
       this.#round++
       return
     }
-    const positions = readers.flatMap(({ position }) => position ?? [])
+    const positions = readers.flatMap(({ position }) => (typeof position === "string" ? [] : position))
     const epoch = positions[0]?.epoch
     const isSame = positions.length === readers.length && positions.every(position => position.epoch === epoch)
     const afterSeq = isSame ? Math.min(...positions.map(({ seq }) => seq)) : 0
@@ -132,12 +131,11 @@ class Channel {
     const { seq } = event
     let isFull = false
     for (const reader of this.readers) {
-      const { position } = reader
-      if (!reader.isLive || position === undefined) continue
-      if (seq > position.seq + 1 && !reader.mayMiss) return this.link.abandon("Events of a session are missing")
+      const { position, state } = reader
+      if ((state !== "live" && state !== "trimmed") || typeof position === "string") continue
+      if (seq > position.seq + 1 && state !== "trimmed") return this.link.abandon("Events of a session are missing")
       if (seq > position.seq && !reader.hasRoom(bytes)) {
-        reader.isPaused = true
-        reader.isLive = false
+        reader.state = "paused"
         isFull = true
         continue
       }
@@ -145,14 +143,14 @@ class Channel {
         reader.push({ type: "trimmed", after: position.seq })
         reader.isSynced = false
       }
-      reader.mayMiss = false
+      reader.state = "live"
       if (seq <= position.seq) continue
-      reader.position = { epoch: this.#epoch, seq }
+      reader.position = { epoch: position.epoch, seq }
       reader.push({ type: "event", event, position: reader.position }, bytes)
       this.#sync(reader)
     }
     this.#backoff.reset()
-    if (isFull && [...this.readers].every(({ isPaused }) => isPaused)) this.refresh()
+    if (isFull && [...this.readers].every(({ state }) => state === "paused")) this.refresh()
   }
 
   /** Subscribes again later. */
@@ -165,7 +163,7 @@ class Channel {
     this.#cancelRetry()
     this.#isSubscribed = false
     this.#round++
-    for (const reader of this.readers) reader.isLive = false
+    for (const reader of this.readers) if (reader.state !== "paused") reader.state = "waiting"
   }
 
   fail(error: unknown): void {
@@ -173,30 +171,27 @@ class Channel {
     for (const reader of this.readers) reader.fail(error)
   }
 
-  #onSubscribed({ epoch, headSeq, recovered, session }: AnswerOf<"subscribed">): void {
-    this.#headSeq = headSeq
-    this.#epoch = epoch
-    this.#session = session
+  #onSubscribed(answer: AnswerOf<"subscribed">): void {
+    this.#current = answer
+    const { epoch, headSeq, recovered } = answer
     let isBeyond = false
     for (const reader of this.readers) {
-      if (reader.isPaused) continue
+      if (reader.state === "paused") continue
       const { position } = reader
-      if (position?.epoch === epoch && position.seq > headSeq) {
-        reader.isReset = true
-        reader.position = undefined
+      const isKnown = typeof position !== "string" && position.epoch === epoch
+      if (isKnown && position.seq > headSeq) {
+        reader.position = "reset"
         isBeyond = true
         continue
       }
-      if (position === undefined || position.epoch !== epoch) {
-        if (position !== undefined || reader.isReset) {
+      if (!isKnown) {
+        if (position !== "start") {
           reader.push({ type: "reset", epoch })
           reader.isSynced = false
-          reader.isReset = false
         }
         reader.position = { epoch, seq: 0 }
       }
-      reader.mayMiss = !recovered
-      reader.isLive = true
+      reader.state = recovered ? "live" : "trimmed"
       this.#sync(reader)
     }
     if (isBeyond) this.refresh()
@@ -205,9 +200,11 @@ class Channel {
   /** Notifies a reader once that it has received all earlier events. */
   #sync(reader: Reader): void {
     const { position } = reader
-    if (reader.isSynced || position === undefined || position.seq < this.#headSeq) return
+    if (reader.isSynced || typeof position === "string") return
+    const { headSeq, session } = this.#current!
+    if (position.seq < headSeq) return
     reader.isSynced = true
-    reader.push({ type: "synced", session: this.#session!, position })
+    reader.push({ type: "synced", session, position })
   }
 
   #onRefused(error: unknown, afterSeq: number): void {
@@ -216,10 +213,7 @@ class Channel {
     this.#isSubscribed = false
     if (error instanceof RequestRefused && error.code === "bad_request" && afterSeq > 0) {
       // The position is after the end of the history: it was restored from a backup.
-      for (const reader of this.readers) {
-        reader.isReset = true
-        reader.position = undefined
-      }
+      for (const reader of this.readers) reader.position = "reset"
       return this.refresh()
     }
     const isFinal = error instanceof RequestRefused ? !error.retryable : !this.link.isOpen
@@ -245,7 +239,7 @@ export class Subscriptions {
     signal: AbortSignal
   ): AsyncGenerator<SessionUpdate, void> {
     const release = this.link().hold()
-    const reader = new Reader(after, this.maxBytes)
+    const reader = new Reader(after ?? "start", this.maxBytes)
     let channel: Channel
     try {
       channel = this.#channel(sessionId)
@@ -256,8 +250,8 @@ export class Subscriptions {
     channel.readers.add(reader)
     channel.refresh()
     const resume = () => {
-      if (!reader.isPaused) return
-      reader.isPaused = false
+      if (reader.state !== "paused") return
+      reader.state = "waiting"
       channel.refresh()
     }
     // One listener for all waits: a listener for each event would cost more than the event.

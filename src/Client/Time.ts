@@ -1,3 +1,4 @@
+/** Time limits, pauses, and iterables that end at once when their reader returns. */
 import { ConnectionFailed } from "./Errors.ts"
 
 /** The clock, timers and random numbers. Tests replace them. */
@@ -99,33 +100,6 @@ export const pause = (clock: Clock, ms: number, signal: AbortSignal): Promise<vo
     cancel = clock.after(ms, resolve)
   })
   return abortable(over, signal).finally(() => cancel())
-}
-
-/** The bounds of the first and of the longest pause, in milliseconds. */
-const firstPause = 1000
-const longestPause = 30_000
-
-/** The maximum `Retry-After` in milliseconds: a timer of more than 24 days would fire at once. */
-const longestRetryAfter = 3_600_000
-
-/**
- * Exponential backoff with full jitter: clients that lost their connections at the same time do not reconnect at the same
- * time.
- */
-export class Backoff {
-  #attempts = 0
-
-  constructor(private readonly clock: Clock) {}
-
-  /** The next pause in milliseconds; at least what the service asks for. */
-  next(retryAfterMs = 0): number {
-    const bound = Math.min(longestPause, firstPause * 2 ** this.#attempts++)
-    return Math.min(retryAfterMs, longestRetryAfter) + this.clock.random() * bound
-  }
-
-  reset(): void {
-    this.#attempts = 0
-  }
 }
 
 /** An iterable that starts again for each reader. It ends at once when its reader returns, even during a wait. */

@@ -1,3 +1,4 @@
+/** Opens WebSockets, with the credential as the host can send it. */
 import { refused } from "./Errors.ts"
 
 /** The used part of the WebSocket interface. */

@@ -1,3 +1,4 @@
+/** The failures of commands, and their exit codes. */
 import { Schema } from "effect"
 
 /** The exit codes of all commands; docs/cli.md lists them. */
@@ -27,3 +28,10 @@ export const wrong = (message: string, hint?: string): CommandFailed =>
 /** Any other failure. */
 export const failed = (message: string, hint?: string): CommandFailed =>
   new CommandFailed({ message, exitCode: exitCodes.failed, ...(hint !== undefined && { hint }) })
+
+/** The error codes after the reader has closed the pipe, like `head`. */
+const closed: ReadonlySet<unknown> = new Set(["EPIPE", "EOF", "ECONNRESET", "ERR_STREAM_DESTROYED"])
+
+/** The failure of a command whose standard output cannot be written; `undefined` if the reader has closed the pipe. */
+export const outputFailed = (error: NodeJS.ErrnoException): CommandFailed | undefined =>
+  closed.has(error.code) ? undefined : failed(`Standard output cannot be written: ${error.message}`)

@@ -3,8 +3,7 @@ import { Config, Duration, Effect, Option, Redacted } from "effect"
 import * as Client from "../EffectClient/Client.ts"
 import * as ExactJson from "../Json/ExactJson.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
-import { Options } from "./Library.ts"
-import { numberOption } from "./NumberOption.ts"
+import { flag, numberOption, text } from "./CommandOptions.ts"
 import * as Profile from "./Profile.ts"
 
 /** The default address: the service of this machine. */
@@ -23,25 +22,19 @@ export const variables = {
 } as const
 
 const optionsOf = (kind: Kind) => ({
-  url: Options.text("url").pipe(
-    Options.withPseudoName("address"),
-    Options.withDescription(`Address of the service, or CAUSEWAY_URL; default ${defaultUrl}`),
-    Options.optional
+  url: text("url", `Address of the service, or CAUSEWAY_URL; default ${defaultUrl}`, "address"),
+  tokenFile: text(
+    "token-file",
+    `File with the credential, or ${variables[kind].file}, or ${variables[kind].token} for the credential itself`,
+    "file"
   ),
-  tokenFile: Options.text("token-file").pipe(
-    Options.withPseudoName("file"),
-    Options.withDescription(
-      `File with the credential, or ${variables[kind].file}, or ${variables[kind].token} for the credential itself`
-    ),
-    Options.optional
-  ),
-  profile: Options.text("profile").pipe(
-    Options.withPseudoName("name"),
-    Options.withDescription("Profile with address and credential, or CAUSEWAY_PROFILE; default the profile default"),
-    Options.optional
+  profile: text(
+    "profile",
+    "Profile with address and credential, or CAUSEWAY_PROFILE; default the profile default",
+    "name"
   ),
   timeout: numberOption("timeout", "seconds", "How long an answer may take", 30),
-  json: Options.boolean("json").pipe(Options.withDescription("Print JSON; default in a pipe or a file"))
+  json: flag("json", "Print JSON; default in a pipe or a file")
 })
 
 /** The options of every command that calls a service. */
@@ -69,6 +62,12 @@ export interface Connection {
   /** The source of the credential, for messages. */
   readonly source: string
   readonly timeout: Duration.Duration
+}
+
+/** A service with a client of its store. */
+export interface Opened {
+  readonly connection: Connection
+  readonly client: Client.Service
 }
 
 const variable = (name: string): Effect.Effect<Option.Option<string>> =>
@@ -177,6 +176,10 @@ export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Conne
     return { url, kind, token: yield* found.value.read, source: found.value.source, timeout }
   })
 
-/** A client of the store that preserves the text of values. */
-export const store = ({ timeout, token, url }: Connection): Effect.Effect<Client.Service> =>
-  Client.make({ baseUrl: url, token, timeout, json: ExactJson })
+/** The service and the credential for a command of the store, and a client that preserves the text of values. */
+export const openStore = (given: Given): Effect.Effect<Opened, CommandFailed> =>
+  Effect.flatMap(resolve(given), connection => {
+    const { timeout, token, url } = connection
+    const client = Client.make({ baseUrl: url, token, timeout, json: ExactJson })
+    return Effect.map(client, client => ({ client, connection }))
+  })

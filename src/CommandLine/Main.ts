@@ -1,4 +1,4 @@
-/** Runs a command with its arguments. */
+/** The commands of `causeway`, and how one is run with its arguments. */
 import { stripVTControlCharacters } from "node:util"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodePath from "@effect/platform-node/NodePath"
@@ -8,11 +8,59 @@ import { version } from "../Version.ts"
 import * as Arguments from "./Arguments.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import * as Completions from "./Completions.ts"
-import * as Help from "./Help.ts"
+import { remove } from "./Entries/Delete.ts"
+import * as Kv from "./Entries/Kv.ts"
+import { list, namespaces } from "./Entries/List.ts"
+import { watch } from "./Entries/Watch.ts"
 import { CliConfig, Command } from "./Library.ts"
-import * as Root from "./Root.ts"
+import * as Sessions from "./Sessions.ts"
+import * as Status from "./Status.ts"
+import { backup, restore } from "./Store/Backup.ts"
+import { command as migrateStore } from "./Store/MigrateStore.ts"
 import * as Suggestion from "./Suggestion.ts"
 import * as Output from "./Terminal/Output.ts"
+import { command as batch } from "./Transfer/Batch.ts"
+import { command as exporting } from "./Transfer/Export.ts"
+import { command as importing } from "./Transfer/Import.ts"
+import { group, helpAt, isGroup, leaf } from "./Tree.ts"
+
+/** What the composition of the service provides. Each part is loaded when it is used. */
+export interface Parts extends Status.Documents {
+  readonly serve: Effect.Effect<void, CommandFailed>
+  readonly develop: Effect.Effect<void, CommandFailed>
+}
+
+/** All commands, and their tree for help and completions. */
+const commandsOf = (parts: Parts) => {
+  const serve = Command.make("serve", {}, () => parts.serve).pipe(
+    Command.withDescription("Serve until SIGTERM or SIGINT, like causeway without a command")
+  )
+  const dev = Command.make("dev", {}, () => parts.develop).pipe(
+    Command.withDescription("Serve with development keys and simulated upstream services")
+  )
+  return group("causeway", "A versioned key-value store over HTTP, and a gateway to an AI-agent platform.", [
+    leaf(serve),
+    leaf(dev),
+    group("kv", "Entries of the store", [
+      leaf(Kv.get),
+      leaf(Kv.set),
+      leaf(remove),
+      leaf(list),
+      leaf(namespaces),
+      leaf(watch)
+    ]),
+    leaf(batch),
+    leaf(exporting),
+    leaf(importing),
+    leaf(backup),
+    leaf(restore),
+    leaf(migrateStore),
+    leaf(Status.health),
+    leaf(Status.openapi(parts)),
+    group("sessions", "Sessions of agents", [leaf(Sessions.list), leaf(Sessions.show), leaf(Sessions.tail)]),
+    leaf(Sessions.chat)
+  ])
+}
 
 const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} lists its arguments.`
 
@@ -36,16 +84,10 @@ const unknownArgument = ({ known, path, unknown }: Arguments.UnknownArgument): C
 }
 
 /** Runs a command. Its output is that of the context. */
-export const runWith = (
-  args: ReadonlyArray<string>,
-  parts: Root.Parts
-): Effect.Effect<void, CommandFailed, Output.Output> =>
+export const runWith = (args: ReadonlyArray<string>, parts: Parts): Effect.Effect<void, CommandFailed, Output.Output> =>
   Effect.gen(function* () {
     const outer = yield* Console.consoleWith(Effect.succeed)
-    const { command, node: tree } = Root.make({
-      ...parts,
-      migrateStore: given => Effect.withConsole(parts.migrateStore(given), outer)
-    })
+    const { command, node: tree } = commandsOf(parts)
     const arranged = Arguments.arrange(args, tree)
     const { path } = arranged
     if ("unknown" in arranged) return yield* unknownArgument(arranged)
@@ -57,9 +99,9 @@ export const runWith = (
       if (Completions.isShell(shell)) return yield* Output.write(Completions.script(shell, tree))
       return yield* wrong(`--completions takes ${Completions.shells.join(", ")}`, help(path))
     }
-    if (given.includes("--help")) return yield* Output.write(`${Help.of(tree, path)}\n`)
+    if (given.includes("--help")) return yield* Output.write(`${helpAt(tree, path)}\n`)
     if (given.includes("--version")) return yield* Output.write(`${version}\n`)
-    if (Help.isGroup(tree, path)) {
+    if (isGroup(tree, path)) {
       return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
     }
     const errors: Array<string> = []
@@ -88,5 +130,5 @@ export const runWith = (
   )
 
 /** Runs a command with the arguments and the output of this process. */
-export const run = (args: ReadonlyArray<string>, parts: Root.Parts): Effect.Effect<void, CommandFailed> =>
+export const run = (args: ReadonlyArray<string>, parts: Parts): Effect.Effect<void, CommandFailed> =>
   Effect.provide(runWith(args, parts), Output.layer)

@@ -1,9 +1,13 @@
-/** Retries requests while the service is unavailable. */
-import { Duration, Effect, Schedule } from "effect"
-import type { ClientError } from "../EffectClient/Errors.ts"
+/** Retries requests while the service is unavailable, and writes that are applied once however often they are sent. */
+import { randomUUID } from "node:crypto"
+import { Duration, Effect, Option, Schedule } from "effect"
+import type { ClientError } from "../EffectClient/Client.ts"
 import * as Monotonic from "../Monotonic.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
-import { numberOption } from "./NumberOption.ts"
+import { numberOption, text } from "./CommandOptions.ts"
+import type { Connection } from "./Connection.ts"
+import * as Failure from "./Failure.ts"
+import { Output } from "./Terminal/Output.ts"
 
 /** The option of the commands that retry by default. */
 export const retryForOption = numberOption(
@@ -78,3 +82,44 @@ export const retryWhileUnavailable =
         })
       return retryFor<ClientError>(duration, { isRetryable, retryAfter, onRetry })(request)
     })
+
+/** The options of every command with one idempotent write. */
+export const writeOptions = {
+  idempotencyKey: text("idempotency-key", "The Idempotency-Key of this write; default a random one", "key"),
+  retryFor: numberOption(
+    "retry-for",
+    "seconds",
+    "How long to retry while the service is unavailable; the write is applied once",
+    0
+  )
+}
+
+/** The values of {@link writeOptions}. */
+interface Given {
+  readonly idempotencyKey: Option.Option<string>
+  /** Seconds. */
+  readonly retryFor: number
+}
+
+const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`)
+
+/**
+ * Runs a write with an idempotency key and retries it while the service is unavailable. The message of a failure with
+ * unknown outcome contains the key, so that the user can repeat the write.
+ */
+export const once = <A>(
+  connection: Connection,
+  { idempotencyKey, retryFor }: Given,
+  write: (options: { readonly idempotencyKey: string }) => Effect.Effect<A, ClientError>
+): Effect.Effect<A, CommandFailed, Output> =>
+  Effect.gen(function* () {
+    const duration = yield* durationOf(retryFor)
+    const key = Option.isSome(idempotencyKey) ? idempotencyKey.value : randomUUID()
+    const { note } = yield* Output
+    return yield* write({ idempotencyKey: key }).pipe(
+      retryWhileUnavailable(duration, note),
+      Effect.mapError(
+        Failure.of(connection, `with --idempotency-key ${quoted(key)} it can be repeated, and is applied once`)
+      )
+    )
+  })

@@ -6,12 +6,12 @@ import * as Chat from "./Chat/Chat.ts"
 import * as Screen from "./Chat/Screen.ts"
 import * as Terminal from "./Chat/Terminal.ts"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandFailed.ts"
+import { flag, numberOption, text, wholeNumber } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
 import * as EntryText from "./Entries/EntryText.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { numberOption, wholeNumber } from "./NumberOption.ts"
-import { isJson, Output, record, write } from "./Terminal/Output.ts"
+import { answer, isJson, Output, record, write } from "./Terminal/Output.ts"
 import { type Column, list as details, table } from "./Terminal/Table.ts"
 import { cleanName, count } from "./Terminal/Text.ts"
 
@@ -77,28 +77,23 @@ export const show = Command.make("show", { id, ...Connection.sessionOptions }, (
   Effect.gen(function* () {
     const { explain, sessions } = yield* gateway(given)
     const session = yield* Effect.mapError(sessions.get(id), explain)
-    return yield* (yield* isJson(json))
-      ? record(session)
-      : write(
-          details([
-            ["session", session.id],
-            ["title", session.title === "" ? "(none)" : cleanName(session.title)],
-            ["state", session.state],
-            ["agent", cleanName(session.agentType)],
-            ["instance", session.instanceId ?? "(none)"],
-            ["tenant", session.tenant],
-            ["created", EntryText.time(session.createdAt)],
-            ["updated", EntryText.time(session.updatedAt)],
-            ["events", count(session.headSeq)],
-            ["epoch", session.epoch],
-            ...(session.missingSecrets === undefined
-              ? []
-              : [["missing secrets", session.missingSecrets.join(", ")] as const]),
-            ...(session.missingConfiguration === undefined
-              ? []
-              : [["missing", session.missingConfiguration.join(", ")] as const])
-          ])
-        )
+    const { missingConfiguration, missingSecrets } = session
+    yield* answer(json, session, () =>
+      details([
+        ["session", session.id],
+        ["title", session.title === "" ? "(none)" : cleanName(session.title)],
+        ["state", session.state],
+        ["agent", cleanName(session.agentType)],
+        ["instance", session.instanceId ?? "(none)"],
+        ["tenant", session.tenant],
+        ["created", EntryText.time(session.createdAt)],
+        ["updated", EntryText.time(session.updatedAt)],
+        ["events", count(session.headSeq)],
+        ["epoch", session.epoch],
+        ...(missingSecrets === undefined ? [] : [["missing secrets", missingSecrets.join(", ")] as const]),
+        ...(missingConfiguration === undefined ? [] : [["missing", missingConfiguration.join(", ")] as const])
+      ])
+    )
   }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Show a session"))
 
@@ -110,16 +105,9 @@ export const tail = Command.make(
   "tail",
   {
     id,
-    from: wholeNumber("from").pipe(
-      Options.withPseudoName("seq"),
-      Options.withDescription("Only events after this one; requires --epoch"),
-      Options.optional
-    ),
-    epoch: Options.text("epoch").pipe(
-      Options.withDescription("The epoch of the history to which --from belongs, as in show"),
-      Options.optional
-    ),
-    once: Options.boolean("once").pipe(Options.withDescription("End after the existing events")),
+    from: wholeNumber("from", "seq", "Only events after this one; requires --epoch"),
+    epoch: text("epoch", "The epoch of the history to which --from belongs, as in show"),
+    once: flag("once", "End after the existing events"),
     ...Connection.sessionOptions
   },
   ({ epoch, from, id, json, once, ...given }) =>
@@ -164,10 +152,7 @@ export const tail = Command.make(
 export const chat = Command.make(
   "chat",
   {
-    session: Options.text("session").pipe(
-      Options.withDescription("Session to continue; default a new one"),
-      Options.optional
-    ),
+    session: text("session", "Session to continue; default a new one"),
     agent: Options.text("agent").pipe(
       Options.withPseudoName("type"),
       Options.withDescription("Type of the agent of a new session; default assistant"),

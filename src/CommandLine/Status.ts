@@ -3,10 +3,11 @@ import { Effect, Option } from "effect"
 import { textOf } from "../Client/Errors.ts"
 import { json } from "../Client/Requests.ts"
 import { CommandFailed, exitCodes, failed } from "./CommandFailed.ts"
+import { flag } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
-import { Command, Options } from "./Library.ts"
+import { Command } from "./Library.ts"
 import { ask } from "./Service.ts"
-import { isJson, Output, record, write, writeJson } from "./Terminal/Output.ts"
+import { answer, Output, writeJson } from "./Terminal/Output.ts"
 import { list, table } from "./Terminal/Table.ts"
 
 interface Dependency {
@@ -68,9 +69,7 @@ const describe = (ready: boolean, { dependencies, status, uptime, version }: Rep
 export const health = Command.make(
   "health",
   {
-    strict: Options.boolean("strict").pipe(
-      Options.withDescription("Fail also if a dependency of the service is not well")
-    ),
+    strict: flag("strict", "Fail also if a dependency of the service is not well"),
     ...Connection.options
   },
   ({ strict, ...options }) =>
@@ -79,9 +78,8 @@ export const health = Command.make(
       const ready = (yield* ask(connection, { path: "/ready" }, readReady)).ok
       // A report with status 503 means that a dependency is not well.
       const report = yield* ask(connection, { prefix: "", path: "/health", accepts: 503 }, readReport)
-      yield* (yield* isJson(options.json))
-        ? record({ ready, ...report })
-        : write(describe(ready, report, (yield* Output).cells()))
+      const { cells } = yield* Output
+      yield* answer(options.json, { ready, ...report }, () => describe(ready, report, cells()))
       const isWell = ready && (!strict || report.status === "ok")
       if (!isWell) {
         return yield* new CommandFailed({
@@ -112,10 +110,8 @@ export const openapi = (documents: Documents) =>
   Command.make(
     "openapi",
     {
-      asyncapi: Options.boolean("asyncapi").pipe(Options.withDescription("The AsyncAPI document of the WebSockets")),
-      fromService: Options.boolean("from-service").pipe(
-        Options.withDescription("The document of the service; default that of this version")
-      ),
+      asyncapi: flag("asyncapi", "The AsyncAPI document of the WebSockets"),
+      fromService: flag("from-service", "The document of the service; default that of this version"),
       ...Connection.options
     },
     ({ asyncapi, fromService, ...options }) =>

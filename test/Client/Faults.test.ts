@@ -10,7 +10,7 @@ import {
   PreconditionFailed,
   ResponseTooLarge
 } from "../../src/Client/Client.ts"
-import { EventParser } from "../../src/Client/EventStreamTransport.ts"
+import { EventParser } from "../../src/Client/Transports.ts"
 import { keys } from "../Harness.ts"
 import { Gathered, until, withService } from "./Harness.ts"
 

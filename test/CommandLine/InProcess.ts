@@ -25,7 +25,6 @@ export const call = (
     const parts = {
       serve: nothing,
       develop: nothing,
-      migrateStore: () => nothing,
       openApi: Effect.sync(() => Document.text(Api)),
       asyncApi: nothing
     }

@@ -8,6 +8,7 @@ import * as Profile from "../../src/CommandLine/Profile.ts"
 import * as Suggestion from "../../src/CommandLine/Suggestion.ts"
 import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import * as Table from "../../src/CommandLine/Terminal/Table.ts"
+import { clean } from "../../src/CommandLine/Terminal/Text.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
 import * as ExactJson from "../../src/Json/ExactJson.ts"
 import { codePoint } from "../CodePoint.ts"
@@ -264,5 +265,15 @@ describe("where a follower starts", () => {
       initial: false
     })
     assert.deepStrictEqual(start({ ...wanted, tenant: Option.some("t") }, end), { after: 7, epoch: "e", tenant: "t" })
+  })
+})
+
+describe("Text on a terminal", () => {
+  it("has the ends of its lines without carriage returns, and shows all others", () => {
+    assert.strictEqual(clean("a\r\nb\r\r\nc\rd"), "a\nb\nc\u240dd")
+  })
+
+  it("may have a million carriage returns, each of which costs the same", () => {
+    assert.strictEqual(clean("\r".repeat(1_000_000)), "\u240d".repeat(1_000_000))
   })
 })

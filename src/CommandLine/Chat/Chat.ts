@@ -2,9 +2,8 @@
 import { Data, Deferred, Effect, Either, Option, Schema, type Scope } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
 import type * as Output from "../Terminal/Output.ts"
-import * as Command from "./Command.ts"
+import * as Commands from "./Commands.ts"
 import * as Display from "./Display.ts"
-import * as Execution from "./Execution.ts"
 import * as Screen from "./Screen.ts"
 import * as Session from "./Session.ts"
 import { State } from "./State.ts"
@@ -31,7 +30,7 @@ export class Interrupted extends Schema.TaggedError<Interrupted>()("Interrupted"
 
 /** Executes lines of a file or a pipe one after the other, each after the turn of the one before has ended. */
 const runLines = (
-  execute: Execution.Execute,
+  execute: Commands.Execute,
   state: State,
   display: Display.Display
 ): Effect.Effect<void, ChatFailed, Terminal> =>
@@ -41,9 +40,9 @@ const runLines = (
       const input = yield* terminal.next
       if (Option.isNone(input)) break
       if (input.value.is !== "line") continue
-      const command = Command.parse(input.value.text)
+      const command = Commands.parse(input.value.text)
       if (Either.isLeft(command)) {
-        yield* display.fail(command.left.message)
+        yield* display.fail(command.left)
         continue
       }
       if (command.right.do === "quit") break
@@ -61,7 +60,7 @@ const runLines = (
 
 /** Reads lines as they are typed, and executes up to 16 of them concurrently, started in order. */
 const runTyped = (
-  execute: Execution.Execute,
+  execute: Commands.Execute,
   state: State,
   display: Display.Display
 ): Effect.Effect<void, Interrupted, Terminal | Scope.Scope> =>
@@ -79,9 +78,9 @@ const runTyped = (
         yield* Effect.forkScoped(execute({ do: "interrupt" }))
         continue
       }
-      const command = Command.parse(input.value.text)
+      const command = Commands.parse(input.value.text)
       if (Either.isLeft(command)) {
-        yield* display.note(command.left.message)
+        yield* display.note(command.left)
         continue
       }
       const { right } = command
@@ -100,7 +99,7 @@ const make = (options: Options) =>
     const session = yield* Session.open(options, display, ended)
     yield* display.line(display.paint.dim(`· session ${session.id}; :help lists the commands`))
     yield* Session.follow(session, state, display, ended)
-    const execute = Execution.make(session, state, display)
+    const execute = Commands.make(session, state, display)
     const conversation: Effect.Effect<void, ChatFailed | Interrupted, Terminal | Scope.Scope> = terminal.isInteractive
       ? runTyped(execute, state, display)
       : runLines(execute, state, display)

@@ -1,17 +1,130 @@
 /** `causeway kv delete`. */
-import { Effect, Option } from "effect"
-import type { Service } from "../../EffectClient/Client.ts"
+import { Effect, Option, Stream } from "effect"
+import type { ChangePage, EntryKey } from "../../Client/Model.ts"
+import { json } from "../../Client/Requests.ts"
+import type { ClientError } from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { actor, checkVersion, flag, given, ifVersion, namespace, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
-import { Args, Command, Options } from "../Library.ts"
-import { confirm } from "../Terminal/Confirm.ts"
-import { isJson, Output, record, write } from "../Terminal/Output.ts"
+import { Args, Command } from "../Library.ts"
+import * as Retrying from "../Retrying.ts"
+import { ask } from "../Service.ts"
+import { confirm } from "../Terminal/Input.ts"
+import { answer, Output } from "../Terminal/Output.ts"
 import { cleanName } from "../Terminal/Text.ts"
-import { deleteCounted, type Outcome } from "./DeleteCounted.ts"
-import { actor, checkVersion, given, ifVersion, namespace } from "./EntryArguments.ts"
 import { countOf } from "./List.ts"
-import * as Write from "./Write.ts"
+
+/** What to delete: the entries that existed at a position of the change log. */
+export interface Counted {
+  readonly namespace: string
+  readonly prefix: string
+  readonly lastSeq: number
+  readonly epoch: string
+}
+
+/** The number of deleted entries, and of those that stay because they were written after the count. */
+export interface Outcome {
+  readonly count: number
+  readonly kept: number
+}
+
+const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
+
+/** The maximum number of keys in memory. */
+const maxWritten = 1_000_000
+
+const again = "Run the command again: it counts the entries again, and asks."
+
+/**
+ * The keys that were set after the count, as far as the log was read. Deletes are ignored, including those of this
+ * command: a deleted key is not listed, and one that was set again has a later set.
+ */
+class WrittenKeys {
+  readonly keys = new Set<string>()
+  private position: number
+
+  constructor(
+    private readonly connection: Connection.Connection,
+    private readonly counted: Counted,
+    private readonly maxKeys: number
+  ) {
+    this.position = counted.lastSeq
+  }
+
+  /** Reads the log at least up to a position. */
+  readonly readTo = (end: number): Effect.Effect<void, CommandFailed> =>
+    Effect.gen(this, function* () {
+      const { epoch, namespace, prefix } = this.counted
+      while (this.position < end) {
+        const query = { after: this.position, limit: 1000, namespace, prefix, epoch }
+        const { changes, lastSeq } = yield* ask(this.connection, { path: "/changes", query }, readChanges)
+        for (const { key, op } of changes) if (op === "set") this.keys.add(key)
+        if (this.keys.size > this.maxKeys) {
+          return yield* failed(
+            `More than ${this.maxKeys.toLocaleString("en")} of the keys were written in the meantime`,
+            again
+          )
+        }
+        if (lastSeq <= this.position) return yield* failed("The log ends before the position of the list", again)
+        this.position = lastSeq
+      }
+    })
+}
+
+/**
+ * Deletes the counted entries that were not written since then. Each batch is atomic and requires the version of each
+ * entry. `onDeleted` receives the number of entries of each batch. Fails if more than `maxKeys` keys are set in the
+ * meantime.
+ */
+export const deleteCounted = (
+  { client, connection }: Connection.Opened,
+  counted: Counted,
+  options: { readonly actor?: string },
+  onDeleted: (count: number) => void,
+  maxKeys: number = maxWritten
+): Effect.Effect<Outcome, CommandFailed> => {
+  const { epoch, namespace, prefix } = counted
+  const written = new WrittenKeys(connection, counted, maxKeys)
+  const explain = Failure.of(connection)
+
+  const remove = (items: ReadonlyArray<EntryKey>): Effect.Effect<number, ClientError> => {
+    if (items.length === 0) return Effect.succeed(0)
+    const operations = items.map(({ key, version }) => ({ op: "delete", namespace, key, ifVersion: version }) as const)
+    return client.batch(operations, options).pipe(
+      Effect.as(items.length),
+      Effect.tap(count => Effect.sync(() => onDeleted(count))),
+      Effect.catchTags({
+        // The entry was written after the list was read.
+        PreconditionFailed: error => {
+          const late = error.operation === undefined ? undefined : items[error.operation]
+          if (late === undefined) return error
+          written.keys.add(late.key)
+          return remove(items.filter(item => item !== late))
+        },
+        PayloadTooLarge: error => {
+          if (items.length === 1) return error
+          const half = Math.ceil(items.length / 2)
+          return Effect.zipWith(remove(items.slice(0, half)), remove(items.slice(half)), (a, b) => a + b)
+        }
+      })
+    )
+  }
+
+  return client.listKeys(namespace, { prefix }).pipe(
+    Stream.mapError(explain),
+    Stream.runFoldEffect({ count: 0, kept: 0 }, (sums, page) =>
+      Effect.gen(function* () {
+        if (page.epoch !== epoch)
+          return yield* failed("The store was restored or replaced after the entries were counted", again)
+        yield* written.readTo(page.lastSeq)
+        const unchanged = page.items.filter(({ key }) => !written.keys.has(key))
+        const count = yield* Effect.mapError(remove(unchanged), explain)
+        return { count: sums.count + count, kept: sums.kept + page.items.length - count }
+      })
+    )
+  )
+}
 
 const entries = (count: number): string => `${count.toLocaleString("en")} ${count === 1 ? "entry" : "entries"}`
 
@@ -22,9 +135,9 @@ const selected = (namespace: string, prefix: string): string =>
     : `of ${cleanName(namespace)} with keys that start with ${cleanName(prefix)}`
 
 /** Counts the entries and asks for confirmation. Returns `undefined` if there is nothing to delete. */
-const confirmed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
+const confirmed = (service: Connection.Opened, namespace: string, prefix: string) =>
   Effect.gen(function* () {
-    const { count, ...position } = yield* countOf(client, connection, namespace, { prefix })
+    const { count, ...position } = yield* countOf(service, namespace, { prefix })
     if (count === 0) return undefined
     const answer = yield* confirm(`Delete ${entries(count)} ${selected(namespace, prefix)}?`)
     if (Option.isNone(answer)) {
@@ -42,8 +155,7 @@ const howToRepeat = "the same command deletes the remaining entries"
 
 /** Deletes in batches until no entry is left. `onDeleted` receives the number of entries of each batch. */
 const deleteAll = (
-  client: Service,
-  connection: Connection.Connection,
+  { client, connection }: Connection.Opened,
   namespace: string,
   prefix: string,
   options: { readonly actor?: string },
@@ -65,25 +177,24 @@ const deleteAll = (
 
 /** Deletes the entries with a prefix: if `isAsked`, those that the user has confirmed, otherwise all. */
 const deletePrefix = (
-  connection: Connection.Connection,
+  service: Connection.Opened,
   namespace: string,
   prefix: string,
   isAsked: boolean,
   options: { readonly actor?: string }
 ): Effect.Effect<Outcome, CommandFailed, Output> =>
   Effect.gen(function* () {
-    const client = yield* Connection.store(connection)
     const { note } = yield* Output
     let total = 0
     const onDeleted = (count: number) => {
       total += count
     }
-    const counted = isAsked ? yield* confirmed(client, connection, namespace, prefix) : undefined
+    const counted = isAsked ? yield* confirmed(service, namespace, prefix) : undefined
     if (isAsked && counted === undefined) return { count: 0, kept: 0 }
     return yield* (
       counted === undefined
-        ? deleteAll(client, connection, namespace, prefix, options, onDeleted)
-        : deleteCounted(client, connection, counted, options, onDeleted)
+        ? deleteAll(service, namespace, prefix, options, onDeleted)
+        : deleteCounted(service, counted, options, onDeleted)
     ).pipe(
       Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`))),
       Effect.onInterrupt(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted.`)))
@@ -101,14 +212,11 @@ export const remove = Command.make(
   {
     namespace,
     key: Args.text({ name: "key" }).pipe(Args.optional),
-    prefix: Options.text("prefix").pipe(
-      Options.withDescription("Delete all entries with keys that start with this, instead of one entry"),
-      Options.optional
-    ),
-    yes: Options.boolean("yes").pipe(Options.withDescription("Delete entries with a prefix without confirmation")),
+    prefix: text("prefix", "Delete all entries with keys that start with this, instead of one entry"),
+    yes: flag("yes", "Delete entries with a prefix without confirmation"),
     ifVersion: ifVersion("Only if the entry is at this version"),
     actor,
-    ...Write.options,
+    ...Retrying.writeOptions,
     ...Connection.options
   },
   ({ actor, idempotencyKey, ifVersion, json, key, namespace, prefix, retryFor, yes, ...options }) =>
@@ -122,23 +230,22 @@ export const remove = Command.make(
           "The command can be repeated as it is."
         )
       }
-      const connection = yield* Connection.resolve(options)
+      const service = yield* Connection.openStore(options)
       const author = given("actor", actor)
       if (Option.isSome(prefix)) {
-        const outcome = yield* deletePrefix(connection, namespace, prefix.value, !yes, author)
+        const outcome = yield* deletePrefix(service, namespace, prefix.value, !yes, author)
         const { count, kept } = outcome
-        return yield* (yield* isJson(json))
-          ? record({ deleted: count > 0, count, ...(kept > 0 && { kept }) })
-          : write(`${outcomeText(outcome)}\n`)
+        return yield* answer(
+          json,
+          { deleted: count > 0, count, ...(kept > 0 && { kept }) },
+          () => `${outcomeText(outcome)}\n`
+        )
       }
-      const client = yield* Connection.store(connection)
       const name = Option.getOrElse(key, () => "")
-      const deleted = yield* Write.once(connection, { idempotencyKey, retryFor }, once =>
-        client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
+      const deleted = yield* Retrying.once(service.connection, { idempotencyKey, retryFor }, once =>
+        service.client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
       )
       const address = `${cleanName(namespace)} ${cleanName(name)}`
-      return yield* (yield* isJson(json))
-        ? record({ deleted })
-        : write(deleted ? `${address} is deleted\n` : `There was no ${address}\n`)
+      yield* answer(json, { deleted }, () => (deleted ? `${address} is deleted\n` : `There was no ${address}\n`))
     })
 ).pipe(Command.withDescription("Delete an entry, or all with a prefix; succeeds if there is none"))

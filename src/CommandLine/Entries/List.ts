@@ -1,25 +1,18 @@
 /** `causeway kv list` and `causeway kv namespaces`. */
 import { Effect, Option, Stream } from "effect"
 import type { NamespaceCount } from "../../Client/Model.ts"
-import type { Service } from "../../EffectClient/Client.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { flag, given, namespace, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
-import { Command, Options } from "../Library.ts"
-import { wholeNumber } from "../NumberOption.ts"
-import { isJson, Output, record, write, writeJson } from "../Terminal/Output.ts"
+import { Command } from "../Library.ts"
+import { answer, isJson, Output, write, writeJson } from "../Terminal/Output.ts"
 import { type Column, table } from "../Terminal/Table.ts"
 import { cleanName } from "../Terminal/Text.ts"
-import { given, namespace, prefix } from "./EntryArguments.ts"
 import * as EntryText from "./EntryText.ts"
 
-const limitOption = (what: string) =>
-  wholeNumber("limit").pipe(
-    Options.withPseudoName(what),
-    Options.withDescription(`Maximum number of ${what}; default all`),
-    Options.optional
-  )
+const limitOption = (what: string) => wholeNumber("limit", what, `Maximum number of ${what}; default all`)
 
 /** The maximum number of items in a page. */
 const maxPage = 1000
@@ -79,8 +72,7 @@ interface Range {
 
 /** The number of entries in a range of a namespace, and the position of the change log at which they were counted. */
 export const countOf = (
-  client: Service,
-  connection: Connection.Connection,
+  { client, connection }: Connection.Opened,
   namespace: string,
   range: Range
 ): Effect.Effect<{ readonly count: number; readonly lastSeq: number; readonly epoch: string }, CommandFailed> =>
@@ -101,19 +93,11 @@ export const list = Command.make(
   {
     namespace,
     prefix,
-    start: Options.text("start").pipe(
-      Options.withPseudoName("key"),
-      Options.withDescription("Only this key and later ones, in the order of their UTF-8"),
-      Options.optional
-    ),
-    end: Options.text("end").pipe(
-      Options.withPseudoName("key"),
-      Options.withDescription("Only keys before this one"),
-      Options.optional
-    ),
-    reverse: Options.boolean("reverse").pipe(Options.withDescription("In descending order")),
-    keysOnly: Options.boolean("keys-only").pipe(Options.withDescription("Without the values")),
-    count: Options.boolean("count").pipe(Options.withDescription("Only print the number of entries")),
+    start: text("start", "Only this key and later ones, in the order of their UTF-8", "key"),
+    end: text("end", "Only keys before this one", "key"),
+    reverse: flag("reverse", "In descending order"),
+    keysOnly: flag("keys-only", "Without the values"),
+    count: flag("count", "Only print the number of entries"),
     limit: limitOption("entries"),
     ...Connection.options
   },
@@ -122,12 +106,11 @@ export const list = Command.make(
       if (count && (keysOnly || reverse || Option.isSome(limit))) {
         return yield* wrong("--count excludes --limit, --reverse and --keys-only", "It counts all entries of the list.")
       }
-      const connection = yield* Connection.resolve(options)
-      const client = yield* Connection.store(connection)
+      const { client, connection } = yield* Connection.openStore(options)
       const range = { ...given("prefix", prefix), ...given("start", start), ...given("end", end) }
       if (count) {
-        const { count } = yield* countOf(client, connection, namespace, range)
-        return yield* (yield* isJson(json)) ? record({ count }) : write(`${count.toLocaleString("en")}\n`)
+        const { count } = yield* countOf({ client, connection }, namespace, range)
+        return yield* answer(json, { count }, () => `${count.toLocaleString("en")}\n`)
       }
       const empty = `There are no such entries in ${cleanName(namespace)}.`
       const itemsOf = <A, E>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, E>) =>
@@ -153,17 +136,13 @@ export const list = Command.make(
 export const namespaces = Command.make(
   "namespaces",
   {
-    prefix: Options.text("prefix").pipe(
-      Options.withDescription("Only namespaces that start with this, such as tenant:demo/"),
-      Options.optional
-    ),
+    prefix: text("prefix", "Only namespaces that start with this, such as tenant:demo/"),
     limit: limitOption("namespaces"),
     ...Connection.options
   },
   ({ json, limit, prefix, ...options }) =>
     Effect.gen(function* () {
-      const connection = yield* Connection.resolve(options)
-      const client = yield* Connection.store(connection)
+      const { client, connection } = yield* Connection.openStore(options)
       return yield* print<NamespaceCount>({
         pages: limit =>
           client.namespaces({ ...given("prefix", prefix), limit }).pipe(

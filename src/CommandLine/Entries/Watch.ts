@@ -4,10 +4,10 @@ import type { FollowEvent, FollowStatus } from "../../Client/Model.ts"
 import type { ClientError, FollowOptions, Service } from "../../EffectClient/Client.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { flag, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
-import { Args, Command, Options } from "../Library.ts"
-import { wholeNumber } from "../NumberOption.ts"
+import { Args, Command } from "../Library.ts"
 import { endOfLog } from "../Service.ts"
 import { isJson, Output, record, write } from "../Terminal/Output.ts"
 import { truncate } from "../Terminal/Table.ts"
@@ -112,29 +112,19 @@ export const watch = Command.make(
       Args.withDescription("Default: the whole change log"),
       Args.optional
     ),
-    prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
-    from: wholeNumber("from").pipe(
-      Options.withPseudoName("position"),
-      Options.withDescription("Only changes after this position of the change log; 0: all that are kept"),
-      Options.optional
-    ),
-    epoch: Options.text("epoch").pipe(
-      Options.withDescription("The epoch of the change log to which the position belongs"),
-      Options.optional
-    ),
-    tenant: Options.text("tenant").pipe(Options.withDescription("Only changes of this tenant"), Options.optional),
-    updatesOnly: Options.boolean("updates-only").pipe(
-      Options.withDescription("Only changes from now on, without the existing entries")
-    ),
+    prefix,
+    from: wholeNumber("from", "position", "Only changes after this position of the change log; 0: all that are kept"),
+    epoch: text("epoch", "The epoch of the change log to which the position belongs"),
+    tenant: text("tenant", "Only changes of this tenant"),
+    updatesOnly: flag("updates-only", "Only changes from now on, without the existing entries"),
     ...Connection.options
   },
-  ({ epoch, from, json, namespace, prefix, profile, tenant, timeout, tokenFile, updatesOnly, url }) =>
+  ({ epoch, from, json, namespace, prefix, tenant, updatesOnly, ...options }) =>
     Effect.gen(function* () {
       const wanted = { namespace, prefix, from, epoch, tenant, updatesOnly }
       const problem = problemOf(wanted)
       if (problem !== undefined) return yield* problem
-      const connection = yield* Connection.resolve({ profile, timeout, tokenFile, url })
-      const client = yield* Connection.store(connection)
+      const { client, connection } = yield* Connection.openStore(options)
       const isRecord = yield* isJson(json)
       const { cells, note, paint } = yield* Output
       // A failure at the start ends the command. Later the follower reconnects by itself.
@@ -144,13 +134,13 @@ export const watch = Command.make(
         const text = noteOf(status)
         if (text !== undefined) run(note(text))
       }
-      const options = start(wanted, end)
+      const follower = start(wanted, end)
       yield* Stream.runForEach(
-        follow(client, { ...options, onStatus }).pipe(Stream.mapError(Failure.of(connection))),
+        follow(client, { ...follower, onStatus }).pipe(Stream.mapError(Failure.of(connection))),
         event =>
           Effect.gen(function* () {
             yield* isRecord ? record(event) : write(`${lineOf(event, cells(), paint)}\n`)
-            const ended = "after" in options ? endOf(event) : undefined
+            const ended = "after" in follower ? endOf(event) : undefined
             if (ended !== undefined) yield* ended
           })
       )

@@ -1,22 +1,96 @@
-/** `causeway backup`: copies a data directory, or the store of a service. */
-import { Config, Effect, Option } from "effect"
+/**
+ * `causeway backup` copies a data directory, or the store of a service; `causeway restore` restores a backup into a data
+ * directory that no service uses.
+ */
+import { Config, Effect, Option, Queue, Stream } from "effect"
 import { MiB } from "../../Bytes.ts"
-import type { Made } from "../../Storage/Backup.ts"
+import type { RestoredStore } from "../../Storage/Backup/Restore.ts"
+import type { Made, Progress, Report } from "../../Storage/Backup.ts"
+import * as StoreUrl from "../../Storage/StoreUrl.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { flag, numberOption, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import { Args, Command, Options } from "../Library.ts"
-import { numberOption } from "../NumberOption.ts"
-import { isJson, Output, record, write } from "../Terminal/Output.ts"
+import { Args, Command } from "../Library.ts"
+import { answer, Output, record, type WriteError } from "../Terminal/Output.ts"
+import * as ProgressLine from "../Terminal/Progress.ts"
 import { list } from "../Terminal/Table.ts"
-import * as BackupProgress from "./BackupProgress.ts"
-import * as DataDirectory from "./DataDirectory.ts"
+
+/** The option `--data-dir`. */
+const dataDirectory = text("data-dir", "The data directory; default that of STORE_URL and DATA_DIR", "directory")
+
+/** The given directory, or that of the environment. Fails if the store of the environment is in PostgreSQL. */
+export const directoryOf = (given: Option.Option<string>): Effect.Effect<string, CommandFailed> =>
+  Option.match(given, {
+    onSome: directory => (directory === "" ? wrong("--data-dir is empty") : Effect.succeed(directory)),
+    onNone: () =>
+      Effect.mapError(StoreUrl.config, error => wrong(String(error))).pipe(
+        Effect.flatMap(({ directory, postgres }) =>
+          Option.isNone(postgres)
+            ? Effect.succeed(directory)
+            : failed(
+                "The store of STORE_URL is in PostgreSQL.",
+                "pg_basebackup and pg_dump back it up, see docs/postgresql.md; causeway migrate-store copies it into SQLite. --data-dir names a directory."
+              )
+        )
+      )
+  })
+
+/** The minimum interval between two records, in milliseconds. */
+const interval = 1000
+
+/** A function that shows progress. */
+const display = (json: boolean) =>
+  Effect.gen(function* () {
+    if (json) {
+      const clock = yield* Effect.clock
+      const output = yield* Output
+      let shownAt = Number.NEGATIVE_INFINITY
+      let phase: Progress["phase"] | undefined
+      return (progress: Progress) => {
+        const now = Number(clock.unsafeCurrentTimeNanos()) / 1e6
+        if (progress.phase === phase && now - shownAt < interval) return Effect.void
+        shownAt = now
+        phase = progress.phase
+        return Effect.provideService(record({ type: "progress", ...progress }), Output, output)
+      }
+    }
+    const line = yield* ProgressLine.make(undefined, 0, "bytes")
+    let shown = 0
+    return ({ done, phase, total }: Progress) => {
+      // The duration of the verification is not known in advance.
+      if (phase === "verify") return done === 0 && process.stderr.isTTY ? line.note("Verifying") : Effect.void
+      const more = done - shown
+      shown = done
+      return line.advance(done, more, total)
+    }
+  })
+
+/** Runs work and shows its progress. */
+const showing = <A, E>(
+  json: boolean,
+  work: (report: Report) => Effect.Effect<A, E>
+): Effect.Effect<A, E | WriteError, Output> =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const show = yield* display(json)
+      // For a slow terminal only the newest progress matters.
+      const reports = yield* Queue.sliding<Progress>(4)
+      const shower = yield* Effect.forkScoped(Stream.runForEach(Stream.fromQueue(reports), show))
+      const result = yield* Effect.raceFirst(
+        work(progress => void reports.unsafeOffer(progress)),
+        Effect.zipRight(shower.await.pipe(Effect.flatten), Effect.never)
+      )
+      yield* Queue.shutdown(reports)
+      return result
+    })
+  )
 
 /** A backup of a data directory, or of the service at an address. */
 interface Sourced extends Made {
   readonly source: string
 }
 
-const summary = ({ backup, bytes, entries, epoch, lastSeq, sessions, source }: Sourced): string =>
+const backupText = ({ backup, bytes, entries, epoch, lastSeq, sessions, source }: Sourced): string =>
   list([
     ["backup", backup],
     ["source", source],
@@ -39,7 +113,7 @@ const ofDirectory = (
     // It needs the native module of SQLite.
     const Backup = yield* Effect.promise(() => import("../../Storage/Backup.ts"))
     const { walLimit, ...rest } = options
-    const made = yield* BackupProgress.showing(json, report =>
+    const made = yield* showing(json, report =>
       Backup.make({ ...rest, directory, maxLogBytes: walLimit * MiB, report }).pipe(Effect.mapError(failure))
     )
     return { ...made, source: directory }
@@ -53,7 +127,7 @@ const ofService = (
   Effect.gen(function* () {
     const connection = yield* Connection.resolve(given)
     const { download } = yield* Effect.promise(() => import("./BackupDownload.ts"))
-    const made = yield* BackupProgress.showing(json, report => download(connection, { ...options, report }))
+    const made = yield* showing(json, report => download(connection, { ...options, report }))
     return { ...made, source: connection.url }
   })
 
@@ -74,28 +148,22 @@ const noteVariables = (directory: string) =>
   })
 
 /** `causeway backup <target>`. */
-export const command = Command.make(
+export const backup = Command.make(
   "backup",
   {
     target: Args.text({ name: "target" }).pipe(
       Args.withDescription("The new directory; a file if only the store is copied")
     ),
-    dataDir: DataDirectory.option,
-    storeOnly: Options.boolean("store-only").pipe(
-      Options.withDescription("Only the store, as one file; always so with --url or --profile")
-    ),
-    force: Options.boolean("force").pipe(Options.withDescription("Replace an earlier backup")),
+    dataDir: dataDirectory,
+    storeOnly: flag("store-only", "Only the store, as one file; always so with --url or --profile"),
+    force: flag("force", "Replace an earlier backup"),
     walLimit: numberOption("wal-limit", "MiB", "Fail if the write-ahead log grows by more during the copy", 1024),
     ...Connection.options,
-    url: Options.text("url").pipe(
-      Options.withPseudoName("address"),
-      Options.withDescription("Copy the store of the service at this address; CAUSEWAY_URL does not select it"),
-      Options.optional
-    ),
-    profile: Options.text("profile").pipe(
-      Options.withPseudoName("name"),
-      Options.withDescription("Copy the store of the service of this profile; CAUSEWAY_PROFILE does not select it"),
-      Options.optional
+    url: text("url", "Copy the store of the service at this address; CAUSEWAY_URL does not select it", "address"),
+    profile: text(
+      "profile",
+      "Copy the store of the service of this profile; CAUSEWAY_PROFILE does not select it",
+      "name"
     ),
     timeout: numberOption("timeout", "seconds", "How long a service may take for the copy", 600)
   },
@@ -107,12 +175,52 @@ export const command = Command.make(
         return yield* wrong("--data-dir and --url or --profile exclude each other")
       const made = yield* isRemote
         ? ofService(given, { target, force }, json)
-        : Effect.flatMap(DataDirectory.resolve(dataDir), directory =>
+        : Effect.flatMap(directoryOf(dataDir), directory =>
             Effect.zipRight(
               Option.isNone(dataDir) ? noteVariables(directory) : Effect.void,
               ofDirectory(directory, { target, storeOnly, force, walLimit }, json)
             )
           )
-      yield* (yield* isJson(json)) ? record({ type: "done", ...made }) : write(summary(made))
+      yield* answer(json, { type: "done", ...made }, () => backupText(made))
     })
 ).pipe(Command.withDescription("Copy the store and the histories of sessions while the service runs"))
+
+const restoredText = (restored: RestoredStore): string => {
+  const { aside, backup, directory, entries, epoch, epochBefore, lastSeq, sessions } = restored
+  return list([
+    ["restored", `${backup} into ${directory}, verified`],
+    ["entries", entries.toLocaleString("en")],
+    ["last change", String(lastSeq)],
+    ["epoch", `${epochBefore === "" ? "none" : epochBefore} → ${epoch}: readers of the change log list again`],
+    ["sessions", sessions === null ? "none: the backup contains only the store" : sessions.toLocaleString("en")],
+    ...(aside === null ? [] : [["old files", aside] as const])
+  ])
+}
+
+/** `causeway restore <backup>`. */
+export const restore = Command.make(
+  "restore",
+  {
+    backup: Args.text({ name: "backup" }).pipe(Args.withDescription("A backup that causeway backup has made")),
+    dataDir: dataDirectory,
+    force: flag("force", "Move an existing store into a directory next to it"),
+    json: Connection.options.json
+  },
+  ({ backup, dataDir, force, json }) =>
+    Effect.gen(function* () {
+      const directory = yield* directoryOf(dataDir)
+      // It needs the native module of SQLite.
+      const Restore = yield* Effect.promise(() => import("../../Storage/Backup/Restore.ts"))
+      const restored = yield* showing(json, report =>
+        Effect.mapError(
+          Restore.restore({ backup, directory, force, report }),
+          ({ hint, isRestored = false, message }) =>
+            failed(
+              `${isRestored ? "The restore has taken place, and is not finished" : "Nothing was restored"}. ${message}`,
+              hint
+            )
+        )
+      )
+      yield* answer(json, { type: "done", ...restored }, () => restoredText(restored))
+    })
+).pipe(Command.withDescription("Restore a backup into the data directory of a stopped service"))

@@ -10,7 +10,7 @@ import * as CopyPort from "../../Storage/Sqlite/Copy/CopyPort.ts"
 import { CommandFailed, exitCodes, failed } from "../CommandFailed.ts"
 import type { Connection } from "../Connection.ts"
 import * as Failure from "../Failure.ts"
-import * as PrivateFile from "./PrivateFile.ts"
+import * as OutputFile from "../Transfer/OutputFile.ts"
 
 /** The target file, whether it may be replaced, and the receiver of progress. */
 export interface Options {
@@ -42,7 +42,7 @@ const receive = (
   report: Report
 ) =>
   Effect.gen(function* () {
-    const { sync, write } = yield* PrivateFile.open(file, unwritable(file))
+    const { sync, write } = yield* OutputFile.open(file, unwritable(file))
     const hash = createHash("sha256")
     const { bytes, content } = backup
     let done = 0
@@ -83,7 +83,7 @@ export const download = (
     const { timeout, token, url } = connection
     const target = yield* Effect.mapError(Target.open({ path, kind: "file", force }), toFailed)
     const { draft } = target
-    yield* Effect.try({ try: () => PrivateFile.create(draft), catch: unwritable(draft) })
+    yield* Effect.try({ try: () => OutputFile.create(draft), catch: unwritable(draft) })
     const client = yield* Client.make({ baseUrl: url, token, timeout })
     const backup = yield* Effect.mapError(client.backup({ timeoutMs: Duration.toMillis(timeout) }), error =>
       error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : Failure.of(connection)(error)

@@ -3,8 +3,7 @@ import { writeFileSync } from "node:fs"
 import { Socket } from "node:net"
 import { Context, Data, Effect, Layer } from "effect"
 import { stringify } from "../../Json/ExactJson.ts"
-import type { CommandFailed } from "../CommandFailed.ts"
-import * as OutputFailure from "./OutputFailure.ts"
+import { type CommandFailed, outputFailed } from "../CommandFailed.ts"
 import { widthOf } from "./Table.ts"
 import { clean, cleanJson, colored, type Paint, plain } from "./Text.ts"
 
@@ -30,7 +29,7 @@ export class Output extends Context.Tag("causeway/CommandLine/Output")<
   }
 >() {}
 
-const failure = (error: NodeJS.ErrnoException): WriteError => OutputFailure.of(error) ?? new OutputClosed()
+const failure = (error: NodeJS.ErrnoException): WriteError => outputFailed(error) ?? new OutputClosed()
 
 /** Writes to a pipe or a terminal. */
 const toSocket = (stdout: Socket, text: string): Effect.Effect<void, WriteError> =>
@@ -73,3 +72,7 @@ export const record = (value: unknown): Effect.Effect<void, WriteError, Output> 
 /** Whether a command prints JSON: with `--json`, and for programs. */
 export const isJson = (wanted: boolean): Effect.Effect<boolean, never, Output> =>
   Effect.map(Output, ({ isTerminal }) => wanted || !isTerminal)
+
+/** Writes the answer of a command: a record with `--json` and for programs, otherwise text. */
+export const answer = (wanted: boolean, value: unknown, text: () => string): Effect.Effect<void, WriteError, Output> =>
+  Effect.flatMap(isJson(wanted), isJson => (isJson ? record(value) : write(text())))

@@ -3,11 +3,12 @@ import { Effect, Either, Option } from "effect"
 import type { Operation } from "../../Client/Model.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
+import { actor } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import { contentOf } from "../Entries/Kv.ts"
-import * as Write from "../Entries/Write.ts"
-import { Args, Command, Options } from "../Library.ts"
-import { isJson, Output, record, write } from "../Terminal/Output.ts"
+import { Args, Command } from "../Library.ts"
+import * as Retrying from "../Retrying.ts"
+import { contentOf } from "../Terminal/Input.ts"
+import { answer, Output } from "../Terminal/Output.ts"
 import { table } from "../Terminal/Table.ts"
 
 /** The operations of a text, and their actor. */
@@ -79,24 +80,18 @@ export const command = Command.make(
       Args.withDescription("Operations as JSON; - or nothing: standard input"),
       Args.optional
     ),
-    actor: Options.text("actor").pipe(
-      Options.withPseudoName("name"),
-      Options.withDescription("Recorded as the author; default api"),
-      Options.optional
-    ),
-    ...Write.options,
+    actor,
+    ...Retrying.writeOptions,
     ...Connection.options
   },
   ({ actor, file, idempotencyKey, json, retryFor, ...given }) =>
     Effect.gen(function* () {
       const batch = yield* parse(yield* contentOf(Option.getOrElse(file, () => "-")))
-      const connection = yield* Connection.resolve(given)
-      const client = yield* Connection.store(connection)
+      const { client, connection } = yield* Connection.openStore(given)
       const author = Option.getOrElse(actor, () => batch.actor)
-      const results = yield* Write.once(connection, { idempotencyKey, retryFor }, once =>
+      const results = yield* Retrying.once(connection, { idempotencyKey, retryFor }, once =>
         client.batch(batch.operations, author === undefined ? once : { ...once, actor: author })
       )
-      if (yield* isJson(json)) return yield* record({ ok: true, results })
       const { cells } = yield* Output
       const rows = results.map((result, index) => {
         const { key, namespace, op } = batch.operations[index] ?? { key: "", namespace: "", op: "" }
@@ -109,6 +104,6 @@ export const command = Command.make(
         { title: "KEY", shrinks: true },
         { title: "RESULT" }
       ]
-      return yield* write(table(columns, rows, cells()))
+      return yield* answer(json, { ok: true, results }, () => table(columns, rows, cells()))
     })
 ).pipe(Command.withDescription("Apply operations atomically"))

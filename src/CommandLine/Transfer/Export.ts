@@ -1,20 +1,110 @@
 /** `causeway export`: entries as lines of JSON. */
-import { type Duration, Effect, Option, Stream } from "effect"
+import { type Chunk, type Duration, Effect, Option, Scope, Stream } from "effect"
+import { compare } from "../../Client/KeyOrder.ts"
 import type { Entry } from "../../Client/Model.ts"
-import type { Service } from "../../EffectClient/Client.ts"
+import type { ClientError, Service } from "../../EffectClient/Client.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { flag, prefix, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { countOf } from "../Entries/List.ts"
 import * as Failure from "../Failure.ts"
-import { Args, Command, Options } from "../Library.ts"
+import { Args, Command } from "../Library.ts"
 import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
-import { isJson, Output, record, write } from "../Terminal/Output.ts"
-import * as ProgressLine from "../Terminal/ProgressLine.ts"
+import { answer, Output, write } from "../Terminal/Output.ts"
+import * as ProgressLine from "../Terminal/Progress.ts"
 import { cleanName } from "../Terminal/Text.ts"
-import * as ExportFile from "./ExportFile.ts"
-import { type Job, type Position, pagesAfter, resumable } from "./ExportJob.ts"
+import * as OutputFile from "./OutputFile.ts"
+
+/** What is exported. */
+interface Job {
+  /** Without duplicates, in this order. If it is empty, all namespaces in the order of their UTF-8. */
+  readonly namespaces: ReadonlyArray<string>
+  /** The prefix of keys. */
+  readonly prefix: string
+}
+
+/** The position of an entry in an export. */
+interface Position {
+  readonly namespace: string
+  readonly key: string
+}
+
+/** Entries of one snapshot, and the epoch of the change log then. */
+interface Page {
+  readonly items: ReadonlyArray<Entry>
+  readonly epoch: string
+}
+
+/** The entries of one namespace after a position, page by page. */
+const pagesOf = (
+  client: Service,
+  namespace: string,
+  prefix: string,
+  last: Position | undefined
+): Stream.Stream<Page, ClientError> => {
+  if (namespace !== last?.namespace) return client.list(namespace, { prefix })
+  return Stream.map(client.list(namespace, { prefix, start: last.key }), ({ epoch, items }) => ({
+    epoch,
+    items: items.filter(({ key }) => key !== last.key)
+  }))
+}
+
+/** The entries of an export after a position, page by page. Each page is requested when the stream is pulled. */
+const pagesAfter = (
+  client: Service,
+  { namespaces, prefix }: Job,
+  last: Position | undefined
+): Stream.Stream<Page, ClientError> => {
+  const pagesOfAll = (names: ReadonlyArray<string>) =>
+    Stream.flatMap(Stream.fromIterable(names), name => pagesOf(client, name, prefix, last))
+  if (namespaces.length > 0) {
+    return pagesOfAll(namespaces.slice(last === undefined ? 0 : namespaces.indexOf(last.namespace)))
+  }
+  const isLeft = (namespace: string) => last === undefined || compare(last.namespace, namespace) <= 0
+  return Stream.flatMap(client.namespaces(), ({ epoch, namespaces }) =>
+    Stream.concat(
+      // The epoch is checked also if no namespace is left.
+      Stream.succeed({ epoch, items: [] }),
+      pagesOfAll(namespaces.map(({ namespace }) => namespace).filter(isLeft))
+    )
+  )
+}
+
+/**
+ * A stream that restarts after a failure if `retrying` repeats the pull. `make` is called again then; its new stream must
+ * continue after the elements that were pulled already.
+ */
+const resumable = <A>(
+  make: () => Stream.Stream<A, ClientError>,
+  retrying: <B>(request: Effect.Effect<B, ClientError>) => Effect.Effect<B, ClientError>
+): Stream.Stream<A, ClientError> =>
+  Stream.unwrapScoped(
+    Effect.map(Effect.scope, scope => {
+      let pull: Effect.Effect<Chunk.Chunk<A>, Option.Option<ClientError>> | undefined
+      const start = Effect.tap(Scope.extend(Stream.toPull(Stream.suspend(make)), scope), started => {
+        pull = started
+      })
+      const next = Effect.flatten(Effect.suspend(() => (pull === undefined ? start : Effect.succeed(pull)))).pipe(
+        Effect.tapError(() =>
+          Effect.sync(() => {
+            pull = undefined
+          })
+        ),
+        Effect.asSome,
+        Effect.catchAll(
+          Option.match({ onNone: () => Effect.succeed(Option.none<Chunk.Chunk<A>>()), onSome: Effect.fail })
+        )
+      )
+      return Stream.unfoldChunkEffect(undefined, () =>
+        Effect.map(
+          retrying(next),
+          Option.map(chunk => [chunk, undefined] as const)
+        )
+      )
+    })
+  )
 
 /** The maximum number of namespaces whose entries are counted: each needs a request. */
 const maxCounted = 100
@@ -25,21 +115,17 @@ const linesOf = (entries: ReadonlyArray<Entry>): string =>
   entries.map(entry => `${ExactJson.stringify(entry)}\n`).join("")
 
 /** The number of entries, if few requests suffice to count them. It may change until they are exported. */
-const totalOf = (
-  client: Service,
-  connection: Connection.Connection,
-  { namespaces, prefix }: Job
-): Effect.Effect<number | undefined> => {
+const totalOf = (service: Connection.Opened, { namespaces, prefix }: Job): Effect.Effect<number | undefined> => {
   if (namespaces.length > maxCounted || (namespaces.length === 0 && prefix !== "")) {
     return Effect.succeed(undefined)
   }
   const counts: Effect.Effect<number, unknown> =
     namespaces.length === 0
-      ? Stream.runFold(client.namespaces(), 0, (sum, page) =>
+      ? Stream.runFold(service.client.namespaces(), 0, (sum, page) =>
           page.namespaces.reduce((sum, { count }) => sum + count, sum)
         )
       : Effect.map(
-          Effect.forEach(namespaces, namespace => countOf(client, connection, namespace, { prefix })),
+          Effect.forEach(namespaces, namespace => countOf(service, namespace, { prefix })),
           counts => counts.reduce((sum, { count }) => sum + count, 0)
         )
   // It is for the progress alone: an export continues without it.
@@ -47,9 +133,7 @@ const totalOf = (
 }
 
 /** An export to carry out. */
-interface Task {
-  readonly connection: Connection.Connection
-  readonly client: Service
+interface Task extends Connection.Opened {
   readonly job: Job
   /** The epoch of the change log at the start. */
   readonly epoch: string
@@ -81,13 +165,13 @@ const exportEntries = <E, R>(
 /** Exports to a file. Returns the number of its entries. */
 const toFile = (task: Omit<Task, "note">, path: string, mayReplace: boolean) =>
   Effect.gen(function* () {
-    const file = yield* ExportFile.open(path, mayReplace)
-    const total = process.stderr.isTTY ? yield* totalOf(task.client, task.connection, task.job) : undefined
+    const file = yield* OutputFile.draft(path, mayReplace)
+    const total = process.stderr.isTTY ? yield* totalOf(task, task.job) : undefined
     const progress = yield* ProgressLine.make(total, 0)
     let count = 0
     const put = (items: ReadonlyArray<Entry>) =>
       Effect.zipRight(
-        file.append(linesOf(items)),
+        file.write(linesOf(items)),
         Effect.suspend(() => {
           count += items.length
           return progress.advance(count, items.length)
@@ -103,13 +187,9 @@ export const command = Command.make(
   "export",
   {
     namespaces: Args.text({ name: "namespace" }).pipe(Args.withDescription("Default: all of them"), Args.repeated),
-    prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
-    output: Options.text("output").pipe(
-      Options.withPseudoName("file"),
-      Options.withDescription("Default: standard output"),
-      Options.optional
-    ),
-    force: Options.boolean("force").pipe(Options.withDescription("Replace an existing file")),
+    prefix,
+    output: text("output", "Default: standard output", "file"),
+    force: flag("force", "Replace an existing file"),
     retryFor: retryForOption,
     ...Connection.options
   },
@@ -124,8 +204,7 @@ export const command = Command.make(
           "Give --output, or a pipe; causeway kv list shows entries."
         )
       }
-      const connection = yield* Connection.resolve(given)
-      const client = yield* Connection.store(connection)
+      const { client, connection } = yield* Connection.openStore(given)
       const { epoch } = yield* endOfLog(connection)
       const job: Job = { namespaces: [...new Set(namespaces)], prefix: Option.getOrElse(prefix, () => "") }
       const task = { connection, client, job, epoch, retryFor }
@@ -141,8 +220,6 @@ export const command = Command.make(
       }
       const path = output.value
       const count = yield* toFile(task, path, force)
-      yield* (yield* isJson(json))
-        ? record({ entries: count, file: path })
-        : write(`${entries(count)} are in ${cleanName(path)}\n`)
+      yield* answer(json, { entries: count, file: path }, () => `${entries(count)} are in ${cleanName(path)}\n`)
     })
 ).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))

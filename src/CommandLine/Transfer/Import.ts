@@ -20,15 +20,15 @@ import type * as Client from "../../EffectClient/Client.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
 import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { choice, flag, numberOption, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { choice, numberOption } from "../NumberOption.ts"
 import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
 import { endOfLog } from "../Service.ts"
 import * as Input from "../Terminal/Input.ts"
-import { isJson, record, write } from "../Terminal/Output.ts"
-import * as ProgressLine from "../Terminal/ProgressLine.ts"
+import { answer } from "../Terminal/Output.ts"
+import * as ProgressLine from "../Terminal/Progress.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import { type BatchState, type Item, initialState, lineOf, send } from "./ImportBatch.ts"
 
@@ -205,19 +205,14 @@ export const command = Command.make(
       Args.withDescription("Lines of JSON as export writes them; - or nothing: standard input"),
       Args.optional
     ),
-    namespace: Options.text("namespace").pipe(
-      Options.withDescription("The namespace of all entries, instead of that of each line"),
-      Options.optional
-    ),
+    namespace: text("namespace", "The namespace of all entries, instead of that of each line"),
     existing: choice("existing", ["replace", "skip"]).pipe(
       Options.withDescription("What to do with an entry that exists already; default replace"),
       Options.withPseudoName("replace | skip"),
       Options.withDefault("replace" as const)
     ),
-    resume: Options.boolean("resume").pipe(
-      Options.withDescription("Continue where the last import of this file stopped")
-    ),
-    restart: Options.boolean("restart").pipe(Options.withDescription("Import the file from its beginning")),
+    resume: flag("resume", "Continue where the last import of this file stopped"),
+    restart: flag("restart", "Import the file from its beginning"),
     retryFor: retryForOption,
     batch: numberOption("batch", "entries", "Maximum number of entries in a batch", 1000),
     ...Connection.options
@@ -231,8 +226,7 @@ export const command = Command.make(
       if (source.file === undefined && resume) {
         return yield* wrong("--resume requires a file", "Standard input cannot be read again from where it stopped.")
       }
-      const connection = yield* Connection.resolve(given)
-      const client = yield* Connection.store(connection)
+      const { client, connection } = yield* Connection.openStore(given)
       const purpose = [connection.url, Option.getOrElse(namespace, () => ""), existing]
       const mode = resume ? "resume" : restart ? "restart" : "refuse"
       const start = source.file === undefined ? Checkpoint.none : yield* Checkpoint.open(source.file, purpose, mode)
@@ -244,8 +238,6 @@ export const command = Command.make(
         Effect.scoped(importEntries({ ...job, namespace: Option.getOrUndefined(namespace) }))
       )
       yield* start.remove
-      yield* (yield* isJson(json))
-        ? record({ ...sums, resumedAtLine: start.line })
-        : write(`${describe(sums, elapsed)}\n`)
+      yield* answer(json, { ...sums, resumedAtLine: start.line }, () => `${describe(sums, elapsed)}\n`)
     })
 ).pipe(Command.withDescription("Write entries from lines of JSON"))

@@ -1,7 +1,7 @@
 /** The keys of a namespace with a prefix. They are read in pages, and kept up to date by the change feed. */
 import { signal } from "@preact/signals"
 import type { EntryKey } from "../../Client/Client.ts"
-import { listPage } from "../../Client/KeyValue/Reads.ts"
+import { listPage } from "../../Client/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Option, Redacted } from "effect"
-import * as Command from "../../../src/CommandLine/Chat/Command.ts"
+import * as Command from "../../../src/CommandLine/Chat/Commands.ts"
 import { closeCodes, type EventBody } from "../../../src/Gateway/Protocol.ts"
 import { failureOf, hold } from "./Conversation.ts"
 import * as FakeGateway from "./FakeGateway.ts"

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Either } from "effect"
-import * as Command from "../../../src/CommandLine/Chat/Command.ts"
-import * as Requests from "../../../src/CommandLine/Chat/Requests.ts"
+import * as Command from "../../../src/CommandLine/Chat/Commands.ts"
+import * as Requests from "../../../src/CommandLine/Chat/State.ts"
 
 describe("a line", () => {
   const cases: ReadonlyArray<readonly [string, Command.Command | string]> = [
@@ -24,7 +24,7 @@ describe("a line", () => {
     [":", "There is no command :."]
   ]
   it.each(cases)("%j", (line, meaning) => {
-    const parsed = Either.mapLeft(Command.parse(line), ({ message }) => message)
+    const parsed = Command.parse(line)
     const expected =
       typeof meaning === "string" ? Either.left(`${meaning} :help lists all commands.`) : Either.right(meaning)
     assert.deepStrictEqual(parsed, expected)

@@ -1,8 +1,8 @@
 /** The calls that write: sets, deletes and batches. */
-import { refused } from "../Errors.ts"
-import type { DeleteResult, Entry, Operation, OperationResult, RemoveResult } from "../Model.ts"
-import { type CallOptions, json, type Request, type Requests, segment } from "../Requests.ts"
-import { entryPath, matching, readEntry, type VersionOptions } from "./Entry.ts"
+import { refused } from "./Errors.ts"
+import type { DeleteResult, Entry, Operation, OperationResult, RemoveResult } from "./Model.ts"
+import { entryPath, matching, readEntry, type VersionOptions } from "./Reads.ts"
+import { type CallOptions, json, type Request, type Requests, segment } from "./Requests.ts"
 
 /** Options of every write. */
 export interface WriteOptions extends CallOptions {

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Console, Effect, TestClock } from "effect"
-import * as CopyProgress from "../../src/CommandLine/Store/CopyProgress.ts"
+import { Effect, TestClock } from "effect"
+import * as CopyProgress from "../../src/CommandLine/Store/MigrateStore.ts"
+import { Output } from "../../src/CommandLine/Terminal/Output.ts"
+import { plain } from "../../src/CommandLine/Terminal/Text.ts"
 
 const progress = {
   phase: "copy",
@@ -10,7 +12,14 @@ const progress = {
   bytes: 100 * 1024 * 1024
 } as const
 
-describe("CopyProgress", () => {
+/** Output to a terminal, or to a program, and what was written to it. */
+const captured = (isTerminal: boolean) => {
+  const printed: Array<string> = []
+  const print = (text: string) => Effect.sync(() => void printed.push(text))
+  return { printed, output: { isTerminal, cells: () => 80, paint: plain, write: print, note: print } }
+}
+
+describe("the progress of a copy", () => {
   it("shows the pace and the remaining time", () => {
     const pace = CopyProgress.paceOf(progress, 10_000)
     expect(pace).toEqual({ rowsPerSecond: 25_000, bytesPerSecond: 10_485_760, secondsLeft: 30 })
@@ -42,16 +51,17 @@ describe("CopyProgress", () => {
       isRecord: false,
       expected: /^entries +1,234 rows {2}abc\nCopied sqlite:a to postgres:\/\/b\/c, and verified it\.\n/
     },
-    { isRecord: true, expected: /^\{"type":"done","from":"sqlite:a",.*\}$/ }
+    { isRecord: true, expected: /^\{"type":"done","from":"sqlite:a",.*\}\n$/ }
   ])("prints the finished copy, as a record: $isRecord", ({ expected, isRecord }) =>
     Effect.gen(function* () {
-      const printed: Array<string> = []
-      const { done } = yield* CopyProgress.make("lines", isRecord)
-      const silent = yield* Console.consoleWith(Effect.succeed)
+      const { output, printed } = captured(!isRecord)
       const tables = [{ table: "entries", rows: 1234, digest: "abc" }]
-      yield* Effect.withConsole(
-        done({ from: "sqlite:a", to: "postgres://b/c", epoch: "e", isRestarted: false, tables }),
-        { ...silent, log: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => void printed.push(parts.join(" "))) }
+      yield* Effect.provideService(
+        Effect.flatMap(CopyProgress.reporter("lines", false), ({ done }) =>
+          done({ from: "sqlite:a", to: "postgres://b/c", epoch: "e", isRestarted: false, tables })
+        ),
+        Output,
+        output
       )
       expect(printed).toEqual([expect.stringMatching(expected)])
     })
@@ -59,21 +69,14 @@ describe("CopyProgress", () => {
 
   it.effect("prints no more lines than one can read, and the last of each phase", () =>
     Effect.gen(function* () {
-      const printed: Array<string> = []
-      const { report } = yield* CopyProgress.make("lines", false)
-      const silent = yield* Console.consoleWith(Effect.succeed)
-      const note = (...parts: ReadonlyArray<unknown>) => Effect.sync(() => void printed.push(parts.join(" ")))
-      yield* Effect.withConsole(
-        Effect.gen(function* () {
-          for (const phase of ["copy", "verify"] as const) {
-            for (let rows = 1; rows <= 100; rows++) {
-              yield* TestClock.adjust("100 millis")
-              yield* report({ phase, table: "entries", rows, totalRows: 100, bytes: rows })
-            }
-          }
-        }),
-        { ...silent, error: note }
-      )
+      const { output, printed } = captured(false)
+      const { report } = yield* Effect.provideService(CopyProgress.reporter("lines", false), Output, output)
+      for (const phase of ["copy", "verify"] as const) {
+        for (let rows = 1; rows <= 100; rows++) {
+          yield* TestClock.adjust("100 millis")
+          yield* report({ phase, table: "entries", rows, totalRows: 100, bytes: rows })
+        }
+      }
       expect(printed.map(line => line.slice(0, line.indexOf("%") + 1))).toEqual([
         ...["copy: 1 %", "copy: 51 %", "copy: 100 %", "verify: 1 %", "verify: 51 %", "verify: 100 %"]
       ])

@@ -1,11 +1,9 @@
 /** The calls that read: entries, lists and namespaces. */
-import { InvalidResponse, NotFound } from "../Errors.ts"
-import type { CursorPage } from "../Follow.ts"
-import type { EntriesRead, Entry, EntryAddress, EntryKey, ListPage, NamespacePage, TenantPage } from "../Model.ts"
-import { type CallOptions, json, type Reader, type Request, type Requests, segment } from "../Requests.ts"
-import { iterable } from "../Time.ts"
-import { entryPath, matching, readEntry, type VersionOptions } from "./Entry.ts"
-import { positionOf } from "./Position.ts"
+import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
+import type { CursorPage } from "./Follow.ts"
+import type { EntriesRead, Entry, EntryAddress, EntryKey, ListPage, NamespacePage, TenantPage } from "./Model.ts"
+import { type CallOptions, epochOf, json, type Reader, type Request, type Requests, segment } from "./Requests.ts"
+import { iterable } from "./Time.ts"
 
 /** Options of a read. */
 export interface GetOptions extends VersionOptions {
@@ -206,3 +204,29 @@ export const readsOf = (requests: Requests): Reads => ({
   tenants: (options = {}) =>
     pages(requests, options.signal, (signal, cursor) => tenantPage(requests, { ...options, signal }, cursor))
 })
+
+/** Options of a call with a precondition on the version. */
+export interface VersionOptions extends CallOptions {
+  /** The entry must be at this version. */
+  readonly ifVersion?: number
+}
+
+/** The path of an entry. */
+export const entryPath = (namespace: string, key: string) =>
+  `/kv/${segment("namespace", namespace)}/${segment("key", key)}`
+
+/** The header that requires an entry to be at a version. */
+export const matching = (ifVersion: number | undefined): Record<string, string> =>
+  ifVersion === undefined ? {} : { "if-match": `"${ifVersion}"` }
+
+/** Reads an entry from an answer. */
+export const readEntry = json<Entry>(({ key, version }) => typeof key === "string" && Number.isSafeInteger(version))
+
+/** The headers of an answer: the position of the log at which it was read, and the cursor of the next page. */
+export const positionOf = (response: Response) => {
+  const lastSeq = Number(response.headers.get("kv-last-seq") ?? Number.NaN)
+  if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))
+  const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
+  const cursor = next === undefined ? undefined : new URL(next, "http://localhost").searchParams.get("cursor")
+  return { lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
+}

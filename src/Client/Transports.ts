@@ -1,0 +1,303 @@
+/** The transports of the change log: Server-Sent Events, WebSockets and long polls. */
+import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
+import type { Change, ChangePage, TransportName } from "./Model.ts"
+import { epochOf, type JsonFormat, json, parse, type Reader, type Requests } from "./Requests.ts"
+import { abortable, Lifetime } from "./Time.ts"
+import { base64Url, connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
+
+/** The part of the log to read. */
+export type FeedQuery = {
+  /** Only changes with a greater `seq`. */
+  readonly after: number
+  /** The epoch of the log to which `after` belongs, if it is known. */
+  readonly epoch: string | undefined
+  /** Only the changes of this tenant; default all. */
+  readonly tenant: string | undefined
+  /** Only the changes of this namespace; default all. */
+  readonly namespace?: string | undefined
+  /** Only the changes of keys that start with this. */
+  readonly prefix?: string | undefined
+  /** The maximum number of changes in a page. */
+  readonly limit: number
+}
+
+/** A part of the log, and the epoch of the log; `""` if it is unknown. */
+export interface FeedPage extends ChangePage {
+  readonly epoch: string
+}
+
+/** The selection of changes. */
+export type Part = Pick<FeedQuery, "tenant" | "namespace" | "prefix">
+
+/** A position of the log, with the epoch if it is known. */
+export type Position = Pick<FeedQuery, "after" | "epoch">
+
+/** Whether a page belongs to another log than the position, or to one that ends before it. */
+export const isReset = ({ epoch, lastSeq }: FeedPage, known: Position): boolean =>
+  lastSeq < known.after || (known.epoch !== undefined && isOther(epoch, known.epoch))
+
+/** Whether two epochs are known and differ. */
+export const isOther = (epoch: string | undefined, known: string): boolean =>
+  epoch !== undefined && epoch !== "" && known !== "" && epoch !== known
+
+/** A connection that delivers changes as they happen. */
+export interface Transport {
+  readonly name: TransportName
+  /**
+   * The changes after `query.after` while the connection lasts. The first page is empty and confirms the connection.
+   * Fails if the connection is lost. Ends if the log should be read by pages, such as after a reset.
+   */
+  readonly pages: (query: FeedQuery, signal: AbortSignal) => AsyncGenerator<FeedPage, void>
+}
+
+/** The service sends something every 15 seconds: a connection without data for this long is dead. */
+export const silenceMs = 40_000
+
+/** Whether an answer is a page of the log. */
+export const isPage = ({ changes, lastSeq }: ChangePage): boolean =>
+  Number.isSafeInteger(lastSeq) && Array.isArray(changes) && changes.every(({ seq }) => Number.isSafeInteger(seq))
+
+/** One event of an event stream. An event with only an id moves the position. */
+interface Event {
+  readonly type: string
+  readonly id: string
+  readonly data: string
+}
+
+/** Reads Server-Sent Events (HTML, section 9.2.6) from text that arrives in pieces. */
+export class EventParser {
+  #rest = ""
+  #fields = new Map<string, string>()
+  /** The number of characters of the fields. */
+  #size = 0
+
+  /** @param limit the maximum number of characters of an event */
+  constructor(private readonly limit: number) {}
+
+  /** The events that this piece completes. */
+  push(text: string): ReadonlyArray<Event> {
+    const events: Array<Event> = []
+    const lines = (this.#rest + text).split("\n")
+    this.#rest = lines.pop() ?? ""
+    for (const ended of lines) {
+      const line = ended.endsWith("\r") ? ended.slice(0, -1) : ended
+      const [field, value] = fieldOf(line)
+      if (field !== "") {
+        const before = field === "data" ? this.#fields.get(field) : undefined
+        this.#fields.set(field, before === undefined ? value : `${before}\n${value}`)
+        this.#size += line.length
+      } else if (line === "" && this.#fields.size > 0) {
+        const { data = "", event = "message", id = "" } = Object.fromEntries(this.#fields)
+        events.push({ type: event, id, data })
+        this.#fields.clear()
+        this.#size = 0
+      }
+    }
+    if (this.#size + this.#rest.length > this.limit) throw new ResponseTooLarge(this.limit)
+    return events
+  }
+}
+
+/** The field and the value of a line; a comment and an empty line have none. */
+const fieldOf = (line: string): readonly [string, string] => {
+  const colon = line.indexOf(":")
+  if (colon === -1) return [line, ""]
+  return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)]
+}
+
+/** The pages of events after a position. Their ids are `<seq>@<epoch>`. A reset has a separate page, the last one. */
+const pagesOf = (
+  events: ReadonlyArray<Event>,
+  before: FeedPage,
+  format: JsonFormat
+): readonly [FeedPage, ...Array<FeedPage>] => {
+  const changes: Array<Change> = []
+  let { epoch, lastSeq } = before
+  for (const { data, id, type } of events) {
+    if (id === "") continue
+    const [number = "", newEpoch = ""] = id.split("@")
+    const seq = Number.parseInt(number, 10)
+    const isReset = type === "reset"
+    const page = parse<ChangePage>(`{"changes":[${isReset ? "" : data}],"lastSeq":${seq}}`, isPage, format)
+    if (page === undefined) throw new ConnectionFailed("An event is not what the service sends", false)
+    // Events after a reset are read again.
+    if (isReset)
+      return [
+        { changes, lastSeq, epoch },
+        { ...page, epoch: newEpoch }
+      ]
+    lastSeq = seq
+    epoch = newEpoch
+    changes.push(...page.changes)
+  }
+  return [{ changes, lastSeq, epoch }]
+}
+
+/** The change log as Server-Sent Events, by `fetch`: it can send the credential and has back-pressure. */
+export const eventStream = (requests: Requests): Transport => ({
+  name: "serverSentEvents",
+
+  async *pages(query, parent) {
+    const lifetime = new Lifetime(requests.clock, parent)
+    const { signal } = lifetime
+    try {
+      const startup = lifetime.limit(silenceMs, "The event stream does not start")
+      const { body, headers } = await requests.open({ path: "/changes/stream", query }, signal)
+      startup.cancel()
+      if (body === null || !headers.get("content-type")?.startsWith("text/event-stream")) {
+        throw new ConnectionFailed("The answer is not an event stream", false)
+      }
+      const reader = body.getReader()
+      const decoder = new TextDecoder()
+      const parser = new EventParser(requests.maxResponseBytes)
+      for (let last: FeedPage = { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }; ; ) {
+        const silence = lifetime.limit(silenceMs, "The event stream is silent")
+        const { done, value } = await requests.attempt(signal, () => reader.read())
+        silence.cancel()
+        if (done) throw new ConnectionFailed("The event stream has ended", false)
+        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), last, requests.json)
+        yield* pages
+        last = pages.at(-1) ?? last
+      }
+    } finally {
+      lifetime.end()
+    }
+  }
+})
+
+/** The maximum number of characters of queued frames. A WebSocket cannot be paused: it is closed beyond that. */
+const maxQueued = 4 * 1024 * 1024
+
+/** A queue of frames. */
+class FrameBuffer {
+  readonly #frames: Array<string> = []
+  #queued = 0
+  #isFull = false
+  #failure: Error | undefined
+  #wake = () => {}
+
+  /** Adds a frame. After the first one that exceeds the limit, all frames are dropped. */
+  push(frame: string): void {
+    this.#isFull ||= this.#queued > 0 && this.#queued + frame.length > maxQueued
+    if (this.#isFull) return this.#wake()
+    this.#frames.push(frame)
+    this.#queued += frame.length
+    this.#wake()
+  }
+
+  /** Fails after the queued frames are consumed. */
+  fail(failure: Error): void {
+    this.#failure ??= failure
+    this.#wake()
+  }
+
+  /** Waits for the next frame; `undefined` if later frames were dropped. */
+  async shift(signal: AbortSignal): Promise<string | undefined> {
+    for (;;) {
+      const frame = this.#frames.shift()
+      if (frame !== undefined) {
+        this.#queued -= frame.length
+        return frame
+      }
+      if (this.#isFull) return undefined
+      if (this.#failure !== undefined) throw this.#failure
+      const changed = new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+      await abortable(changed, signal)
+    }
+  }
+
+  get isFull(): boolean {
+    return this.#isFull
+  }
+}
+
+/** A heartbeat and a reset have no changes. */
+type Frame = Partial<FeedPage> & Pick<FeedPage, "lastSeq">
+
+const isFrame = ({ changes = [], lastSeq }: Frame): boolean => isPage({ changes, lastSeq })
+
+/** The change log over a WebSocket. */
+export const webSocket = (requests: Requests, Constructor: WebSocketConstructor): Transport => ({
+  name: "webSocket",
+
+  async *pages(query, parent) {
+    const lifetime = new Lifetime(requests.clock, parent)
+    let socket: WebSocketLike | undefined
+    try {
+      const { signal } = lifetime
+      const silence = lifetime.limit(silenceMs, "The WebSocket is silent")
+      const url = requests.url({ path: "/changes/ws", query })
+      url.protocol = url.protocol.replace("http", "ws")
+      const token = await requests.credential(signal)
+      const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token, base64Url(token)))
+      socket = opened
+      const frames = new FrameBuffer()
+      const receive = (frame: unknown) => {
+        silence.restart()
+        if (typeof frame === "string") {
+          if (frame.length <= requests.maxResponseBytes) frames.push(frame)
+          else frames.fail(new ResponseTooLarge(requests.maxResponseBytes))
+        }
+        if (!frames.isFull) return
+        silence.cancel()
+        opened.close()
+      }
+      opened.addEventListener("open", () =>
+        receive(JSON.stringify({ type: "heartbeat", lastSeq: query.after, epoch: query.epoch }))
+      )
+      opened.addEventListener("message", ({ data }) => receive(data))
+      opened.addEventListener("error", () => frames.fail(new ConnectionFailed("The WebSocket failed", false)))
+      opened.addEventListener("close", ({ code, reason }) =>
+        frames.fail(new ConnectionFailed(`The WebSocket was closed: ${code} ${reason}`, false))
+      )
+      for (let text = await frames.shift(signal); text !== undefined; text = await frames.shift(signal)) {
+        const frame = parse(text, isFrame, requests.json)
+        if (frame === undefined) throw new ConnectionFailed("A frame is not what the service sends", false)
+        const { changes = [], epoch = "", lastSeq } = frame
+        yield { changes, lastSeq, epoch }
+      }
+    } finally {
+      lifetime.end()
+      socket?.close()
+    }
+  }
+})
+
+/** How long a failed transport is skipped, and how long polls continue before a better one is tried. */
+export const skippedMs = 300_000
+
+const pollWaitSeconds = 30
+
+const readChanges = json<ChangePage>(isPage)
+
+const readPage: Reader<FeedPage> = async (response, limitBytes, format) => ({
+  ...(await readChanges(response, limitBytes, format)),
+  epoch: epochOf(response)
+})
+
+/** A page of the log; with `wait`, the service waits for changes. */
+export const poll = (requests: Requests, query: FeedQuery & { readonly wait?: number }, signal: AbortSignal) => {
+  const timeoutMs = query.wait === undefined ? undefined : silenceMs
+  return requests.ask({ path: "/changes", query, timeoutMs }, signal, readPage)
+}
+
+/** The change log by long polls. */
+export const longPolling = (requests: Requests): Transport => ({
+  name: "longPolling",
+
+  async *pages(query, signal) {
+    const { now } = requests.clock
+    yield { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }
+    const end = now() + skippedMs
+    for (let after = query.after; now() < end; ) {
+      const startedAt = now()
+      const page = await poll(requests, { ...query, after, wait: pollWaitSeconds }, signal)
+      const isEmpty = page.changes.length === 0 && page.lastSeq === after
+      if (isEmpty && now() - startedAt < 1000) throw new ConnectionFailed("The poll did not wait", false)
+      yield page
+      after = page.lastSeq
+    }
+  }
+})
