@@ -20,7 +20,7 @@ import * as Opening from "../Sqlite/Database/Opening.ts"
 import * as Restored from "../Sqlite/Database/Restored.ts"
 import { attempt, BackupFailed, type Report, refuse } from "./BackupFailed.ts"
 import { copyFile } from "./CopyFile.ts"
-import { histories, manifestName, type Part, parse, store, verificationOf } from "./Manifest.ts"
+import { histories, manifestName, type Part, parse, store } from "./Manifest.ts"
 import * as StoreFile from "./StoreFile.ts"
 import * as Target from "./Target.ts"
 
@@ -182,7 +182,7 @@ const withoutDraft = (draft: string, message: string): string => message.replace
 
 const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFailed> =>
   Effect.mapError(
-    CopyPort.verify(verificationOf(part, file)),
+    CopyPort.verify({ ...part, file }),
     ({ message }) => new BackupFailed({ message: withoutDraft(dirname(file), message) })
   )
 

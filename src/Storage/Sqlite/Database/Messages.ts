@@ -60,7 +60,7 @@ export type Reply<O> = Done<O> | Unavailable
 export interface Codec<W, O> {
   /**
    * Packs a write. Returns false, without adding anything, for a write that must be cloned. A packed write begins with
-   * a number that is not negative.
+   * a number that is not negative. Throws if a text is none.
    */
   readonly packWrite: (packer: Packer, write: W) => boolean
   readonly unpackWrite: (unpacker: Unpacker) => W
@@ -120,7 +120,7 @@ const other = -1
 /** Longer texts are not packed: V8 limits the length of strings to about four times this. */
 const maxTextLength = 128 * 1024 * 1024
 
-/** Packs items. Returns them unchanged if any has a wrong type, or if their texts are too long. */
+/** Packs items. Returns them unchanged if their texts are too long. */
 const pack = <A>(
   items: ReadonlyArray<A>,
   packItem: (packer: Packer, item: A) => boolean
@@ -132,7 +132,7 @@ const pack = <A>(
     packer.number(other)
     others.push(item)
   }
-  if (!packer.isPackable || packer.length > maxTextLength) return items
+  if (packer.length > maxTextLength) return items
   return { text: packer.texts.join(""), numbers: new Float64Array(packer.numbers), others }
 }
 
@@ -150,14 +150,10 @@ export class Packer {
   readonly texts: Array<string> = []
   readonly numbers: Array<number> = []
   length = 0
-  isPackable = true
 
-  /** Adds a text and its length. A value of another type makes the items unpackable. */
+  /** Adds a text and its length. A value of another type would shift the texts of all later items. */
   text(text: string): void {
-    if (typeof text !== "string") {
-      this.isPackable = false
-      return
-    }
+    if (typeof text !== "string") throw new TypeError(`a ${typeof text} in place of a text`)
     this.texts.push(text)
     this.numbers.push(text.length)
     this.length += text.length
@@ -165,11 +161,6 @@ export class Packer {
 
   number(number: number): void {
     this.numbers.push(number)
-  }
-
-  /** Marks the items as unpackable if a value has a wrong type. */
-  check(isValid: boolean): void {
-    this.isPackable &&= isValid
   }
 }
 

@@ -13,8 +13,7 @@ import {
   type Reply,
   type Request,
   type Unavailable,
-  unpackReply,
-  type WriteFailure
+  unpackReply
 } from "./Messages.ts"
 import type { Writer } from "./Writer.ts"
 
@@ -79,45 +78,9 @@ class Outstanding<O> {
     for (const respond of callers) respond(reply)
   }
 
-  /** Removes the only caller of a kind. */
-  remove(kind: string): void {
-    this.callers.set(kind, undefined)
-  }
-
   answerAll(reply: Unavailable): void {
     for (const kind of [...this.callers.keys()]) this.answer(kind, reply)
   }
-}
-
-/**
- * Why a write cannot be posted to a thread, if it cannot: it may have values that its type forbids, such as functions.
- */
-const obstacleOf = <W, O>(codec: Codec<W, O>, write: W): WriteFailure | undefined => {
-  try {
-    structuredClone(packRequest(codec, { kind: "commit", writes: [write], now: 0 }))
-    return undefined
-  } catch (error) {
-    return { _tag: "Defect", reason: defect(error).reason }
-  }
-}
-
-/** The writes of a commit that can be posted, if there are others. Those fail in the answer. */
-const withoutUnpostable = <W, O>(
-  codec: Codec<W, O>,
-  request: Request<W>,
-  respond: Respond<O>
-): readonly [Request<W>, Respond<O>] | undefined => {
-  if (request.kind !== "commit") return undefined
-  const failures = request.writes.map(write => obstacleOf(codec, write))
-  const writes = request.writes.filter((_, index) => failures[index] === undefined)
-  if (writes.length === 0 || writes.length === failures.length) return undefined
-  const respondAll: Respond<O> = reply => {
-    if (reply._tag === "Unavailable") return respond(reply)
-    const outcomes = [...reply.outcomes]
-    // Missing outcomes stay missing.
-    respond({ ...reply, outcomes: failures.flatMap(failure => failure ?? outcomes.splice(0, 1)) })
-  }
-  return [{ ...request, writes }, respondAll]
 }
 
 const starting = "the writing thread is being started"
@@ -164,11 +127,8 @@ class CurrentThread<W, O> {
     try {
       this.worker.postMessage(packRequest(this.codec, request))
     } catch (error) {
-      const others = withoutUnpostable(this.codec, request, respond)
       // The thread does not learn of it, so that no reply will arrive.
-      if (others === undefined) return this.outstanding.answer(request.kind, defect(error))
-      this.outstanding.remove(request.kind)
-      this.post(...others)
+      this.outstanding.answer(request.kind, defect(error))
     }
   }
 

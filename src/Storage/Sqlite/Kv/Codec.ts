@@ -49,18 +49,6 @@ const packVersions = (packer: Packer, versions: Precondition["match"]): void => 
   }
 }
 
-const areVersions = (versions: unknown): boolean =>
-  versions === undefined ||
-  versions === "any" ||
-  (Array.isArray(versions) && versions.every(version => typeof version === "number"))
-
-/** Whether a precondition has its type. A wrong type is a bug of the caller, and fails only that write. */
-const isPrecondition = (precondition: Precondition | null): boolean =>
-  typeof precondition === "object" &&
-  precondition !== null &&
-  areVersions(precondition.match) &&
-  areVersions(precondition.noneMatch)
-
 const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
   const length = unpacker.number()
   if (length === absent) return undefined
@@ -81,11 +69,9 @@ export const codec: Codec<Write, Outcome> = {
       if (operation.op === "delete") packer.number(absent)
       else {
         packer.text(operation.value)
-        packer.check(operation.expiresAt === null || Number.isFinite(operation.expiresAt))
         packer.number(operation.expiresAt ?? Number.NaN)
       }
       if (precondition === undefined) packer.number(absent)
-      else if (!isPrecondition(precondition)) packer.check(false)
       else {
         packer.number(0)
         packVersions(packer, precondition.match)

@@ -1,4 +1,4 @@
-import type { Migration } from "../Database/AppliedMigrations.ts"
+import type { Migration } from "../Database/Connection.ts"
 
 /**
  * The tables of the key-value store. Columns that may be large come last, so that the others can be read without them.

@@ -1,4 +1,4 @@
-import type { Migration } from "../Database/AppliedMigrations.ts"
+import type { Migration } from "../Database/Connection.ts"
 
 /** The tables of the session database: histories, their events, the configurations of instances, and receipts. */
 export const migrations: ReadonlyArray<Migration> = [
