@@ -4,8 +4,8 @@
  */
 import { type Option, Schema } from "effect"
 import type { Format } from "../Sqlite/Database/Connection.ts"
-import { format as kv } from "../Sqlite/Kv/Writer.ts"
-import { format as sessions } from "../Sqlite/SessionEvents/Writer.ts"
+import { format as kv } from "../Sqlite/Kv/Schema.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
 
 /** The name of a manifest in the directory of a backup. */
 export const manifestName = "backup.json"

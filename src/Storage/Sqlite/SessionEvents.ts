@@ -23,7 +23,7 @@ import type { WriteFailure } from "./Database/Messages.ts"
 import type { Reader } from "./Database/Reader.ts"
 import * as DiskMetrics from "./DiskMetrics.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
-import { type EventOutcome, writer } from "./SessionEvents/Writer.ts"
+import { type EventOutcome, writer } from "./SessionEvents/Tables.ts"
 import type { ThreadData } from "./WriterThread.ts"
 
 /** The directory of the histories, how they are written, and how much of each is kept. */

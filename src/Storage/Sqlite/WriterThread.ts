@@ -6,8 +6,8 @@ import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
 import { type PackedRequest, packReply, unpackRequest } from "./Database/Messages.ts"
 import { Writer, type WriterPlugin } from "./Database/Writer.ts"
-import { writer as kvWriter } from "./Kv/Writer.ts"
-import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
+import { writer as kvWriter } from "./Kv/Tables.ts"
+import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
 
 /** The database that the thread writes. */
 export type ThreadData =

@@ -2,7 +2,7 @@
  * A database in one SQLite file: reads on the calling thread, writes in groups on a separate thread.
  */
 import { basename, dirname } from "node:path"
-import { Duration, Effect, ExecutionStrategy, Schema, Scope } from "effect"
+import { type Clock, Duration, Effect, ExecutionStrategy, Schema, Scope } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
 import * as Monotonic from "../../../Monotonic.ts"
@@ -12,7 +12,7 @@ import type * as Damage from "./Damage.ts"
 import { hasRoom } from "./Files.ts"
 import { StoreRefused } from "./Identification.ts"
 import type { Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
-import { open } from "./Opening.ts"
+import { type Opened, open } from "./Opening.ts"
 import type { ReadConnection } from "./ReadConnection.ts"
 import { Reader } from "./Reader.ts"
 import { Recovery } from "./Recovery.ts"
@@ -93,7 +93,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
 ): Effect.Effect<Database<W, O, Q>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const opened = yield* open(options.directory, plugin.format)
-    const { file, lock } = opened
+    const { file } = opened
     const { walBytes } = yield* Limits
     const debug = yield* DebugLog.make
     const clock = yield* Effect.clock
@@ -138,19 +138,8 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     }).pipe(Scope.extend(scope), Effect.uninterruptible)
     yield* Effect.addFinalizer(() => Effect.sync(() => recovery.close()))
     const started = yield* Effect.cached(startWriter)
-    const send = sender({ lock, post, debug, database: basename(file), describe: plugin.describe })
-    /** Whether the last transaction was committed. */
-    let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
-    const note = (reply: Reply<O>): void => {
-      // A failed write may be the only one that fails.
-      if (reply._tag === "Done" && reply.outcomes.some(isFailed)) return
-      found = { at: Monotonic.unsafeMillis(clock), isWritable: reply._tag === "Done" }
-    }
-    const ask: Ask<W, O> = request => {
-      const reply = Effect.zipRight(started, send(request))
-      const isTransaction = request.kind === "commit" || request.kind === "touch"
-      return isTransaction ? Effect.tap(reply, reply => Effect.sync(() => note(reply))) : reply
-    }
+    const send = sender(opened, post, plugin.describe, debug)
+    const { ask, isWritable } = observed<W, O>(request => Effect.zipRight(started, send(request)), clock)
 
     const probed = yield* plugin.startsLazily ? Effect.sync(() => probeOnce(file, plugin)) : ask({ kind: "probe" })
     if (plugin.startsLazily) onReply(probed)
@@ -164,12 +153,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       commit: commitBy(ask, plugin),
       run: runBy(ask, plugin.reportDamage, yield* Effect.makeSemaphore(1)),
       started: Effect.asVoid(yield* Effect.cached(answered)),
-      // A touch costs a flush of the disk, and anonymous clients may ask.
-      isWritable: Effect.suspend(() =>
-        Monotonic.unsafeMillis(clock) - found.at < findingMillis
-          ? Effect.succeed(found.isWritable)
-          : Effect.map(ask({ kind: "touch" }), ({ _tag }) => _tag === "Done")
-      )
+      isWritable
     }
   })
 
@@ -180,26 +164,19 @@ type Ask<W, O> = (request: Request<W>) => Effect.Effect<Reply<O>>
  * Sends requests of callers. No request is acknowledged while the lock is not held: its effects may be in another
  * process's database. After such a reply, no request is sent until the lock is held again.
  */
-const sender = <W, O>({
-  database,
-  debug,
-  describe,
-  lock,
-  post
-}: {
-  readonly lock: { readonly file: string; readonly isHeld: () => boolean }
-  readonly post: WriterPort.WriterPort<W, O>
-  readonly debug: DebugLog.DebugLog | undefined
-  readonly database: string
-  readonly describe: Plugin<W, O, never>["describe"]
-}): Ask<W, O> => {
+const sender = <W, O>(
+  { file, lock }: Opened,
+  post: WriterPort.WriterPort<W, O>,
+  describe: Plugin<W, O, never>["describe"],
+  debug: DebugLog.DebugLog | undefined
+): Ask<W, O> => {
   let isLockLost = false
   const lost = `${lock.file} was taken from this process and cannot be locked again`
   return request =>
     Effect.async(resume => {
       const ended =
         debug &&
-        CommandLog.command(database, debug, {
+        CommandLog.command(basename(file), debug, {
           command: request.kind,
           ...(request.kind === "commit" ? describe(request.writes) : {}),
           ...("limit" in request ? { limit: request.limit } : {})
@@ -214,6 +191,27 @@ const sender = <W, O>({
         answer(isLockLost ? WriterPort.unavailable(lost) : reply)
       })
     })
+}
+
+/** Observes whether the last transaction was committed. */
+const observed = <W, O extends { readonly _tag: string }>(send: Ask<W, O>, clock: Clock.Clock) => {
+  let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
+  const note = (reply: Reply<O>): void => {
+    // A failed write may be the only one that fails.
+    if (reply._tag === "Done" && reply.outcomes.some(isFailed)) return
+    found = { at: Monotonic.unsafeMillis(clock), isWritable: reply._tag === "Done" }
+  }
+  const ask: Ask<W, O> = request => {
+    const isTransaction = request.kind === "commit" || request.kind === "touch"
+    return isTransaction ? Effect.tap(send(request), reply => Effect.sync(() => note(reply))) : send(request)
+  }
+  // A touch costs a flush of the disk, and anonymous clients may ask.
+  const isWritable = Effect.suspend(() =>
+    Monotonic.unsafeMillis(clock) - found.at < findingMillis
+      ? Effect.succeed(found.isWritable)
+      : Effect.map(ask({ kind: "touch" }), ({ _tag }) => _tag === "Done")
+  )
+  return { ask, isWritable }
 }
 
 const probeOnce = <W, O>(file: string, plugin: WriterPlugin<W, O>): Reply<O> => {
@@ -282,8 +280,8 @@ const runBy = <W, O>(
 
 const isFailed = (outcome: { readonly _tag: string }): outcome is WriteFailure => outcome._tag === "Failed"
 
-const fail = (reportDamage: Damage.Report, reply: Unavailable): Effect.Effect<never, StoreUnavailable> =>
-  Effect.zipRight(reportDamage("write", reply.reason), failureOf(reply))
-
-const failureOf = ({ cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
-  cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
+const fail = (reportDamage: Damage.Report, { cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
+  Effect.zipRight(
+    reportDamage("write", reason),
+    cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
+  )

@@ -12,8 +12,9 @@ import {
   unpackRequest,
   type WriteFailure
 } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
-import { type Outcome, writer } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
-import { type EventOutcome, writer as sessionWriter } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
+import type { Outcome } from "../../../../src/Storage/Sqlite/Kv/Codec.ts"
+import { writer } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
+import { type EventOutcome, writer as sessionWriter } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import { times } from "../../../Scale.ts"
 
 const runs = { numRuns: times(200) }

@@ -1,30 +1,13 @@
 /**
- * The writer of the session database: its operations on the tables, and how writes and outcomes are packed.
+ * The tables of the session database as its writer changes them, and how writes and outcomes are packed.
  */
 import type Database from "better-sqlite3"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { EventWrite } from "../../SessionCommit.ts"
-import type { Format } from "../Database/Connection.ts"
 import type { Codec } from "../Database/Messages.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
-import { migrations } from "./Schema.ts"
-
-/**
- * The database of the events of sessions.
- *
- * It is separate from the key-value store's file. Events are many and short-lived: in the store's file they would
- * enlarge its log and its backups and share its flushes. A store in PostgreSQL has no such file at all. No transaction
- * needs both. The record of a session is in the store, its history here. A session whose history is lost, or
- * the end of it, continues with what is left in another epoch.
- *
- * Its application id is `CWSE`.
- */
-export const format: Format = {
-  name: "sessions",
-  applicationId: 0x43575345,
-  migrations
-}
+import { format } from "./Schema.ts"
 
 /** The outcome of one write of a group. Only `open` and `renewEpoch` return the history. */
 export type EventOutcome =
