@@ -5,7 +5,7 @@ import { Store } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
 import type { Reply } from "../../../src/Storage/Sqlite/Database/Messages.ts"
 import { Writer } from "../../../src/Storage/Sqlite/Database/Writer.ts"
-import type { Outcome } from "../../../src/Storage/Sqlite/Kv/Codec.ts"
+import type { Outcome } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
 import { writer as plugin } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { get, lastSeq, put, set } from "../../suites/Store/Fixture.ts"
@@ -38,12 +38,16 @@ describe("a defect in the writer", () => {
         const directory = yield* temporaryDirectory
         yield* Effect.gen(function* () {
           const store = yield* Store
-          const defect = yield* Effect.exit(store.commit(broken))
-          expect(Exit.isFailure(defect) && Cause.pretty(defect.cause)).toMatch(/(Range|Type)Error: .*\n\s+at /)
+          const [before, defect, after] = yield* Effect.all(
+            [Effect.exit(put("n", "a", 1)), Effect.exit(store.commit(broken)), Effect.exit(put("n", "b", 1))],
+            { concurrency: "unbounded" }
+          )
+          expect(Exit.isSuccess(before) && Exit.isSuccess(after)).toBe(true)
+          expect(Exit.isFailure(defect) && Cause.pretty(defect.cause)).toMatch(/RangeError: .*\n\s+at /)
           expect(Exit.isFailure(defect) && Cause.isDie(defect.cause)).toBe(true)
           expect(Option.isNone(yield* get("n", "broken"))).toBe(true)
           yield* put("n", "c", 1)
-          expect(yield* lastSeq).toBe(1)
+          expect(yield* lastSeq).toBe(3)
         }).pipe(
           Effect.provide(Sqlite.layer({ directory, writer: mode })),
           Effect.provide(Logger.remove(Logger.defaultLogger))

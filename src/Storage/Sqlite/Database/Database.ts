@@ -2,7 +2,7 @@
  * A database in one SQLite file: reads on the calling thread, writes in groups on a separate thread.
  */
 import { basename, dirname } from "node:path"
-import { type Clock, Duration, Effect, ExecutionStrategy, Schema, Scope } from "effect"
+import { type Clock, Duration, Effect, Schema, type Scope } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
 import * as Monotonic from "../../../Monotonic.ts"
@@ -97,7 +97,12 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     const { walBytes } = yield* Limits
     const debug = yield* DebugLog.make
     const clock = yield* Effect.clock
-    let writer: WriterPort.WriterPort<W, O> | undefined
+    // The writer closes after its users and after the reader. The last connection to close copies the log into the
+    // database, and a connection that only reads cannot do so.
+    const onReply = (reply: Reply<O>): void => recovery.onReply(reply)
+    const writer: WriterPort.WriterPort<W, O> = yield* options.writer === "inline"
+      ? WriterPort.inline(() => new Writer(file, plugin), onReply)
+      : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply)
     let unanswered = 0
 
     /** Sends a request to the writer, after everything that must not run at the same time was stopped. */
@@ -108,7 +113,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
         reader.close("the database is being opened for writing")
       }
       if (unanswered++ === 0) reader.writing(true)
-      writer!(request, reply => {
+      writer(request, reply => {
         if (--unanswered === 0) reader.writing(false)
         // If the outcome is unknown, records may have been removed. The caller may have been interrupted.
         if (request.kind === "trim" && (reply._tag === "Unavailable" || reply.count > 0)) reader.forget()
@@ -122,24 +127,12 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       runtime: yield* Effect.runtime<never>(),
       reportDamage: plugin.reportDamage,
       makeReader: listener => new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, listener),
-      hasWriter: () => writer !== undefined,
       post,
       onLastSeq: plugin.onLastSeq
     })
-    const { onReply, reader } = recovery
-
-    // The writer closes after its users and after the reader, whenever it is started. The last connection to close
-    // copies the log into the database, and a connection that only reads cannot do so.
-    const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
-    const startWriter = Effect.gen(function* () {
-      writer = yield* options.writer === "inline"
-        ? WriterPort.inline(() => new Writer(file, plugin), onReply)
-        : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply, plugin.codec)
-    }).pipe(Scope.extend(scope), Effect.uninterruptible)
+    const { reader } = recovery
     yield* Effect.addFinalizer(() => Effect.sync(() => recovery.close()))
-    const started = yield* Effect.cached(startWriter)
-    const send = sender(opened, post, plugin.describe, debug)
-    const { ask, isWritable } = observed<W, O>(request => Effect.zipRight(started, send(request)), clock)
+    const { ask, isWritable } = observed(sender(opened, post, plugin.describe, debug), clock)
 
     const probed = yield* plugin.startsLazily ? Effect.sync(() => probeOnce(file, plugin)) : ask({ kind: "probe" })
     if (plugin.startsLazily) onReply(probed)

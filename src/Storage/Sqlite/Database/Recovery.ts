@@ -73,8 +73,6 @@ export interface RecoveryOptions<O, Q> {
   readonly runtime: Runtime.Runtime<never>
   readonly reportDamage: Damage.Report
   readonly makeReader: (listener: ReaderListener) => Reader<Q>
-  /** Whether the writer was started. */
-  readonly hasWriter: () => boolean
   /** Sends a request to the writer. `respond` is called once, with its reply. */
   readonly post: (
     request: { readonly kind: "probe" | "reopen" | "checkpoint" },
@@ -158,8 +156,8 @@ export class Recovery<O, Q> {
 
   /** A probe of the writer shows whether a suspended reader can be resumed. */
   private probe(): void {
-    const { hasWriter, opened, post } = this.options
-    if (this.isProbing || this.state === "closed" || !hasWriter() || !opened.lock.isHeld()) return
+    const { opened, post } = this.options
+    if (this.isProbing || this.state === "closed" || !opened.lock.isHeld()) return
     this.isProbing = true
     post({ kind: "probe" }, () => {
       this.isProbing = false
@@ -172,8 +170,7 @@ export class Recovery<O, Q> {
    */
   private replace(reason: string): void {
     this.reader.close(reason)
-    const { hasWriter, opened, post } = this.options
-    if (!hasWriter()) return this.reader.resume()
+    const { opened, post } = this.options
     if (!opened.lock.isHeld()) return
     this.state = "reopening"
     post({ kind: "reopen" }, reply => {

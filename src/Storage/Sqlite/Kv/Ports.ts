@@ -12,9 +12,9 @@ import type * as StoreCommit from "../../StoreCommit.ts"
 import type * as Damage from "../Database/Damage.ts"
 import { type Database, WriterDefect } from "../Database/Database.ts"
 import type { WriteFailure } from "../Database/Messages.ts"
-import type { Outcome } from "./Codec.ts"
 import * as Lists from "./Lists.ts"
 import type { Queries } from "./Queries.ts"
+import type { Outcome } from "./Tables.ts"
 
 /** The maximum number of entries that one transaction expires, and of records that one removes. */
 const expiryPortion = 2000

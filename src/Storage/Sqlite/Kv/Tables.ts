@@ -8,21 +8,34 @@ import { expiryActor, tenantOf } from "../../../Kv/Entry.ts"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import {
+  type Applied,
   type IdempotencyKey,
+  type KeyReused,
   type KeyState,
   type PrefixDelete,
   plan,
+  type Refused,
   type Step,
   type Write,
   writeOfPrefix
 } from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
-import { codec, type Outcome } from "./Codec.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 import { NamespaceCounts } from "./NamespaceCounts.ts"
 import { afterAllTexts, visible } from "./Printed.ts"
 import { format } from "./Schema.ts"
+
+/** The outcome of one write of a group. */
+export type Outcome = Done | Refused | KeyReused
+
+/** A write that was applied, now or earlier. */
+interface Done {
+  readonly _tag: "Committed"
+  readonly committed: Applied
+  /** The result of the comparison of tenants that its group caused. */
+  readonly comparison?: Comparison
+}
 
 interface Tail {
   readonly seq: number
@@ -294,6 +307,5 @@ const prepare = (db: Database.Database) => ({
 /** The writer of the key-value store. Its idempotency records have at most `idempotencyBytes`. */
 export const writer = (idempotencyBytes: number): WriterPlugin<Write, Outcome> => ({
   format,
-  tables: db => new Tables(db, idempotencyBytes),
-  codec
+  tables: db => new Tables(db, idempotencyBytes)
 })
