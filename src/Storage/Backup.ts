@@ -10,12 +10,11 @@ import { Clock, Effect } from "effect"
 import { MiB } from "../Bytes.ts"
 import { version } from "../Version.ts"
 import { attempt, BackupFailed, type Report, refuse } from "./Backup/BackupFailed.ts"
-import { histories, type Manifest, manifestName, type Part, print, store, verificationOf } from "./Backup/Manifest.ts"
+import { histories, type Manifest, manifestName, type Part, print, store } from "./Backup/Manifest.ts"
 import * as Target from "./Backup/Target.ts"
 import { idOf } from "./FileSystem.ts"
 import type { Copied } from "./Sqlite/Copy/Copying.ts"
 import * as CopyPort from "./Sqlite/Copy/CopyPort.ts"
-import { kindOf } from "./Sqlite/Copy/StoreBackup.ts"
 import { realFile } from "./Sqlite/Database/Files.ts"
 import { isUnfinished } from "./Sqlite/Database/Restored.ts"
 
@@ -60,7 +59,7 @@ const toFailure = ({ message, reason }: CopyPort.CopyFailed): BackupFailed =>
 
 const verifyCopy = (part: Part, file: string, copied: Copied) =>
   Effect.gen(function* () {
-    const verified = yield* Effect.mapError(CopyPort.verify(verificationOf(part, file)), toFailure)
+    const verified = yield* Effect.mapError(CopyPort.verify({ ...part, file }), toFailure)
     if (verified.lastSeq !== copied.lastSeq || verified.epoch !== copied.epoch) {
       return yield* refuse(`${file} differs from what was copied: its log ends at ${verified.lastSeq}`)
     }
@@ -110,7 +109,7 @@ export const make = ({
       const path = join(directory, part.file)
       return Effect.map(
         attempt(`${path} cannot be read`, () => realFile(path)),
-        file => ({ kind: kindOf(part.format), file, target: placeOf(part) })
+        file => ({ format: part.format, file, target: placeOf(part) })
       )
     })
     // A file may be a link to another directory.

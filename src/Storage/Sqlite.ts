@@ -11,18 +11,18 @@ import { LastSeq } from "./LastSeq.ts"
 import * as StoreBackup from "./Sqlite/Copy/StoreBackup.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
+import type { StoreRefused } from "./Sqlite/Database/Identification.ts"
 import { renewEpoch as renewEpochOf } from "./Sqlite/Database/Opening.ts"
-import type { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
 import * as DiskMetrics from "./Sqlite/DiskMetrics.ts"
-import * as EntryLog from "./Sqlite/Kv/EntryLog.ts"
-import * as EntryStore from "./Sqlite/Kv/EntryStore.ts"
+import * as Ports from "./Sqlite/Kv/Ports.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
-import { format, writer } from "./Sqlite/Kv/Writer.ts"
+import { format } from "./Sqlite/Kv/Schema.ts"
+import { writer } from "./Sqlite/Kv/Tables.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
 import * as StoreCommit from "./StoreCommit.ts"
 
 export type { Options } from "./Sqlite/Database/Database.ts"
-export { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
+export { StoreRefused } from "./Sqlite/Database/Identification.ts"
 
 /** The ports of a store in the file `kv.db` of a directory. This process owns the store until the scope closes. */
 export const make = (
@@ -34,12 +34,11 @@ export const make = (
     const clock = yield* Effect.clock
     const tags = yield* MetricTags.current
     const end = new LastSeq()
-    const skipped = new EntryLog.SkippedPage()
     const reportDamage = Damage.reporter("store database", "store_database_damage_total", tags)
     const database = yield* Database.make(options, {
       ...writer(idempotencyBytes),
       threadData,
-      queries: connection => new Queries(connection, skipped.note),
+      queries: connection => new Queries(connection),
       maxSnapshots: wholeLists,
       startsLazily: false,
       onLastSeq: lastSeq => end.set(lastSeq),
@@ -57,15 +56,15 @@ export const make = (
     const group = yield* StoreCommit.make({
       commit: (writes, now) =>
         Effect.map(database.commit(writes, now), outcomes =>
-          outcomes.map((outcome, index) => EntryStore.outcomeOf(writes[index]!, outcome, onComparison))
+          outcomes.map((outcome, index) => Ports.outcomeOf(writes[index]!, outcome, onComparison))
         )
     })
 
     yield* Effect.ignore(Effect.try(() => StoreBackup.removeLeftovers(file)))
     const backup = yield* StoreBackup.make({ file, format, epoch, writer: options.writer ?? "thread" })
-    const store = EntryStore.make({ database, group, backup, clock })
-    const log = EntryLog.make({ database, end, skipped, reportDamage })
-    return Context.make(Store, store).pipe(Context.add(ChangeLog, log))
+    return Context.make(Store, Ports.store({ database, group, backup, clock })).pipe(
+      Context.add(ChangeLog, Ports.changeLog(database, end, reportDamage))
+    )
   })
 
 /**

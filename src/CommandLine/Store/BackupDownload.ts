@@ -3,7 +3,7 @@ import { createHash } from "node:crypto"
 import { Duration, Effect, Stream } from "effect"
 import * as Client from "../../EffectClient/Client.ts"
 import { messageOf } from "../../ErrorMessage.ts"
-import { store, verificationOf } from "../../Storage/Backup/Manifest.ts"
+import { store } from "../../Storage/Backup/Manifest.ts"
 import * as Target from "../../Storage/Backup/Target.ts"
 import { BackupFailed, type Made, type Report } from "../../Storage/Backup.ts"
 import * as CopyPort from "../../Storage/Sqlite/Copy/CopyPort.ts"
@@ -90,7 +90,7 @@ export const download = (
     )
     yield* receive(connection, backup, draft, report)
     report({ phase: "verify", done: 0, total: backup.bytes })
-    const verified = yield* Effect.mapError(CopyPort.verify(verificationOf(store, draft)), ({ message }) =>
+    const verified = yield* Effect.mapError(CopyPort.verify({ ...store, file: draft }), ({ message }) =>
       toFailed(new BackupFailed({ message }))
     )
     const { bytes, epoch, lastSeq } = backup

@@ -3,10 +3,9 @@
  * complete and match.
  */
 import { type Option, Schema } from "effect"
-import { kindOf } from "../Sqlite/Copy/StoreBackup.ts"
-import type { VerifyRequest } from "../Sqlite/Copy/Verification.ts"
-import { format as kv } from "../Sqlite/Kv/Writer.ts"
-import { format as sessions } from "../Sqlite/SessionEvents/Writer.ts"
+import type { Format } from "../Sqlite/Database/Connection.ts"
+import { format as kv } from "../Sqlite/Kv/Schema.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
 
 /** The name of a manifest in the directory of a backup. */
 export const manifestName = "backup.json"
@@ -16,7 +15,7 @@ export interface Part {
   readonly name: "kv" | "sessions"
   /** Its file name, in a backup and in a data directory. */
   readonly file: string
-  readonly format: typeof kv
+  readonly format: Format
   /** The query for the number of its records. */
   readonly count: string
 }
@@ -31,13 +30,6 @@ export const histories: Part = {
   format: sessions,
   count: "SELECT count(*) FROM histories"
 }
-
-/** The request to verify a file of a part. */
-export const verificationOf = ({ count, format }: Part, file: string): VerifyRequest => ({
-  file,
-  kind: kindOf(format),
-  count
-})
 
 const File = Schema.Struct({
   bytes: Schema.NonNegativeInt,
@@ -69,7 +61,5 @@ export type Manifest = typeof Manifest.Type
 /** The text of a manifest. */
 export const print = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`
 
-const decode = Schema.decodeUnknownOption(Schema.parseJson(Manifest))
-
 /** Parses a manifest. Returns `None` for texts that this version does not know. */
-export const parse = (text: string): Option.Option<Manifest> => decode(text)
+export const parse: (text: string) => Option.Option<Manifest> = Schema.decodeUnknownOption(Schema.parseJson(Manifest))

@@ -5,12 +5,25 @@
  * know them: a backup of the store alone has no histories. The change log and the histories get new epochs, so that
  * their followers read them again.
  */
-import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
+import { createHash } from "node:crypto"
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync
+} from "node:fs"
 import { dirname, join } from "node:path"
-import { Clock, Effect, Either, Logger, LogLevel, Option, type Scope } from "effect"
+import { pipeline } from "node:stream/promises"
+import { Clock, Duration, Effect, Either, Logger, LogLevel, Option, type Scope } from "effect"
 import { MiB } from "../../Bytes.ts"
 import { messageOf } from "../../ErrorMessage.ts"
 import { randomHex } from "../../RandomHex.ts"
+import * as Supervision from "../../Supervision.ts"
 import { idOf, makeDirectory } from "../FileSystem.ts"
 import { roomIn } from "../Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../Sqlite/Copy/CopyPort.ts"
@@ -19,8 +32,7 @@ import { closeLast, openForWriting } from "../Sqlite/Database/Connection.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
 import * as Restored from "../Sqlite/Database/Restored.ts"
 import { attempt, BackupFailed, type Report, refuse } from "./BackupFailed.ts"
-import { copyFile } from "./CopyFile.ts"
-import { histories, manifestName, type Part, parse, store, verificationOf } from "./Manifest.ts"
+import { histories, manifestName, type Part, parse, store } from "./Manifest.ts"
 import * as StoreFile from "./StoreFile.ts"
 import * as Target from "./Target.ts"
 
@@ -182,9 +194,45 @@ const withoutDraft = (draft: string, message: string): string => message.replace
 
 const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFailed> =>
   Effect.mapError(
-    CopyPort.verify(verificationOf(part, file)),
+    CopyPort.verify({ ...part, file }),
     ({ message }) => new BackupFailed({ message: withoutDraft(dirname(file), message) })
   )
+
+/** How long an interruption waits for the end of the current operation of the file system. */
+const endTimeout = Duration.seconds(1)
+
+/**
+ * Copies a file into a new one and flushes it. Returns its SHA-256 in hexadecimal digits. `onBytes` is called with the
+ * size of each portion. After a failure the caller removes the new file.
+ */
+export const copyFile = (
+  from: string,
+  to: string,
+  onBytes: (bytes: number) => void
+): Effect.Effect<string, BackupFailed> =>
+  Effect.async((resume, signal) => {
+    const hash = createHash("sha256")
+    const digesting = async function* (chunks: AsyncIterable<Buffer>) {
+      for await (const chunk of chunks) {
+        hash.update(chunk)
+        onBytes(chunk.length)
+        yield chunk
+      }
+    }
+    const source = createReadStream(from, { highWaterMark: MiB })
+    const target = createWriteStream(to, { flags: "wx", mode: 0o600, flush: true })
+    const done = pipeline(source, digesting, target, { signal }).then(
+      () => resume(Effect.succeed(hash.digest("hex"))),
+      error => resume(new BackupFailed({ message: `${from} cannot be copied: ${messageOf(error)}` }))
+    )
+    // A stalled disk must not delay the end of the command.
+    return Effect.asVoid(
+      Supervision.within(
+        endTimeout,
+        Effect.promise(() => done)
+      )
+    )
+  })
 
 /** Copies a part of the backup. */
 const take = (draft: string, { from, part, requireWhole }: BackupPart, onBytes: (bytes: number) => void) =>

@@ -1,10 +1,17 @@
 /**
- * The entries and tombstones of a store in memory.
+ * The entries and tombstones of a store in memory, and pages of its namespaces and tenants.
  */
-
 import { compare } from "../../Client/KeyOrder.ts"
-import type * as Entry from "../../Kv/Entry.ts"
-import type { NamespaceCount, Selection } from "../../Kv/Store.ts"
+import * as Entry from "../../Kv/Entry.ts"
+import type {
+  NamespaceCount,
+  NamespacePage,
+  NamespaceQuery,
+  Selection,
+  TenantCount,
+  TenantPage,
+  TenantQuery
+} from "../../Kv/Store.ts"
 import { isLive, type KeyState } from "../../Kv/Write.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 
@@ -120,3 +127,36 @@ export class Entries {
 
 const isVisible = (entry: Entry.StoredEntry, now: number): boolean =>
   isLive({ version: entry.version, present: true, expiresAt: entry.expiresAt }, now)
+
+/** The page of a query of namespaces. `counts` has all namespaces, in any order. */
+export const pageOfNamespaces = (
+  counts: ReadonlyArray<NamespaceCount>,
+  query: NamespaceQuery
+): Pick<NamespacePage, "namespaces" | "more"> => {
+  const { after, limit } = query
+  const ranges = KeyOrder.rangesOfNamespaces(query)
+  const all = counts
+    .filter(({ namespace }) => ranges.some(range => KeyOrder.isWithin(namespace, range)))
+    .filter(({ namespace }) => after === "" || compare(namespace, after) > 0)
+    .sort((a, b) => compare(a.namespace, b.namespace))
+  return { namespaces: all.slice(0, limit), more: all.length > limit }
+}
+
+/** The page of a query of tenants. `counts` has all namespaces, in any order. */
+export const pageOfTenants = (
+  counts: ReadonlyArray<NamespaceCount>,
+  query: TenantQuery
+): Pick<TenantPage, "tenants" | "more"> => {
+  const { limit } = query
+  const range = KeyOrder.rangeOfTenants(query)
+  const tenants = new Map<string, TenantCount>()
+  for (const { count, namespace } of counts) {
+    const tenant = Entry.tenantOf(namespace)
+    const { entries, namespaces } = tenants.get(tenant) ?? { namespaces: 0, entries: 0 }
+    tenants.set(tenant, { tenant, namespaces: namespaces + 1, entries: entries + count })
+  }
+  const all = [...tenants.values()]
+    .filter(({ tenant }) => range !== undefined && KeyOrder.isWithin(tenant, range))
+    .sort((a, b) => compare(a.tenant, b.tenant))
+  return { tenants: all.slice(0, limit), more: all.length > limit }
+}

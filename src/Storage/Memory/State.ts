@@ -32,9 +32,8 @@ import {
   writeOfPrefix
 } from "../../Kv/Write.ts"
 import { LastSeq } from "../LastSeq.ts"
-import { Entries } from "./Entries.ts"
+import { Entries, pageOfNamespaces, pageOfTenants } from "./Entries.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
-import * as Namespaces from "./Namespaces.ts"
 
 /** Takes items from the front while they fit in a page of `maxBytes`, but at least one. */
 export const takePage = <A extends { readonly value: string | null }>(
@@ -102,12 +101,12 @@ export class State {
 
   listNamespaces(query: NamespaceQuery, now: number): NamespacePage {
     const { epoch, lastSeq } = this
-    return { ...Namespaces.page(this.entries.count(now), query), lastSeq, epoch }
+    return { ...pageOfNamespaces(this.entries.count(now), query), lastSeq, epoch }
   }
 
   listTenants(query: TenantQuery, now: number): TenantPage {
     const { epoch, lastSeq } = this
-    return { ...Namespaces.pageOfTenants(this.entries.count(now), query), lastSeq, epoch }
+    return { ...pageOfTenants(this.entries.count(now), query), lastSeq, epoch }
   }
 
   commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> {

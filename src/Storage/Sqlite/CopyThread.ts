@@ -3,9 +3,8 @@
  * no more than it needs.
  */
 import { parentPort, workerData } from "node:worker_threads"
-import { toCopyError } from "./Copy/CopyError.ts"
 import { type CopyRequest, copy, type Progress } from "./Copy/Copying.ts"
-import { type VerifyRequest, verify } from "./Copy/Verification.ts"
+import { toCopyError, type VerifyRequest, verify } from "./Copy/Verification.ts"
 
 /** The task of a thread. */
 export type Task =

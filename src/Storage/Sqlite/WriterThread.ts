@@ -4,10 +4,10 @@
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
-import { type PackedRequest, packReply, unpackRequest } from "./Database/Messages.ts"
+import type { Request } from "./Database/Messages.ts"
 import { Writer, type WriterPlugin } from "./Database/Writer.ts"
-import { writer as kvWriter } from "./Kv/Writer.ts"
-import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
+import { writer as kvWriter } from "./Kv/Tables.ts"
+import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
 
 /** The database that the thread writes. */
 export type ThreadData =
@@ -18,9 +18,8 @@ const data = workerData as ThreadData & { readonly file: string }
 
 const serve = <W, O>(plugin: WriterPlugin<W, O>): void => {
   const writer = new Writer(data.file, plugin)
-  parentPort?.on("message", (request: PackedRequest<W>) => {
-    const reply = packReply(plugin.codec, writer.handle(unpackRequest(plugin.codec, request)))
-    parentPort?.postMessage({ kind: request.kind, reply })
+  parentPort?.on("message", (request: Request<W>) => {
+    parentPort?.postMessage({ kind: request.kind, reply: writer.handle(request) })
   })
 }
 

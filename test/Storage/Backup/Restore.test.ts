@@ -1,5 +1,5 @@
 /** Restores of backups into data directories. */
-import {
+import fs, {
   appendFileSync,
   chownSync,
   copyFileSync,
@@ -239,6 +239,29 @@ describe("a restore", () => {
         const kept = yield* inStore(asides[index]!)(get("n", key))
         assert.strictEqual(kept._tag, "Some", key)
       }
+    })
+  )
+})
+
+describe("a copy of a file", () => {
+  it.scopedLive("is flushed after its last byte", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const source = join(directory, "source")
+      const bytes = 3 * 1024 * 1024 + 1
+      writeFileSync(source, Buffer.alloc(bytes, 7))
+      const flushes: Array<number> = []
+      const { fsync } = fs
+      const recording: typeof fsync = Object.assign((descriptor: number, done: fs.NoParamCallback) => {
+        flushes.push(statSync(join(directory, "target")).size)
+        fsync(descriptor, done)
+      }, fsync)
+      yield* Effect.acquireRelease(
+        Effect.sync(() => Object.assign(fs, { fsync: recording })),
+        () => Effect.sync(() => Object.assign(fs, { fsync }))
+      )
+      yield* Restore.copyFile(source, join(directory, "target"), () => {})
+      assert.deepStrictEqual(flushes, [bytes])
     })
   )
 })

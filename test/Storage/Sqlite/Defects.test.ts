@@ -5,7 +5,8 @@ import { Store } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
 import type { Reply } from "../../../src/Storage/Sqlite/Database/Messages.ts"
 import { Writer } from "../../../src/Storage/Sqlite/Database/Writer.ts"
-import { type Outcome, writer as plugin } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
+import type { Outcome } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
+import { writer as plugin } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { get, lastSeq, put, set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
@@ -32,50 +33,6 @@ describe("a defect in the writer", () => {
   )
 
   for (const mode of ["inline", "thread"] as const) {
-    it.scopedLive(`in a precondition fails its write alone, written ${mode}`, () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const deletes = [undefined, null, { match: 3 }].map((precondition): Write => {
-          const operation = { op: "delete", namespace: "n", key: "k", precondition }
-          return JSON.parse(JSON.stringify({ operations: [operation], actor: "tester" }))
-        })
-        yield* Effect.gen(function* () {
-          const store = yield* Store
-          const commits = [write("a"), ...deletes, write("b")].map(write => Effect.exit(store.commit(write)))
-          const exits = yield* Effect.all(commits, { concurrency: "unbounded" })
-          expect(exits.map(Exit.isSuccess)).toEqual([true, true, false, false, true])
-          expect(yield* lastSeq).toBe(2)
-        }).pipe(
-          Effect.provide(Sqlite.layer({ directory, writer: mode })),
-          Effect.provide(Logger.remove(Logger.defaultLogger))
-        )
-      })
-    )
-
-    it.scopedLive(`in a value that cannot be cloned fails only its write, written ${mode}`, () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        const odd: ReadonlyArray<unknown> = [() => "tester", Symbol("tester"), { name: () => "tester" }]
-        const oddWrites = odd.map((actor, index): Write => Object.assign(write(`odd${index}`), { actor }))
-        yield* Effect.gen(function* () {
-          const store = yield* Store
-          const [first, ...rest] = oddWrites
-          const commits = [write("a"), first!, write("b"), ...rest, write("c")].map(write =>
-            Effect.exit(store.commit(write))
-          )
-          const exits = yield* Effect.all(commits, { concurrency: "unbounded" })
-          expect(exits.map(Exit.isSuccess)).toEqual([true, false, true, false, false, true])
-          expect(exits.map(exit => Exit.isFailure(exit) && Cause.isDie(exit.cause))[1]).toBe(true)
-          expect(yield* lastSeq).toBe(3)
-          expect(Exit.isSuccess(yield* Effect.exit(store.commit(first!)))).toBe(false)
-          yield* put("n", "d", 1)
-        }).pipe(
-          Effect.provide(Sqlite.layer({ directory, writer: mode })),
-          Effect.provide(Logger.remove(Logger.defaultLogger))
-        )
-      })
-    )
-
     it.scopedLive(`reaches its caller as a defect, with its stack, written ${mode}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

@@ -5,9 +5,8 @@ import { Worker } from "node:worker_threads"
 import { Duration, Effect, Schema } from "effect"
 import * as Threads from "../../../Process/Threads.ts"
 import * as Supervision from "../../../Supervision.ts"
-import { type CopyError, type FailureReason, toCopyError } from "./CopyError.ts"
 import { type Copied, type CopyRequest, copy as copyHere, type Progress } from "./Copying.ts"
-import type { Verified, VerifyRequest } from "./Verification.ts"
+import { type CopyError, type FailureReason, toCopyError, type Verified, type VerifyRequest } from "./Verification.ts"
 
 /** A copy or a verification has failed. */
 export class CopyFailed extends Schema.TaggedError<CopyFailed>()("CopyFailed", {

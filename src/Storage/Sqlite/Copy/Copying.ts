@@ -8,10 +8,18 @@
 import { createHash } from "node:crypto"
 import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statfsSync, statSync } from "node:fs"
 import { dirname } from "node:path"
+import Database from "better-sqlite3"
 import { MiB } from "../../../Bytes.ts"
 import { connect } from "../../SqliteDriver.ts"
-import { CopyError, mebibytes, toCopyError } from "./CopyError.ts"
-import { type Description, number, Snapshot, type Source, takeAll } from "./Snapshot.ts"
+import { type Format, openForReading } from "../Database/Connection.ts"
+import { CopyError, type Description, describe, mebibytes, number, refuse, toCopyError } from "./Verification.ts"
+
+/** A database, and the file of its copy, which must not exist yet. */
+export interface Source {
+  readonly format: Format
+  readonly file: string
+  readonly target: string
+}
 
 /** What to copy, and the limits. */
 export interface CopyRequest {
@@ -36,6 +44,12 @@ export interface Progress {
   readonly total: number
 }
 
+/** How long SQLite waits for a lock of another process. */
+const lockTimeoutMillis = 5000
+
+/** How often all snapshots are tried to be taken at one moment. A try fails only if a commit occurs during it. */
+const maxAttempts = 1000
+
 /** The bytes that are copied without a pause, which takes some milliseconds. */
 const stepBytes = 4 * MiB
 
@@ -54,10 +68,10 @@ export const requireRoom = (directory: string, bytes: number, bytesLeft: number)
 }
 
 /** Lets other work of the event loop run. */
-export const pause = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
+const pause = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 
 /** The SHA-256 of a file in hexadecimal digits. `onRead` receives the number of bytes after each read, and may throw. */
-export const digestOf = async (descriptor: number, onRead: (bytes: number) => void): Promise<string> => {
+const digestOf = async (descriptor: number, onRead: (bytes: number) => void): Promise<string> => {
   const hash = createHash("sha256")
   const buffer = Buffer.allocUnsafe(MiB)
   for (let at = 0; ; ) {
@@ -68,6 +82,97 @@ export const digestOf = async (descriptor: number, onRead: (bytes: number) => vo
     onRead(bytes)
     await pause()
   }
+}
+
+/** Opens a connection for reads. If the last writer was killed, the connection may recover the log. */
+const connectSource = (file: string): Database.Database => {
+  if (statSync(file, { throwIfNoEntry: false }) === undefined) return refuse(file, "does not exist")
+  try {
+    const db = openForReading(file, lockTimeoutMillis)
+    try {
+      db.prepare("SELECT count(*) FROM sqlite_schema").get()
+      return db
+    } catch (error) {
+      db.close()
+      throw error
+    }
+  } catch (error) {
+    if (!(error instanceof Database.SqliteError && /^SQLITE_(READONLY|CANTOPEN)/.test(error.code))) throw error
+    const db = connect(file, { fileMustExist: true, timeout: lockTimeoutMillis })
+    db.pragma("query_only = ON")
+    return db
+  }
+}
+
+/** A read transaction of one source. */
+export class Snapshot {
+  readonly db: Database.Database
+  private readonly begin: Database.Statement
+  private readonly end: Database.Statement
+  private logBytesBefore = 0
+
+  constructor(readonly source: Source) {
+    this.db = connectSource(source.file)
+    this.db.pragma("cache_size = -512")
+    this.begin = this.db.prepare("BEGIN")
+    this.end = this.db.prepare("ROLLBACK")
+  }
+
+  take(): void {
+    if (this.db.inTransaction) this.end.run()
+    this.begin.run()
+    // The first read of a transaction takes its snapshot.
+    number(this.db, "schema_version")
+    this.logBytesBefore = this.logBytes
+  }
+
+  /** Throws if the write-ahead log has grown by more since the snapshot was taken. */
+  limitLog(maxBytes: number): void {
+    if (!this.db.open) return
+    const grown = this.logBytes - this.logBytesBefore
+    if (grown <= maxBytes) return
+    throw new CopyError(
+      "LogTooLarge",
+      `The write-ahead log of ${this.source.file} has grown by ${mebibytes(grown)} while it was copied; the limit is ${mebibytes(maxBytes)}`
+    )
+  }
+
+  describe(): Description {
+    return describe(this.db, this.source.file, this.source.format)
+  }
+
+  get bytes(): number {
+    return number(this.db, "page_count") * number(this.db, "page_size")
+  }
+
+  private get logBytes(): number {
+    return statSync(`${this.source.file}-wal`, { throwIfNoEntry: false })?.size ?? 0
+  }
+
+  close(): void {
+    this.db.close()
+  }
+}
+
+/**
+ * Takes all snapshots at one moment: nothing was committed to the first database while the others were taken. Writers do
+ * not wait for it.
+ */
+export const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
+  const [first, ...others] = snapshots
+  if (first === undefined) return
+  if (others.length === 0) return first.take()
+  const watch = connectSource(first.source.file)
+  try {
+    for (let attempt = 0; attempt < maxAttempts; attempt++) {
+      const before = number(watch, "data_version")
+      for (const snapshot of snapshots) snapshot.take()
+      if (number(watch, "data_version") === before) return
+    }
+  } finally {
+    watch.close()
+  }
+  throw new CopyError("Failed", `${first.source.file} is written without a pause in which the copy could begin`)
 }
 
 /** Copies one snapshot into one file. */

@@ -10,17 +10,9 @@ import { Limits } from "../../../Limits.ts"
 import { randomHex } from "../../../RandomHex.ts"
 import * as OpenFile from "../../OpenFile.ts"
 import type { Format } from "../Database/Connection.ts"
-import { toCopyError } from "./CopyError.ts"
 import { type Copied, type CopyRequest, requireRoom } from "./Copying.ts"
 import * as CopyPort from "./CopyPort.ts"
-import type { Kind } from "./Snapshot.ts"
-
-/** The kind of database of a format. */
-export const kindOf = ({ applicationId, log, migrations }: Format): Kind => ({
-  applicationId,
-  migrations: migrations.map(({ name }) => ({ name })),
-  lastSeq: log?.lastSeq
-})
+import { toCopyError } from "./Verification.ts"
 
 /** The free bytes that the disk must have left for the store itself. */
 const bytesLeft = 64 * MiB
@@ -119,9 +111,8 @@ export const make = ({
             for (const name of filesOf(target)) rmSync(name, { force: true })
           })
       )
-      const source = { file, kind: kindOf(format), target }
       const [copied] = (yield* Effect.mapError(
-        copy({ sources: [source], maxLogBytes: logFactor * walBytes, bytesLeft }),
+        copy({ sources: [{ file, format, target }], maxLogBytes: logFactor * walBytes, bytesLeft }),
         toFailure
       )) as readonly [Copied]
       const { bytes, epoch, lastSeq, sha256 } = copied

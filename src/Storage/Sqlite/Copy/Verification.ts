@@ -1,65 +1,114 @@
 /**
- * Verifies a copy of a database that no other process uses.
+ * What a copy of a database must be: its description, its verification, and the failures of both.
  */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
+import { MiB } from "../../../Bytes.ts"
+import { hasCode } from "../../FileSystem.ts"
 import { connect } from "../../SqliteDriver.ts"
-import { refusalOf } from "../Database/AppliedMigrations.ts"
+import { type Format, refusalOf } from "../Database/Connection.ts"
+import { describe as describeError, isLocked } from "../Database/DatabaseError.ts"
 import { epochIn } from "../Database/Epoch.ts"
-import { CopyError, toCopyError } from "./CopyError.ts"
-import type { Kind } from "./Snapshot.ts"
 
-/** A file to verify, and its expected kind. */
+/** A number of bytes as messages show it. */
+export const mebibytes = (bytes: number): string => `${Math.ceil(bytes / MiB).toLocaleString("en-US")} MiB`
+
+/** Why a copy or a verification has failed. */
+export type FailureReason =
+  /** A source is not a database that this code can copy. */
+  | "Refused"
+  /** The disk of the target is full, or has too little space. */
+  | "NoRoom"
+  /** A write-ahead log has become too large. */
+  | "LogTooLarge"
+  /** Anything else: SQLite or the system failed. */
+  | "Failed"
+
+/** A copy or a verification has failed. The message is a sentence without its full stop. */
+export class CopyError extends Error {
+  constructor(
+    readonly reason: FailureReason,
+    message: string
+  ) {
+    super(message)
+  }
+}
+
+/** Refuses a database. `reason` is the end of a sentence that begins with the file's name. */
+export const refuse = (file: string, reason: string): never => {
+  throw new CopyError("Refused", `${file} ${reason}`)
+}
+
+/** Converts any error into the one that callers receive. */
+export const toCopyError = (error: unknown): CopyError => {
+  if (error instanceof CopyError) return error
+  const isFull =
+    hasCode(error, "ENOSPC", "EDQUOT") ||
+    (error instanceof Database.SqliteError && error.code.startsWith("SQLITE_FULL"))
+  if (isFull) return new CopyError("NoRoom", "The disk became full while the copy was written")
+  const message = describeError(error)
+  return new CopyError("Failed", isLocked(error) ? `The database is locked (${message})` : message)
+}
+
+/** The value of a pragma that is a number. */
+export const number = (db: Database.Database, pragma: string): number => Number(db.pragma(pragma, { simple: true }))
+
+/** The properties of a database that its copy has, too. */
+export interface Description {
+  readonly schemaVersion: number
+  /** The newest sequence number, and the epoch of the log; 0 and `""` if there is none. */
+  readonly lastSeq: number
+  readonly epoch: string
+}
+
+/** Describes a database. Throws if it does not have the format. */
+export const describe = (db: Database.Database, file: string, format: Format): Description => {
+  const { applicationId, log, migrations } = format
+  if (number(db, "application_id") !== applicationId) {
+    refuse(file, "is the database of another application, or of another part of the service")
+  }
+  const schemaVersion = number(db, "user_version")
+  const reason = refusalOf(db, migrations, schemaVersion)
+  if (reason !== undefined) refuse(file, reason)
+  if (log === undefined) return { schemaVersion, lastSeq: 0, epoch: "" }
+  const lastSeq = db.prepare<[], number | null>(log.lastSeq).pluck().get() ?? 0
+  return { schemaVersion, lastSeq, epoch: epochIn(db) }
+}
+
+/** A file to verify, and its expected format. */
 export interface VerifyRequest {
   readonly file: string
-  readonly kind: Kind
+  readonly format: Format
   /** A query for the number of records. */
   readonly count: string
 }
 
 /** A database that passed the verification. */
-export interface Verified {
-  readonly schemaVersion: number
-  readonly lastSeq: number
-  readonly epoch: string
+export interface Verified extends Description {
   readonly count: number
 }
 
-const damaged = (file: string, why: string): CopyError => new CopyError("Refused", `${file} is damaged: ${why}`)
+const refuseDamaged = (file: string, problem: string): never => refuse(file, `is damaged: ${problem}`)
 
-const isDamage = (error: unknown): error is Error =>
-  error instanceof Database.SqliteError && /^SQLITE_(CORRUPT|NOTADB)/.test(error.code)
-
-const verifyOpen = (db: Database.Database, { count, file, kind }: VerifyRequest): Verified => {
-  const number = (pragma: string): number => Number(db.pragma(pragma, { simple: true }))
-  const read = <A>(text: string, otherwise: A): A => db.prepare<[], A | null>(text).pluck().get() ?? otherwise
-  if (number("application_id") !== kind.applicationId) {
-    throw new CopyError("Refused", `${file} is the database of another application, or of another part of the service`)
-  }
-  const schemaVersion = number("user_version")
-  const reason = refusalOf(db, kind.migrations, schemaVersion)
-  if (reason !== undefined) throw new CopyError("Refused", `${file} ${reason}`)
-  const expected = number("page_count") * number("page_size")
+const verifyOpen = (db: Database.Database, { count, file, format }: VerifyRequest): Verified => {
+  const description = describe(db, file, format)
+  const expected = number(db, "page_count") * number(db, "page_size")
   const { size } = statSync(file)
-  if (size !== expected) throw damaged(file, `it has ${size} bytes, and should have ${expected}`)
+  if (size !== expected) refuseDamaged(file, `it has ${size} bytes, and should have ${expected}`)
   const problem = String(db.pragma("integrity_check(1)", { simple: true }))
-  if (problem !== "ok") throw damaged(file, problem)
-  return {
-    schemaVersion,
-    lastSeq: kind.lastSeq === undefined ? 0 : read(kind.lastSeq, 0),
-    epoch: kind.lastSeq === undefined ? "" : epochIn(db),
-    count: read(count, 0)
-  }
+  if (problem !== "ok") refuseDamaged(file, problem)
+  return { ...description, count: db.prepare<[], number>(count).pluck().get() ?? 0 }
 }
 
 /**
- * Reads a whole database, and takes it out of WAL mode. Throws a {@link CopyError} if it is damaged or of another kind.
- * SQLite cannot interrupt the check: a large database takes as long as the disk needs to read it.
+ * Reads a whole database that no other process uses, and takes it out of WAL mode. Throws a {@link CopyError} if it is
+ * damaged or of another format. SQLite cannot interrupt the check: a large database takes as long as the disk needs to
+ * read it.
  */
 export const verify = (request: VerifyRequest): Verified => {
   const { file } = request
   try {
-    if (statSync(file).size === 0) throw damaged(file, "it is empty")
+    if (statSync(file).size === 0) refuseDamaged(file, "it is empty")
     const db = connect(file, { fileMustExist: true, timeout: 0 })
     try {
       db.pragma("journal_mode = DELETE")
@@ -68,6 +117,8 @@ export const verify = (request: VerifyRequest): Verified => {
       db.close()
     }
   } catch (error) {
-    throw isDamage(error) ? damaged(file, error.message) : toCopyError(error)
+    const isDamage = error instanceof Database.SqliteError && /^SQLITE_(CORRUPT|NOTADB)/.test(error.code)
+    if (isDamage) return refuseDamaged(file, error.message)
+    throw toCopyError(error)
   }
 }

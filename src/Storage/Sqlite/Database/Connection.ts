@@ -1,13 +1,20 @@
 /**
- * The format of database files, and how connections to them are opened and closed.
+ * The format of database files, whether a file has it, and how connections are opened and closed.
  */
 import { join } from "node:path"
 import type Database from "better-sqlite3"
 import { MiB } from "../../../Bytes.ts"
+import { differenceOf, isOfDevelopment, ofDevelopment } from "../../MigrationNames.ts"
 import * as SqliteDriver from "../../SqliteDriver.ts"
-import { type Migration, refusalOf } from "./AppliedMigrations.ts"
-import { DatabaseUnavailable } from "./DatabaseError.ts"
+import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
+
+/** One step from a schema version to the next: statements without parameters. A released one never changes. */
+export interface Migration {
+  /** In lower case with underscores, as in the table of migrations. */
+  readonly name: string
+  readonly statements: ReadonlyArray<string>
+}
 
 /** The format of the files of a database, and its schema. */
 export interface Format {
@@ -32,6 +39,43 @@ export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
 
 /** The file of a database in its directory. */
 export const fileOf = (directory: string, { name }: Format): string => join(directory, `${name}.db`)
+
+/** The table of a database that lists the applied migrations. */
+export const migrationsTable = "effect_sql_migrations"
+
+/** The listed migrations. Only databases of development versions may have no list. */
+const listedIn = (db: Database.Database): ReadonlyMap<number, string> | undefined => {
+  if (db.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?").get(migrationsTable) === undefined) return undefined
+  const rows = db.prepare<[], [number, string]>(`SELECT migration_id, name FROM ${migrationsTable}`).raw().all()
+  return new Map(rows)
+}
+
+/** Migrations by their names. The position of one is its schema version. */
+type Named = ReadonlyArray<{ readonly name: string }>
+
+/** The end of a sentence that refuses a database of a newer schema than this code knows. */
+export const newerThan = (known: Named, version: number): string | undefined =>
+  version > known.length
+    ? `has schema ${version}, newer than the ${known.length} that this version works with`
+    : undefined
+
+/**
+ * Why this code cannot work with a database of a schema version, as the end of a sentence; `undefined` if it can. A list
+ * on a damaged page is ignored: the rest of the database is served.
+ */
+export const refusalOf = (db: Database.Database, known: Named, version: number): string | undefined => {
+  const newer = newerThan(known, version)
+  try {
+    const listed = listedIn(db)
+    if (listed === undefined || isOfDevelopment(listed)) return ofDevelopment("directory")
+    if (newer !== undefined) return newer
+    const difference = differenceOf(known.slice(0, version), listed)
+    return difference && `was written by a version with other migrations: ${difference}`
+  } catch (error) {
+    if (isUnreadable(error)) return newer
+    throw error
+  }
+}
 
 /** Calls `use` on a connection, and closes the connection if that throws. */
 const using = (db: Database.Database, use: (db: Database.Database) => void): Database.Database => {

@@ -2,7 +2,7 @@
  * A database in one SQLite file: reads on the calling thread, writes in groups on a separate thread.
  */
 import { basename, dirname } from "node:path"
-import { Duration, Effect, ExecutionStrategy, Schema, Scope } from "effect"
+import { type Clock, Duration, Effect, Schema, type Scope } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
 import * as Monotonic from "../../../Monotonic.ts"
@@ -10,12 +10,12 @@ import * as DebugLog from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
 import type * as Damage from "./Damage.ts"
 import { hasRoom } from "./Files.ts"
+import { StoreRefused } from "./Identification.ts"
 import type { Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
-import { open } from "./Opening.ts"
+import { type Opened, open } from "./Opening.ts"
 import type { ReadConnection } from "./ReadConnection.ts"
 import { Reader } from "./Reader.ts"
 import { Recovery } from "./Recovery.ts"
-import { StoreRefused } from "./StoreRefused.ts"
 import { Writer, type WriterPlugin } from "./Writer.ts"
 import * as WriterPort from "./WriterPort.ts"
 
@@ -93,11 +93,16 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
 ): Effect.Effect<Database<W, O, Q>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const opened = yield* open(options.directory, plugin.format)
-    const { file, lock } = opened
+    const { file } = opened
     const { walBytes } = yield* Limits
     const debug = yield* DebugLog.make
     const clock = yield* Effect.clock
-    let writer: WriterPort.WriterPort<W, O> | undefined
+    // The writer closes after its users and after the reader. The last connection to close copies the log into the
+    // database, and a connection that only reads cannot do so.
+    const onReply = (reply: Reply<O>): void => recovery.onReply(reply)
+    const writer: WriterPort.WriterPort<W, O> = yield* options.writer === "inline"
+      ? WriterPort.inline(() => new Writer(file, plugin), onReply)
+      : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply)
     let unanswered = 0
 
     /** Sends a request to the writer, after everything that must not run at the same time was stopped. */
@@ -108,7 +113,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
         reader.close("the database is being opened for writing")
       }
       if (unanswered++ === 0) reader.writing(true)
-      writer!(request, reply => {
+      writer(request, reply => {
         if (--unanswered === 0) reader.writing(false)
         // If the outcome is unknown, records may have been removed. The caller may have been interrupted.
         if (request.kind === "trim" && (reply._tag === "Unavailable" || reply.count > 0)) reader.forget()
@@ -122,39 +127,12 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       runtime: yield* Effect.runtime<never>(),
       reportDamage: plugin.reportDamage,
       makeReader: listener => new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, listener),
-      hasWriter: () => writer !== undefined,
       post,
       onLastSeq: plugin.onLastSeq
     })
-    const { onReply, reader } = recovery
-
-    // The writer closes after its users and after the reader, whenever it is started. The last connection to close
-    // copies the log into the database, and a connection that only reads cannot do so.
-    const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
-    const startWriter = Effect.gen(function* () {
-      writer = yield* options.writer === "inline"
-        ? WriterPort.inline(() => new Writer(file, plugin), onReply)
-        : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply, plugin.codec)
-    }).pipe(Scope.extend(scope), Effect.uninterruptible)
+    const { reader } = recovery
     yield* Effect.addFinalizer(() => Effect.sync(() => recovery.close()))
-    const started = yield* Effect.cached(startWriter)
-    const send = sender({ lock, post, debug, database: basename(file), describe: plugin.describe })
-    /** Whether the last transaction that had to write was committed. */
-    let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
-    let lastSeq = 0
-    const note = ({ kind }: Request<W>, reply: Reply<O>): void => {
-      const isDone = reply._tag === "Done"
-      const hasGrown = isDone && reply.lastSeq > lastSeq
-      if (isDone) lastSeq = reply.lastSeq
-      if (kind !== "commit" && kind !== "touch") return
-      // A failed write may be the only one that fails.
-      if (isDone && reply.outcomes.some(isFailed)) return
-      // A commit that adds no change, as after refused preconditions, succeeds on a full disk.
-      if (isDone && kind === "commit" && !hasGrown) return
-      found = { at: Monotonic.unsafeMillis(clock), isWritable: isDone }
-    }
-    const ask: Ask<W, O> = request =>
-      Effect.tap(Effect.zipRight(started, send(request)), reply => Effect.sync(() => note(request, reply)))
+    const { ask, isWritable } = observed(sender(opened, post, plugin.describe, debug), clock)
 
     const probed = yield* plugin.startsLazily ? Effect.sync(() => probeOnce(file, plugin)) : ask({ kind: "probe" })
     if (plugin.startsLazily) onReply(probed)
@@ -168,12 +146,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       commit: commitBy(ask, plugin),
       run: runBy(ask, plugin.reportDamage, yield* Effect.makeSemaphore(1)),
       started: Effect.asVoid(yield* Effect.cached(answered)),
-      // A touch costs a flush of the disk, and anonymous clients may ask.
-      isWritable: Effect.suspend(() =>
-        Monotonic.unsafeMillis(clock) - found.at < findingMillis
-          ? Effect.succeed(found.isWritable)
-          : Effect.map(ask({ kind: "touch" }), ({ _tag }) => _tag === "Done")
-      )
+      isWritable
     }
   })
 
@@ -184,26 +157,19 @@ type Ask<W, O> = (request: Request<W>) => Effect.Effect<Reply<O>>
  * Sends requests of callers. No request is acknowledged while the lock is not held: its effects may be in another
  * process's database. After such a reply, no request is sent until the lock is held again.
  */
-const sender = <W, O>({
-  database,
-  debug,
-  describe,
-  lock,
-  post
-}: {
-  readonly lock: { readonly file: string; readonly isHeld: () => boolean }
-  readonly post: WriterPort.WriterPort<W, O>
-  readonly debug: DebugLog.DebugLog | undefined
-  readonly database: string
-  readonly describe: Plugin<W, O, never>["describe"]
-}): Ask<W, O> => {
+const sender = <W, O>(
+  { file, lock }: Opened,
+  post: WriterPort.WriterPort<W, O>,
+  describe: Plugin<W, O, never>["describe"],
+  debug: DebugLog.DebugLog | undefined
+): Ask<W, O> => {
   let isLockLost = false
   const lost = `${lock.file} was taken from this process and cannot be locked again`
   return request =>
     Effect.async(resume => {
       const ended =
         debug &&
-        CommandLog.command(database, debug, {
+        CommandLog.command(basename(file), debug, {
           command: request.kind,
           ...(request.kind === "commit" ? describe(request.writes) : {}),
           ...("limit" in request ? { limit: request.limit } : {})
@@ -218,6 +184,32 @@ const sender = <W, O>({
         answer(isLockLost ? WriterPort.unavailable(lost) : reply)
       })
     })
+}
+
+/** Observes whether the last transaction was committed. */
+const observed = <W, O extends { readonly _tag: string }>(send: Ask<W, O>, clock: Clock.Clock) => {
+  /** Whether the last transaction that had to write was committed. */
+  let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
+  let lastSeq = 0
+  const note = ({ kind }: Request<W>, reply: Reply<O>): void => {
+    const isDone = reply._tag === "Done"
+    const hasGrown = isDone && reply.lastSeq > lastSeq
+    if (isDone) lastSeq = reply.lastSeq
+    if (kind !== "commit" && kind !== "touch") return
+    // A failed write may be the only one that fails.
+    if (isDone && reply.outcomes.some(isFailed)) return
+    // A commit that adds no change, as after refused preconditions, succeeds on a full disk.
+    if (isDone && kind === "commit" && !hasGrown) return
+    found = { at: Monotonic.unsafeMillis(clock), isWritable: isDone }
+  }
+  const ask: Ask<W, O> = request => Effect.tap(send(request), reply => Effect.sync(() => note(request, reply)))
+  // A touch costs a flush of the disk, and anonymous clients may ask.
+  const isWritable = Effect.suspend(() =>
+    Monotonic.unsafeMillis(clock) - found.at < findingMillis
+      ? Effect.succeed(found.isWritable)
+      : Effect.map(ask({ kind: "touch" }), ({ _tag }) => _tag === "Done")
+  )
+  return { ask, isWritable }
 }
 
 const probeOnce = <W, O>(file: string, plugin: WriterPlugin<W, O>): Reply<O> => {
@@ -286,8 +278,8 @@ const runBy = <W, O>(
 
 const isFailed = (outcome: { readonly _tag: string }): outcome is WriteFailure => outcome._tag === "Failed"
 
-const fail = (reportDamage: Damage.Report, reply: Unavailable): Effect.Effect<never, StoreUnavailable> =>
-  Effect.zipRight(reportDamage("write", reply.reason), failureOf(reply))
-
-const failureOf = ({ cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
-  cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
+const fail = (reportDamage: Damage.Report, { cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
+  Effect.zipRight(
+    reportDamage("write", reason),
+    cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
+  )

@@ -10,9 +10,16 @@ import { flushDirectory, idOf, makeDirectory, makeFile } from "../../FileSystem.
 import { closeLast, type Format, fileOf, openForWriting } from "./Connection.ts"
 import * as Epoch from "./Epoch.ts"
 import { realFile } from "./Files.ts"
-import { readingRecovered, requireKnownMigrations, versionOf } from "./Identification.ts"
+import {
+  attempt,
+  messageOf,
+  readingRecovered,
+  refuse,
+  requireKnownMigrations,
+  StoreRefused,
+  versionOf
+} from "./Identification.ts"
 import { finish as finishRestore, isUnfinished } from "./Restored.ts"
-import { attempt, messageOf, refuse, StoreRefused } from "./StoreRefused.ts"
 
 /** A database that this process owns. */
 export interface Opened {

@@ -8,7 +8,61 @@ import type * as Damage from "./Damage.ts"
 import type { Done, Reply } from "./Messages.ts"
 import type { Opened } from "./Opening.ts"
 import type { Reader, ReaderListener } from "./Reader.ts"
-import { StuckLocks } from "./StuckLocks.ts"
+
+/** A lock that cannot be taken for this long is stuck: other programs hold locks only briefly. */
+const stuckAfterMillis = 500
+
+/** The minimum time between two attempts to drop a stuck lock. Each attempt ends all snapshots. */
+const retryIntervalMillis = 5000
+
+/** Failures that are further apart are attributed to different locks. */
+const sameLockMillis = 60_000
+
+/** More different locks in a row, without a write in between, are one stuck lock of a store that is rarely used. */
+const maxDifferentLocks = 2
+
+/**
+ * Detects locks that are never released.
+ *
+ * SQLite keeps the locks of a process in its own tables. If the operating system fails to release a lock, it stays in
+ * the table, and every later attempt to take it fails with SQLITE_BUSY, even on the connection that has it. The table
+ * is dropped when the last connection of the process to the file is closed.
+ */
+export class StuckLocks {
+  private since: number | undefined
+  /** The number of different locks since the last write. */
+  private count = 0
+  private lastAt = Number.NEGATIVE_INFINITY
+  private triedAt = Number.NEGATIVE_INFINITY
+
+  constructor(
+    /** Monotonic time in milliseconds. */
+    private readonly now: () => number
+  ) {}
+
+  /**
+   * Must be called after a read or a write failed because of a lock that SQLite itself tried to take for `tried`
+   * milliseconds. Returns whether all connections to the file must be closed.
+   */
+  onLocked(tried = 0): boolean {
+    const now = this.now()
+    if (this.since === undefined || now - this.lastAt > sameLockMillis) {
+      this.since = now
+      this.count++
+    }
+    this.lastAt = now
+    const isStuck = this.count > maxDifferentLocks || now - this.since + tried >= stuckAfterMillis
+    if (!isStuck || now - this.triedAt < retryIntervalMillis) return false
+    this.triedAt = now
+    return true
+  }
+
+  /** A write has taken all its locks. A read does not show that. */
+  onWritten(): void {
+    this.since = undefined
+    this.count = 0
+  }
+}
 
 /** The parts of a database that its recovery uses. */
 export interface RecoveryOptions<O, Q> {
@@ -19,8 +73,6 @@ export interface RecoveryOptions<O, Q> {
   readonly runtime: Runtime.Runtime<never>
   readonly reportDamage: Damage.Report
   readonly makeReader: (listener: ReaderListener) => Reader<Q>
-  /** Whether the writer was started. */
-  readonly hasWriter: () => boolean
   /** Sends a request to the writer. `respond` is called once, with its reply. */
   readonly post: (
     request: { readonly kind: "probe" | "reopen" | "checkpoint" },
@@ -36,8 +88,8 @@ export class Recovery<O, Q> {
   /** The epoch of the log that the reader reads; `""` if the database has none. */
   epoch: string
   private readonly stuckLocks: StuckLocks
-  private isClosed = false
-  private isReopening = false
+  /** While the file is being reopened, replies to earlier requests must not open anything. */
+  private state: "open" | "reopening" | "closed" = "open"
   private isProbing = false
   private isCheckpointing = false
   /** The size of the write-ahead log above which the next checkpoint is tried. */
@@ -51,10 +103,10 @@ export class Recovery<O, Q> {
     this.reader = makeReader({
       onSuspended: () => this.probe(),
       onReplaced: reason => {
-        if (this.isReacting) this.replace(reason)
+        if (this.state === "open") this.replace(reason)
       },
       onLocked: (reason, tried) => {
-        if (this.isReacting && this.stuckLocks.onLocked(tried)) this.replace(reason)
+        if (this.state === "open" && this.stuckLocks.onLocked(tried)) this.replace(reason)
       },
       reportDamage
     })
@@ -63,21 +115,13 @@ export class Recovery<O, Q> {
 
   /** Closes the reader. Later replies have no effect. */
   close(): void {
-    this.isClosed = true
+    this.state = "closed"
     this.reader.close("the database is closed")
   }
 
   /** Called with each reply of the writer, before its caller receives it. */
   readonly onReply = (reply: Reply<O>): void => {
-    if (this.isReacting) this.react(reply)
-  }
-
-  /** While the file is being reopened, replies to earlier requests must not open anything. */
-  private get isReacting(): boolean {
-    return !this.isClosed && !this.isReopening
-  }
-
-  private react(reply: Reply<O>): void {
+    if (this.state !== "open") return
     const { reader } = this
     if (reply._tag === "Done") this.onDone(reply)
     else if (reply.cause === "FileMissing") reader.suspend(reply.reason)
@@ -112,9 +156,10 @@ export class Recovery<O, Q> {
 
   /** A probe of the writer shows whether a suspended reader can be resumed. */
   private probe(): void {
-    if (this.isProbing || this.isClosed || !this.options.hasWriter() || !this.options.opened.lock.isHeld()) return
+    const { opened, post } = this.options
+    if (this.isProbing || this.state === "closed" || !opened.lock.isHeld()) return
     this.isProbing = true
-    this.options.post({ kind: "probe" }, () => {
+    post({ kind: "probe" }, () => {
       this.isProbing = false
     })
   }
@@ -125,11 +170,11 @@ export class Recovery<O, Q> {
    */
   private replace(reason: string): void {
     this.reader.close(reason)
-    if (!this.options.hasWriter()) return this.reader.resume()
-    if (this.isReopening || !this.options.opened.lock.isHeld()) return
-    this.isReopening = true
-    this.options.post({ kind: "reopen" }, reply => {
-      this.isReopening = false
+    const { opened, post } = this.options
+    if (!opened.lock.isHeld()) return
+    this.state = "reopening"
+    post({ kind: "reopen" }, reply => {
+      if (this.state === "reopening") this.state = "open"
       this.onReply(reply)
     })
   }

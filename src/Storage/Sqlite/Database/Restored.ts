@@ -75,38 +75,20 @@ export const giveToOwner = (directory: string, path: string): void => {
 /** Whether a restore has taken place whose files are still to be moved, or another directory has its name. */
 export const isUnfinished = (directory: string): boolean => existsSync(readyIn(directory))
 
-/** Changes of a directory. A test replaces them. */
-export interface Changes {
-  readonly write: (path: string, text: string) => void
-  readonly makeDirectory: (path: string) => void
-  readonly rename: (from: string, to: string) => void
-  readonly unlink: (path: string) => void
-  readonly remove: (path: string) => void
-  readonly flush: (directory: string) => void
-}
-
-/** The changes themselves. */
-export const changes: Changes = {
-  write: (path, text) => writeFileSync(path, text, { flag: "wx", mode: 0o600, flush: true }),
-  makeDirectory: path => mkdirSync(path, { mode: 0o700, recursive: true }),
-  rename: renameSync,
-  unlink: unlinkSync,
-  remove: path => rmSync(path, { recursive: true, force: true }),
-  flush: flushDirectory
-}
+const write = (path: string, text: string): void => writeFileSync(path, text, { flag: "wx", mode: 0o600, flush: true })
 
 /**
  * Restores what was prepared in `draft`. {@link finish} then moves the files. Old files go into a directory with the
  * name `aside`.
  */
-export const commit = (directory: string, draft: string, aside: string, { flush, rename, write } = changes): void => {
+export const commit = (directory: string, draft: string, aside: string): void => {
   write(asideIn(draft), aside)
   write(join(draft, marker.name), marker.text)
   for (const name of readdirSync(draft)) giveToOwner(directory, join(draft, name))
   giveToOwner(directory, draft)
-  flush(draft)
-  rename(draft, readyIn(directory))
-  flush(directory)
+  flushDirectory(draft)
+  renameSync(draft, readyIn(directory))
+  flushDirectory(directory)
 }
 
 const isMarked = (ready: string): boolean => {
@@ -134,12 +116,12 @@ const freePath = (directory: string, name: string): string => {
 export const freeName = (directory: string, name: string): string => basename(freePath(directory, name))
 
 /** Moves old files back, as far as possible. */
-const putBack = (directory: string, aside: string, { rename }: Changes): void => {
+const putBack = (directory: string, aside: string): void => {
   // A log without its database would be removed by a process that creates the database.
   for (const name of [...replacedIn(aside)].reverse()) {
     if (existsSync(join(directory, name))) continue
     try {
-      rename(join(aside, name), join(directory, name))
+      renameSync(join(aside, name), join(directory, name))
     } catch {
       // The process that resumes the restore moves the files again.
     }
@@ -150,32 +132,31 @@ const putBack = (directory: string, aside: string, { rename }: Changes): void =>
  * Moves old files aside. If that fails, they are moved back: a database must not lose its log. If the process is
  * killed, some files may have been moved, until another process resumes.
  */
-const moveAside = (directory: string, changes: Changes): void => {
+const moveAside = (directory: string): void => {
   const aside = asideOf(directory)
   if (aside === undefined) return
-  const { flush, makeDirectory, rename, unlink } = changes
   const ready = readyIn(directory)
   const old = replacedIn(directory)
   try {
     if (old.length > 0) {
-      makeDirectory(aside)
+      mkdirSync(aside, { mode: 0o700, recursive: true })
       giveToOwner(directory, aside)
-      for (const name of old) rename(join(directory, name), freePath(aside, name))
-      flush(aside)
+      for (const name of old) renameSync(join(directory, name), freePath(aside, name))
+      flushDirectory(aside)
     }
-    flush(directory)
-    unlink(asideIn(ready))
+    flushDirectory(directory)
+    unlinkSync(asideIn(ready))
   } catch (error) {
-    putBack(directory, aside, changes)
+    putBack(directory, aside)
     throw error
   }
-  flush(ready)
+  flushDirectory(ready)
 }
 
 const appeared = (file: string): Error => new Error(`${file} was created during the restore: move it away`)
 
 /** Moves restored files into position, where no files may exist. */
-const moveIn = (directory: string, { flush, rename }: Changes): void => {
+const moveIn = (directory: string): void => {
   const ready = readyIn(directory)
   const restored = replacedIn(ready)
   if (restored.length > 0) {
@@ -186,9 +167,9 @@ const moveIn = (directory: string, { flush, rename }: Changes): void => {
   for (const name of restored) {
     const file = join(directory, name)
     if (existsSync(file)) throw appeared(file)
-    rename(join(ready, name), file)
+    renameSync(join(ready, name), file)
   }
-  flush(directory)
+  flushDirectory(directory)
 }
 
 /**
@@ -196,7 +177,7 @@ const moveIn = (directory: string, { flush, rename }: Changes): void => {
  * the system's error. Also throws if a move would replace another file, or if SQLite would apply another log to a
  * restored database.
  */
-export const finish = (directory: string, given = changes): void => {
+export const finish = (directory: string): void => {
   const ready = readyIn(directory)
   if (!existsSync(ready)) return
   // A directory without the marker belongs to no restore, unless the process was killed when only the directory was
@@ -204,22 +185,24 @@ export const finish = (directory: string, given = changes): void => {
   if (!isMarked(ready) && !isEmptyDirectory(ready)) {
     throw new Error(`${ready} has the name of a restore but is not one: move it away`)
   }
-  moveAside(directory, given)
-  moveIn(directory, given)
-  for (const name of readdirSync(ready)) if (name !== marker.name) given.remove(join(ready, name))
-  if (isMarked(ready)) given.unlink(join(ready, marker.name))
-  given.remove(ready)
-  given.flush(directory)
+  moveAside(directory)
+  moveIn(directory)
+  for (const name of readdirSync(ready)) {
+    if (name !== marker.name) rmSync(join(ready, name), { recursive: true, force: true })
+  }
+  // The marker goes last.
+  rmSync(ready, { recursive: true, force: true })
+  flushDirectory(directory)
 }
 
 /** Reverts a restore of which no file was moved. Returns whether only the draft is left. */
-const takeBack = (directory: string, draft: string, { flush, rename }: Changes): boolean => {
+const takeBack = (directory: string, draft: string): boolean => {
   try {
     const aside = asideOf(directory)
     if (aside === undefined || replacedIn(aside).length > 0) return false
-    rename(readyIn(directory), draft)
+    renameSync(readyIn(directory), draft)
     if (existsSync(aside) && isEmptyDirectory(aside)) rmdirSync(aside)
-    flush(directory)
+    flushDirectory(directory)
     return true
   } catch {
     return existsSync(draft)
@@ -235,12 +218,12 @@ export class Unfinished extends Error {}
  * restored, and the caller removes the draft. After {@link Unfinished}, the next process that opens a database there
  * resumes the restore.
  */
-export const put = (directory: string, draft: string, aside: string, given = changes): void => {
+export const put = (directory: string, draft: string, aside: string): void => {
   try {
-    commit(directory, draft, aside, given)
-    finish(directory, given)
+    commit(directory, draft, aside)
+    finish(directory)
   } catch (error) {
-    if (existsSync(draft) || takeBack(directory, draft, given)) throw error
+    if (existsSync(draft) || takeBack(directory, draft)) throw error
     throw new Unfinished(messageOf(error))
   }
 }

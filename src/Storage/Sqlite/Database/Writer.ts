@@ -12,7 +12,7 @@ import {
 } from "./DatabaseError.ts"
 import { OpenLog } from "./Epoch.ts"
 import * as Files from "./Files.ts"
-import type { Codec, Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
+import type { Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
 
 /** A task: reads the due items first, and then changes them in one transaction or several. */
 export interface TaskSteps<A> {
@@ -35,7 +35,6 @@ export interface WriterPlugin<W, O> {
   readonly format: Format
   /** Prepares statements on the connection that writes. */
   readonly tables: (db: Database.Database) => Tables<W, O>
-  readonly codec: Codec<W, O>
 }
 
 /** The connection that writes. */

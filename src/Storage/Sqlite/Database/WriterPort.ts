@@ -2,20 +2,12 @@
  * Sends requests to a writer, in the calling thread or in a separate one.
  */
 import { Worker } from "node:worker_threads"
-import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
+import { type Clock, Duration, Effect, Runtime, type Scope } from "effect"
+import { Backoff } from "../../../Backoff.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as Threads from "../../../Process/Threads.ts"
 import * as Supervision from "../../../Supervision.ts"
-import {
-  type Codec,
-  type PackedReply,
-  packRequest,
-  type Reply,
-  type Request,
-  type Unavailable,
-  unpackReply,
-  type WriteFailure
-} from "./Messages.ts"
+import type { Reply, Request, Unavailable } from "./Messages.ts"
 import type { Writer } from "./Writer.ts"
 
 type Respond<O> = (reply: Reply<O>) => void
@@ -29,7 +21,7 @@ export type WriterPort<W, O> = (request: Request<W>, respond: Respond<O>) => voi
 /** A reply without an effect on the database. */
 export const unavailable = (reason: string): Unavailable => ({ _tag: "Unavailable", cause: "Error", reason })
 
-/** A request could not be packed or posted, or its reply could not be handled: a bug in this code. */
+/** A request could not be posted, or its reply could not be handled: a bug in this code. */
 const defect = (error: unknown): Unavailable => ({
   _tag: "Unavailable",
   cause: "Defect",
@@ -53,16 +45,98 @@ export const inline = <W, O>(
 /** What a thread posts. */
 interface Posted<O> {
   readonly kind: string
-  readonly reply: PackedReply<O>
+  readonly reply: Reply<O>
 }
 
-/** The requests that were sent to a thread, and their callers. */
-class Outstanding<O> {
+/** The milliseconds before a thread is started again: the first time, and at most. */
+const restartPauses = { first: 100, longest: 2000 }
+
+/** A thread that lived for this many milliseconds resets them. */
+const healthyMillis = 30_000
+
+/** How long the end of the scope waits for the writer to close its file. */
+const closeTimeout = Duration.seconds(3)
+
+/** How long it then waits for the thread to end. */
+const terminateTimeout = Duration.seconds(1)
+
+/**
+ * A thread that a request starts if there is none. When it dies, the requests in flight fail. Until another one may be
+ * started, all requests are refused.
+ */
+class ThreadPort<W, O> {
   // Kinds are never removed: a map with changing entries keeps callers alive.
   private readonly callers = new Map<string, Array<Respond<O>> | undefined>()
+  private readonly backoff = new Backoff(restartPauses.first, restartPauses.longest)
+  private worker: Worker | undefined
+  /** Why there is no thread, and until when, in monotonic milliseconds. */
+  private absence = { reason: "the database is closed", until: Number.NEGATIVE_INFINITY }
+
+  constructor(
+    private readonly start: () => Worker,
+    private readonly onReply: Respond<O>,
+    private readonly clock: Clock.Clock,
+    private readonly onLost: (reason: string) => void
+  ) {}
+
+  readonly post: WriterPort<W, O> = (request, respond) => {
+    const worker = this.worker ?? this.startWorker()
+    if (worker === undefined) return respond(unavailable(this.absence.reason))
+    if (!this.add(request.kind, respond)) return
+    try {
+      worker.postMessage(request)
+    } catch (error) {
+      // The thread does not learn of it, so that no reply will arrive.
+      this.answer(request.kind, defect(error))
+    }
+  }
+
+  /** Lets the thread close its file and ends it. A thread that hangs in the kernel ends with the process. */
+  readonly close: Effect.Effect<void> = Effect.suspend(() => {
+    this.absence.until = Number.POSITIVE_INFINITY
+    const { worker } = this
+    if (worker === undefined) return Effect.void
+    const closed = Effect.async<void>(resume => this.post({ kind: "close" }, () => resume(Effect.void)))
+    const terminated = Effect.promise(() => worker.terminate())
+    return Effect.zipRight(Supervision.within(closeTimeout, closed), Supervision.within(terminateTimeout, terminated))
+  })
+
+  private startWorker(): Worker | undefined {
+    const startedAt = Monotonic.unsafeMillis(this.clock)
+    if (startedAt < this.absence.until) return undefined
+    let worker: Worker
+    try {
+      worker = this.start()
+    } catch (error) {
+      this.lose(`cannot be started: ${error}`)
+      return undefined
+    }
+    let reason = "it ended"
+    Threads.track(worker, "writing thread")
+    worker.on("message", ({ kind, reply }: Posted<O>) => this.receive(kind, reply))
+    worker.on("error", error => {
+      reason = String(error)
+    })
+    worker.on("exit", () => {
+      this.worker = undefined
+      if (Monotonic.unsafeMillis(this.clock) - startedAt >= healthyMillis) this.backoff.reset()
+      this.lose(`died: ${reason}`)
+    })
+    this.worker = worker
+    return worker
+  }
+
+  private lose(what: string): void {
+    const reason = `the writing thread ${what}`
+    if (this.absence.until !== Number.POSITIVE_INFINITY) {
+      this.absence = { reason, until: Monotonic.unsafeMillis(this.clock) + this.backoff.next() }
+      this.onLost(reason)
+    }
+    for (const kind of [...this.callers.keys()]) this.answer(kind, unavailable(reason))
+  }
 
   /** Returns whether the request must be sent. Otherwise it was answered, or will share an answer. */
-  add(kind: string, respond: Respond<O>): boolean {
+  private add(kind: string, respond: Respond<O>): boolean {
     const others = this.callers.get(kind)
     if (others === undefined) {
       this.callers.set(kind, [respond])
@@ -73,133 +147,22 @@ class Outstanding<O> {
     return false
   }
 
-  answer(kind: string, reply: Reply<O>): void {
+  /** After any failure here, the caller gets an answer and the process continues. */
+  private receive(kind: string, reply: Reply<O>): void {
+    try {
+      this.onReply(reply)
+    } catch (error) {
+      return this.answer(kind, defect(error))
+    }
+    this.answer(kind, reply)
+  }
+
+  private answer(kind: string, reply: Reply<O>): void {
     const callers = this.callers.get(kind) ?? []
     this.callers.set(kind, undefined)
     for (const respond of callers) respond(reply)
   }
-
-  /** Removes the only caller of a kind. */
-  remove(kind: string): void {
-    this.callers.set(kind, undefined)
-  }
-
-  answerAll(reply: Unavailable): void {
-    for (const kind of [...this.callers.keys()]) this.answer(kind, reply)
-  }
 }
-
-/**
- * Why a write cannot be posted to a thread, if it cannot: it may have values that its type forbids, such as functions.
- */
-const obstacleOf = <W, O>(codec: Codec<W, O>, write: W): WriteFailure | undefined => {
-  try {
-    structuredClone(packRequest(codec, { kind: "commit", writes: [write], now: 0 }))
-    return undefined
-  } catch (error) {
-    return { _tag: "Defect", reason: defect(error).reason }
-  }
-}
-
-/** The writes of a commit that can be posted, if there are others. Those fail in the answer. */
-const withoutUnpostable = <W, O>(
-  codec: Codec<W, O>,
-  request: Request<W>,
-  respond: Respond<O>
-): readonly [Request<W>, Respond<O>] | undefined => {
-  if (request.kind !== "commit") return undefined
-  const failures = request.writes.map(write => obstacleOf(codec, write))
-  const writes = request.writes.filter((_, index) => failures[index] === undefined)
-  if (writes.length === 0 || writes.length === failures.length) return undefined
-  const respondAll: Respond<O> = reply => {
-    if (reply._tag === "Unavailable") return respond(reply)
-    const outcomes = [...reply.outcomes]
-    // Missing outcomes stay missing.
-    respond({ ...reply, outcomes: failures.flatMap(failure => failure ?? outcomes.splice(0, 1)) })
-  }
-  return [{ ...request, writes }, respondAll]
-}
-
-const starting = "the writing thread is being started"
-
-/** The thread that runs, if one does, and the requests that were sent to it. Without a thread all are refused. */
-class CurrentThread<W, O> {
-  private readonly outstanding = new Outstanding<O>()
-  private worker: Worker | undefined
-  private absenceReason = starting
-
-  constructor(
-    private readonly start: () => Worker,
-    private readonly onReply: Respond<O>,
-    private readonly codec: Codec<W, O>
-  ) {}
-
-  /** Starts a thread and waits until it dies. Fails with the reason, also if the thread cannot be started. */
-  readonly run: Effect.Effect<never, string> = Effect.async(resume => {
-    let worker: Worker
-    try {
-      worker = this.start()
-    } catch (error) {
-      this.absenceReason = `the writing thread cannot be started: ${error}`
-      return resume(Effect.fail(this.absenceReason))
-    }
-    let reason = "it ended"
-    Threads.track(worker, "writing thread")
-    worker.on("message", (posted: Posted<O>) => this.answer(posted))
-    worker.on("error", error => {
-      reason = String(error)
-    })
-    worker.on("exit", () => {
-      this.worker = undefined
-      this.outstanding.answerAll(unavailable(`the writing thread died: ${reason}`))
-      resume(Effect.fail(reason))
-    })
-    this.worker = worker
-    this.absenceReason = starting
-  })
-
-  readonly post: WriterPort<W, O> = (request, respond) => {
-    if (this.worker === undefined) return respond(unavailable(this.absenceReason))
-    if (!this.outstanding.add(request.kind, respond)) return
-    try {
-      this.worker.postMessage(packRequest(this.codec, request))
-    } catch (error) {
-      const others = withoutUnpostable(this.codec, request, respond)
-      // The thread does not learn of it, so that no reply will arrive.
-      if (others === undefined) return this.outstanding.answer(request.kind, defect(error))
-      this.outstanding.remove(request.kind)
-      this.post(...others)
-    }
-  }
-
-  readonly terminate: Effect.Effect<unknown> = Effect.promise(async () => this.worker?.terminate())
-
-  /** After any failure here, the caller gets an answer and the process continues. */
-  private answer({ kind, reply: packed }: Posted<O>): void {
-    let reply: Reply<O>
-    try {
-      reply = unpackReply(this.codec, packed)
-      this.onReply(reply)
-    } catch (error) {
-      reply = defect(error)
-    }
-    this.outstanding.answer(kind, reply)
-  }
-}
-
-/** The delays before a thread is restarted: from 100 ms, doubled each time, up to 2 s. */
-const restartDelays = Schedule.exponential(Duration.millis(100)).pipe(
-  Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
-)
-
-/** The delays are reset after a thread that lived for this many milliseconds. */
-const healthyMillis = 30_000
-
-/** How long the end of the scope waits for the writer to close its file. */
-const closeTimeout = Duration.seconds(3)
-
-/** How long it then waits for the thread to end. */
-const terminateTimeout = Duration.seconds(1)
 
 /** Starts the thread from its source or its compiled form, whichever this file has. */
 export const startThread = (data: { readonly file: string }): Worker => {
@@ -207,51 +170,16 @@ export const startThread = (data: { readonly file: string }): Worker => {
   return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "sqlite-writer" })
 }
 
-/**
- * A writer in a separate thread. When the thread dies, the requests in flight fail, and another thread is started, with
- * retries. Until there is a thread, all requests are refused.
- */
+/** A writer in a separate thread, which the first request starts. */
 export const thread = <W, O>(
   start: () => Worker,
-  onReply: Respond<O>,
-  codec: Codec<W, O>
+  onReply: Respond<O>
 ): Effect.Effect<WriterPort<W, O>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const clock = yield* Effect.clock
-    const started = yield* Deferred.make<void>()
-    const current = new CurrentThread(start, onReply, codec)
-    let startedAt = 0
-    let isClosing = false
-
-    const supervisor = yield* Effect.suspend(() => {
-      startedAt = Monotonic.unsafeMillis(clock)
-      Deferred.unsafeDone(started, Effect.void)
-      return current.run
-    }).pipe(
-      Effect.tapError(reason =>
-        isClosing
-          ? Effect.void
-          : Effect.logWarning("the writing thread is gone and is started again").pipe(Effect.annotateLogs({ reason }))
-      ),
-      Effect.retry({
-        schedule: Schedule.resetWhen(restartDelays, () => Monotonic.unsafeMillis(clock) - startedAt >= healthyMillis),
-        while: () => !isClosing
-      }),
-      Effect.interruptible,
-      Effect.forkScoped
-    )
-    // If the scope is already closed, the fiber ends before it starts.
-    supervisor.addObserver(() => Deferred.unsafeDone(started, Effect.void))
-    yield* Deferred.await(started)
-
-    yield* Effect.addFinalizer(() =>
-      Effect.gen(function* () {
-        isClosing = true
-        // A thread that hangs in the kernel can neither answer nor end. The end of the process ends it.
-        const closed = Effect.async<void>(resume => current.post({ kind: "close" }, () => resume(Effect.void)))
-        yield* Supervision.within(closeTimeout, closed)
-        yield* Supervision.within(terminateTimeout, current.terminate)
-      })
-    )
+    const runtime = yield* Effect.runtime<never>()
+    const lost = Effect.logWarning("the writing thread is gone and is started again")
+    const onLost = (reason: string) => Runtime.runFork(runtime)(Effect.annotateLogs(lost, { reason }))
+    const current = new ThreadPort<W, O>(start, onReply, yield* Effect.clock, onLost)
+    yield* Effect.addFinalizer(() => current.close)
     return current.post
   })

@@ -1,31 +1,37 @@
+/**
+ * The reads of the change log.
+ */
 import type Database from "better-sqlite3"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import { pageBytes } from "../../../Kv/Store.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
-import { isUnreadable } from "../Database/DatabaseError.ts"
+import { describe, isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
 import { afterAllTexts, printed, printedChange, take } from "./Printed.ts"
 
 /** The maximum number of records that a read of a namespace scans, because no index finds those of a namespace. */
 const scanned = 2000
 
-/** Records after the position of a read were removed, up to `trimmedSeq`. */
-export interface TrimmedBefore {
-  readonly _tag: "TrimmedBefore"
-  readonly trimmedSeq: number
+/** A page, or that records after the position of the read were removed, up to `trimmedSeq`. */
+export type LogRead = (ChangePage | { readonly _tag: "TrimmedBefore"; readonly trimmedSeq: number }) & {
+  /** Why the start of the log cannot be read, if it cannot. */
+  readonly damage?: string
+}
+
+/** The first and the last `seq` of the log, `null` if it is empty. */
+interface Ends {
+  readonly first: number | null
+  readonly last: number | null
+  readonly damage?: string
 }
 
 /** The reads of the change log, from the snapshot of the connection. Statements throw `SqliteError`. */
 export class ChangeQueries {
   private readonly statements: ReturnType<typeof prepare>
 
-  /** `onPassed` is called with an unreadable page that a read skipped. */
-  constructor(
-    connection: ReadConnection,
-    private readonly onPassed: (error: unknown) => void
-  ) {
+  constructor(connection: ReadConnection) {
     this.statements = connection.prepare(prepare)
   }
 
@@ -34,11 +40,18 @@ export class ChangeQueries {
   }
 
   /** `epoch` is that of the log that the connection reads. */
-  read(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
+  read(query: ChangeQuery, epoch: string): LogRead {
+    const { damage, first, last } = this.ends(query.after)
+    // Records are dense, and the newest is never removed: records that are missing at the start were trimmed.
+    const read: LogRead =
+      first !== null && query.after < first - 1
+        ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 }
+        : this.page(query, last ?? 0, epoch)
+    return damage === undefined ? read : { ...read, damage }
+  }
+
+  private page(query: ChangeQuery, last: number, epoch: string): ChangePage {
     const { after, limit, namespace, tenant } = query
-    const bounds = this.bounds(query)
-    if ("_tag" in bounds) return bounds
-    const { last } = bounds
     if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
     const end = namespace === undefined ? last : Math.min(after + scanned, last)
     const { isCut, texts } =
@@ -63,23 +76,14 @@ export class ChangeQueries {
       : take(this.statements.tenantPartChanges, [own, ...part], pageBytes)
   }
 
-  /** The end of the log, unless records after `after` were trimmed. */
-  private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
-    const { first, last } = this.ends(after)
-    if (first === null || last === null) return { last: 0 }
-    // Records are dense, and the newest is never removed: records that are missing at the start were trimmed.
-    return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
-  }
-
-  /** The first and the last `seq` of the log. If the first cannot be read, the first one after `after`. */
-  private ends(after: number): { readonly first: number | null; readonly last: number | null } {
+  /** If the first `seq` cannot be read, the first one after `after`. */
+  private ends(after: number): Ends {
     try {
       return this.statements.ends.get()!
     } catch (error) {
       if (!isUnreadable(error)) throw error
-      this.onPassed(error)
       const last = this.lastSeq()
-      return { first: after < last ? this.statements.next.get(after + 1)! : last, last }
+      return { first: after < last ? this.statements.next.get(after + 1)! : last, last, damage: describe(error) }
     }
   }
 }
@@ -96,9 +100,7 @@ type PartParameters = [
 const inPart = "namespace = ? AND key >= ? AND key < ?"
 
 const prepare = (db: Database.Database) => ({
-  ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
-    "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
-  ),
+  ends: db.prepare<[], Ends>("SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"),
   // A separate statement: the end of the log can be read even if its start cannot.
   last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
   // At or after a number: the record before it may be the unreadable one.

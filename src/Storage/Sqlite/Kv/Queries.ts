@@ -1,6 +1,6 @@
 import type Database from "better-sqlite3"
 import { compare } from "../../../Client/KeyOrder.ts"
-import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
+import type { ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import {
   type Address,
@@ -19,7 +19,7 @@ import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
-import { ChangeQueries, type TrimmedBefore } from "./ChangeQueries.ts"
+import { ChangeQueries, type LogRead } from "./ChangeQueries.ts"
 import { tenantOfColumn } from "./NamespaceCounts.ts"
 import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
 
@@ -48,13 +48,9 @@ export class Queries {
   private readonly statements: ReturnType<typeof prepare>
   private readonly log: ChangeQueries
 
-  /** `onPassed` is called with an unreadable page that a read skipped. */
-  constructor(
-    private readonly connection: ReadConnection,
-    onPassed: (error: unknown) => void = () => {}
-  ) {
+  constructor(private readonly connection: ReadConnection) {
     this.statements = connection.prepare(prepare)
-    this.log = new ChangeQueries(connection, onPassed)
+    this.log = new ChangeQueries(connection)
   }
 
   get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
@@ -88,7 +84,7 @@ export class Queries {
   }
 
   /** `epoch` is that of the log that the connection reads. */
-  changes(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
+  changes(query: ChangeQuery, epoch: string): LogRead {
     return this.inSnapshot(() => this.log.read(query, epoch))
   }
 

@@ -1,10 +1,13 @@
-import type { Migration } from "../Database/AppliedMigrations.ts"
+/**
+ * The format of the database of the key-value store.
+ */
+import type { Format, Migration } from "../Database/Connection.ts"
 
 /**
  * The tables of the key-value store. Columns that may be large come last, so that the others can be read without them.
  * Tombstones have a separate table, so that lists never scan deleted keys.
  */
-export const migrations: ReadonlyArray<Migration> = [
+const migrations: ReadonlyArray<Migration> = [
   {
     name: "first_release",
     statements: [
@@ -68,3 +71,11 @@ export const migrations: ReadonlyArray<Migration> = [
     ]
   }
 ]
+
+/** The database of the key-value store; its application id is `CWKV`. */
+export const format: Format = {
+  name: "kv",
+  applicationId: 0x43574b56,
+  migrations,
+  log: { lastSeq: "SELECT max(seq) FROM changes" }
+}

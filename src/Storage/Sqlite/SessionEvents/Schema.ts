@@ -1,7 +1,10 @@
-import type { Migration } from "../Database/AppliedMigrations.ts"
+/**
+ * The format of the session database.
+ */
+import type { Format, Migration } from "../Database/Connection.ts"
 
 /** The tables of the session database: histories, their events, the configurations of instances, and receipts. */
-export const migrations: ReadonlyArray<Migration> = [
+const migrations: ReadonlyArray<Migration> = [
   {
     name: "first_release",
     statements: [
@@ -46,3 +49,19 @@ export const migrations: ReadonlyArray<Migration> = [
     ]
   }
 ]
+
+/**
+ * The database of the events of sessions.
+ *
+ * It is separate from the key-value store's file. Events are many and short-lived: in the store's file they would
+ * enlarge its log and its backups and share its flushes. A store in PostgreSQL has no such file at all. No transaction
+ * needs both. The record of a session is in the store, its history here. A session whose history is lost, or
+ * the end of it, continues with what is left in another epoch.
+ *
+ * Its application id is `CWSE`.
+ */
+export const format: Format = {
+  name: "sessions",
+  applicationId: 0x43575345,
+  migrations
+}

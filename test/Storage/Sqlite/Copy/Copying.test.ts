@@ -5,13 +5,12 @@ import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
-import { copy } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
+import { copy, Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
-import { Snapshot, takeAll } from "../../../../src/Storage/Sqlite/Copy/Snapshot.ts"
-import { migrationsTable } from "../../../../src/Storage/Sqlite/Database/AppliedMigrations.ts"
+import { migrationsTable } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
-const kind = { applicationId: 7, migrations: [{ name: "first" }], lastSeq: undefined }
+const format = { name: "t", applicationId: 7, migrations: [{ name: "first", statements: [] }] }
 
 /** A database with one table and one row. */
 const makeDatabase = (file: string, bytes = 2_000_000): Database.Database => {
@@ -63,7 +62,7 @@ describe("a copy of databases", () => {
         }),
         thread => Effect.promise(() => thread.terminate())
       )
-      const source = (file: string, target = "") => ({ kind, file, target })
+      const source = (file: string, target = "") => ({ format, file, target })
       const seen = new Set<number>()
       for (let round = 0; round < 20; round++) {
         // Time passes between the first and the last.
@@ -90,7 +89,7 @@ describe("a copy of databases", () => {
       const db = makeDatabase(file)
       db.exec("INSERT INTO t SELECT n, zeroblob(20000000) FROM t")
       db.pragma("wal_checkpoint(TRUNCATE)")
-      const request = { sources: [{ kind, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
+      const request = { sources: [{ format, file, target }], maxLogBytes: 1_000_000, bytesLeft: 0 }
       const grow = () => void db.exec("UPDATE t SET filler = randomblob(3000000) WHERE length(filler) < 5000000")
       const tooLarge = yield* Effect.promise(() => copy(request, grow).then(String, error => error))
       assert.strictEqual(tooLarge.reason, "LogTooLarge")

@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Logger, Stream } from "effect"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { store as storePart, verificationOf } from "../../../../src/Storage/Backup/Manifest.ts"
+import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { epoch, names, store } from "../../Backup/Fixture.ts"
@@ -51,7 +51,7 @@ describe("a backup of an open store", () => {
           yield* Fiber.interrupt(interrupted)
           assert.deepStrictEqual(copies(), ["kv.backup-mine.tmp"])
           yield* Effect.scoped(backup)
-          const verified = yield* CopyPort.verify(verificationOf(storePart, received))
+          const verified = yield* CopyPort.verify({ ...storePart, file: received })
           assert.deepInclude(verified, { lastSeq: 3, count: 3 })
         }).pipe(Effect.provide(open))
       })

@@ -3,12 +3,17 @@ import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Either } from "effect"
-import { type Migration, migrationsTable } from "../../../../src/Storage/Sqlite/Database/AppliedMigrations.ts"
-import { type Format, fileOf, openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import {
+  type Format,
+  fileOf,
+  type Migration,
+  migrationsTable,
+  openForWriting
+} from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
 import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
-import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
-import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
+import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Schema.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 

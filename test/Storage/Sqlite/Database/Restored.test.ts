@@ -1,5 +1,5 @@
 /** How restored files are put into position, with failures at any step, and a kill at any step. */
-import {
+import fs, {
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -9,6 +9,7 @@ import {
   symlinkSync,
   writeFileSync
 } from "node:fs"
+import { syncBuiltinESMExports } from "node:module"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import Database from "better-sqlite3"
@@ -84,38 +85,49 @@ const isRestored = (directory: string): void => {
   isOld(join(directory, "aside"))
 }
 
-/**
- * The real changes, except the one that fails. After it `later` changes are made: none if the process is killed there.
- */
-const faulty = (fails: (call: number, path: string) => boolean, later = Number.POSITIVE_INFINITY): Restored.Changes => {
+/** Whether a change of a directory fails, by its number and its path. After it `later` changes are made. */
+interface Fault {
+  readonly fails: (call: number, path: string) => boolean
+  /** None if the process is killed there. */
+  readonly later: number
+}
+
+const faulty = (fails: Fault["fails"], later = Number.POSITIVE_INFINITY): Fault => ({ fails, later })
+
+/** Runs `body` with functions of the file system that fail. */
+const withFault = ({ fails, later }: Fault, body: () => void): void => {
   let calls = 0
   let left = Number.POSITIVE_INFINITY
-  const guarded =
-    (change: (path: string, other: string) => void) =>
-    (path: string, other = ""): void => {
+  const { fsyncSync, mkdirSync, renameSync, rmSync, unlinkSync, writeFileSync } = fs
+  const changes = { fsyncSync, mkdirSync, renameSync, rmSync, unlinkSync, writeFileSync }
+  const guarded = Object.entries(changes).map(([name, change]) => [
+    name,
+    (...parameters: ReadonlyArray<unknown>): unknown => {
       if (left === 0) throw new Error("killed")
       left--
-      if (left === Number.POSITIVE_INFINITY && fails(calls++, path)) {
+      if (left === Number.POSITIVE_INFINITY && fails(calls++, String(parameters[0]))) {
         left = later
         throw new Error("failed")
       }
-      change(path, other)
+      return Reflect.apply(change, fs, parameters)
     }
-  const { flush, makeDirectory, remove, rename, unlink, write } = Restored.changes
-  return {
-    write: guarded(write),
-    makeDirectory: guarded(makeDirectory),
-    rename: guarded(rename),
-    unlink: guarded(unlink),
-    remove: guarded(remove),
-    flush: guarded(flush)
+  ])
+  const set = (functions: object): void => {
+    Object.assign(fs, functions)
+    syncBuiltinESMExports()
+  }
+  set(Object.fromEntries(guarded))
+  try {
+    body()
+  } finally {
+    set(changes)
   }
 }
 
 /** Restores, and returns how that has failed. */
-const attempt = (directory: string, changes: Restored.Changes): unknown => {
+const attempt = (directory: string, fault: Fault): unknown => {
   try {
-    Restored.put(directory, draftIn(directory), "aside", changes)
+    withFault(fault, () => Restored.put(directory, draftIn(directory), "aside"))
     return undefined
   } catch (error) {
     return error
@@ -146,7 +158,7 @@ const maxSteps = 200
  * it has taken place each time.
  */
 const walk = (
-  faultAt: (step: number, directory: string) => Restored.Changes,
+  faultAt: (step: number, directory: string) => Fault,
   outcomeOf: (directory: string, error: unknown) => { readonly isTaken: boolean; readonly isLast: boolean }
 ) =>
   Effect.gen(function* () {

@@ -1,7 +1,7 @@
 import { realpathSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { StuckLocks } from "../../../../src/Storage/Sqlite/Database/StuckLocks.ts"
+import { StuckLocks } from "../../../../src/Storage/Sqlite/Database/Recovery.ts"
 import * as Disk from "../../../faults/Disk.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { isSoak } from "../../../Scale.ts"

@@ -8,7 +8,7 @@ import type { IdempotencyKey } from "../../../../src/Kv/Write.ts"
 import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
 import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
-import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
+import { format } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 const start = 1_700_000_000_000

@@ -6,7 +6,7 @@ import Database from "better-sqlite3"
 import { Duration, Effect, Logger, LogLevel, Metric } from "effect"
 import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
-import { writer as plugin } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
+import { writer as plugin } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 

@@ -1,21 +1,28 @@
 /**
- * The port `Store` over a database.
+ * The ports `Store` and `ChangeLog` over a database.
  */
-import { type Clock, type Context, Duration, Effect, Either, Exit, Option } from "effect"
+import { Clock, type Context, Duration, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../../../Direct.ts"
+import { ChangeLog, HistoryTrimmed } from "../../../Kv/ChangeLog.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, StoreUnavailable } from "../../../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../../../Kv/Write.ts"
+import type { LastSeq } from "../../LastSeq.ts"
 import type * as StoreCommit from "../../StoreCommit.ts"
+import type * as Damage from "../Database/Damage.ts"
 import { type Database, WriterDefect } from "../Database/Database.ts"
 import type { WriteFailure } from "../Database/Messages.ts"
 import * as Lists from "./Lists.ts"
 import type { Queries } from "./Queries.ts"
-import type { Outcome } from "./Writer.ts"
+import type { Outcome } from "./Tables.ts"
+
+/** The maximum number of entries that one transaction expires, and of records that one removes. */
+const expiryPortion = 2000
+const trimPortion = 200
 
 /** The database and the group commit of the store. */
-export interface Options {
-  readonly database: Pick<Database<Write, Outcome, Queries>, "reader" | "epoch" | "isWritable">
+export interface StoreOptions {
+  readonly database: Database<Write, Outcome, Queries>
   readonly group: StoreCommit.StoreCommit<WriteError>
   readonly backup: Context.Tag.Service<Store>["backup"]
   readonly clock: Clock.Clock
@@ -47,7 +54,7 @@ export const outcomeOf = (
 }
 
 /** The port `Store` over a SQLite database. */
-export const make = ({ backup, clock, database, group }: Options) => {
+export const store = ({ backup, clock, database, group }: StoreOptions) => {
   const { epoch, isWritable, reader } = database
   return Store.of({
     get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
@@ -87,3 +94,34 @@ export const make = ({ backup, clock, database, group }: Options) => {
     )
   })
 }
+
+/** The port `ChangeLog` over a SQLite database. */
+export const changeLog = (
+  { epoch, reader, run }: Database<Write, Outcome, Queries>,
+  end: LastSeq,
+  reportDamage: Damage.Report
+) =>
+  ChangeLog.of({
+    read: query =>
+      Direct.flatMap(
+        reader.read(queries => queries.changes(query, epoch())),
+        page => {
+          const answer =
+            "_tag" in page
+              ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: epoch() }))
+              : Exit.succeed(page)
+          return page.damage === undefined ? answer : Effect.zipRight(reportDamage("read", page.damage), answer)
+        }
+      ),
+    history: reader.history,
+    lastSeq: reader.read(queries => queries.lastSeq()),
+    awaitPast: seq => end.awaitPast(seq),
+    trim: age =>
+      run(
+        "trim",
+        Effect.map(Clock.currentTimeMillis, now => now - Duration.toMillis(age)),
+        trimPortion
+      ),
+    expire: run("expire", Clock.currentTimeMillis, expiryPortion),
+    due: reader.read(queries => queries.due())
+  })

@@ -1,30 +1,12 @@
 /**
- * The writer of the session database: its operations on the tables, and how writes and outcomes are packed.
+ * The tables of the session database as its writer changes them.
  */
 import type Database from "better-sqlite3"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { EventWrite } from "../../SessionCommit.ts"
-import type { Format } from "../Database/Connection.ts"
-import type { Codec } from "../Database/Messages.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
-import { migrations } from "./Schema.ts"
-
-/**
- * The database of the events of sessions.
- *
- * It is separate from the key-value store's file. Events are many and short-lived: in the store's file they would
- * enlarge its log and its backups and share its flushes. A store in PostgreSQL has no such file at all. No transaction
- * needs both. The record of a session is in the store, its history here. A session whose history is lost, or
- * the end of it, continues with what is left in another epoch.
- *
- * Its application id is `CWSE`.
- */
-export const format: Format = {
-  name: "sessions",
-  applicationId: 0x43575345,
-  migrations
-}
+import { format } from "./Schema.ts"
 
 /** The outcome of one write of a group. Only `open` and `renewEpoch` return the history. */
 export type EventOutcome =
@@ -225,47 +207,8 @@ const prepare = (db: Database.Database) => ({
   forget: db.prepare("UPDATE histories SET trimmed = max(trimmed, ?), bytes = bytes - ? WHERE id = ?")
 })
 
-/** Represents a recovery state that is `null`. */
-const absent = -1
-
-/** Appends without a receipt are packed. Appends with one and other writes are few. */
-const codec: Codec<EventWrite, EventOutcome> = {
-  packWrite: (packer, write) => {
-    if (write.op !== "append" || write.receipt !== undefined || write.revoked !== undefined) return false
-    packer.text(write.session)
-    packer.text(write.epoch)
-    if (write.recoveryState === null) packer.number(absent)
-    else packer.text(write.recoveryState)
-    packer.number(write.after)
-    packer.number(write.timestamp)
-    packer.number(write.texts.length)
-    for (const text of write.texts) packer.text(text)
-    return true
-  },
-  unpackWrite: unpacker => {
-    const session = unpacker.text()
-    const epoch = unpacker.text()
-    const recoveryState = unpacker.skip(absent) ? null : unpacker.text()
-    const after = unpacker.number()
-    const timestamp = unpacker.number()
-    const texts: Array<string> = []
-    for (let left = unpacker.number(); left > 0; left--) texts.push(unpacker.text())
-    return { op: "append", session, epoch, after, timestamp, texts, recoveryState }
-  },
-  packOutcome: (packer, outcome) => {
-    if (outcome._tag !== "Stored" || outcome.history !== undefined) return false
-    packer.number(0)
-    return true
-  },
-  unpackOutcome: unpacker => {
-    unpacker.number()
-    return stored
-  }
-}
-
 /** The writer of the session database. */
 export const writer = (retention: Retention): WriterPlugin<EventWrite, EventOutcome> => ({
   format,
-  tables: db => new Tables(db, retention),
-  codec
+  tables: db => new Tables(db, retention)
 })

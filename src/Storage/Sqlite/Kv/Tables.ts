@@ -1,39 +1,41 @@
 /**
- * The writer of the key-value store: its operations on the tables.
+ * The tables of the key-value store as its writer changes them.
  */
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
-import { expiryActor } from "../../../Kv/Entry.ts"
+import type { StoredChange } from "../../../Kv/Change.ts"
+import { expiryActor, tenantOf } from "../../../Kv/Entry.ts"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
 import {
+  type Applied,
   type IdempotencyKey,
+  type KeyReused,
   type KeyState,
   type PrefixDelete,
   plan,
+  type Refused,
   type Step,
   type Write,
   writeOfPrefix
 } from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
-import type { Format } from "../Database/Connection.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
-import { ChangeRows } from "./ChangeRows.ts"
-import { codec, type Outcome } from "./Codec.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 import { NamespaceCounts } from "./NamespaceCounts.ts"
-import { afterAllTexts } from "./Printed.ts"
-import { migrations } from "./Schema.ts"
+import { afterAllTexts, visible } from "./Printed.ts"
+import { format } from "./Schema.ts"
 
-/** The database of the key-value store; its application id is `CWKV`. */
-export const format: Format = {
-  name: "kv",
-  applicationId: 0x43574b56,
-  migrations,
-  log: { lastSeq: "SELECT max(seq) FROM changes" }
+/** The outcome of one write of a group. */
+export type Outcome = Done | Refused | KeyReused
+
+/** A write that was applied, now or earlier. */
+interface Done {
+  readonly _tag: "Committed"
+  readonly committed: Applied
+  /** The result of the comparison of tenants that its group caused. */
+  readonly comparison?: Comparison
 }
-
-export type { Outcome }
 
 interface Tail {
   readonly seq: number
@@ -58,6 +60,53 @@ interface DueEntry {
   readonly namespace: string
   readonly key: string
   readonly version: number
+}
+
+/** The number of rows that one statement inserts. More rows are not faster. */
+const rowsAtOnce = 8
+
+const columns = ["seq", "op", "namespace", "key", "version", "actor", "timestamp", "tenant", "value"] as const
+
+// OR FAIL: SQLite need not copy pages to undo the statement, because the transaction is rolled back when it fails.
+const insert = (db: Database.Database, rows: number) =>
+  db.prepare(
+    `INSERT OR FAIL INTO changes (${columns.join(", ")}) VALUES ${Array.from({ length: rows }, () => `(${columns.map(() => "?").join(", ")})`).join(", ")}`
+  )
+
+/** Inserts change records into the log, several with each statement. After `flush` all are inserted. */
+class ChangeRows {
+  private readonly insertOne: Database.Statement
+  private readonly insertMany: Database.Statement
+  private waiting: Array<StoredChange> = []
+
+  constructor(db: Database.Database) {
+    this.insertOne = insert(db, 1)
+    this.insertMany = insert(db, rowsAtOnce)
+  }
+
+  add(change: StoredChange): void {
+    if (this.waiting.push(change) < rowsAtOnce) return
+    const parameters: Array<unknown> = []
+    for (const waiting of this.waiting) pushRow(parameters, waiting)
+    this.insertMany.run(parameters)
+    this.waiting = []
+  }
+
+  flush(): void {
+    for (const change of this.waiting) this.insertOne.run(pushRow([], change))
+    this.waiting = []
+  }
+
+  /** Drops records that were not inserted yet. */
+  clear(): void {
+    this.waiting = []
+  }
+}
+
+const pushRow = (parameters: Array<unknown>, change: StoredChange): Array<unknown> => {
+  const { seq, op, namespace, key, version, actor, timestamp, value } = change
+  parameters.push(seq, op, namespace, key, version, actor, timestamp, tenantOf(namespace), value)
+  return parameters
 }
 
 class Tables {
@@ -242,8 +291,7 @@ const prepare = (db: Database.Database) => ({
   deleteTombstone: db.prepare("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
   keys: db
     .prepare<[namespace: string, low: string, high: string | Buffer, now: number, limit: number], string>(
-      `SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND (expires_at IS NULL OR expires_at > ?)
-       ORDER BY key LIMIT ?`
+      `SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
     )
     .pluck(),
   due: db.prepare<[number, number], DueEntry>(
@@ -259,6 +307,5 @@ const prepare = (db: Database.Database) => ({
 /** The writer of the key-value store. Its idempotency records have at most `idempotencyBytes`. */
 export const writer = (idempotencyBytes: number): WriterPlugin<Write, Outcome> => ({
   format,
-  tables: db => new Tables(db, idempotencyBytes),
-  codec
+  tables: db => new Tables(db, idempotencyBytes)
 })
