@@ -19,11 +19,6 @@ export class GrowingBytes {
     return this.#length
   }
 
-  /** The bytes so far, valid until the next `add`. */
-  get view(): Uint8Array {
-    return this.#buffer?.subarray(0, this.#length) ?? none
-  }
-
   add(piece: Uint8Array): void {
     const before = this.#length
     this.#length += piece.length
@@ -53,8 +48,6 @@ export class GrowingBytes {
 
 /** The initial capacity, in bytes. */
 const smallest = 4096
-
-const none = new Uint8Array(0)
 
 const asBuffer = (bytes: Uint8Array): Buffer =>
   Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)

@@ -11,7 +11,7 @@ import { isObject, type JsonObject } from "../src/Json/Parsing.ts"
 import * as Frames from "../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../src/Kv/ChangeFeed/Page.ts"
 import * as Description from "../src/Kv/Description.ts"
-import { FollowParams } from "../src/Kv/FeedRequests.ts"
+import { FollowParams } from "../src/Kv/Requests.ts"
 import { version } from "../src/Version.ts"
 import { times } from "./Scale.ts"
 
@@ -166,7 +166,7 @@ describe("the AsyncAPI document", () => {
     const change = { seq, tenant: tenantId, namespace, key, json: JSON.stringify(Description.change) }
     const entry = { key, json: JSON.stringify(Description.entry) }
     const sent = [
-      Frames.pageFrame(new Page([change], 7, "e", true)),
+      new Page([change], 7, "e", true).frame,
       Frames.heartbeatFrame(7, "e"),
       Frames.initialFrame([entry]),
       Frames.initialEndFrame({ lastSeq: 7, epoch: "e" }),

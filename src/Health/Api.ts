@@ -4,8 +4,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { BadRequest, InternalServerError } from "../Http/ApiError.ts"
-import { Part } from "../Http/Contract.ts"
-import { Flag } from "../Http/Flag.ts"
+import { flag, Part } from "../Http/Contract.ts"
 import { operation } from "../OpenApi/Describe.ts"
 
 /** A health status. */
@@ -79,7 +78,7 @@ const Ready = Ok("False only while the store is unavailable.").annotations({ ide
 const NotReady = Ready.annotations({ ...HttpApiSchema.annotations({ status: 503 }), identifier: "Ready" })
 
 const ReadyParams = Schema.Struct({
-  strict: Flag(
+  strict: flag(
     "With `1`, the status is 503 where `ok` is false, for load balancers and orchestrators that only know statuses."
   )
 })

@@ -1,6 +1,6 @@
 /**
- * Annotations of our contracts in addition to those of `HttpApi`: endpoints with a JSON body, our groups, and
- * schemas with a decoder written by hand.
+ * What our contracts have in addition to `HttpApi`: annotations of endpoints with a JSON body, of our groups, and of
+ * schemas with a decoder written by hand; and flags in queries.
  */
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -36,3 +36,13 @@ export const withFastDecoder = <A>(decoder: FastDecoder<A>): Readonly<Record<sym
 /** The fast decoder of a schema, if it has one. */
 export const fastDecoderOf = (schema: Schema.Schema.All): FastDecoder<unknown> | undefined =>
   schema.ast.annotations[fastDecoder] as FastDecoder<unknown> | undefined
+
+/** A query parameter that is switched on by `1`. */
+export const flag = (description: string) =>
+  Schema.optionalWith(
+    Schema.Literal("0", "1").annotations({
+      description,
+      message: ({ actual }) => ({ message: `must be 0 or 1, not ${JSON.stringify(actual)}`, override: true })
+    }),
+    { exact: true }
+  )

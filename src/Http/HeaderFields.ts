@@ -1,6 +1,8 @@
 /**
  * The header fields that are read from every request: whether any was dropped or repeated, its credential, and its id.
+ * A browser cannot set headers of a WebSocket handshake, so it sends its credential as a subprotocol.
  */
+
 import { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect } from "effect"
@@ -22,8 +24,8 @@ export interface FieldsProblem {
 
 /**
  * Relevant fields that a request may have only once (RFC 9110, 5.3). Of several node keeps the first, while a proxy may
- * have used the last. The values of two keys of a write, joined, would be a third one. Of the other fields, node joins those that RFC 9110 allows to be joined, and drops only ones that
- * have no meaning here.
+ * have used the last. The values of two keys of a write, joined, would be a third one. Of the other fields, node joins
+ * those that RFC 9110 allows to be joined, and drops only ones that have no meaning here.
  */
 const singular = [
   "Host",
@@ -118,3 +120,36 @@ export const requestIds: Effect.Effect<() => string> = Effect.map(randomHex(2), 
   let count = 0
   return () => `${prefix}-${++count}`
 })
+
+/** The subprotocol of our WebSockets. A client that sends its credential as a subprotocol offers ours too. */
+export const subprotocol = "causeway.v1"
+
+const bearerPrefix = "bearer."
+
+/** What a `Sec-WebSocket-Protocol` header offers. */
+export const offeredBy = (header: string | undefined): ReadonlyArray<string> =>
+  (header ?? "")
+    .split(",")
+    .map(part => part.trim())
+    .filter(part => part !== "")
+
+/** The credentials among the subprotocols that are offered. */
+export const bearersOf = (offered: ReadonlyArray<string>): ReadonlyArray<string> =>
+  offered.filter(part => part.startsWith(bearerPrefix)).map(part => part.slice(bearerPrefix.length))
+
+const base64Url = /^[\w-]+$/
+
+/**
+ * The credential of a handshake as the value of `Authorization`: that header, or the subprotocol `bearer.<base64url>`.
+ * Two credentials count as none, even if they are equal: a proxy that checks the request must look at
+ * the one that is used here.
+ */
+export const credentialOf = (request: IncomingMessage): string | undefined => {
+  const { authorization, "sec-websocket-protocol": header } = request.headers
+  const offered = offeredBy(header)
+  const bearers = bearersOf(offered)
+  if (bearers.length === 0) return authorizationOf(request)
+  const [key = ""] = bearers
+  const isAlone = bearers.length === 1 && authorization === undefined && offered.includes(subprotocol)
+  return isAlone && base64Url.test(key) ? `Bearer ${Buffer.from(key, "base64url")}` : undefined
+}

@@ -7,11 +7,10 @@ import { type Effect, Exit, Option } from "effect"
 import * as Direct from "../Direct.ts"
 import type { ApiError } from "./ApiError.ts"
 import type { Guard, Incoming } from "./Endpoints.ts"
-import { authorizationOf, authorizationOfPlatform } from "./HeaderFields.ts"
+import { authorizationOf, authorizationOfPlatform, credentialOf } from "./HeaderFields.ts"
 import type { IdentityShape } from "./Identity.ts"
 import { pathOf } from "./Router.ts"
 import { type Handshake, handshakeOf, problemOf } from "./WebSocket/Handshake.ts"
-import { credentialOf } from "./WebSocket/Subprotocol.ts"
 import { noHandshake } from "./WebSocket.ts"
 
 /** A request of `node:http`. Its parts are computed when they are read: most requests need few of them. */

@@ -8,11 +8,8 @@ import { Context, Effect, Either, Layer } from "effect"
 import { MiB } from "../Bytes.ts"
 import * as Direct from "../Direct.ts"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { isSpace, openBracket } from "../Json/Codes.ts"
 import { problemOf } from "../Json/JsonText.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
-import { StructureCounter } from "../Json/Parsing.ts"
-import { nestedDeeper } from "../Json/Scanner.ts"
 import { PacedWork } from "../PacedWork.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./Contract.ts"
@@ -95,22 +92,16 @@ const headLength = ({ rawHeaders, url = "" }: IncomingMessage): number => {
   return length
 }
 
-/** The bytes as a string for {@link StructureCounter}. */
-const latin1 = ({ buffer, byteOffset, length }: Uint8Array): string =>
-  Buffer.from(buffer, byteOffset, length).toString("latin1")
-
-const malformed = (message: string): BadRequest => new BadRequest({ error: `Invalid request body: ${message}` })
-
 /**
  * Reads a body and calls back once; the returned function stops reading.
  *
- * A body that is longer than the limit or nested deeper is answered at once. The rest of it is discarded, so that
- * the connection stays usable.
+ * A body that is longer than the limit is answered at once. The rest of it is discarded, so that the connection stays
+ * usable.
  */
 const readBytes = (
   source: IncomingMessage,
-  { bytes: limit, limits: { depth } }: Format,
-  done: (bytes: Either.Either<Buffer, PayloadTooLarge | BadRequest | ServiceUnavailable>) => void
+  limit: number,
+  done: (bytes: Either.Either<Buffer, BodyError>) => void
 ): (() => void) => {
   const declared = Number(source.headers["content-length"] ?? 0)
   if (declared > limit) {
@@ -121,8 +112,6 @@ const readBytes = (
   const bytes = new GrowingBytes(limit)
   const heldBody = heldBodyOf(source.socket)
   let isOver = false
-  // A body of one piece is parsed at once, which checks the structure too.
-  let counter: StructureCounter | undefined
   const stop = (): void => {
     isOver = true
     source.off("data", onData)
@@ -130,22 +119,12 @@ const readBytes = (
     source.off("error", onCut)
     source.off("close", onCut)
   }
-  const refuse = (error: PayloadTooLarge | BadRequest | ServiceUnavailable): void => {
+  const refuse = (error: BodyError): void => {
     stop()
     bytes.take()
     heldBody?.release()
     discard(source)
     done(Either.left(error))
-  }
-  /** The problem with a body of several pieces, as far as it is known before its end. */
-  const problemWith = (chunk: Buffer): string | undefined => {
-    if (bytes.length === 0) return undefined
-    if (counter === undefined) {
-      if (bytes.view.find(code => !isSpace(code)) === openBracket) return ObjectReader.noArray
-      counter = new StructureCounter({ levels: depth + ObjectReader.outerLevels, members: Number.POSITIVE_INFINITY })
-      if (counter.add(latin1(bytes.view)) !== undefined) return nestedDeeper(depth)
-    }
-    return counter.add(latin1(chunk)) === undefined ? undefined : nestedDeeper(depth)
   }
   const refuseForRoom = (): void => refuse(noRoom())
   /** Counts a piece, unless it is a whole small body, which is parsed at once. */
@@ -155,8 +134,6 @@ const readBytes = (
   }
   const onData = (chunk: Buffer): void => {
     if (bytes.length + chunk.length > limit) return refuse(tooLarge(`more than ${limit}`, limit))
-    const problem = problemWith(chunk)
-    if (problem !== undefined) return refuse(malformed(problem))
     count(chunk)
     if (!isOver) bytes.add(chunk)
   }
@@ -198,7 +175,11 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
     )
   } catch (error) {
     const { message, overLimit } = problemOf(error)
-    return Either.left(overLimit ? new PayloadTooLarge({ error: message }) : malformed(message))
+    return Either.left(
+      overLimit
+        ? new PayloadTooLarge({ error: message })
+        : new BadRequest({ error: `Invalid request body: ${message}` })
+    )
   }
 }
 
@@ -239,7 +220,7 @@ export const read = (
 ): (() => void) => {
   const problem = problemOfType(source.headers)
   if (problem === undefined) {
-    return readBytes(source, format, bytes => {
+    return readBytes(source, format.bytes, bytes => {
       if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
       const { length } = bytes.right
       arrived(length)

@@ -62,17 +62,11 @@ export interface ReadLimits {
   readonly valueBytes: number
 }
 
-/** Levels of arrays and objects around a value that is kept: an object, a list, and an object in it. */
-export const outerLevels = 3
-
 /** Members of an object that has a shape. */
 const maxMembers = 16
 
 /** An array or object instead of a scalar is read up to this number of bytes, for a better message. */
 const maxMisplaced = 4096
-
-/** The message if the body is an array instead of an object. */
-export const noArray = "the body must be an object, not an array"
 
 /** An array or object instead of a scalar. Messages show its text; it has no own members. */
 export class Misplaced {
@@ -131,7 +125,7 @@ class ObjectReader extends Scanner {
   private readWhole(from: number, kind: ObjectShape | "json"): number {
     if (kind === "json") return this.readText(from)
     const code = this.bytes[from]
-    if (code === openBracket) throw new JsonProblem(noArray)
+    if (code === openBracket) throw new JsonProblem("the body must be an object, not an array")
     return code === openBrace ? this.readObject(from, kind, 1) : this.readScalar(from, 0, 0)
   }
 

@@ -19,68 +19,48 @@ const isEscaped = (text: string, from: number, end: number): boolean => {
   return (end - before) % 2 === 1
 }
 
+/** The index after the end of the string whose content begins at `from`. */
+const afterString = (text: string, from: number): number => {
+  for (let end = text.indexOf('"', from); end !== -1; end = text.indexOf('"', end + 1)) {
+    if (!isEscaped(text, from, end)) return end + 1
+  }
+  return text.length
+}
+
 /**
- * Counts the levels and members of JSON text before it is parsed, or while it arrives in pieces.
+ * How a text exceeds the limits before it is parsed, as the predicate of a sentence, or `undefined`.
  *
  * A megabyte of brackets takes `JSON.parse` a hundred times as long as a megabyte of string, and the value may be
  * nested too deep for recursion. Counting takes a fraction of that. It looks at strings, brackets and commas only; the
  * parser checks the rest of the grammar.
  */
-export class StructureCounter {
-  #depth = 0
-  #count = 0
-  #isInString = false
-  #isEscaped = false
-
-  constructor(private readonly limits: StructureLimits) {}
-
-  /**
-   * How the text exceeds the limits with its next piece, as the predicate of a sentence, or `undefined`. A piece of
-   * UTF-8 may be passed as Latin-1, since the characters that count are ASCII.
-   */
-  add(piece: string): string | undefined {
-    const { levels, members } = this.limits
-    let depth = this.#depth
-    let count = this.#count
-    for (let at = this.#isInString ? this.#skipString(piece, this.#isEscaped ? 1 : 0) : 0; at < piece.length; ) {
-      const code = piece.charCodeAt(at++)
-      if (code === quote) at = this.#skipString(piece, at)
-      else if (code === comma) count++
-      else if (code === closeBracket || code === closeBrace) depth--
-      else if (code === openBracket || code === openBrace) {
-        if (++depth > levels) return `is nested more than ${levels} levels deep`
-        // Its first member; an empty one counts as if it had one.
-        count++
-      } else continue
-      if (count > members) return `has more than ${members} members and elements`
-    }
-    this.#depth = depth
-    this.#count = count
-    return undefined
+export const excess = (text: string, { levels, members }: StructureLimits): string | undefined => {
+  let depth = 0
+  let count = 0
+  for (let at = 0; at < text.length; ) {
+    const code = text.charCodeAt(at++)
+    if (code === quote) at = afterString(text, at)
+    else if (code === comma) count++
+    else if (code === closeBracket || code === closeBrace) depth--
+    else if (code === openBracket || code === openBrace) {
+      if (++depth > levels) return `is nested more than ${levels} levels deep`
+      // Its first member; an empty one counts as if it had one.
+      count++
+    } else continue
+    if (count > members) return `has more than ${members} members and elements`
   }
-
-  /** The index after the end of a string that continues at `from`. */
-  #skipString(piece: string, from: number): number {
-    this.#isInString = false
-    for (let end = piece.indexOf('"', from); end !== -1; end = piece.indexOf('"', end + 1)) {
-      if (!isEscaped(piece, from, end)) return end + 1
-    }
-    this.#isInString = true
-    this.#isEscaped = isEscaped(piece, from, piece.length)
-    return piece.length
-  }
+  return undefined
 }
-
-/** How a text exceeds the limits, as the predicate of a sentence, or `undefined`. */
-export const excess = (text: string, limits: StructureLimits): string | undefined =>
-  new StructureCounter(limits).add(text)
 
 /** A text of up to this number of characters is parsed within a few milliseconds, whatever its content. */
 const small = 16 * 1024
 
-/** {@link excess} of a large text; `undefined` for a small one. */
-export const excessOfLarge = (text: string, limits: StructureLimits): string | undefined =>
-  text.length <= small ? undefined : excess(text, limits)
+/**
+ * {@link excess} of a large text; `undefined` for a small one, unless it {@link mayBeIllFormed}: the search for lone
+ * surrogates recurses as deep as the value is nested.
+ */
+export const excessOfLarge = (text: string, limits: StructureLimits, isSuspect = false): string | undefined =>
+  text.length <= small && !isSuspect ? undefined : excess(text, limits)
 
 /** The path of member names to a lone surrogate in a value; `undefined` if there is none. */
 export const illFormedAt = (value: unknown): ReadonlyArray<string> | undefined => {
@@ -125,11 +105,6 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** How a text exceeds the limits before it is parsed, as the predicate of a sentence, or `undefined`. */
-export const excessBefore = (text: string, limits: StructureLimits, isSuspect: boolean): string | undefined =>
-  // The search for lone surrogates recurses as deep as the value is nested.
-  isSuspect ? excess(text, limits) : excessOfLarge(text, limits)
-
 /** Parses a text whose structure was checked. Fails with the predicate of a sentence. */
 export const parseChecked = (text: string): Either.Either<unknown, string> => {
   try {
@@ -142,7 +117,7 @@ export const parseChecked = (text: string): Either.Either<unknown, string> => {
 /** Parses a text within the limits, and replaces lone surrogates. Fails with the predicate of a sentence. */
 export const parseWellFormed = (text: string, limits: StructureLimits): Either.Either<unknown, string> => {
   const isSuspect = mayBeIllFormed(text)
-  const problem = excessBefore(text, limits, isSuspect)
+  const problem = excessOfLarge(text, limits, isSuspect)
   if (problem !== undefined) return Either.left(problem)
   return isSuspect ? Either.map(parseChecked(text), toWellFormed) : parseChecked(text)
 }

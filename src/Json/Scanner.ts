@@ -47,9 +47,6 @@ export const shorten = (text: string, most: number): string => (text.length > mo
 /** What may follow an element or a member. */
 export const commaOrEnd = "a comma or a closing bracket"
 
-/** The message about nesting beyond the limit. */
-export const nestedDeeper = (depth: number): string => `JSON is nested more than ${depth} levels deep`
-
 /**
  * Checks the grammar, the depth and the member names of JSON in UTF-8 (I-JSON, RFC 7493), and builds nothing.
  *
@@ -169,8 +166,12 @@ export abstract class Scanner {
     this.unexpected(at, "a value")
   }
 
+  private tooDeep(at: number): never {
+    this.refuse(at, `JSON is nested more than ${this.maxDepth} levels deep`)
+  }
+
   private skipArray(from: number, depth: number): number {
-    if (depth >= this.maxDepth) this.refuse(from, nestedDeeper(this.maxDepth))
+    if (depth >= this.maxDepth) this.tooDeep(from)
     const { bytes } = this
     let at = this.skipGap(from + 1)
     if (bytes[at] === closeBracket) return at + 1
@@ -182,7 +183,7 @@ export abstract class Scanner {
   }
 
   private skipObject(from: number, depth: number): number {
-    if (depth >= this.maxDepth) this.refuse(from, nestedDeeper(this.maxDepth))
+    if (depth >= this.maxDepth) this.tooDeep(from)
     const { bytes } = this
     const first = this.names
     let set: Set<string> | undefined

@@ -1,3 +1,6 @@
+/**
+ * The contract of the key-value store: its endpoints, and entries and changes as clients see them.
+ */
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
@@ -19,12 +22,13 @@ import {
 } from "../Http/ApiError.ts"
 import { JsonBody, Part } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
-import { ChangesParams, FollowParams, ResumeHeaders } from "./FeedRequests.ts"
 import {
   BatchHeaders,
   BatchPayload,
+  ChangesParams,
   DeleteParams,
   EntryPath,
+  FollowParams,
   ListParams,
   NamespacePath,
   NamespacesParams,
@@ -32,6 +36,7 @@ import {
   ReadPayload,
   RemoveHeaders,
   RemoveParams,
+  ResumeHeaders,
   SetPayload,
   TenantsParams,
   WriteHeaders
@@ -60,7 +65,7 @@ export const Entry = Schema.Struct({
 })
 
 /** An entry of a list. */
-export const ListedEntry = Schema.Struct({
+const ListedEntry = Schema.Struct({
   ...Entry.fields,
   value: Schema.optionalWith(Schema.Unknown.annotations({ description: "Any JSON value. Absent with `keysOnly`." }), {
     exact: true
@@ -92,6 +97,9 @@ const changesSuccess = Schema.Struct({
   changes: Schema.Array(Change),
   lastSeq: Schema.Int.annotations({ description: "The last `seq` scanned. Pass it as the next `after`." })
 }).annotations({ identifier: "ChangePage" })
+
+/** The errors of every request that writes entries. */
+const WriteErrors = Schema.Union(BadRequest.Wire, Conflict.Wire, UnprocessableContent.Wire)
 
 const SetResult = Schema.Struct({
   version: Schema.Int.annotations({ description: "The new version of the entry." })
@@ -201,9 +209,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setHeaders(WriteHeaders)
       .setPayload(SetPayload)
       .addSuccess(Entry)
-      .addError(BadRequest.Wire)
-      .addError(Conflict.Wire)
-      .addError(UnprocessableContent.Wire)
+      .addError(WriteErrors)
       .addError(PreconditionFailed.Wire)
       .middleware(JsonBody)
       .middleware(WriteAccess)
@@ -220,9 +226,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setHeaders(WriteHeaders)
       .setUrlParams(DeleteParams)
       .addSuccess(DeleteResult)
-      .addError(BadRequest.Wire)
-      .addError(Conflict.Wire)
-      .addError(UnprocessableContent.Wire)
+      .addError(WriteErrors)
       .addError(PreconditionFailed.Wire)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.remove)
@@ -235,9 +239,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setHeaders(RemoveHeaders)
       .setUrlParams(RemoveParams)
       .addSuccess(RemoveResult)
-      .addError(BadRequest.Wire)
-      .addError(Conflict.Wire)
-      .addError(UnprocessableContent.Wire)
+      .addError(WriteErrors)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.removePrefix)
       .annotate(OpenApi.Summary, "Delete the entries of a prefix")
@@ -266,9 +268,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setHeaders(BatchHeaders)
       .setPayload(BatchPayload)
       .addSuccess(BatchResult)
-      .addError(BadRequest.Wire)
-      .addError(Conflict.Wire)
-      .addError(UnprocessableContent.Wire)
+      .addError(WriteErrors)
       .addError(PreconditionFailed.Wire)
       .middleware(JsonBody)
       .middleware(WriteAccess)

@@ -1,7 +1,7 @@
 /**
  * Names for generated clients, headers and examples of the key-value endpoints in the OpenAPI document.
  */
-import { etag, type Header, operation } from "../OpenApi/Describe.ts"
+import { etag, type Header, operation, retryAfter } from "../OpenApi/Describe.ts"
 
 /** The example entry. */
 export const entry = {
@@ -46,6 +46,9 @@ const count: Header = {
   example: 1
 }
 
+/** The position of the log that a list belongs to. */
+const position = { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch }
+
 const nextPage: Header = {
   description: 'A link to the next page, as `<…>; rel="next"`, if there is one.',
   required: false,
@@ -54,6 +57,8 @@ const nextPage: Header = {
 }
 
 const malformed = (error: string) => ({ example: { error: `Invalid request: ${error}` } })
+
+const badLimit = malformed('limit: must be a whole number from 1 to 1000, not "0"')
 
 const badPrecondition = { example: { error: "If-Match must be a version in quotes, a list of them, or *" } }
 
@@ -80,13 +85,12 @@ export const namespaces = operation({
     200: {
       description: "The namespaces of the page.",
       headers: {
-        "Kv-Last-Seq": lastSeq,
-        "Kv-Epoch": epoch,
+        ...position,
         Link: { ...nextPage, example: '</api/v1/kv?limit=1&cursor=6Uzq1rMi.dGVuYW50OmFjbWUvc2V0dGluZ3M>; rel="next"' }
       },
       example: { namespaces: [{ namespace: entry.namespace, count: 1 }] }
     },
-    400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
+    400: badLimit
   }
 })
 
@@ -96,13 +100,12 @@ export const tenants = operation({
     200: {
       description: "The tenants of the page.",
       headers: {
-        "Kv-Last-Seq": lastSeq,
-        "Kv-Epoch": epoch,
+        ...position,
         Link: { ...nextPage, example: '</api/v1/tenants?limit=1&cursor=47DEQpj8.YWNtZS8>; rel="next"' }
       },
       example: { tenants: [{ tenant: "acme", namespaces: 1, entries: 1 }] }
     },
-    400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
+    400: badLimit
   }
 })
 
@@ -111,10 +114,10 @@ export const list = operation({
   answers: {
     200: {
       description: "The entries of the namespace, or of the page.",
-      headers: { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch, "Kv-Count": count, Link: nextPage },
+      headers: { ...position, "Kv-Count": count, Link: nextPage },
       example: { items: [entry] }
     },
-    400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
+    400: badLimit
   }
 })
 
@@ -174,7 +177,7 @@ export const read = operation({
   answers: {
     200: {
       description: "The entries.",
-      headers: { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch },
+      headers: position,
       example: { items: [entry, null] }
     },
     400: malformed("keys: is missing"),
@@ -240,13 +243,7 @@ export const backup = operation({
     503: {
       description: "Another backup is being made or sent, or the store is unavailable.",
       example: { error: "Another backup is being made or sent" },
-      headers: {
-        "Retry-After": {
-          description: "Seconds to wait before a retry.",
-          schema: { type: "integer", minimum: 0 },
-          example: 10
-        }
-      }
+      headers: { "Retry-After": retryAfter(10) }
     },
     507: { example: { error: "The disk of /data has 90 MiB left, and the copy needs 1,088 MiB" } }
   }

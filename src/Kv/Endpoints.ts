@@ -10,16 +10,14 @@ import { FeedOrigins } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import { KvGroup } from "./Api.ts"
-import * as BackupHandler from "./BackupHandler.ts"
 import { ChangeFeed } from "./ChangeFeed.ts"
+import * as Backup from "./Endpoints/Backup.ts"
+import * as Errors from "./Endpoints/Errors.ts"
+import * as Feed from "./Endpoints/Feed.ts"
+import * as IdempotentWriting from "./Endpoints/IdempotentWriting.ts"
+import * as Lists from "./Endpoints/Lists.ts"
+import * as Operations from "./Endpoints/Operations.ts"
 import { etag, type StoredEntry, toJson } from "./Entry.ts"
-import * as Errors from "./Errors.ts"
-import * as FeedHandlers from "./FeedHandlers.ts"
-import * as IdempotentWriting from "./IdempotentWriting.ts"
-import * as ListHandler from "./ListHandler.ts"
-import * as NamespacesHandler from "./NamespacesHandler.ts"
-import * as Operations from "./Operations.ts"
-import * as ReadHandler from "./ReadHandler.ts"
 import { type BatchPayload, maxPage, type RemoveParams, type SetPayload } from "./Requests.ts"
 import {
   type Address,
@@ -38,16 +36,16 @@ interface Services {
   readonly commitKeyed: Context.Tag.Service<Store>["commit"]
 }
 
-/** The header with the idempotency key. */
-interface IdempotencyHeaders {
-  readonly "idempotency-key"?: string
+/** A request that writes. */
+interface WriteRequest {
+  readonly headers: { readonly "idempotency-key"?: string }
+  readonly incoming: Endpoints.Incoming
 }
 
 /** The address of an entry and the preconditions of the request. */
-interface EntryRequest {
+interface EntryRequest extends WriteRequest {
   readonly path: Address
-  readonly headers: Operations.ConditionHeaders & IdempotencyHeaders
-  readonly incoming: Endpoints.Incoming
+  readonly headers: Operations.ConditionHeaders & WriteRequest["headers"]
 }
 
 const entryReply = (entry: StoredEntry): Reply.Reply => Reply.jsonWithETag(toJson(entry), etag(entry.version))
@@ -88,12 +86,6 @@ interface Writing<Request> {
   readonly expiries?: (request: Request) => ReadonlyArray<Operations.Expiry>
   readonly done: (results: ReadonlyArray<OperationResult>, more: boolean) => Reply.Reply
   readonly refused: (error: PreconditionFailed) => ApiError
-}
-
-/** A request that writes. */
-interface WriteRequest {
-  readonly headers: IdempotencyHeaders
-  readonly incoming: Endpoints.Incoming
 }
 
 /** Commits the write of a request with an idempotency key. */
@@ -165,9 +157,8 @@ const failed = (
 const single = (
   actor: Operations.Checked<string>,
   operation: Operations.Checked<Operation>
-): Operations.Checked<Write> => {
-  return Either.zipWith(actor, operation, (actor, operation) => ({ operations: [operation], actor }))
-}
+): Operations.Checked<Write> =>
+  Either.zipWith(actor, operation, (actor, operation) => ({ operations: [operation], actor }))
 
 const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Errors.entryRefused(currentVersion)
 
@@ -263,20 +254,19 @@ export const endpoints = Endpoints.of(
   Effect.gen(function* () {
     const limits = yield* Limits
     const store = yield* Store
-    const counted = yield* IdempotentWriting.counted
-    const services = { store, limits, commitKeyed: counted(store) }
+    const services = { store, limits, commitKeyed: yield* IdempotentWriting.commit }
     return {
       get: get(services),
-      namespaces: compressing(NamespacesHandler.namespaces(services)),
-      tenants: compressing(NamespacesHandler.tenants(services)),
-      list: compressing(ListHandler.make(services)),
-      read: compressing(ReadHandler.make(services)),
+      namespaces: compressing(Lists.namespaces(services)),
+      tenants: compressing(Lists.tenants(services)),
+      list: compressing(Lists.entries(services)),
+      read: compressing(Lists.entriesOfKeys(services)),
       set: writing(set, services),
       delete: writing(remove, services),
       removePrefix: writing(removePrefix, services),
       batch: writing(batch, services),
-      backup: BackupHandler.make(services),
-      ...FeedHandlers.make({ store: services.store, feed: yield* ChangeFeed, admits: yield* FeedOrigins, limits })
+      backup: Backup.make(services),
+      ...Feed.make({ store: services.store, feed: yield* ChangeFeed, admits: yield* FeedOrigins, limits })
     }
   })
 )

@@ -1,12 +1,23 @@
 /**
- * Schemas of requests for entries: paths, queries, headers and bodies.
+ * Schemas of requests for entries and for changes: paths, queries, headers and bodies.
  */
 import { Schema } from "effect"
-import { withFastDecoder } from "../Http/Contract.ts"
-import { Flag } from "../Http/Flag.ts"
-import { fastBatchPayload, fastPath, fastSetPayload, headersWithout } from "./FastDecoders.ts"
-import { Misplaced, optional, QueryInt, strict, strictBut, Whole } from "./Fields.ts"
-import { idempotency } from "./IdempotencyHeader.ts"
+import { flag, withFastDecoder } from "../Http/Contract.ts"
+import {
+  fastBatchPayload,
+  fastPath,
+  fastSetPayload,
+  headersWithout,
+  idempotency,
+  misplaced,
+  optional,
+  strict,
+  strictBut,
+  tenant,
+  text,
+  whole,
+  wholeText
+} from "./Fields.ts"
 
 /** The maximum number of entries in a page of a list, and of changes in a page of the log. */
 export const maxPage = 1000
@@ -36,16 +47,12 @@ export const endOfTime = 8_640_000_000_000_000
 
 /** When an entry expires: at most one of the two. */
 const Expiry = {
-  ttlMs: optional(
-    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires this many milliseconds from now." })
-  ),
-  expiresAt: optional(
-    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires at this time, in epoch milliseconds." })
-  )
+  ttlMs: whole({ minimum: 1, maximum: endOfTime }, "The entry expires this many milliseconds from now."),
+  expiresAt: whole({ minimum: 1, maximum: endOfTime }, "The entry expires at this time, in epoch milliseconds.")
 }
 
 // Not a `default` of the schema: some generators would make the member required.
-const Actor = optional(Schema.String.annotations({ description: `Who writes; \`${defaultActor}\` if left out.` }))
+const Actor = text(`Who writes; \`${defaultActor}\` if left out.`)
 
 const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
 
@@ -56,12 +63,9 @@ export const SetPayload = Schema.Struct({ value: AnyJson, actor: Actor, ...Expir
   ...withFastDecoder(fastSetPayload)
 })
 
-const IfVersion = optional(
-  Whole({
-    minimum: 0,
-    maximum: Number.MAX_SAFE_INTEGER,
-    description: "The entry must be at this version. 0 means that it must be absent."
-  })
+const IfVersion = whole(
+  { minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
+  "The entry must be at this version. 0 means that it must be absent."
 )
 
 /** One operation of a batch. */
@@ -103,14 +107,14 @@ export const ReadPayload = Schema.Struct({
 
 /** The headers of a batch. Its operations have their own preconditions. */
 export const BatchHeaders = Schema.Struct({
-  "if-match": Misplaced("use ifVersion of an operation"),
-  "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent"),
+  "if-match": misplaced("use ifVersion of an operation"),
+  "if-none-match": misplaced("use ifVersion of an operation, 0 for an entry that must be absent"),
   ...idempotency
 }).annotations(withFastDecoder(headersWithout("if-match", "if-none-match", "idempotency-key")))
 
 const conditions = {
-  "if-match": optional(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' })),
-  "if-none-match": optional(Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }))
+  "if-match": text('A version in quotes, as in `"3"`.'),
+  "if-none-match": text('`*`, or a version in quotes, as in `"3"`.')
 }
 
 /** RFC 9110 preconditions. The handler checks their values. */
@@ -125,57 +129,42 @@ export const WriteHeaders = Schema.Struct({ ...conditions, ...idempotency }).ann
 
 /** The query of a list. */
 export const ListParams = Schema.Struct({
-  prefix: optional(Schema.String.annotations({ description: "Only keys with this literal prefix." })),
-  start: optional(Schema.String.annotations({ description: "Only this key and those after it." })),
-  end: optional(Schema.String.annotations({ description: "Only keys before this one." })),
-  reverse: Flag("With `1`, from the last key to the first."),
-  keysOnly: Flag("With `1`, entries come without `value`."),
-  count: Flag(
+  prefix: text("Only keys with this literal prefix."),
+  start: text("Only this key and those after it."),
+  end: text("Only keys before this one."),
+  reverse: flag("With `1`, from the last key to the first."),
+  keysOnly: flag("With `1`, entries come without `value`."),
+  count: flag(
     "With `1`, `Kv-Count` is how many entries `prefix`, `start` and `end` select, whatever `limit` and `cursor` are."
   ),
-  limit: optional(
-    QueryInt({
-      minimum: 1,
-      maximum: maxPage,
-      description: "The size of a page. Without it, all entries are in one response."
-    })
-  ),
-  cursor: optional(
-    Schema.String.annotations({
-      description:
-        "The start of the page, from the `Link` header of the previous one. It requires the same `prefix`, `start`, `end` and `reverse`."
-    })
+  limit: wholeText({
+    minimum: 1,
+    maximum: maxPage,
+    description: "The size of a page. Without it, all entries are in one response."
+  }),
+  cursor: text(
+    "The start of the page, from the `Link` header of the previous one. It requires the same `prefix`, `start`, `end` and `reverse`."
   )
 })
 
 /** The size of a page of names: at most 1,000. */
-const pageLimit = optional(
-  QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The size of a page." })
-)
+const pageLimit = wholeText({ minimum: 1, maximum: maxPage, default: maxPage, description: "The size of a page." })
 
 const pageCursor = (goesWith: string) =>
-  optional(
-    Schema.String.annotations({
-      description: `The start of the page, from the \`Link\` header of the previous one. It requires the same ${goesWith}.`
-    })
-  )
+  text(`The start of the page, from the \`Link\` header of the previous one. It requires the same ${goesWith}.`)
 
 /** The query of a list of namespaces. */
 export const NamespacesParams = Schema.Struct({
-  prefix: optional(Schema.String.annotations({ description: "Only namespaces with this literal prefix." })),
-  tenant: optional(
-    Schema.String.annotations({
-      jsonSchema: { type: "string", default: "", description: "Only namespaces of this tenant. Empty for all tenants." }
-    })
-  ),
-  withoutTenant: Flag("With `1`, only namespaces that belong to no tenant. It excludes `tenant`."),
+  prefix: text("Only namespaces with this literal prefix."),
+  tenant: tenant("Only namespaces of this tenant. Empty for all tenants."),
+  withoutTenant: flag("With `1`, only namespaces that belong to no tenant. It excludes `tenant`."),
   limit: pageLimit,
   cursor: pageCursor("`prefix`, `tenant` and `withoutTenant`")
 })
 
 /** The query of a list of tenants. */
 export const TenantsParams = Schema.Struct({
-  prefix: optional(Schema.String.annotations({ description: "Only tenants whose ids have this literal prefix." })),
+  prefix: text("Only tenants whose ids have this literal prefix."),
   limit: pageLimit,
   cursor: pageCursor("`prefix`")
 })
@@ -185,21 +174,19 @@ export const RemoveParams = Schema.Struct({
   prefix: Schema.String.annotations({
     description: "Only keys with this literal prefix. Empty for all keys."
   }),
-  limit: optional(
-    QueryInt({
-      minimum: 1,
-      maximum: maxPage,
-      default: maxPage,
-      description: "The maximum number of entries to delete."
-    })
-  ),
+  limit: wholeText({
+    minimum: 1,
+    maximum: maxPage,
+    default: maxPage,
+    description: "The maximum number of entries to delete."
+  }),
   actor: Actor
 })
 
 /** The entries of a prefix have no common version. */
 export const RemoveHeaders = Schema.Struct({
-  "if-match": Misplaced("a delete of a prefix accepts no precondition; use a batch"),
-  "if-none-match": Misplaced("a delete of a prefix accepts no precondition; use a batch"),
+  "if-match": misplaced("a delete of a prefix accepts no precondition; use a batch"),
+  "if-none-match": misplaced("a delete of a prefix accepts no precondition; use a batch"),
   ...idempotency
 })
 
@@ -213,3 +200,50 @@ export const NamespacePath = Schema.Struct({ namespace: Namespace })
 export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key }).annotations(
   withFastDecoder(fastPath("namespace", "key"))
 )
+
+/** The default number of changes in a page of the log. */
+export const defaultPage = 100
+
+/** The longest that a poll for changes waits, in seconds. */
+const maxWaitSeconds = 60
+
+/** The part of the log that a request selects. */
+const feed = {
+  tenant: tenant("Only changes of this tenant. Empty for all tenants."),
+  namespace: text("Only changes of this namespace."),
+  prefix: text("Only changes of keys with this literal prefix. It requires `namespace`."),
+  after: wholeText({ minimum: 0, default: 0, description: "Only changes with a greater `seq`." }),
+  limit: wholeText({
+    minimum: 1,
+    default: defaultPage,
+    description: `The maximum number of changes in one response. Values above ${maxPage} count as ${maxPage}.`
+  }),
+  epoch: text(
+    "The log that `after` is a position of, from `Kv-Epoch`. If the service has another log, it says so instead of sending changes."
+  )
+}
+
+/** The query of a poll. */
+export const ChangesParams = Schema.Struct({
+  ...feed,
+  initial: misplaced("it is for /changes/stream and /changes/ws"),
+  wait: wholeText({
+    minimum: 0,
+    maximum: maxWaitSeconds,
+    default: 0,
+    description: "Seconds to wait for a change if there is none yet."
+  })
+})
+
+/** The part of the log to follow. */
+export const FollowParams = Schema.Struct({
+  ...feed,
+  initial: flag(
+    "With `1`, the entries of `namespace` are sent first, and then the changes after them, whatever `after` is."
+  )
+})
+
+/** The position at which a stream was interrupted. */
+export const ResumeHeaders = Schema.Struct({
+  "last-event-id": text("The `id` of the last event. It takes precedence over `after` and `epoch`.")
+})

@@ -45,6 +45,13 @@ export const etag: Header = {
   example: '"3"'
 }
 
+/** The time after which a client may retry. */
+export const retryAfter = (seconds: number): Header => ({
+  description: "Seconds to wait before a retry.",
+  schema: { type: "integer", minimum: 0 },
+  example: seconds
+})
+
 const error = (error: string, headers?: Answer["headers"]): Answer =>
   headers === undefined ? { example: { error } } : { example: { error }, headers }
 
@@ -60,13 +67,7 @@ const shared: Readonly<Record<number, Answer>> = {
   }),
   403: error("Forbidden"),
   404: error("Not found"),
-  409: error("The request with this Idempotency-Key is still in progress", {
-    "Retry-After": {
-      description: "Seconds to wait before a retry.",
-      schema: { type: "integer", minimum: 0 },
-      example: 1
-    }
-  }),
+  409: error("The request with this Idempotency-Key is still in progress", { "Retry-After": retryAfter(1) }),
   412: error("Precondition failed: the entry is at version 3", {
     ETag: { ...etag, description: "The version of the entry in quotes, if there is one.", required: false }
   }),
@@ -74,13 +75,7 @@ const shared: Readonly<Record<number, Answer>> = {
   415: error("the body must be application/json, not text/plain"),
   422: error("This Idempotency-Key was used for another request"),
   500: error("Internal server error"),
-  503: error("Store unavailable", {
-    "Retry-After": {
-      description: "Seconds to wait before a retry.",
-      schema: { type: "integer", minimum: 0 },
-      example: 1
-    }
-  })
+  503: error("Store unavailable", { "Retry-After": retryAfter(1) })
 }
 
 /** Adds the documentation to an endpoint's operation. */

@@ -3,7 +3,14 @@
  */
 import { Either, Schema } from "effect"
 import { MiB } from "../Bytes.ts"
-import { excessBefore, isObject, type JsonObject, mayBeIllFormed, parseChecked, toWellFormed } from "../Json/Parsing.ts"
+import {
+  excessOfLarge,
+  isObject,
+  type JsonObject,
+  mayBeIllFormed,
+  parseChecked,
+  toWellFormed
+} from "../Json/Parsing.ts"
 
 /**
  * Maximum characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The
@@ -74,7 +81,7 @@ export class OversizedFrame {
 /** Decodes a frame. Left is the reason why it is invalid. An invalid id or timestamp counts as absent. */
 export const fromFrame = (frame: string): Either.Either<PlatformEvent, string | OversizedFrame> => {
   const isSuspect = mayBeIllFormed(frame)
-  const problem = excessBefore(frame, shape, isSuspect)
+  const problem = excessOfLarge(frame, shape, isSuspect)
   if (problem !== undefined) return Either.left(new OversizedFrame(problem))
   return Either.flatMap(parseChecked(frame), (data): Either.Either<PlatformEvent, string> => {
     const payload = isSuspect ? toWellFormed(data) : data

@@ -10,8 +10,8 @@ import {
   withoutOperation
 } from "../../src/Client/Errors.ts"
 import * as Issues from "../../src/Http/Issues.ts"
-import * as Errors from "../../src/Kv/Errors.ts"
-import * as Operations from "../../src/Kv/Operations.ts"
+import * as Errors from "../../src/Kv/Endpoints/Errors.ts"
+import * as Operations from "../../src/Kv/Endpoints/Operations.ts"
 import * as Store from "../../src/Kv/Store.ts"
 import { defaults } from "../../src/Limits.ts"
 

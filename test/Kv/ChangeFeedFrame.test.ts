@@ -5,7 +5,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
 import { textFrame, textFrames } from "../../src/Http/WebSocket.ts"
-import { heartbeatFrame, pageFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
+import { heartbeatFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 import { codePoint } from "../CodePoint.ts"
 
@@ -52,13 +52,13 @@ describe("Frame", () => {
   it.live("has a page, a heartbeat or a reset as JSON", () =>
     Effect.gen(function* () {
       const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "", namespace: "n", key: "k" }], 9, "e", false)
-      const messages = yield* received([pageFrame(page), heartbeatFrame(9, "e"), resetFrame("e", 9)])
+      const messages = yield* received([page.frame, heartbeatFrame(9, "e"), resetFrame("e", 9)])
       expect(messages.map(message => JSON.parse(message))).toEqual([
         { type: "changes", changes: [{ seq: 7 }], lastSeq: 9, epoch: "e" },
         { type: "heartbeat", lastSeq: 9, epoch: "e" },
         { type: "reset", lastSeq: 9, epoch: "e" }
       ])
-      expect(pageFrame(page)).toBe(pageFrame(page))
+      expect(page.frame).toBe(page.frame)
     })
   )
 

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import type { Close, Connection, Handler } from "../../src/Http/WebSocket.ts"
-import { type Initial, InitialFollower } from "../../src/Kv/ChangeFeed/InitialFollower.ts"
+import { type Initial, InitialFollower } from "../../src/Kv/ChangeFeed/Follower.ts"
 import { encoded } from "../../src/Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
 

@@ -4,7 +4,7 @@
 import { type Context, Duration, Effect, Either, Option, Redacted } from "effect"
 import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../../Http/ApiError.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
-import { bearersOf, offeredBy, subprotocol } from "../../Http/WebSocket/Subprotocol.ts"
+import { bearersOf, offeredBy, subprotocol } from "../../Http/HeaderFields.ts"
 import { upgradeFailed } from "../../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "../Api.ts"
 import type { Authentication, Identity } from "../Authentication.ts"

@@ -4,7 +4,7 @@ import { isObject, type JsonObject } from "../../Json/Parsing.ts"
 import { type Channel, definitionsOf, messageOf, ref } from "../../OpenApi/AsyncApi.ts"
 import { Change, Entry } from "../Api.ts"
 import * as Description from "../Description.ts"
-import { FollowParams } from "../FeedRequests.ts"
+import { FollowParams } from "../Requests.ts"
 import { closes } from "./Frames.ts"
 
 const name = "changeFeed"

@@ -1,4 +1,10 @@
+/**
+ * The handlers of one WebSocket that follows the log, also after the present entries.
+ */
+import { Effect, type Fiber, FiberId, type Scope, Stream } from "effect"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
+import type { ListStream, StoreBusy, StoreUnavailable } from "../Store.ts"
+import { closes, initialEndFrame, initialFrame } from "./Frames.ts"
 import type { Page } from "./Page.ts"
 import type { FollowQuery } from "./Pages.ts"
 
@@ -8,7 +14,7 @@ export const heartbeatIntervalMillis = 15_000
 /**
  * The maximum number of frames that are read from a follower between two ticks. Followers have no reason to send any.
  */
-export const maxFrames = 100
+const maxFrames = 100
 
 /**
  * A follower is at the shared position, after it, or before it. A suspended follower, which is blocked or closing,
@@ -83,4 +89,125 @@ export class Follower implements Handler {
   onClosed(): void {
     this.followers.remove(this)
   }
+}
+
+/** The present entries, from one snapshot, which a follower receives before it follows the log. */
+export type Initial = Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
+
+/** The log of a snapshot, and the position in it. */
+type SnapshotPosition = Pick<ListStream, "lastSeq" | "epoch">
+
+/** The services that an {@link InitialFollower} needs. */
+interface InitialServices {
+  readonly fork: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+  /** Creates a handler that follows the log from a position. */
+  readonly follow: (position: SnapshotPosition) => Handler
+  /** Called at the end of a connection that does not follow the log yet. */
+  readonly release: () => void
+}
+
+/**
+ * A WebSocket that first receives the present entries, and then follows the log. Portions are read as the client takes
+ * them, so that at most one of them exceeds the limit of unsent bytes.
+ */
+export class InitialFollower implements Handler {
+  /** The follower, once all entries are sent. */
+  private follower: Handler | undefined
+  private sending: Fiber.RuntimeFiber<void> | undefined
+  private readonly room = Effect.unsafeMakeLatch(true)
+  /** The number of frames received since the last tick. */
+  private received = 0
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly initial: Initial,
+    private readonly services: InitialServices
+  ) {}
+
+  onOpen(): void {
+    this.sending = this.services.fork(this.send)
+  }
+
+  onMessage(data: Buffer, isBinary: boolean): void {
+    if (this.follower === undefined) this.onControl()
+    else this.follower.onMessage(data, isBinary)
+  }
+
+  onControl(): void {
+    if (this.follower !== undefined) this.follower.onControl()
+    else if (++this.received > maxFrames) this.connection.pause()
+  }
+
+  onBlocked(): void {
+    if (this.follower === undefined) this.room.unsafeClose()
+    else this.follower.onBlocked()
+  }
+
+  onRoom(): void {
+    if (this.follower === undefined) this.room.unsafeOpen()
+    else this.follower.onRoom()
+  }
+
+  onTick(now: number): void {
+    if (this.follower !== undefined) return this.follower.onTick(now)
+    if (this.received > maxFrames) this.connection.resume()
+    this.received = 0
+  }
+
+  onClosing(): void {
+    if (this.follower === undefined) this.stop()
+    else this.follower.onClosing()
+  }
+
+  onClosed(): void {
+    if (this.follower !== undefined) return this.follower.onClosed()
+    this.stop()
+    this.services.release()
+  }
+
+  private begin(position: SnapshotPosition): void {
+    if (!this.connection.isOpen) return
+    this.follower = this.services.follow(position)
+    this.follower.onOpen()
+  }
+
+  private stop(): void {
+    this.sending?.unsafeInterruptAsFork(FiberId.none)
+  }
+
+  private sendFrame(frame: Buffer): Effect.Effect<void> {
+    return Effect.zipRight(
+      this.room.await,
+      Effect.sync(() => {
+        if (this.connection.isOpen) this.connection.sendFrame(frame)
+      })
+    )
+  }
+
+  private readonly send: Effect.Effect<void> = Effect.suspend(() =>
+    Effect.scoped(
+      Effect.flatMap(this.initial, ({ epoch, lastSeq, portions }) =>
+        portions.pipe(
+          Stream.filter(entries => entries.length > 0),
+          Stream.runForEach(entries => this.sendFrame(initialFrame(entries))),
+          Effect.as({ epoch, lastSeq })
+        )
+      )
+    )
+  ).pipe(
+    Effect.tap(position => this.sendFrame(initialEndFrame(position))),
+    // A new follower needs room for its first frame.
+    Effect.zipLeft(this.room.await),
+    Effect.flatMap(position => Effect.sync(() => this.begin(position))),
+    Effect.catchTags({
+      StoreBusy: () => Effect.sync(() => this.connection.close(closes.busy)),
+      StoreUnavailable: () => Effect.sync(() => this.connection.close(closes.aborted))
+    }),
+    Effect.catchAllDefect(defect =>
+      Effect.zipRight(
+        Effect.logError("The entries for a follower cannot be sent", defect),
+        Effect.sync(() => this.connection.close(closes.internal))
+      )
+    )
+  )
 }

@@ -2,7 +2,7 @@ import type { Close, Connection, Handler } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
 import { Follower } from "./Follower.ts"
-import { closes, heartbeatFrame, pageFrame, resetFrame } from "./Frames.ts"
+import { closes, heartbeatFrame, resetFrame } from "./Frames.ts"
 import { Page } from "./Page.ts"
 import { type FollowQuery, isOfOther, keyOf } from "./Pages.ts"
 import { ReadersByPart } from "./ReadersByPart.ts"
@@ -248,7 +248,7 @@ export class FollowerSet {
       lastSeq: page.lastSeq,
       tenant: follower.query.tenant
     })
-    connection.sendFrame(pageFrame(page))
+    connection.sendFrame(page.frame)
   }
 
   private enter(follower: Follower): void {

@@ -3,7 +3,6 @@
  */
 import { type Close, textFrame } from "../../Http/WebSocket.ts"
 import type { EncodedEntry } from "../Entry.ts"
-import type { Page } from "./Page.ts"
 
 /** How the feed closes WebSockets, as docs/http-api.md lists it. */
 export const closes = {
@@ -18,18 +17,6 @@ export const closes = {
   aborted: { code: 1013, reason: "The list was aborted; connect again" },
   busy: { code: 1013, reason: "Too many whole lists are being read; connect again later" }
 } as const satisfies Record<string, Close>
-
-const frames = new WeakMap<Page, Buffer>()
-
-/** A page as a frame, which all its receivers share. */
-export const pageFrame = (page: Page): Buffer => {
-  const known = frames.get(page)
-  if (known !== undefined) return known
-  const { changes, epoch, lastSeq } = page
-  const frame = textFrame(`{"type":"changes","changes":${changes},"lastSeq":${lastSeq},"epoch":"${epoch}"}`)
-  frames.set(page, frame)
-  return frame
-}
 
 /** Shows an idle follower how far the log was scanned for it. */
 export const heartbeatFrame = (lastSeq: number, epoch: string): Buffer =>

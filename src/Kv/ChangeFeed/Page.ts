@@ -1,3 +1,4 @@
+import { textFrame } from "../../Http/WebSocket.ts"
 import type { EncodedChange } from "../Change.ts"
 import { type ChangePage, type ChangeQuery, selects } from "../ChangeLog.ts"
 
@@ -17,9 +18,9 @@ export interface Position {
 
 /** A page of the log in each form in which it is sent. Each form is made at most once for all readers of the page. */
 export class Page {
-  private changesText: string | undefined
   private answerBody: string | Uint8Array | undefined
   private eventBytes: Uint8Array | undefined
+  private frameBytes: Buffer | undefined
   private bytes: number | undefined
   private lastSeqByTenant: ReadonlyMap<string, number> | undefined
   private lastSeqByNamespace: ReadonlyMap<string, number> | undefined
@@ -52,14 +53,13 @@ export class Page {
 
   /** The JSON array of the change records. */
   get changes(): string {
-    this.changesText ??= this.print()
-    return this.changesText
+    return `[${this.records.map(({ json }) => json).join(",")}]`
   }
 
   /** The answer to a poll. */
   get answer(): string | Uint8Array {
     if (this.answerBody === undefined) {
-      const text = `{"changes":${this.print()},"lastSeq":${this.lastSeq}}`
+      const text = `{"changes":${this.changes},"lastSeq":${this.lastSeq}}`
       this.answerBody = text.length < largeText ? text : Buffer.from(text)
     }
     return this.answerBody
@@ -71,6 +71,14 @@ export class Page {
       this.records.map(({ json, seq }) => `id: ${seq}@${this.epoch}\ndata: ${json}\n\n`).join("")
     )
     return this.eventBytes
+  }
+
+  /** The frame of a WebSocket. */
+  get frame(): Buffer {
+    this.frameBytes ??= textFrame(
+      `{"type":"changes","changes":${this.changes},"lastSeq":${this.lastSeq},"epoch":"${this.epoch}"}`
+    )
+    return this.frameBytes
   }
 
   /** The approximate memory of the page with all its forms, in bytes. */
@@ -111,9 +119,5 @@ export class Page {
       pages.push(new Page(part, isLast ? this.lastSeq : part.at(-1)!.seq, this.epoch, !isLast))
     }
     return pages
-  }
-
-  private print(): string {
-    return `[${this.records.map(({ json }) => json).join(",")}]`
   }
 }

@@ -1,11 +1,11 @@
 /** The handler of backups, over stores with failures that real ones rarely have. */
 import { describe, expect, it } from "@effect/vitest"
 import { Cause, type Context, Duration, Effect, Exit, Fiber, Stream, TestClock } from "effect"
-import { isApiError, statusOf } from "../../src/Http/ApiError.ts"
-import type { Incoming } from "../../src/Http/Endpoints.ts"
-import * as BackupHandler from "../../src/Kv/BackupHandler.ts"
-import { BackupRefused, Store, StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
+import { isApiError, statusOf } from "../../../src/Http/ApiError.ts"
+import type { Incoming } from "../../../src/Http/Endpoints.ts"
+import * as BackupHandler from "../../../src/Kv/Endpoints/Backup.ts"
+import { BackupRefused, Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
 
 const incoming: Incoming = {
   identity: { access: "write" },

@@ -2,8 +2,8 @@
  * The bodies of lists.
  */
 import { Stream } from "effect"
-import type { EncodedEntry } from "./Entry.ts"
-import type { ListStream } from "./Store.ts"
+import type { EncodedEntry } from "../Entry.ts"
+import type { ListStream } from "../Store.ts"
 
 /**
  * Longer lists are written into bytes entry by entry. A joined text would be in memory several times on its way to the

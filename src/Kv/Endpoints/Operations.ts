@@ -3,15 +3,15 @@
  * is limited to its namespaces. The actor of the identity is recorded, regardless of the actor that the client names.
  */
 import { Either } from "effect"
-import { type BadRequest, Forbidden, type PayloadTooLarge } from "../Http/ApiError.ts"
-import type { IdentityShape } from "../Http/Identity.ts"
-import * as Json from "../Json/JsonText.ts"
-import type { LimitsShape } from "../Limits.ts"
-import { problemOfActor, problemOfName, problemOfText, tenantOf } from "./Entry.ts"
+import { type BadRequest, Forbidden, type PayloadTooLarge } from "../../Http/ApiError.ts"
+import type { IdentityShape } from "../../Http/Identity.ts"
+import * as Json from "../../Json/JsonText.ts"
+import type { LimitsShape } from "../../Limits.ts"
+import { problemOfActor, problemOfName, problemOfText, tenantOf } from "../Entry.ts"
+import { type BatchOperation, defaultActor, endOfTime } from "../Requests.ts"
+import type { Address } from "../Store.ts"
+import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "../Write.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
-import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
-import type { Address } from "./Store.ts"
-import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
 
 /** The sender of a request; `undefined` without authentication. */
 export type Sender = IdentityShape | undefined
@@ -43,13 +43,12 @@ export const namespace = (name: string, sender: Sender, limits: LimitsShape, at 
  * own.
  */
 export const followedTenant = (asked: string, sender: Sender): Checked<string> => {
-  const problem = text("tenant", asked)
-  if (Either.isLeft(problem)) return Either.left(problem.left)
-  const tenant = sender?.tenant
-  if (tenant === undefined || asked === tenant) return Either.right(asked)
-  return asked === ""
-    ? Either.right(tenant)
-    : Either.left(new Forbidden({ error: `Forbidden: tenant is not ${tenant}` }))
+  const { tenant = asked } = sender ?? {}
+  return Either.flatMap(text("tenant", asked), () =>
+    asked === "" || asked === tenant
+      ? Either.right(tenant)
+      : Either.left(new Forbidden({ error: `Forbidden: tenant is not ${tenant}` }))
+  )
 }
 
 /** Checks both names of an entry. */

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { keyOf, type Requested } from "../../src/Kv/IdempotentWriting.ts"
-import type { Operation } from "../../src/Kv/Write.ts"
-import { del, set } from "../suites/Store/Fixture.ts"
+import { keyOf, type Requested } from "../../../src/Kv/Endpoints/IdempotentWriting.ts"
+import type { Operation } from "../../../src/Kv/Write.ts"
+import { del, set } from "../../suites/Store/Fixture.ts"
 
 const request = (
   given: Partial<Requested> & { readonly operations?: ReadonlyArray<Operation>; readonly actor?: string }

@@ -2,11 +2,11 @@
  * HTTP errors for failures of the store and the feed.
  */
 import { Effect } from "effect"
-import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../Http/ApiError.ts"
-import type { FollowFailure } from "./ChangeFeed.ts"
-import { etag } from "./Entry.ts"
-import { epochHeader, trimmedHeader } from "./Requests.ts"
-import type * as Store from "./Store.ts"
+import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../../Http/ApiError.ts"
+import type { FollowFailure } from "../ChangeFeed.ts"
+import { etag } from "../Entry.ts"
+import { epochHeader, trimmedHeader } from "../Requests.ts"
+import type * as Store from "../Store.ts"
 
 /** 400. The message names the part of the request, and what it must be. */
 export const badRequest = (error: string): BadRequest => new BadRequest({ error })

@@ -2,38 +2,25 @@
  * The handlers of the change feed: polls, Server-Sent Events and WebSockets.
  */
 import { type Context, Duration, Effect, Either, Exit, Stream } from "effect"
-import * as Direct from "../Direct.ts"
-import { type ApiError, Forbidden } from "../Http/ApiError.ts"
-import * as Compression from "../Http/Compression.ts"
-import type { Incoming } from "../Http/Endpoints.ts"
-import type { Admits } from "../Http/Origin.ts"
-import * as Reply from "../Http/Reply.ts"
-import { upgradeFailed } from "../Http/WebSocket.ts"
-import type { LimitsShape } from "../Limits.ts"
-import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
-import type { ChangeFeed, FollowQuery } from "./ChangeFeed.ts"
-import * as Entry from "./Entry.ts"
+import * as Direct from "../../Direct.ts"
+import { type ApiError, Forbidden } from "../../Http/ApiError.ts"
+import * as Compression from "../../Http/Compression.ts"
+import type { Incoming } from "../../Http/Endpoints.ts"
+import type { Admits } from "../../Http/Origin.ts"
+import * as Reply from "../../Http/Reply.ts"
+import { upgradeFailed } from "../../Http/WebSocket.ts"
+import type { LimitsShape } from "../../Limits.ts"
+import * as ServerSentEvents from "../ChangeFeed/ServerSentEvents.ts"
+import type { ChangeFeed, FollowQuery } from "../ChangeFeed.ts"
+import * as Entry from "../Entry.ts"
+import { type ChangesParams, defaultPage, epochHeader, type FollowParams, maxPage } from "../Requests.ts"
+import type { Selection, Store } from "../Store.ts"
 import * as Errors from "./Errors.ts"
-import { defaultPage } from "./FeedRequests.ts"
-import * as ListHandler from "./ListHandler.ts"
+import * as Lists from "./Lists.ts"
 import * as Operations from "./Operations.ts"
-import { epochHeader, maxPage } from "./Requests.ts"
-import type { Selection, Store } from "./Store.ts"
 
 /** The part of the log that a request selects. */
-interface FeedParams {
-  readonly tenant?: string
-  readonly namespace?: string
-  readonly prefix?: string
-  readonly after?: number
-  readonly limit?: number
-  readonly epoch?: string
-}
-
-/** The same for a follower that may first receive the present entries. */
-interface FollowParams extends FeedParams {
-  readonly initial?: "0" | "1"
-}
+type FeedParams = Omit<typeof FollowParams.Type, "initial">
 
 /** The part of the log that a request may follow. */
 const queryOf = (params: FeedParams, { identity }: Incoming, limits: LimitsShape): Operations.Checked<FollowQuery> => {
@@ -98,7 +85,7 @@ interface Services {
 const changes =
   ({ feed, limits }: Services, headersOf = pageHeaders()) =>
   (request: {
-    readonly urlParams: FeedParams & { readonly wait?: number }
+    readonly urlParams: typeof ChangesParams.Type
     readonly incoming: Incoming
   }): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend((): Effect.Effect<Reply.Reply, ApiError> => {
@@ -112,7 +99,7 @@ const changes =
 
 /** The selection of the present entries that a follower first receives; `undefined` if it receives none. */
 const initialOf = (
-  { initial, namespace, prefix = "" }: FollowParams,
+  { initial, namespace, prefix = "" }: typeof FollowParams.Type,
   { tenant }: FollowQuery
 ): Operations.Checked<Selection | undefined> => {
   if (initial !== "1") return Either.right(undefined)
@@ -128,7 +115,7 @@ const eventStream = (events: Stream.Stream<Uint8Array>, release?: Effect.Effect<
 
 /** The present entries, from one snapshot, and then what follows. */
 const initialStream = ({ feed, store }: Services, query: FollowQuery, selection: Selection) =>
-  ListHandler.withList(store, selection, ({ close, list }, restore) =>
+  Lists.withList(store, selection, ({ close, list }, restore) =>
     restore(feed.events({ ...query, after: list.lastSeq, epoch: list.epoch })).pipe(
       Effect.onError(() => close),
       Effect.catchAll(Errors.ofFeed),
@@ -141,7 +128,7 @@ const initialStream = ({ feed, store }: Services, query: FollowQuery, selection:
 /** The change log as Server-Sent Events; `Last-Event-ID` takes precedence over `after`, and over `initial`. */
 const changesStream = (services: Services) =>
   Effect.fnUntraced(function* (request: {
-    readonly urlParams: FollowParams
+    readonly urlParams: typeof FollowParams.Type
     readonly incoming: Incoming
     readonly headers: { readonly "last-event-id"?: string }
   }) {
@@ -154,7 +141,7 @@ const changesStream = (services: Services) =>
 
 /** The change log over a WebSocket. */
 const changesSocket = ({ admits, feed, limits, store }: Services) =>
-  Effect.fnUntraced(function* (request: { readonly urlParams: FollowParams; readonly incoming: Incoming }) {
+  Effect.fnUntraced(function* (request: { readonly urlParams: typeof FollowParams.Type; readonly incoming: Incoming }) {
     const query = yield* queryOf(request.urlParams, request.incoming, limits)
     const initial = yield* initialOf(request.urlParams, query)
     const { host, origin, upgradeProblem } = request.incoming

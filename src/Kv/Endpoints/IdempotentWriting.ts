@@ -3,13 +3,13 @@
  */
 import { createHash } from "node:crypto"
 import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
-import * as Direct from "../Direct.ts"
-import { type ApiError, Conflict, UnprocessableContent } from "../Http/ApiError.ts"
-import * as MetricTags from "../MetricTags.ts"
-import { tenantOf } from "./Entry.ts"
+import * as Direct from "../../Direct.ts"
+import { type ApiError, Conflict, UnprocessableContent } from "../../Http/ApiError.ts"
+import * as MetricTags from "../../MetricTags.ts"
+import { tenantOf } from "../Entry.ts"
+import { type IdempotencyConflict, Store } from "../Store.ts"
+import type { IdempotencyKey, Precondition, Write } from "../Write.ts"
 import type { Expiry, Sender } from "./Operations.ts"
-import type { IdempotencyConflict, Store } from "./Store.ts"
-import type { IdempotencyKey, Precondition, Write } from "./Write.ts"
 
 const outcomes = Metric.counter("kv_idempotency_keys_total", {
   description: "Writes that were not applied because their Idempotency-Key was known, by outcome.",
@@ -87,10 +87,11 @@ export const conflict = ({ isInProgress }: IdempotencyConflict): ApiError =>
     : new UnprocessableContent({ error: "This Idempotency-Key was used for another request" })
 
 /** Commits writes with idempotency keys, and counts those whose keys were known. */
-export const counted: Effect.Effect<(store: Context.Tag.Service<Store>) => Context.Tag.Service<Store>["commit"]> =
-  Effect.map(MetricTags.current, tags => {
+export const commit: Effect.Effect<Context.Tag.Service<Store>["commit"], never, Store> = Effect.map(
+  Effect.all([Store, MetricTags.current]),
+  ([store, tags]) => {
     MetricTags.register(Object.values(byOutcome), tags)
-    return store => write =>
+    return write =>
       Direct.matchEffect(store.commit(write), {
         onFailure: error => {
           if (error._tag === "IdempotencyConflict") {
@@ -103,4 +104,5 @@ export const counted: Effect.Effect<(store: Context.Tag.Service<Store>) => Conte
           return Exit.succeed(committed)
         }
       })
-  })
+  }
+)

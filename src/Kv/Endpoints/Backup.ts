@@ -2,16 +2,22 @@
  * The handler of backups: a copy of the whole store as a file.
  */
 import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
-import { MiB } from "../Bytes.ts"
-import { type ApiError, Forbidden, InsufficientStorage, NotImplemented, ServiceUnavailable } from "../Http/ApiError.ts"
-import type { Incoming } from "../Http/Endpoints.ts"
-import * as Reply from "../Http/Reply.ts"
+import { MiB } from "../../Bytes.ts"
+import {
+  type ApiError,
+  Forbidden,
+  InsufficientStorage,
+  NotImplemented,
+  ServiceUnavailable
+} from "../../Http/ApiError.ts"
+import type { Incoming } from "../../Http/Endpoints.ts"
+import * as Reply from "../../Http/Reply.ts"
+import { epochHeader } from "../Requests.ts"
+import type { BackupRefused, Store, StoreBackup, StoreBusy, StoreUnavailable } from "../Store.ts"
 import * as Errors from "./Errors.ts"
-import { epochHeader } from "./Requests.ts"
-import type { BackupRefused, Store, StoreBackup, StoreBusy, StoreUnavailable } from "./Store.ts"
 
 /** The registered media type of a SQLite database. */
-export const contentType = "application/vnd.sqlite3"
+const contentType = "application/vnd.sqlite3"
 
 /**
  * How long a client may take to read a copy, which occupies the disk until then: a minute, and a second for each MiB.
@@ -34,16 +40,12 @@ const failed = (error: BackupRefused | StoreBusy | StoreUnavailable): Effect.Eff
   }
 }
 
-/** Text in Base64 of hexadecimal digits. */
-const base64 = (hex: string): string =>
-  btoa(String.fromCharCode(...(hex.match(/../g) ?? []).map(byte => Number.parseInt(byte, 16))))
-
 const headersOf = ({ bytes, epoch, lastSeq, sha256 }: StoreBackup) => ({
   "content-length": String(bytes),
   "content-disposition": `attachment; filename="causeway-${lastSeq}.db"`,
   "cache-control": "no-store",
   // RFC 9530.
-  "repr-digest": `sha-256=:${base64(sha256)}:`,
+  "repr-digest": `sha-256=:${Buffer.from(sha256, "hex").toString("base64")}:`,
   "kv-last-seq": String(lastSeq),
   [epochHeader]: epoch
 })
@@ -54,8 +56,6 @@ const contentOf = ({ bytes, content }: StoreBackup): Stream.Stream<Uint8Array> =
   const tooSlow = Effect.die(new Error(`The client has not read the backup within ${Duration.format(limit)}`))
   return Stream.orDie(content).pipe(Stream.interruptWhen(Effect.zipRight(Effect.sleep(limit), tooSlow)))
 }
-
-const copied = ({ backup }: Context.Tag.Service<Store>) => Effect.flatMap(backup, ({ copy }) => copy)
 
 /** Sends a copy, once it is complete. It has the entries of all tenants, so that no tenant may request it. */
 export const make =
@@ -74,7 +74,12 @@ export const make =
     return Effect.uninterruptibleMask(restore =>
       Effect.gen(function* () {
         const scope = yield* Scope.make()
-        const backup = yield* restore(Scope.extend(copied(store), scope)).pipe(
+        const backup = yield* restore(
+          Scope.extend(
+            Effect.flatMap(store.backup, ({ copy }) => copy),
+            scope
+          )
+        ).pipe(
           Effect.onError(cause => Scope.close(scope, Exit.failCause(cause))),
           Effect.catchAll(failed)
         )

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Stream } from "effect"
-import { JsonText } from "../../src/Json/JsonText.ts"
-import * as Entry from "../../src/Kv/Entry.ts"
-import * as ListBody from "../../src/Kv/ListBody.ts"
-import { times } from "../Scale.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
+import * as ListBody from "../../../src/Kv/Endpoints/ListBody.ts"
+import * as Entry from "../../../src/Kv/Entry.ts"
+import { times } from "../../Scale.ts"
 
 const entry = (key: string, value: string) => {
   const names = { namespace: "n", key, version: 1, updatedBy: "t", updatedAt: 1, expiresAt: null }
