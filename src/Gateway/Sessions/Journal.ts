@@ -1,11 +1,37 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { event } from "../Protocol/Event.ts"
+import { type EventBody, event } from "../Protocol/Event.ts"
 import type { Append, History, OutOfStep, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
-import * as RecoveryState from "./RecoveryState.ts"
-import type { SessionState, Update } from "./SessionState.ts"
-import { TurnTraces } from "./TurnTraces.ts"
+import { encodeRecovery, type SessionState, type Turns, type Update } from "./SessionState.ts"
+
+/** Ended turns whose trace ids are kept: results may arrive after the end of their turn. */
+const maxEnded = 16
+
+/** The trace id of each turn, which is that of the message that started it. Events of the turn carry it. */
+export class TurnTraces {
+  private readonly traces = new Map<string, string>()
+
+  /** The trace id of the turn of an event, if it is known. */
+  of(body: EventBody): string | undefined {
+    return "turnId" in body && body.turnId !== undefined ? this.traces.get(body.turnId) : undefined
+  }
+
+  /** Whether an open turn has no trace id. */
+  lacks({ open }: Turns): boolean {
+    for (const turnId of open.keys()) if (!this.traces.has(turnId)) return true
+    return false
+  }
+
+  /** Sets the trace id of new turns. */
+  begin({ open }: Turns, traceId: string): void {
+    for (const turnId of open.keys()) if (!this.traces.has(turnId)) this.traces.set(turnId, traceId)
+    for (const turnId of this.traces.keys()) {
+      if (this.traces.size <= open.size + maxEnded) break
+      if (!open.has(turnId)) this.traces.delete(turnId)
+    }
+  }
+}
 
 /**
  * The state of a session and the log of its events, which change together or not at all.
@@ -265,7 +291,7 @@ class StoredJournal implements Journal {
   /** Most updates, such as a text delta, leave the recovery state unchanged. */
   private encode(state: SessionState): string | null {
     if (this.encoded === undefined || !isRecoveredAlike(this.encoded.state, state)) {
-      this.encoded = { state, recoveryState: RecoveryState.encode(state) }
+      this.encoded = { state, recoveryState: encodeRecovery(state) }
     }
     return this.encoded.recoveryState
   }
@@ -292,11 +318,3 @@ class StoredJournal implements Journal {
 
 /** The journal of a session whose history was opened by this node. */
 export const make = (options: Options): Journal => new StoredJournal(options)
-
-const typeOf = /^\{"type":"([a-z_]+)"/
-
-/** Stored events as frames. */
-export const toFrames = (
-  stored: ReadonlyArray<{ readonly seq: number; readonly text: string }>
-): ReadonlyArray<Frame> =>
-  stored.map(({ seq, text }) => ({ seq, type: typeOf.exec(text)?.[1] ?? "", data: Buffer.from(text) }))

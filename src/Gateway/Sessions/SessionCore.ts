@@ -1,6 +1,7 @@
 /**
  * The core of a session in memory: its record, its journal, its subscribers and its use count.
  */
+
 import { Cause, type Context, Duration, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { MetricTags } from "../../MetricTags.ts"
@@ -8,13 +9,11 @@ import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
 import type { History, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
-import type { Paced } from "./EventIntake.ts"
 import * as Journal from "./Journal.ts"
-import type { Recorded } from "./RecordSaver.ts"
-import * as RecoveryState from "./RecoveryState.ts"
+import type { Paced } from "./LargeEvents.ts"
 import type { SecretPool } from "./SecretPool.ts"
 import { randomId, type SessionRecord } from "./SessionRecord.ts"
-import type { SessionRecords } from "./SessionRecords.ts"
+import type { Recorded, SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import { type Settings, subscriberInterval } from "./Settings.ts"
 import { Subscribers } from "./Subscribers.ts"
@@ -263,7 +262,7 @@ export class SessionCore implements Recorded {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
       const lifecycle = unknownLifecycle(history)
       const found = State.releaseInstance(
-        Either.getOrElse(RecoveryState.decode(lifecycle, history.recoveryState), () => ({
+        Either.getOrElse(State.decodeRecovery(lifecycle, history.recoveryState), () => ({
           ...State.initial,
           lifecycle
         }))

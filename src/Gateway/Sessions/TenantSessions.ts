@@ -5,13 +5,14 @@ import { type Context, Duration, Effect, Exit, Option } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import { decode } from "../../Kv/Entry.ts"
 import type { ListPage, ListQuery, Store, StoreUnavailable } from "../../Kv/Store.ts"
+import type { Session } from "../Protocol/Fields.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
-import type { Session } from "../Protocol/Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
+import type { SessionCache } from "./SessionCache.ts"
 import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecord.ts"
 
 /** The sources of lists of sessions. */
@@ -19,8 +20,7 @@ export interface Sources {
   readonly store: Context.Tag.Service<Store>
   readonly events: Context.Tag.Service<SessionEvents>
   readonly nodes: Pick<SessionNodesShape, "elsewhere">
-  /** The session, if it is in memory. */
-  readonly peek: (key: string) => { readonly view: () => Session } | undefined
+  readonly cache: Pick<SessionCache, "peek">
   readonly secrets: SecretPool
 }
 
@@ -51,14 +51,14 @@ const pageOf = (
  * Lists the sessions of a tenant, the newest first: an id starts with the time of its creation. Entries that are not
  * sessions are left out.
  */
-export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
+export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
   const known = (keys: ReadonlyArray<string>) => Effect.all([events.summaries(keys), nodes.elsewhere(keys)])
 
   const viewsOf = (tenant: string, records: ReadonlyArray<SessionRecord>) =>
     Effect.map(known(records.map(({ id }) => keyOf(tenant, id))), ([summaries, elsewhere]) =>
       records.map((record, index): Session => {
         const key = keyOf(tenant, record.id)
-        const known = peek(key)
+        const known = cache.peek(key)
         if (known !== undefined) return known.view()
         const summary = summaries[index]
         // If the summary cannot be read, nothing counts as lost.
