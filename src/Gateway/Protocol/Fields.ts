@@ -1,5 +1,4 @@
 /** The fields that several frames share, and the session. */
-
 import { Schema } from "effect"
 import { isObject } from "../../Json/Parsing.ts"
 import * as Limits from "./Limits.ts"

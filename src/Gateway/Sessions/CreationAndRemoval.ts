@@ -1,7 +1,6 @@
 /**
  * Creating and deleting sessions, of which parts are stored in several places, in an order that leaves none of them behind.
  */
-
 import { Clock, type Context, Effect, Fiber, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import type { LimitsShape } from "../../Limits.ts"

@@ -2,11 +2,10 @@
  * Applies the received events of an instance to its session: the update that they make, which is pure, and what follows
  * once it is stored.
  */
-
 import { Effect, type Scope } from "effect"
 import type { MetricTags } from "../../MetricTags.ts"
 import type { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import type { Send } from "../../Upstream/FrameSender.ts"
+import type { Send } from "../../Upstream/InstanceConnection.ts"
 import { type Received, Undelivered } from "../../Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"

@@ -33,33 +33,6 @@ export class TurnTraces {
   }
 }
 
-/**
- * The state of a session and the log of its events, which change together or not at all.
- *
- * An update is computed from the state. Its events and the recovery state are stored, and only then it takes effect and
- * is published. If the outcome of an append is unknown, the next update determines it first.
- */
-export interface Journal {
-  readonly state: () => SessionState
-  readonly history: () => Pick<History, "epoch" | "headSeq">
-  /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
-  readonly isLost: () => boolean
-  /** Called after another node has taken the session. */
-  readonly lose: () => void
-  /** Succeeds only if the session belongs to this node, after all earlier updates. */
-  readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
-  /** Applies an update. If it fails, the state is unchanged. */
-  readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
-  /**
-   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
-   * before the first retry; it must not throw.
-   */
-  readonly updateWithRetry: (
-    f: (state: SessionState) => Update,
-    onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
-  ) => Effect.Effect<void>
-}
-
 /** The history that a journal continues, and the state at its end. */
 export interface Options {
   readonly session: string
@@ -101,7 +74,13 @@ const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefi
 const isRecoveredAlike = (a: SessionState, b: SessionState): boolean =>
   a.instance === b.instance && a.pendingStops === b.pendingStops && a.turns === b.turns && a.request === b.request
 
-class StoredJournal implements Journal {
+/**
+ * The state of a session and the log of its events, which change together or not at all.
+ *
+ * An update is computed from the state. Its events and the recovery state are stored, and only then it takes effect and
+ * is published. If the outcome of an append is unknown, the next update determines it first.
+ */
+export class Journal {
   private readonly mutex = Effect.unsafeMakeSemaphore(1)
   private readonly traces = new TurnTraces()
   private headSeq: number
@@ -112,6 +91,7 @@ class StoredJournal implements Journal {
   private lost = false
   private encoded: { readonly state: SessionState; readonly recoveryState: string | null } | undefined
 
+  /** The history was opened by this node. */
   constructor(private readonly options: Options) {
     this.headSeq = options.history.headSeq
     this.recoveryState = options.history.recoveryState
@@ -120,19 +100,34 @@ class StoredJournal implements Journal {
 
   readonly state = (): SessionState => this.current
 
-  readonly history = () => ({ epoch: this.options.history.epoch, headSeq: this.headSeq })
+  readonly history = (): Pick<History, "epoch" | "headSeq"> => ({
+    epoch: this.options.history.epoch,
+    headSeq: this.headSeq
+  })
 
+  /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
   readonly isLost = (): boolean => this.lost
 
+  /** Called after another node has taken the session. */
   readonly lose = (): void => {
     this.lost = true
   }
 
+  /** Succeeds only if the session belongs to this node, after all earlier updates. */
   readonly confirm = this.inOrder(() => this.fence())
 
-  readonly update: Journal["update"] = f => this.inOrder(() => this.attempt(f, () => {}))
+  /** Applies an update. If it fails, the state is unchanged. */
+  readonly update = (f: (state: SessionState) => Update): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
+    this.inOrder(() => this.attempt(f, () => {}))
 
-  readonly updateWithRetry: Journal["updateWithRetry"] = (f, onUnavailable) =>
+  /**
+   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
+   * before the first retry; it must not throw.
+   */
+  readonly updateWithRetry = (
+    f: (state: SessionState) => Update,
+    onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
+  ): Effect.Effect<void> =>
     Effect.suspend(() => {
       let warned = false
       let last: Attempt | undefined
@@ -315,6 +310,3 @@ class StoredJournal implements Journal {
     })
   }
 }
-
-/** The journal of a session whose history was opened by this node. */
-export const make = (options: Options): Journal => new StoredJournal(options)

@@ -2,7 +2,6 @@
  * What a session's instances are created with: environment and deployment, which are kept in the session database, and
  * secrets, which are kept in memory.
  */
-
 import { Effect, Redacted, Schema } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { LostPart } from "../Protocol/Fields.ts"

@@ -1,7 +1,6 @@
 /**
  * Subscriptions to sessions of other nodes, whose events are read from the shared log.
  */
-
 import { Cause, type Context, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"

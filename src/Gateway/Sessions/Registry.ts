@@ -1,7 +1,6 @@
 /**
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
-
 import { type Context, Duration, Effect, Layer, Option, Runtime, Scope } from "effect"
 import { Subscriptions } from "../../Health/Health.ts"
 import { Store } from "../../Kv/Store.ts"

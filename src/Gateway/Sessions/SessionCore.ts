@@ -1,7 +1,6 @@
 /**
  * The core of a session in memory: its record, its journal, its subscribers and its use count.
  */
-
 import { Cause, type Context, Duration, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { MetricTags } from "../../MetricTags.ts"
@@ -9,7 +8,7 @@ import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
 import type { History, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
-import * as Journal from "./Journal.ts"
+import { Journal } from "./Journal.ts"
 import type { Paced } from "./LargeEvents.ts"
 import type { SecretPool } from "./SecretPool.ts"
 import { randomId, type SessionRecord } from "./SessionRecord.ts"
@@ -75,7 +74,7 @@ export const unknownLifecycle = ({ headSeq }: History): State.SessionState["life
 /** What the parts of a session in memory share. The other parts are fields of `Entity`. */
 export class SessionCore implements Recorded {
   private currentRecord: SessionRecord
-  private currentJournal: Journal.Journal
+  private currentJournal: Journal
   private deletion: "none" | "begun" | "done" = "none"
   private isElsewhere = false
   private readonly subscribers = new Subscribers(defect =>
@@ -102,13 +101,13 @@ export class SessionCore implements Recorded {
     this.usedAt = shared.monotonic()
   }
 
-  private journalOf(history: History, state: State.SessionState): Journal.Journal {
+  private journalOf(history: History, state: State.SessionState): Journal {
     const { events, now, traceId } = this.shared
     const onUpdate = (update: State.Update, frames: ReadonlyArray<Frame>): void => {
       this.onUpdate(update)
       if (frames.length > 0) this.subscribers.publish(frames)
     }
-    return Journal.make({
+    return new Journal({
       session: this.key,
       sessionId: this.record.id,
       events,
@@ -128,7 +127,7 @@ export class SessionCore implements Recorded {
     return this.currentRecord
   }
 
-  get journal(): Journal.Journal {
+  get journal(): Journal {
     return this.currentJournal
   }
 

@@ -2,7 +2,6 @@
  * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
  * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
-
 import { Array as Arr, Cause, Duration, Effect, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"

@@ -117,7 +117,7 @@ export interface Quota {
   readonly deleting: <E>(tenant: string, deletion: Effect.Effect<boolean, E>) => Effect.Effect<void, E>
 }
 
-/** Maximum number of tenants whose counts are kept. Above it the oldest count is dropped. */
+/** Maximum number of tenants whose counts are kept. Above it the least recently used one is dropped. */
 const maxTenants = 10_000
 
 /** Entries of one read when sessions are counted. */
@@ -135,50 +135,6 @@ interface Count {
   /** When the last count ended, in monotonic milliseconds. */
   countedAt: number
   readonly mutex: Effect.Semaphore
-  /** Number of calls that use this count. It is not dropped while there are any. */
-  users: number
-}
-
-/** The counts of tenants, which are kept while they are used. The oldest other ones are dropped above a number. */
-class Counts {
-  private readonly byTenant = new Map<string, Count>()
-
-  /** Keeps the count of a tenant while `body` uses it. */
-  using<A, E>(tenant: string, body: (count: Count) => Effect.Effect<A, E>): Effect.Effect<A, E> {
-    return Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const count = this.byTenant.get(tenant) ?? this.add(tenant)
-        count.users++
-        return count
-      }),
-      body,
-      count =>
-        Effect.sync(() => {
-          count.users--
-        })
-    )
-  }
-
-  private add(tenant: string): Count {
-    if (this.byTenant.size >= maxTenants) this.dropOldest()
-    const count: Count = {
-      max: undefined,
-      creating: 0,
-      countedAt: Number.NEGATIVE_INFINITY,
-      mutex: Effect.unsafeMakeSemaphore(1),
-      users: 0
-    }
-    this.byTenant.set(tenant, count)
-    return count
-  }
-
-  private dropOldest(): void {
-    for (const [oldest, { users }] of this.byTenant) {
-      if (users > 0) continue
-      this.byTenant.delete(oldest)
-      return
-    }
-  }
 }
 
 /** Counts the sessions of a tenant by their entries. */
@@ -195,7 +151,21 @@ const entriesOf = (store: Context.Tag.Service<Store>, tenant: string): Effect.Ef
 
 /** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
 export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
-  const counts = new Counts()
+  /** Counts by tenant, the least recently used first. */
+  const counts = new Map<string, Count>()
+
+  const countOf = (tenant: string): Count => {
+    const count = counts.get(tenant) ?? {
+      max: undefined,
+      creating: 0,
+      countedAt: Number.NEGATIVE_INFINITY,
+      mutex: Effect.unsafeMakeSemaphore(1)
+    }
+    counts.delete(tenant)
+    counts.set(tenant, count)
+    if (counts.size > maxTenants) counts.delete(counts.keys().next().value!)
+    return count
+  }
 
   const isDue = ({ countedAt, max }: Count): boolean =>
     max === undefined || (max >= limit && now() - countedAt >= recountAfter)
@@ -227,24 +197,24 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
 
   return {
     creating: (tenant, creation) =>
-      counts.using(tenant, count =>
-        Effect.zipRight(
-          Effect.suspend(() => (isDue(count) ? recount(tenant, count) : Effect.void)),
-          Effect.acquireUseRelease(
-            add(count),
-            () => creation,
-            (_, exit) =>
-              Effect.sync(() => {
-                count.creating--
-                if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
-                // If the outcome is unknown, the next count determines it.
-                if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
-              })
-          )
+      Effect.suspend(() => {
+        const count = countOf(tenant)
+        const counted = Effect.acquireUseRelease(
+          add(count),
+          () => creation,
+          (_, exit) =>
+            Effect.sync(() => {
+              count.creating--
+              if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
+              // If the outcome is unknown, the next count determines it.
+              if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
+            })
         )
-      ),
+        return isDue(count) ? Effect.zipRight(recount(tenant, count), counted) : counted
+      }),
     deleting: (tenant, deletion) =>
-      counts.using(tenant, count => {
+      Effect.suspend(() => {
+        const count = countOf(tenant)
         const { countedAt } = count
         return Effect.map(deletion, isDeleted => {
           // A count that ended in the meantime may have left out the session already.

@@ -4,7 +4,6 @@
  * A message is recorded in the session's history and then sent. Its turn ends whatever happens in between, and no message
  * is sent twice.
  */
-
 import { Deferred, Duration, Effect, Either } from "effect"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"

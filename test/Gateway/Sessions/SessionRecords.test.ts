@@ -1,5 +1,4 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
 import { yieldToEventLoop } from "../../../src/EventLoop.ts"

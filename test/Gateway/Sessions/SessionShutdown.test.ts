@@ -1,5 +1,4 @@
 /** The end of all sessions of a gateway. */
-
 import { expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, Option, TestClock } from "effect"
 import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"

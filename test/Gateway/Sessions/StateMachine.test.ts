@@ -1,5 +1,4 @@
 /** The lifecycle of a session: its table, and that nothing else moves a session. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import { ingest } from "../../../src/Gateway/Sessions/EventIntake.ts"
