@@ -2,7 +2,7 @@
 import type { JsonObject } from "../Json/Parsing.ts"
 import { type Channel, definitionsOf, messageOf, ref } from "../OpenApi/AsyncApi.ts"
 import { Answer, answerTypes } from "./Protocol/Answer.ts"
-import { closeCodes } from "./Protocol/CloseCode.ts"
+import { closeCodes } from "./Protocol/Codes.ts"
 import { Envelope, EventBody } from "./Protocol/Event.ts"
 import * as Examples from "./Protocol/Examples.ts"
 import { schemaName } from "./Protocol/Fields.ts"

@@ -7,8 +7,8 @@
  */
 import { Deferred, type Duration, Effect, FiberId } from "effect"
 import { constVoid } from "effect/Function"
-import { Claim } from "./FairPool/Claim.ts"
-import { OfferedClaims, type Reclaimable } from "./FairPool/OfferedClaims.ts"
+import { LinkedList } from "../LinkedList.ts"
+import { Claim, type Reclaimable } from "./FairPool/Claim.ts"
 import { SessionsBusy } from "./Sessions.ts"
 
 export { Claim } from "./FairPool/Claim.ts"
@@ -36,7 +36,8 @@ interface Holder {
   readonly waiting: Array<Claim>
   /** The sequence number of the holder's last grant. */
   servedAt: number
-  readonly offered: OfferedClaims<Claim>
+  /** Its claims that may be reclaimed, in the order in which they were offered. */
+  readonly offered: LinkedList<Claim>
 }
 
 /** All methods but `use` are synchronous. */
@@ -153,12 +154,15 @@ export class FairPool {
   /** @internal */
   offer(claim: Claim, reclaimable: Reclaimable): void {
     this.withdraw(claim)
-    this.holderOf(claim.holder).offered.add(claim, reclaimable)
+    claim.offered = reclaimable
+    this.holderOf(claim.holder).offered.add(claim)
   }
 
   /** @internal */
   withdraw(claim: Claim): void {
-    if (claim.offered !== undefined) this.holderOf(claim.holder).offered.remove(claim)
+    if (claim.offered === undefined) return
+    claim.offered = undefined
+    this.holderOf(claim.holder).offered.remove(claim)
   }
 
   /** @internal */
@@ -182,13 +186,14 @@ export class FairPool {
   private holderOf(name: string): Holder {
     const known = this.holders.get(name)
     if (known !== undefined) return known
-    const holder: Holder = { name, held: 0, waiting: [], servedAt: 0, offered: new OfferedClaims() }
+    const holder: Holder = { name, held: 0, waiting: [], servedAt: 0, offered: new LinkedList() }
     this.holders.set(name, holder)
     return holder
   }
 
   private forget(holder: Holder): void {
-    if (holder.held === 0 && holder.waiting.length === 0 && holder.offered.isEmpty) this.holders.delete(holder.name)
+    const { held, name, offered, waiting } = holder
+    if (held === 0 && waiting.length === 0 && offered.oldest === undefined) this.holders.delete(name)
   }
 
   private grant(holder: Holder, claim: Claim): void {
@@ -223,12 +228,14 @@ export class FairPool {
   }
 
   /** Releases one of the claims that a holder has offered. Returns whether there was one. */
-  private reclaim(holder: Holder): boolean {
-    const claim = holder.offered.first(this.options.reclaimFirst ?? "oldest")
+  private reclaim({ offered }: Holder): boolean {
+    const isNewestFirst = this.options.reclaimFirst === "newest"
+    let claim = isNewestFirst ? offered.newest : offered.oldest
+    while (claim?.offered?.isReclaimable?.() === false) claim = isNewestFirst ? claim.previous : claim.next
     if (claim === undefined) return false
-    const { offered } = claim
+    const { offered: reclaimed } = claim
     claim.release()
-    offered?.onReclaim()
+    reclaimed?.onReclaim()
     return true
   }
 

@@ -1,15 +1,14 @@
 /**
  * Executes requests on the node that owns their session: this one or another.
  */
-import { type Context, Duration, Effect, Either, Option } from "effect"
+import { type Context, Duration, Effect, Either, Metric, MetricLabel, Option } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
 import { randomHex } from "../RandomHex.ts"
-import * as Metrics from "./Forwarding/Metrics.ts"
 import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import type { Answer } from "./Protocol/Answer.ts"
-import { errorMeanings } from "./Protocol/ErrorCode.ts"
+import { errorMeanings } from "./Protocol/Codes.ts"
 import { type Call, execute, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
 import { type Peer, type ReachablePeer, SessionNodes, type SessionNodesShape } from "./SessionNodes.ts"
 import { type Caller, Sessions } from "./Sessions.ts"
@@ -27,25 +26,6 @@ const timeout = Duration.seconds(15)
 const maxCached = 10_000
 
 const isReachable = (owner: Peer): owner is ReachablePeer => owner.address !== null
-
-/** A cache of the owners of sessions. The oldest entry is evicted first. */
-class Owners {
-  private readonly owners = new Map<string, ReachablePeer>()
-
-  get(session: string): ReachablePeer | undefined {
-    return this.owners.get(session)
-  }
-
-  remember(session: string, owner: ReachablePeer): void {
-    this.owners.delete(session)
-    this.owners.set(session, owner)
-    if (this.owners.size > maxCached) this.owners.delete(this.owners.keys().next().value!)
-  }
-
-  forget(session: string): void {
-    this.owners.delete(session)
-  }
-}
 
 const unreachable = new Refused({
   code: "conflict",
@@ -96,6 +76,25 @@ interface Attempt {
   readonly result?: Result
 }
 
+const attempts = Metric.counter("sessions_forwarded_total", {
+  description: "Requests sent to the node that owns the session, by outcome.",
+  incremental: true
+})
+
+const seriesOf = (outcome: string) => Metric.taggedWithLabels(attempts, [MetricLabel.make("outcome", outcome)])
+
+/** The attempts by outcome. */
+const series = {
+  answered: seriesOf("answered"),
+  failed: seriesOf("failed"),
+  not_owner: seriesOf("not_owner"),
+  unreachable: seriesOf("unreachable"),
+  refused: seriesOf("refused"),
+  silent: seriesOf("silent"),
+  busy: seriesOf("busy"),
+  displaced: seriesOf("displaced")
+}
+
 /** The metric label of a failed attempt. */
 const outcomeOf = {
   NodeUnreachable: "unreachable",
@@ -110,7 +109,14 @@ const routed = (
   link: NodeLinkShape,
   tags: MetricTags.MetricTags
 ): Execute => {
-  const owners = new Owners()
+  /** The owners that have answered last. The oldest is evicted first. */
+  const owners = new Map<string, ReachablePeer>()
+  const remember = (session: string, owner: ReachablePeer): void => {
+    owners.delete(session)
+    owners.set(session, owner)
+    if (owners.size > maxCached) owners.delete(owners.keys().next().value!)
+  }
+  const count = (outcome: keyof typeof series): void => series[outcome].unsafeUpdate(1, tags)
 
   /** One attempt at another node. */
   const send = (
@@ -124,23 +130,23 @@ const routed = (
       const sent = yield* Effect.either(link.send(owner, { node: owner.node, tenant, actor, commandId, request }))
       if (Either.isLeft(sent)) {
         const { left } = sent
-        Metrics.count(outcomeOf[left._tag], tags)
+        count(outcomeOf[left._tag])
         if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
-        owners.forget(session)
+        owners.delete(session)
         return { isInDoubt: left._tag === "NodeSilent" }
       }
       const reply = sent.right
       if (reply.is === "displaced") {
-        Metrics.count("displaced", tags)
+        count("displaced")
         return { isInDoubt: true }
       }
       if (reply.is !== "answer" && reply.is !== "failure") {
-        Metrics.count("not_owner", tags)
-        owners.forget(session)
+        count("not_owner")
+        owners.delete(session)
         return { isInDoubt: false }
       }
-      owners.remember(session, owner)
-      Metrics.count(reply.is === "answer" ? "answered" : "failed", tags)
+      remember(session, owner)
+      count(reply.is === "answer" ? "answered" : "failed")
       const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
       return { isInDoubt: false, result }
     })
@@ -208,6 +214,6 @@ export const make: Effect.Effect<Execute, never, Sessions> = Effect.gen(function
   const link = yield* NodeLink
   const tags = yield* MetricTags.current
   if (Option.isNone(link)) return (caller, request) => execute(sessions, caller, request)
-  Metrics.register(tags)
+  MetricTags.register(Object.values(series), tags)
   return routed(sessions, nodes, link.value, tags)
 })

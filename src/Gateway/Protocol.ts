@@ -9,12 +9,11 @@ import type { Event } from "./Protocol/Event.ts"
 import type { RequestFrame } from "./Protocol/Request.ts"
 
 export * from "./Protocol/Answer.ts"
-export * from "./Protocol/CloseCode.ts"
-export * from "./Protocol/ErrorCode.ts"
+export * from "./Protocol/Codes.ts"
 export * from "./Protocol/Event.ts"
+export { LostPart, Session, SessionState } from "./Protocol/Fields.ts"
 export * as Limits from "./Protocol/Limits.ts"
 export * from "./Protocol/Request.ts"
-export * from "./Protocol/Session.ts"
 
 /** A frame as text. Frames are typed as they travel, so nothing has to be encoded. */
 export const encode = (frame: RequestFrame | Answer | Event): string => JSON.stringify(frame)

@@ -6,9 +6,9 @@ import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import { transientStatuses } from "../Upstream/Resilience/Retries.ts"
 import type { Answer } from "./Protocol/Answer.ts"
-import type { ErrorCode } from "./Protocol/ErrorCode.ts"
+import type { ErrorCode } from "./Protocol/Codes.ts"
+import type { Session } from "./Protocol/Fields.ts"
 import type { Request, RequestOf } from "./Protocol/Request.ts"
-import type { Session } from "./Protocol/Session.ts"
 import type {
   ActivationError,
   Caller,

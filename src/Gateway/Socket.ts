@@ -16,13 +16,13 @@ import * as Supervision from "../Supervision.ts"
 import type { HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
 import { Socket } from "./Endpoints.ts"
-import { FileCalls } from "./FileCalls.ts"
+import { FairPool } from "./FairPool.ts"
+import { makeFileMemory } from "./FileMemory.ts"
 import * as Forwarding from "./Forwarding.ts"
-import { type CloseCode, closeCodes } from "./Protocol/CloseCode.ts"
+import { type CloseCode, closeCodes } from "./Protocol/Codes.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { Sessions } from "./Sessions.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
-import { ConnectionSlots } from "./Socket/ConnectionSlots.ts"
 import { Handshakes, unavailable } from "./Socket/Handshakes.ts"
 import * as Replays from "./Socket/Replays.ts"
 
@@ -86,18 +86,19 @@ const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
 
 const closeOf = ({ code, name }: CloseCode): WebSocket.Close => ({ code, reason: name })
 
-/** Connects a client if there is a slot for its tenant. */
+/** Connects a client if there is a slot for its tenant, of which the pool has some. */
 const acceptBy = (
-  slots: ConnectionSlots,
+  slots: FairPool,
+  capacity: number,
   shared: Shared,
   identity: Identity,
   headers: HandshakeHeaders
 ): WebSocket.Upgrade["accept"] => {
   const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
   return connect => {
-    const slot = slots.take(identity.tenant)
+    const slot = slots.take(identity.tenant, 1)
     if (slot === undefined) {
-      return unavailable(`There are ${slots.used} connections; the limit is ${slots.capacity}`)
+      return unavailable(`There are ${slots.used} connections; the limit is ${capacity}`)
     }
     let failure: ApiError | undefined
     try {
@@ -117,8 +118,10 @@ const make = (settings: Settings) =>
     const tracer = yield* Tracer
     const clock = yield* Effect.clock
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
-    const slots = new ConnectionSlots(settings.connections)
-    const handshakes = new Handshakes(yield* Authentication, yield* DrainingSignal, settings.connections)
+    const capacity = settings.connections
+    // The newest connection of the tenant that has the most makes room for another tenant's, so that the oldest are kept.
+    const slots = new FairPool({ name: "connections", capacity, reclaimFirst: "newest" })
+    const handshakes = new Handshakes(yield* Authentication, yield* DrainingSignal, capacity)
     const connections = yield* WebSocket.connectionSet({
       messageBytes: frameBytes,
       subprotocol,
@@ -138,7 +141,7 @@ const make = (settings: Settings) =>
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
       run,
-      files: new FileCalls(settings.fileBytes),
+      files: makeFileMemory(settings.fileBytes),
       debug: yield* DebugLog.make,
       tags: yield* MetricTags.current
     }
@@ -146,13 +149,14 @@ const make = (settings: Settings) =>
       "memory of file calls",
       "1 second",
       connections,
-      Effect.sync(() => shared.files.tick())
+      // Clients become stalled as time passes.
+      Effect.sync(() => shared.files.serve())
     )
     return Socket.of({
       connect: handshake =>
         Effect.map(handshakes.identify(handshake), identity => ({
           connections,
-          accept: acceptBy(slots, shared, identity, handshake.headers)
+          accept: acceptBy(slots, capacity, shared, identity, handshake.headers)
         })),
       connections: () => connections.size
     })

@@ -1,7 +1,6 @@
 import { Duration, Effect } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
-import type { EventBody, Frame } from "./EventHistory.ts"
-import type { Instance, Turn } from "./Instance.ts"
+import type { EventBody, Frame, Instance, Turn } from "./Instance.ts"
 
 /** Events that are emitted before other fibers and sockets run. */
 const burst = 32

@@ -1,9 +1,8 @@
 import { Effect, Option, Schema } from "effect"
 import type { RawData, WebSocket } from "ws"
 import { yieldToEventLoop } from "../EventLoop.ts"
-import type { Frame } from "./EventHistory.ts"
 import type { Delivery } from "./Fault.ts"
-import type { Instance } from "./Instance.ts"
+import type { Frame, Instance } from "./Instance.ts"
 import { malformedFrames } from "./Script.ts"
 import type { TrafficLog } from "./TrafficLog.ts"
 

@@ -3,9 +3,8 @@
  */
 import { Deferred, type Duration, Effect, Option } from "effect"
 import { type Agent, make as makeAgent } from "./Agent.ts"
-import type { Frame } from "./EventHistory.ts"
 import { isCloseCode } from "./Fault.ts"
-import type { Instance } from "./Instance.ts"
+import type { Frame, Instance } from "./Instance.ts"
 import { otherTurns, showcase } from "./Showcase.ts"
 
 /** The commands with which a message may start, as listed by `/help`. */

@@ -2,27 +2,60 @@
  * A simulated agent platform and inference proxy for development and tests: real servers on 127.0.0.1 with faults that
  * can be injected.
  */
-import { Context, Effect, Layer, Option, Random, Redacted, type Scope } from "effect"
+import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
 import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
 import * as InferenceSettings from "../Upstream/Inference.ts"
-import { type ControlRefused, controlsOf, type State } from "./Control.ts"
-import type { EventBody } from "./EventHistory.ts"
-import { FaultRules, type Rule } from "./Fault.ts"
+import { type ActiveRule, FaultRules, isCloseCode, Rule } from "./Fault.ts"
 import * as Inference from "./Inference.ts"
-import * as Listener from "./Listener.ts"
-import type { Service } from "./Operation.ts"
+import type { EventBody } from "./Instance.ts"
+import { type Operation, Service } from "./Operation.ts"
 import { defaultLimits, type Options } from "./Options.ts"
 import * as Platform from "./Platform.ts"
 import * as SimulatedService from "./SimulatedService.ts"
-import { TrafficLog } from "./TrafficLog.ts"
+import { type Received, TrafficLog } from "./TrafficLog.ts"
 
-export { ControlRefused, type InstanceState, type State } from "./Control.ts"
-export type { EventBody } from "./EventHistory.ts"
 export type { Fault } from "./Fault.ts"
-export { ListenFailed } from "./Listener.ts"
+export type { EventBody } from "./Instance.ts"
 export type { Operation, Service } from "./Operation.ts"
 export type { Format, Limits, Options } from "./Options.ts"
 export { commands } from "./Script.ts"
+export { ListenFailed } from "./SimulatedService.ts"
+
+/** A command that cannot be executed. */
+export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {
+  message: Schema.String
+}) {}
+
+/** The state of a live instance. */
+export interface InstanceState {
+  readonly id: string
+  readonly agentType: string
+  readonly deployment: unknown
+  readonly environment: Readonly<Record<string, string>>
+  readonly secretNames: ReadonlyArray<string>
+  readonly connections: number
+  /** Messages that started a turn. */
+  readonly turns: number
+  /** Events emitted so far. */
+  readonly events: number
+}
+
+/** The simulator's state and what it has received. */
+export interface State {
+  readonly requests: Readonly<Record<Operation, number>>
+  readonly unknownRequests: number
+  /** The newest requests, oldest first, at most 200. */
+  readonly recent: ReadonlyArray<Received>
+  /** Frames received over WebSockets, by type. */
+  readonly frames: Readonly<TrafficLog["frames"]>
+  readonly instances: ReadonlyArray<InstanceState>
+  /** WebSockets open. */
+  readonly connections: number
+  readonly created: number
+  readonly stopped: number
+  readonly rules: ReadonlyArray<ActiveRule>
+  readonly refusing: ReadonlyArray<Service>
+}
 
 /** A fault, its operation (`*` for all), its rate, and the maximum number of times it applies. */
 export type RuleInput = typeof Rule.Encoded
@@ -61,10 +94,97 @@ export class Simulator extends Context.Tag("causeway/Simulator")<
   }
 >() {}
 
+/** What the commands act on. */
+interface Parts {
+  readonly faults: FaultRules
+  readonly traffic: TrafficLog
+  readonly platform: Platform.Platform
+  readonly listeners: Readonly<Record<Service, SimulatedService.Listener>>
+}
+
+const stateOf = ({ faults, traffic, platform, listeners }: Parts): State => {
+  const instances = [...platform.instances.values()].map(instance => ({
+    id: instance.id,
+    ...instance.creation,
+    connections: instance.connections.size,
+    turns: instance.turns,
+    events: instance.history.last
+  }))
+  return {
+    requests: { ...traffic.requests },
+    unknownRequests: traffic.unknownRequests,
+    recent: [...traffic.recent],
+    frames: { ...traffic.frames },
+    instances,
+    connections: instances.reduce((sum, { connections }) => sum + connections, 0),
+    ...platform.totals(),
+    rules: faults.rules,
+    refusing: Service.literals.filter(service => listeners[service].isRefusing())
+  }
+}
+
+const refused = (message: string) => new ControlRefused({ message })
+
+/** What a test does with the services, apart from requests. Each call notifies those who wait for a state. */
+const controlsOf = (parts: Parts) => {
+  const { faults, platform, listeners, traffic } = parts
+  const control = <A>(work: Effect.Effect<A, ControlRefused>): Effect.Effect<A, ControlRefused> =>
+    Effect.tap(work, () => traffic.changes.notify())
+  const instancesOf = (id: string | undefined) =>
+    [...platform.instances.values()].filter(instance => id === undefined || instance.id === id)
+  const refuse = (service: Service, isOn: boolean) =>
+    Effect.mapError(listeners[service].refuse(isOn), ({ message }) => refused(message))
+  return {
+    inject: (rule: typeof Rule.Encoded) =>
+      control(
+        Effect.mapBoth(Schema.decode(Rule)(rule), {
+          onFailure: ({ message }) => refused(message),
+          onSuccess: rule => faults.add(rule)
+        })
+      ),
+    remove: (id: number) =>
+      control(Effect.suspend(() => (faults.remove(id) ? Effect.void : refused(`There is no rule ${id}`)))),
+    clear: control(
+      Effect.suspend(() => {
+        faults.clear()
+        return Effect.forEach(Service.literals, service => refuse(service, false), { discard: true })
+      })
+    ),
+    refuse: (service: Service, isOn: boolean) => control(refuse(service, isOn)),
+    disconnect: ({ code, instanceId }: { readonly instanceId?: string; readonly code?: number } = {}) =>
+      control(
+        Effect.suspend(() => {
+          if (code !== undefined && !isCloseCode(code)) return refused(`${code} is not a close code`)
+          const connections = instancesOf(instanceId).flatMap(instance => [...instance.connections])
+          for (const connection of connections) connection.close(code)
+          return Effect.succeed(connections.length)
+        })
+      ),
+    reclaim: (instanceId?: string) =>
+      Effect.sync(() => {
+        const count = instancesOf(instanceId).filter(({ id }) => platform.reclaim(id)).length
+        traffic.changes.notify()
+        return count
+      }),
+    emit: (instanceId: string, event: EventBody) =>
+      control(
+        Effect.suspend(() => {
+          const instance = platform.instances.get(instanceId)
+          if (instance === undefined) return refused(`There is no instance ${JSON.stringify(instanceId)}`)
+          instance.emit(event)
+          return Effect.void
+        })
+      ),
+    state: Effect.sync(() => stateOf(parts)),
+    awaitState: (predicate: (state: State) => boolean) =>
+      traffic.changes.until(() => Option.filter(Option.some(stateOf(parts)), predicate))
+  }
+}
+
 /** Starts a simulator. The end of the scope closes all connections. */
 export const make = (
   options: Options = {}
-): Effect.Effect<Context.Tag.Service<Simulator>, Listener.ListenFailed, Scope.Scope> =>
+): Effect.Effect<Context.Tag.Service<Simulator>, SimulatedService.ListenFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const { ports = {}, pace = 0 } = options
     const limits = { ...defaultLimits, ...options.limits }
@@ -84,7 +204,9 @@ export const make = (
       bodyBytes: limits.bodyBytes
     })
     const listen = (played: SimulatedService.SimulatedService, port = 0) =>
-      Effect.flatMap(SimulatedService.handlers(played, faults, traffic), handlers => Listener.make(port, handlers))
+      Effect.flatMap(SimulatedService.handlers(played, faults, traffic), handlers =>
+        SimulatedService.listener(port, handlers)
+      )
     const listeners = {
       platform: yield* listen(platform, ports.platform),
       inference: yield* listen(inference, ports.inference)
@@ -97,7 +219,7 @@ export const make = (
   })
 
 /** Runs an agent platform and an inference proxy on free ports of 127.0.0.1. Fails if a given port is in use. */
-export const layer = (options?: Options): Layer.Layer<Simulator, Listener.ListenFailed> =>
+export const layer = (options?: Options): Layer.Layer<Simulator, SimulatedService.ListenFailed> =>
   Layer.scoped(Simulator, make(options))
 
 /** The upstream services that are configured. */

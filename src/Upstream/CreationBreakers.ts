@@ -5,10 +5,10 @@
 import { Effect } from "effect"
 import type * as MetricTags from "../MetricTags.ts"
 import { CallerVerdicts } from "./Resilience/CallerVerdicts.ts"
-import type { Part } from "./Resilience/Calls.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
 import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"
 import { verdictOnPart } from "./Resilience/UpstreamFailure.ts"
+import type { Part } from "./Resilience.ts"
 
 /** Maximum number of types whose callers are kept. Above it those of the least recently created type are dropped. */
 const maxTypes = 10_000

@@ -1,18 +1,41 @@
 /**
  * The connection to a running agent instance, which reconnects while the instance exists.
  */
-import { Effect, ExecutionStrategy, Exit, FiberRef, HashMap, Metric, Schedule, Scope, type Stream } from "effect"
+import {
+  Duration,
+  Effect,
+  ExecutionStrategy,
+  Exit,
+  FiberRef,
+  HashMap,
+  Metric,
+  PubSub,
+  Schedule,
+  Scope,
+  Stream
+} from "effect"
 import * as MetricTags from "../MetricTags.ts"
-import { type ConnectionState, ConnectionStates } from "./ConnectionStates.ts"
+import * as Monotonic from "../Monotonic.ts"
 import { EventReader, largeEvents, rejectedFrames } from "./EventReader.ts"
-import * as FrameSender from "./FrameSender.ts"
-import type * as PlatformEvent from "./PlatformEvent.ts"
+import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket } from "./PlatformSocket.ts"
 import * as Retries from "./Resilience/Retries.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import { SpscQueue, type Taken } from "./SpscQueue.ts"
 
-export type { ConnectionState } from "./ConnectionStates.ts"
+/** How long a frame waits, and whether it is still wanted. */
+export interface SendOptions {
+  /** How long to wait for earlier frames and for a connection; 15 s if absent. */
+  readonly timeout?: Duration.DurationInput | undefined
+  /** Called synchronously right before the frame is sent; if it returns `false`, the frame is dropped. */
+  readonly claim?: (() => boolean) | undefined
+}
+
+/** Sends a frame. After a failure the frame was not sent. */
+export type Send<E> = (frame: PlatformEvent.PlatformFrame, options?: SendOptions) => Effect.Effect<void, E>
+
+/** `closed` is final: the instance has ended, the platform refuses the connection, or the scope has ended. */
+export type ConnectionState = "connected" | "reconnecting" | "closed"
 
 /**
  * Messages that were sent on a lost connection and may or may not have arrived. It follows all events of that
@@ -33,7 +56,7 @@ export interface InstanceConnection<E> {
    * After a failure the frame was not sent. After a success it may still be lost with the connection; lost messages are
    * reported as {@link Undelivered}.
    */
-  readonly send: FrameSender.Send<E>
+  readonly send: Send<E>
   /** Waits until it is connected. Fails if it is closed. */
   readonly ready: Effect.Effect<void, E>
   /**
@@ -53,6 +76,113 @@ export interface Options {
   readonly after: string | undefined
   /** For logs. */
   readonly instanceId: string
+}
+
+/** A socket, and the turns whose messages were sent on it and have not been read by the platform. */
+interface TrackedSocket {
+  readonly socket: OpenSocket
+  readonly unacknowledged: Set<string>
+}
+
+/** Waits until there is an open socket, and runs `f` synchronously with it. */
+type WhenConnected = <A>(f: (socket: TrackedSocket) => A) => Effect.Effect<A, UpstreamFailure>
+
+const defaultTimeout = Duration.seconds(15)
+
+/** Writes a frame to the network. */
+const write = ({ socket, unacknowledged }: TrackedSocket, frame: PlatformEvent.PlatformFrame, scope: Scope.Scope) => {
+  const written = socket.send(PlatformEvent.toFrame(frame))
+  if (frame.type !== "message") return Effect.ignore(written)
+  const read = Effect.map(socket.acknowledged, () => unacknowledged.delete(frame.turnId))
+  // After a failure the message stays unacknowledged.
+  return Effect.ignore(Effect.zipRight(written, Effect.forkIn(Effect.ignore(read), scope)))
+}
+
+/** Sends frames one after the other. `scope` is the scope of the sockets. */
+const makeSend = (whenConnected: WhenConnected, scope: Scope.Scope): Effect.Effect<Send<UpstreamFailure>> =>
+  Effect.map(Effect.makeSemaphore(1), semaphore => (frame, { timeout = defaultTimeout, claim } = {}) => {
+    let socket: TrackedSocket | undefined
+    let isDecided = false
+    const decide = (current: TrackedSocket): void => {
+      isDecided = true
+      if (claim?.() === false) return
+      socket = current
+      if (frame.type === "message") current.unacknowledged.add(frame.turnId)
+    }
+    const revoke = (): void => {
+      isDecided = false
+      if (frame.type === "message") socket?.unacknowledged.delete(frame.turnId)
+    }
+    const release = semaphore.release(1)
+    // Interruptible only while it waits.
+    const inOrder = Effect.gen(function* () {
+      yield* Effect.interruptible(semaphore.take(1))
+      yield* Effect.onError(Effect.interruptible(whenConnected(decide)), () =>
+        Effect.zipRight(Effect.sync(revoke), release)
+      )
+      // If the network is blocked, the frames behind this one wait, and the caller does not.
+      yield* socket === undefined
+        ? release
+        : Effect.forkIn(Effect.ensuring(Effect.interruptible(write(socket, frame, scope)), release), scope)
+    })
+    return Effect.flatMap(Effect.timeoutOption(Effect.uninterruptible(inOrder), timeout), () => {
+      if (isDecided) return Effect.void
+      return new UpstreamFailure({
+        operation: "connect",
+        reason: "timeout",
+        message: `No connection to the instance within ${Monotonic.words(timeout)}`
+      })
+    })
+  })
+
+/** Number of changes that wait for a slow consumer. It misses the oldest ones first. */
+const waitingChanges = 8
+
+/** The state of a connection, which starts as `connected`, and its changes. */
+class ConnectionStates {
+  private state: ConnectionState = "connected"
+  private readonly isSettled = Effect.unsafeMakeLatch(true)
+
+  private constructor(private readonly changes: PubSub.PubSub<ConnectionState>) {}
+
+  static readonly make: Effect.Effect<ConnectionStates> = Effect.map(
+    PubSub.sliding<ConnectionState>(waitingChanges),
+    changes => new ConnectionStates(changes)
+  )
+
+  get current(): ConnectionState {
+    return this.state
+  }
+
+  /** Changes the state. Has no effect after `closed`. */
+  set(next: ConnectionState): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      if (this.state === next || this.state === "closed") return Effect.void
+      this.state = next
+      const gate = next === "reconnecting" ? this.isSettled.close : this.isSettled.open
+      return Effect.zipRight(gate, Effect.asVoid(PubSub.publish(this.changes, next)))
+    })
+  }
+
+  /** Waits while it is `reconnecting`. */
+  get settled(): Effect.Effect<void> {
+    return this.isSettled.await
+  }
+
+  /** The current state and its changes until `closed`. A slow consumer may miss some, but never the last one. */
+  get all(): Stream.Stream<ConnectionState> {
+    return Stream.unwrapScoped(
+      Effect.map(PubSub.subscribe(this.changes), later =>
+        Stream.concat(
+          Stream.sync(() => this.state),
+          Stream.fromQueue(later)
+        ).pipe(
+          Stream.changes,
+          Stream.takeUntil(seen => seen === "closed")
+        )
+      )
+    )
+  }
 }
 
 const reconnects = Metric.counter("agent_platform_reconnects_total", {
@@ -90,7 +220,7 @@ const isFinal = (refusal: UpstreamFailure): boolean =>
   refusal.statusCode < 500 &&
   !Retries.isTransient(refusal)
 
-interface Dialed extends FrameSender.TrackedSocket {
+interface Dialed extends TrackedSocket {
   readonly close: Effect.Effect<void>
 }
 
@@ -173,7 +303,7 @@ export const make = (
     const annotations = HashMap.make(["instanceId", instanceId] as const)
     yield* Effect.forkScoped(Effect.locally(Effect.ignore(supervise), FiberRef.currentLogAnnotations, annotations))
 
-    const whenConnected: FrameSender.WhenConnected = f =>
+    const whenConnected: WhenConnected = f =>
       Effect.suspend(() => {
         if (states.current === "closed") return failure("connection", "The connection to the instance is closed")
         if (states.current === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
@@ -182,7 +312,7 @@ export const make = (
       })
 
     return {
-      send: yield* FrameSender.make(whenConnected, sockets),
+      send: yield* makeSend(whenConnected, sockets),
       ready: whenConnected(() => {}),
       take: events.takeAll,
       states: states.all

@@ -1,17 +1,7 @@
 /** The client of sessions: its connection and its options. */
 import { describe, expect, it, vi } from "vitest"
-import {
-  BadRequest,
-  ConnectionClosed,
-  Forbidden,
-  InvalidResponse,
-  makeSessions,
-  ServiceUnavailable,
-  type SessionsOptions,
-  TokenUnavailable,
-  Unauthorized
-} from "../../src/Client/Client.ts"
-import { closeCodes } from "../../src/Gateway/Protocol/CloseCode.ts"
+import { BadRequest, ConnectionClosed, Forbidden, InvalidResponse, makeSessions, ServiceUnavailable, type SessionsOptions, TokenUnavailable, Unauthorized } from "../../src/Client/Client.ts"
+import { closeCodes } from "../../src/Gateway/Protocol/Codes.ts"
 import { failing, failure } from "./Failure.ts"
 import { randomBy, range, until } from "./Harness.ts"
 import { got, ScriptedGateway, session, withGateway } from "./ScriptedGateway.ts"

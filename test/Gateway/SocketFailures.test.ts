@@ -1,7 +1,7 @@
 /** What a client receives when a service behind the gateway fails. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
-import { errorMeanings } from "../../src/Gateway/Protocol/ErrorCode.ts"
+import { errorMeanings } from "../../src/Gateway/Protocol/Codes.ts"
 import type { Answer } from "../../src/Gateway/Protocol.ts"
 import { SessionEvents, SessionUnreadable } from "../../src/Gateway/SessionEvents.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"

@@ -1,5 +1,4 @@
 /** Tenants that take as much of the shared resources as they can, and an honest tenant that is served nevertheless. */
-
 import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Layer, Option, Redacted, Tracer } from "effect"

@@ -1,5 +1,13 @@
 import { constVoid } from "effect/Function"
-import type { Reclaimable } from "./OfferedClaims.ts"
+import type { Linked } from "../../LinkedList.ts"
+
+/** The callbacks of a claim that the pool may reclaim. They must not throw. */
+export interface Reclaimable {
+  /** Whether it may be reclaimed at present; always if absent. */
+  readonly isReclaimable?: () => boolean
+  /** Called after it was reclaimed. */
+  readonly onReclaim: () => void
+}
 
 /** The operations of a pool that its claims use. */
 interface Pool {
@@ -10,7 +18,7 @@ interface Pool {
 }
 
 /** A part of a pool that a holder has or waits for. */
-export class Claim {
+export class Claim implements Linked<Claim> {
   /** @internal */
   state: "waiting" | "held" | "over" = "waiting"
   /** @internal */

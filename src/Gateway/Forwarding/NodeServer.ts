@@ -10,7 +10,7 @@ import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, 
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
-import { FileCalls, fileRequests } from "../FileCalls.ts"
+import { fileRequests, largestAnswer, makeFileMemory } from "../FileMemory.ts"
 import { defect, execute, failureOf, type RequestError } from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions, type SessionsBusy } from "../Sessions.ts"
@@ -118,7 +118,7 @@ type Send = (reply: Reply) => Effect.Effect<void>
 interface Node {
   readonly self: string
   readonly sessions: Context.Tag.Service<Sessions>
-  readonly files: FileCalls
+  readonly files: FairPool
 }
 
 /** The work for a command. Files hold their memory until they are sent. */
@@ -132,7 +132,7 @@ const ofCommand = ({ files, self, sessions }: Node, text: string): Work | undefi
     run: send => {
       if (node !== self) return send({ is: "not_owner" })
       const work = Effect.flatMap(execute(sessions, caller, request), answer => send({ is: "answer", answer }))
-      return fileRequests.has(request.type) ? files.use(tenant, request.type, () => work) : work
+      return fileRequests.has(request.type) ? files.use(tenant, largestAnswer(request.type), () => work) : work
     }
   }
 }
@@ -203,7 +203,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
   Effect.gen(function* () {
     const sessions = yield* Sessions
     const { advertise, self: node } = yield* SessionNodes
-    const self: Node = { self: node, sessions, files: new FileCalls(options.fileBytes) }
+    const self: Node = { self: node, sessions, files: makeFileMemory(options.fileBytes) }
     const work = yield* Effect.acquireRelease(Scope.make(), scope =>
       Supervision.within(interruptionTimeout, Scope.close(scope, Exit.void))
     )

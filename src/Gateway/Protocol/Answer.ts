@@ -1,7 +1,7 @@
 /** The answers of the gateway to requests. Unlike an event, an answer has no `seq`. */
 import { Schema } from "effect"
 import { FileEntry, FileIteration } from "../../Upstream/Workspace.ts"
-import { ErrorCode, errorMeanings } from "./ErrorCode.ts"
+import { ErrorCode, errorMeanings } from "./Codes.ts"
 import {
   Count,
   Cursor,
@@ -10,13 +10,13 @@ import {
   Identifier,
   optional,
   RequestId,
+  Session,
   SessionId,
   schemaName,
   Timestamp,
   TraceId
 } from "./Fields.ts"
 import type { RequestType } from "./Request.ts"
-import { Session } from "./Session.ts"
 
 const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
   type: Type,

@@ -13,11 +13,11 @@ import {
   Path,
   Seq,
   SessionId,
+  SessionState,
   schemaName,
   Timestamp,
   TraceId
 } from "./Fields.ts"
-import { SessionState } from "./Session.ts"
 
 /** The fields of every event, except its type. */
 export const Envelope = Schema.Struct({

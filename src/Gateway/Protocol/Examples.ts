@@ -1,8 +1,8 @@
 /** One frame of each type, for generated documents and for tests. */
 import type { Answer, AnswerType } from "./Answer.ts"
 import type { EventBody, EventBodyOf, EventType } from "./Event.ts"
+import type { Session } from "./Fields.ts"
 import type { RequestFrame, RequestType } from "./Request.ts"
-import type { Session } from "./Session.ts"
 
 const id = "1"
 const sessionId = "s_8f3k2m"

@@ -1,5 +1,11 @@
-import { Deferred, Effect, Exit, FiberId, type Scope } from "effect"
+/**
+ * The commands of one session: one at a time, in the order of the calls, and each at most once for its id.
+ */
+import { createHash } from "node:crypto"
+import { Deferred, Effect, Exit, FiberId, Option } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import { type Caller, SessionConflict } from "../Sessions.ts"
+import type { SessionCore } from "./SessionCore.ts"
 
 /** Failures of the store, after which the command may be tried again. */
 export type StoreError = StoreBusy | StoreUnavailable
@@ -21,19 +27,75 @@ export interface Command<Prepared, Result, E> {
   ) => Effect.Effect<void, E>
 }
 
+/** The id of a command that is carried out once, with a digest of its content. Absent: carried out each time. */
+export type OnceId = { readonly id: string; readonly digest: string } | undefined
+
+/** The client's own id of a command, or else the id of a call that may be repeated. */
+export const onceIdOf = (
+  clientMessageId: string | undefined,
+  { commandId }: Pick<Caller, "commandId">,
+  ...content: ReadonlyArray<unknown>
+): OnceId => {
+  const id = clientMessageId ?? commandId
+  return id === undefined
+    ? undefined
+    : { id, digest: createHash("sha256").update(JSON.stringify(content)).digest("base64url") }
+}
+
 const unanswered = new Error("A command ended without an answer")
 
-/** The commands of one session, one at a time and in the order of the calls. */
+/** A command with an id is carried out once: its receipt is stored with what it does. */
 export class CommandQueue {
   /** The running command, which is the first, and the waiting ones. An entry is completed when its command may start. */
   private readonly entries = new Set<Deferred.Deferred<void, StoreError>>()
   private blockedBy: StoreError | undefined
 
-  /** @param scope in which commands run, so that they continue without their callers */
-  constructor(private readonly scope: Scope.Scope) {}
+  /** Commands run in the scope of the session, so that they continue without their callers. */
+  constructor(private readonly session: SessionCore) {}
 
-  /** Runs a command after all earlier ones. It is not run if the caller is interrupted before its start. */
-  run<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
+  /**
+   * Runs a command after all earlier ones. It is not run if the caller is interrupted before its start. If its id has a
+   * receipt, it is not run either, and the result is made from the receipt.
+   */
+  run<Prepared, Result, E>(
+    onceId: OnceId,
+    resultOf: (turnId: string | null) => Result,
+    command: Command<Prepared, Result, E | SessionConflict | StoreUnavailable>
+  ): Effect.Effect<Result, E | SessionConflict | StoreUnavailable> {
+    return Effect.flatMap(
+      this.findReceipt(onceId),
+      Option.match({
+        onNone: () =>
+          this.inOrder<Prepared, Result, E | SessionConflict | StoreUnavailable>({
+            ...command,
+            run: (prepared, done, block) =>
+              // The same command may have been carried out while this one waited.
+              Effect.flatMap(this.findReceipt(onceId), before =>
+                Option.isSome(before)
+                  ? Effect.asVoid(Deferred.succeed(done, resultOf(before.value)))
+                  : command.run(prepared, done, block)
+              )
+          }),
+        onSome: turnId => Effect.succeed(resultOf(turnId))
+      })
+    )
+  }
+
+  /** The turn of an earlier command with the same id, if there was one. Fails if its content differs. */
+  private findReceipt(onceId: OnceId): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> {
+    if (onceId === undefined) return Effect.succeedNone
+    const { id, digest } = onceId
+    const message = `The clientMessageId ${JSON.stringify(id)} was used with other content`
+    return Effect.flatMap(
+      this.session.shared.events.receipt(this.session.key, id),
+      Option.match({
+        onNone: () => Effect.succeedNone,
+        onSome: found => (found.digest === digest ? Effect.succeedSome(found.turnId) : new SessionConflict({ message }))
+      })
+    )
+  }
+
+  private inOrder<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
     return Effect.acquireUseRelease(
       Effect.sync(() => ({ entry: this.join(), isStarted: false })),
       queued =>
@@ -49,7 +111,7 @@ export class CommandQueue {
               return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
             })
           )
-          const begin = Effect.map(Effect.forkIn(work, this.scope), () => {
+          const begin = Effect.map(Effect.forkIn(work, this.session.shared.scope), () => {
             queued.isStarted = true
           })
           yield* Effect.uninterruptible(begin)

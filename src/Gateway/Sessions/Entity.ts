@@ -1,6 +1,6 @@
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
-import type { LostPart, Session } from "../Protocol/Session.ts"
+import type { LostPart, Session } from "../Protocol/Fields.ts"
 import type { History } from "../SessionEvents.ts"
 import { InstanceCleanup } from "./InstanceCleanup.ts"
 import { InstanceCreation } from "./InstanceCreation.ts"
@@ -9,7 +9,7 @@ import { LaunchConfiguration } from "./LaunchConfiguration.ts"
 import { SessionCore, type Shared } from "./SessionCore.ts"
 import { type SessionRecord, toView } from "./SessionRecord.ts"
 import type { SessionState, Update } from "./SessionState.ts"
-import { SessionTitle } from "./SessionTitle.ts"
+import { SessionTitle } from "./Titles.ts"
 import { TurnCommands } from "./TurnCommands.ts"
 
 /** What a session in memory is made of. */

@@ -4,10 +4,10 @@
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import type { Send } from "../../Upstream/FrameSender.ts"
-import type { ConnectionState, InstanceConnection } from "../../Upstream/InstanceConnection.ts"
-import { EventIntake, type Paced, type UpdateSession } from "./EventIntake.ts"
+import type { ConnectionState, InstanceConnection, Send } from "../../Upstream/InstanceConnection.ts"
+import { EventIntake, type UpdateSession } from "./EventIntake.ts"
 import type { Journal } from "./Journal.ts"
+import type { Paced } from "./LargeEvents.ts"
 import * as State from "./SessionState.ts"
 import { reconnectTimeout } from "./Settings.ts"
 

@@ -1,37 +1,36 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { event } from "../Protocol/Event.ts"
+import { type EventBody, event } from "../Protocol/Event.ts"
 import type { Append, History, OutOfStep, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
-import * as RecoveryState from "./RecoveryState.ts"
-import type { SessionState, Update } from "./SessionState.ts"
-import { TurnTraces } from "./TurnTraces.ts"
+import { encodeRecovery, type SessionState, type Turns, type Update } from "./SessionState.ts"
 
-/**
- * The state of a session and the log of its events, which change together or not at all.
- *
- * An update is computed from the state. Its events and the recovery state are stored, and only then it takes effect and
- * is published. If the outcome of an append is unknown, the next update determines it first.
- */
-export interface Journal {
-  readonly state: () => SessionState
-  readonly history: () => Pick<History, "epoch" | "headSeq">
-  /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
-  readonly isLost: () => boolean
-  /** Called after another node has taken the session. */
-  readonly lose: () => void
-  /** Succeeds only if the session belongs to this node, after all earlier updates. */
-  readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
-  /** Applies an update. If it fails, the state is unchanged. */
-  readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
-  /**
-   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
-   * before the first retry; it must not throw.
-   */
-  readonly updateWithRetry: (
-    f: (state: SessionState) => Update,
-    onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
-  ) => Effect.Effect<void>
+/** Ended turns whose trace ids are kept: results may arrive after the end of their turn. */
+const maxEnded = 16
+
+/** The trace id of each turn, which is that of the message that started it. Events of the turn carry it. */
+export class TurnTraces {
+  private readonly traces = new Map<string, string>()
+
+  /** The trace id of the turn of an event, if it is known. */
+  of(body: EventBody): string | undefined {
+    return "turnId" in body && body.turnId !== undefined ? this.traces.get(body.turnId) : undefined
+  }
+
+  /** Whether an open turn has no trace id. */
+  lacks({ open }: Turns): boolean {
+    for (const turnId of open.keys()) if (!this.traces.has(turnId)) return true
+    return false
+  }
+
+  /** Sets the trace id of new turns. */
+  begin({ open }: Turns, traceId: string): void {
+    for (const turnId of open.keys()) if (!this.traces.has(turnId)) this.traces.set(turnId, traceId)
+    for (const turnId of this.traces.keys()) {
+      if (this.traces.size <= open.size + maxEnded) break
+      if (!open.has(turnId)) this.traces.delete(turnId)
+    }
+  }
 }
 
 /** The history that a journal continues, and the state at its end. */
@@ -75,7 +74,13 @@ const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefi
 const isRecoveredAlike = (a: SessionState, b: SessionState): boolean =>
   a.instance === b.instance && a.pendingStops === b.pendingStops && a.turns === b.turns && a.request === b.request
 
-class StoredJournal implements Journal {
+/**
+ * The state of a session and the log of its events, which change together or not at all.
+ *
+ * An update is computed from the state. Its events and the recovery state are stored, and only then it takes effect and
+ * is published. If the outcome of an append is unknown, the next update determines it first.
+ */
+export class Journal {
   private readonly mutex = Effect.unsafeMakeSemaphore(1)
   private readonly traces = new TurnTraces()
   private headSeq: number
@@ -86,6 +91,7 @@ class StoredJournal implements Journal {
   private lost = false
   private encoded: { readonly state: SessionState; readonly recoveryState: string | null } | undefined
 
+  /** The history was opened by this node. */
   constructor(private readonly options: Options) {
     this.headSeq = options.history.headSeq
     this.recoveryState = options.history.recoveryState
@@ -94,19 +100,34 @@ class StoredJournal implements Journal {
 
   readonly state = (): SessionState => this.current
 
-  readonly history = () => ({ epoch: this.options.history.epoch, headSeq: this.headSeq })
+  readonly history = (): Pick<History, "epoch" | "headSeq"> => ({
+    epoch: this.options.history.epoch,
+    headSeq: this.headSeq
+  })
 
+  /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
   readonly isLost = (): boolean => this.lost
 
+  /** Called after another node has taken the session. */
   readonly lose = (): void => {
     this.lost = true
   }
 
+  /** Succeeds only if the session belongs to this node, after all earlier updates. */
   readonly confirm = this.inOrder(() => this.fence())
 
-  readonly update: Journal["update"] = f => this.inOrder(() => this.attempt(f, () => {}))
+  /** Applies an update. If it fails, the state is unchanged. */
+  readonly update = (f: (state: SessionState) => Update): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
+    this.inOrder(() => this.attempt(f, () => {}))
 
-  readonly updateWithRetry: Journal["updateWithRetry"] = (f, onUnavailable) =>
+  /**
+   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once,
+   * before the first retry; it must not throw.
+   */
+  readonly updateWithRetry = (
+    f: (state: SessionState) => Update,
+    onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
+  ): Effect.Effect<void> =>
     Effect.suspend(() => {
       let warned = false
       let last: Attempt | undefined
@@ -265,7 +286,7 @@ class StoredJournal implements Journal {
   /** Most updates, such as a text delta, leave the recovery state unchanged. */
   private encode(state: SessionState): string | null {
     if (this.encoded === undefined || !isRecoveredAlike(this.encoded.state, state)) {
-      this.encoded = { state, recoveryState: RecoveryState.encode(state) }
+      this.encoded = { state, recoveryState: encodeRecovery(state) }
     }
     return this.encoded.recoveryState
   }
@@ -289,14 +310,3 @@ class StoredJournal implements Journal {
     })
   }
 }
-
-/** The journal of a session whose history was opened by this node. */
-export const make = (options: Options): Journal => new StoredJournal(options)
-
-const typeOf = /^\{"type":"([a-z_]+)"/
-
-/** Stored events as frames. */
-export const toFrames = (
-  stored: ReadonlyArray<{ readonly seq: number; readonly text: string }>
-): ReadonlyArray<Frame> =>
-  stored.map(({ seq, text }) => ({ seq, type: typeOf.exec(text)?.[1] ?? "", data: Buffer.from(text) }))

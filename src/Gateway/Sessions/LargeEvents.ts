@@ -5,7 +5,9 @@
 import { Effect } from "effect"
 import * as EventPace from "../../Upstream/EventPace.ts"
 import { FairPool } from "../FairPool.ts"
-import type { Paced } from "./EventIntake.ts"
+
+/** Runs work with events of a size. */
+export type Paced = (size: number, work: Effect.Effect<void>) => Effect.Effect<void>
 
 /** Updates by large events that are stored at a time, of all tenants and of one. */
 const concurrent = 2
@@ -28,12 +30,9 @@ export const make = (): ((tenant: string) => Paced) => {
       .use(tenant, 1, claim =>
         Effect.raceFirst(
           Effect.zipRight(EventPace.turn(size), update),
-          Effect.zipRight(
-            Effect.delay(
-              Effect.sync(() => claim.release()),
-              patience
-            ),
-            Effect.never
+          Effect.sleep(patience).pipe(
+            Effect.zipRight(Effect.sync(() => claim.release())),
+            Effect.zipRight(Effect.never)
           )
         )
       )

@@ -4,8 +4,8 @@
  */
 import { Effect, Redacted, Schema } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import type { LostPart } from "../Protocol/Fields.ts"
 import { deploymentBytes, environmentBytes } from "../Protocol/Limits.ts"
-import type { LostPart } from "../Protocol/Session.ts"
 import type * as SessionEvents from "../SessionEvents.ts"
 import { SessionConflict, type SessionsBusy, SessionTooLarge, type StartSession } from "../Sessions.ts"
 import type { Secrets } from "./SecretPool.ts"

@@ -1,19 +1,147 @@
 /**
  * Subscriptions to sessions of other nodes, whose events are read from the shared log.
  */
-import { type Context, Effect, Option, type Scope } from "effect"
+import { Cause, type Context, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import { NodeLink, type NodeLinkShape } from "../Forwarding/NodeLink.ts"
-import type { SessionEvents } from "../SessionEvents.ts"
+import type { History, SessionEvents, SessionUnreadable } from "../SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, SessionNotFound, type Subscriber, type Subscription } from "../Sessions.ts"
-import * as HistoryPages from "./HistoryPages.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
-import { type FollowedSession, type Log, LogFollower } from "./LogFollower.ts"
 import { isSessionId, keyOf, lossesOf, randomId, type SessionRecord, toView } from "./SessionRecord.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
 import { type Settings, subscriberInterval } from "./Settings.ts"
+import { pagesOf, Subscribers, toFrames } from "./Subscribers.ts"
+
+/** Maximum number of events in one read. */
+const pageEvents = 256
+
+/** The delay before a session that could not be read is read again. */
+const retryPause = "500 millis"
+
+/** What all followers share. */
+interface Log {
+  readonly events: Pick<Context.Tag.Service<SessionEvents>, "read">
+  readonly records: Pick<SessionRecords, "find">
+  /** Limits the sessions that are read concurrently. */
+  readonly reading: Effect.Semaphore
+  /** Runs work in the background. */
+  readonly run: (work: Effect.Effect<void>) => void
+}
+
+/** The session that is followed. */
+interface FollowedSession {
+  /** `<tenant>/<id>`. */
+  readonly key: string
+  readonly tenant: string
+  readonly id: string
+  /** The history at the time of the first subscription. */
+  readonly history: History
+}
+
+const logDefect = (session: string, message: string, defect: unknown): Effect.Effect<void> =>
+  Effect.annotateLogs(Effect.logError(message, Cause.die(defect)), { session })
+
+/**
+ * Reads the new events of one session from the log, and publishes them to its subscribers on this node. It ends with the
+ * last of them, or if the session was deleted or its history was lost.
+ */
+class LogFollower {
+  private published: number
+  private isReading = false
+  private isWoken = false
+  private readonly subscribers = new Subscribers(defect =>
+    this.log.run(logDefect(this.session.key, "A subscriber of a session failed", defect))
+  )
+
+  constructor(
+    readonly session: FollowedSession,
+    private readonly log: Log,
+    /** Called when it has ended, before subscribers are notified. It may be called again. */
+    private readonly onEnd: () => void
+  ) {
+    this.published = session.history.headSeq
+  }
+
+  /** The newest `seq` that was passed to subscribers. */
+  get publishedSeq(): number {
+    return this.published
+  }
+
+  add(subscriber: Subscriber): void {
+    this.subscribers.add(subscriber)
+  }
+
+  delete(subscriber: Subscriber): void {
+    this.subscribers.delete(subscriber)
+    if (this.subscribers.size === 0) this.onEnd()
+  }
+
+  /** Reads in the background, because there may be new events. */
+  wake(): void {
+    this.isWoken = true
+    if (this.isReading) return
+    this.isReading = true
+    this.log.run(this.readWhileWoken())
+  }
+
+  private readWhileWoken(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      this.isWoken = false
+      return this.read()
+    }).pipe(
+      this.log.reading.withPermits(1),
+      Effect.catchAll(() => {
+        this.isWoken = true
+        return Effect.sleep(retryPause)
+      }),
+      Effect.zipRight(
+        Effect.suspend(() => {
+          if (this.isWoken && this.subscribers.size > 0) return this.readWhileWoken()
+          this.isReading = false
+          return Effect.void
+        })
+      ),
+      // Subscribers start again with a new follower.
+      Effect.catchAllDefect(defect => {
+        this.end(subscriber => subscriber.onLost())
+        return logDefect(this.session.key, "The events of a session of another node cannot be read", defect)
+      })
+    )
+  }
+
+  /** Reads and publishes the next page. */
+  private read(): Effect.Effect<void, SessionUnreadable | StoreUnavailable> {
+    const { history, key } = this.session
+    return Effect.flatMap(this.log.events.read(key, this.published, pageEvents), found => {
+      if (Option.isNone(found)) return this.endIfGone(true)
+      const { epoch, headSeq } = found.value.history
+      // Events that were read no longer exist, for example after a fail-over of the database.
+      const isCut = headSeq < this.published
+      if (isCut || epoch !== history.epoch) return this.endIfGone(true)
+      const frames = toFrames(found.value.events)
+      if (frames.length === 0) return this.endIfGone(false)
+      this.published = frames.at(-1)!.seq
+      this.subscribers.publish(frames)
+      if (this.published < headSeq) this.isWoken = true
+      return Effect.void
+    })
+  }
+
+  /** Ends the subscriptions if the session was deleted or its history was lost. */
+  private endIfGone(isLost: boolean): Effect.Effect<void, StoreUnavailable> {
+    return Effect.map(this.log.records.find(this.session.tenant, this.session.id), record => {
+      if (Option.isNone(record)) this.end(subscriber => subscriber.onDeleted())
+      else if (isLost) this.end(subscriber => subscriber.onLost())
+    })
+  }
+
+  private end(notify: (subscriber: Subscriber) => void): void {
+    this.onEnd()
+    this.subscribers.end(notify)
+  }
+}
 
 /** Sessions whose events are read concurrently. */
 const reads = 4
@@ -46,12 +174,11 @@ export interface LogSubscriptions {
 class Followers {
   private readonly byKey = new Map<string, LogFollower>()
   private readonly occupancy = new Supervision.Occupancy()
-  private readonly started = new Set<LogFollower>()
-  private readonly starts = new Supervision.Occupancy()
 
   constructor(
     private readonly log: Log,
-    private readonly nodes: Pick<SessionNodesShape, "watch">
+    private readonly nodes: Pick<SessionNodesShape, "watch">,
+    private readonly onStart: (follower: LogFollower) => void
   ) {}
 
   /** The follower of a session's history. */
@@ -64,37 +191,26 @@ class Followers {
     return [...this.byKey.values()]
   }
 
+  has(follower: LogFollower): boolean {
+    return this.byKey.get(follower.session.key) === follower
+  }
+
   /** Waits until there is a follower. */
   get occupied(): Effect.Effect<void> {
     return this.occupancy.occupied
   }
 
-  /** Waits until there is a follower that {@link takeStarted} has not returned. */
-  get anyStarted(): Effect.Effect<void> {
-    return this.starts.occupied
-  }
-
-  /** The followers that have started since the last call. */
-  takeStarted(): ReadonlyArray<LogFollower> {
-    const started = [...this.started]
-    this.started.clear()
-    this.starts.set(false)
-    return started
-  }
-
   private start(session: FollowedSession): LogFollower {
     const { key } = session
     const follower: LogFollower = new LogFollower(session, this.log, () => {
-      if (this.byKey.get(key) === follower) this.byKey.delete(key)
+      if (this.has(follower)) this.byKey.delete(key)
       unwatch()
-      this.started.delete(follower)
       this.occupancy.set(this.byKey.size > 0)
     })
     const unwatch = this.nodes.watch(key, () => follower.wake())
     this.byKey.set(key, follower)
     this.occupancy.set(true)
-    this.started.add(follower)
-    this.starts.set(true)
+    this.onStart(follower)
     // Events that were appended since the history was read.
     follower.wake()
     return follower
@@ -136,7 +252,14 @@ export const make = ({
     const nodes = yield* SessionNodes
     const link = yield* NodeLink
     const reading = yield* Effect.makeSemaphore(reads)
-    const followers = new Followers({ events, records, reading, run }, nodes)
+    const calling = yield* Effect.makeSemaphore(concurrentCalls)
+    const followers: Followers = new Followers({ events, records, reading, run }, nodes, follower =>
+      run(notify(follower))
+    )
+    const notify = (follower: LogFollower) =>
+      calling.withPermits(1)(
+        Effect.suspend(() => (followers.has(follower) ? notifyOwner(nodes, link, follow, follower) : Effect.void))
+      )
 
     const viewOf = (key: string, record: SessionRecord) =>
       Effect.map(events.summaries([key]), ([summary]) => {
@@ -169,23 +292,13 @@ export const make = ({
           session: { ...view, epoch, headSeq },
           ...{ epoch, headSeq, trimmedSeq, isElsewhere: true },
           publishedSeq: () => follower.publishedSeq,
-          read: HistoryPages.make(events, key, history, () => subscriber.onLost())
+          read: pagesOf(events, key, history, () => subscriber.onLost())
         }
       })
 
-    const notify = (some: ReadonlyArray<LogFollower>) =>
-      Effect.forEach(some, follower => notifyOwner(nodes, link, follow, follower), {
-        concurrency: concurrentCalls,
-        discard: true
-      })
-    const notifyAll = Effect.suspend(() => notify(followers.all()))
-    const notifyStarted = Effect.suspend(() => notify(followers.takeStarted()))
-    yield* Supervision.tickScoped("notification of subscribers", subscriberInterval(settings), followers, notifyAll)
-    yield* Supervision.tickScoped(
-      "notification of new subscribers",
-      0,
-      { occupied: followers.anyStarted },
-      notifyStarted
+    const notifyAll = Effect.suspend(() =>
+      Effect.forEach(followers.all(), notify, { concurrency: concurrentCalls, discard: true })
     )
+    yield* Supervision.tickScoped("notification of subscribers", subscriberInterval(settings), followers, notifyAll)
     return { subscribe }
   })

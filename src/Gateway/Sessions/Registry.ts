@@ -13,20 +13,19 @@ import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
 import { FairPool, sharedPool } from "../FairPool.ts"
 import { NodeLink } from "../Forwarding/NodeLink.ts"
-import type { Session } from "../Protocol/Session.ts"
+import type { Session } from "../Protocol/Fields.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { type ActivationError, type Caller, SessionNotFound, Sessions } from "../Sessions.ts"
+import { makeCreate, makeRemove } from "./CreationAndRemoval.ts"
 import * as LargeEvents from "./LargeEvents.ts"
 import * as LogSubscriptions from "./LogSubscriptions.ts"
 import * as OrphanedSessions from "./OrphanedSessions.ts"
 import { SecretPool } from "./SecretPool.ts"
-import * as SessionCache from "./SessionCache.ts"
+import { SessionCache } from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
-import * as SessionCreation from "./SessionCreation.ts"
 import * as SessionReaper from "./SessionReaper.ts"
-import * as Records from "./SessionRecords.ts"
-import * as SessionRemoval from "./SessionRemoval.ts"
+import { SessionRecords } from "./SessionRecords.ts"
 import * as SessionSubscriptions from "./SessionSubscriptions.ts"
 import * as SessionTransfer from "./SessionTransfer.ts"
 import { backgroundCleanups, concurrentLists, concurrentListsOfOne, type Settings } from "./Settings.ts"
@@ -77,11 +76,11 @@ const checkTimeout = Duration.millis(500)
 
 /** Calls that read, start and stop a session. */
 const lifecycleCalls = (
-  { use }: Pick<SessionCache.SessionCache, "use">,
+  cache: Pick<SessionCache, "use">,
   events: Context.Tag.Service<SessionEvents>
 ): Pick<Service, "get" | "start" | "stop"> => ({
   get: (caller, sessionId) =>
-    use(caller, sessionId, entity => {
+    cache.use(caller, sessionId, entity => {
       if (caller.hasSubscribers === true) entity.follow()
       const view = Effect.suspend(
         (): Effect.Effect<Session, SessionNotFound> =>
@@ -96,7 +95,7 @@ const lifecycleCalls = (
       )
     }),
   start: (caller, sessionId, given = {}) =>
-    use(caller, sessionId, entity =>
+    cache.use(caller, sessionId, entity =>
       Effect.gen(function* () {
         if (given.secrets !== undefined || given.environment !== undefined || given.deployment !== undefined) {
           yield* entity.configuration.give(given)
@@ -106,23 +105,23 @@ const lifecycleCalls = (
       })
     ),
   stop: (caller, sessionId) =>
-    use(caller, sessionId, entity => Effect.map(entity.lifecycle.stop("the session was stopped"), () => entity.view()))
+    cache.use(caller, sessionId, entity =>
+      Effect.map(entity.lifecycle.stop("the session was stopped"), () => entity.view())
+    )
 })
 
 /** Calls for the turns of a session. */
-const turnCalls = ({
-  use
-}: Pick<SessionCache.SessionCache, "use">): Pick<Service, "send" | "interrupt" | "answer"> => ({
+const turnCalls = (cache: Pick<SessionCache, "use">): Pick<Service, "send" | "interrupt" | "answer"> => ({
   send: (caller, sessionId, content, clientMessageId) =>
-    use(caller, sessionId, ({ commands }) => commands.send(caller, content, clientMessageId)),
-  interrupt: (caller, sessionId, turnId) => use(caller, sessionId, ({ commands }) => commands.interrupt(turnId)),
+    cache.use(caller, sessionId, ({ commands }) => commands.send(caller, content, clientMessageId)),
+  interrupt: (caller, sessionId, turnId) => cache.use(caller, sessionId, ({ commands }) => commands.interrupt(turnId)),
   answer: (caller, sessionId, requestId, answer, clientMessageId) =>
-    use(caller, sessionId, ({ commands }) => commands.answer(caller, requestId, answer, clientMessageId))
+    cache.use(caller, sessionId, ({ commands }) => commands.answer(caller, requestId, answer, clientMessageId))
 })
 
 /** Calls for the files of a session's instance, which is started if necessary. */
 const fileCalls = (
-  { use }: Pick<SessionCache.SessionCache, "use">,
+  cache: Pick<SessionCache, "use">,
   platform: Context.Tag.Service<AgentPlatform>
 ): Pick<Service, "listFiles" | "readFile" | "fileHistory" | "fileAtIteration"> => {
   const withInstance = <A, E>(
@@ -130,7 +129,9 @@ const fileCalls = (
     sessionId: string,
     f: (instanceId: string) => Effect.Effect<A, E>
   ): Effect.Effect<A, E | ActivationError> =>
-    use(caller, sessionId, ({ lifecycle }) => Effect.flatMap(lifecycle.activate(), ({ instanceId }) => f(instanceId)))
+    cache.use(caller, sessionId, ({ lifecycle }) =>
+      Effect.flatMap(lifecycle.activate(), ({ instanceId }) => f(instanceId))
+    )
   return {
     listFiles: (caller, sessionId, options) =>
       withInstance(caller, sessionId, instanceId => platform.listFiles(instanceId, options)),
@@ -150,7 +151,7 @@ const make = (settings: Settings) =>
     const limits = yield* Limits.Limits
     const nodes = yield* SessionNodes
     const link = yield* NodeLink
-    const records = yield* Records.make(store, events.isShared)
+    const records = yield* SessionRecords.make(store, events.isShared)
     /** Whether other nodes forward requests to this one, so that a session can stay where its secrets are. */
     const isReachable = Option.isSome(link)
     const secrets = new SecretPool(
@@ -163,20 +164,19 @@ const make = (settings: Settings) =>
 
     const shared = yield* makeShared(settings, { records, secrets, isClosing })
     const { monotonic, platform, run, scope } = shared
-    const cache: SessionCache.SessionCache = SessionCache.make(shared, records, nodes, key => {
+    const cache: SessionCache = new SessionCache(shared, records, nodes, key => {
       if (isReachable && secrets.has(key)) return
       // It starts at once. After a failure the session belongs to this node until the node stops.
       run(Effect.ignore(events.release(key)))
     })
     const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
-    const create = SessionCreation.make({ events, records, quota, secrets, limits, isReachable })
-    const remove = SessionRemoval.make({ cache, events, quota, records, secrets, scope })
+    const parts = { cache, events, records, quota, secrets, limits, isReachable, scope }
     const lists = new FairPool({
       name: "capacity for lists",
       capacity: concurrentLists,
       maxOfOne: concurrentListsOfOne
     })
-    const list = TenantSessions.makeList({ store, events, nodes, peek: cache.peek, secrets })
+    const list = TenantSessions.makeList({ store, events, nodes, cache, secrets })
     const follow = (key: string): void => cache.peek(key)?.follow()
     const fromLog = yield* LogSubscriptions.make({ events, records, settings, run, follow })
     const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
@@ -187,9 +187,9 @@ const make = (settings: Settings) =>
     })
 
     return Sessions.of({
-      create,
+      create: makeCreate(parts),
       list: ({ tenant }, page = {}) => lists.use(tenant, 1, () => list(tenant, page)),
-      remove,
+      remove: makeRemove(parts),
       subscribe,
       ...lifecycleCalls(cache, events),
       ...turnCalls(cache),

@@ -8,13 +8,11 @@ import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
 import type { History, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
-import type { Paced } from "./EventIntake.ts"
-import * as Journal from "./Journal.ts"
-import type { Recorded } from "./RecordSaver.ts"
-import * as RecoveryState from "./RecoveryState.ts"
+import { Journal } from "./Journal.ts"
+import type { Paced } from "./LargeEvents.ts"
 import type { SecretPool } from "./SecretPool.ts"
 import { randomId, type SessionRecord } from "./SessionRecord.ts"
-import type { SessionRecords } from "./SessionRecords.ts"
+import type { Recorded, SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import { type Settings, subscriberInterval } from "./Settings.ts"
 import { Subscribers } from "./Subscribers.ts"
@@ -76,7 +74,7 @@ export const unknownLifecycle = ({ headSeq }: History): State.SessionState["life
 /** What the parts of a session in memory share. The other parts are fields of `Entity`. */
 export class SessionCore implements Recorded {
   private currentRecord: SessionRecord
-  private currentJournal: Journal.Journal
+  private currentJournal: Journal
   private deletion: "none" | "begun" | "done" = "none"
   private isElsewhere = false
   private readonly subscribers = new Subscribers(defect =>
@@ -103,13 +101,13 @@ export class SessionCore implements Recorded {
     this.usedAt = shared.monotonic()
   }
 
-  private journalOf(history: History, state: State.SessionState): Journal.Journal {
+  private journalOf(history: History, state: State.SessionState): Journal {
     const { events, now, traceId } = this.shared
     const onUpdate = (update: State.Update, frames: ReadonlyArray<Frame>): void => {
       this.onUpdate(update)
       if (frames.length > 0) this.subscribers.publish(frames)
     }
-    return Journal.make({
+    return new Journal({
       session: this.key,
       sessionId: this.record.id,
       events,
@@ -129,7 +127,7 @@ export class SessionCore implements Recorded {
     return this.currentRecord
   }
 
-  get journal(): Journal.Journal {
+  get journal(): Journal {
     return this.currentJournal
   }
 
@@ -263,7 +261,7 @@ export class SessionCore implements Recorded {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
       const lifecycle = unknownLifecycle(history)
       const found = State.releaseInstance(
-        Either.getOrElse(RecoveryState.decode(lifecycle, history.recoveryState), () => ({
+        Either.getOrElse(State.decodeRecovery(lifecycle, history.recoveryState), () => ({
           ...State.initial,
           lifecycle
         }))

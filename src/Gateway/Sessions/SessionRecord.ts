@@ -3,7 +3,7 @@
  */
 import { Clock, Duration, Effect, Option, Schema, Struct } from "effect"
 import { randomHex } from "../../RandomHex.ts"
-import { LostPart, Session } from "../Protocol/Session.ts"
+import { LostPart, Session } from "../Protocol/Fields.ts"
 import type { CreateSession } from "../Sessions.ts"
 
 /** 32 random hexadecimal digits. */

@@ -2,15 +2,20 @@
  * Recovers sessions that an earlier run or a stopped node has left unfinished: their turns are ended, and their instances
  * are stopped.
  */
-import { Cause, Effect, Option, Schedule } from "effect"
+import { Cause, Effect, Metric, Option, Schedule } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import { takeovers } from "../Forwarding/Metrics.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import { delayAfter } from "./InstanceCleanup.ts"
 import type { SessionCache } from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
 import { addressOf } from "./SessionRecord.ts"
+
+/** Sessions that this node has taken over. */
+export const takeovers = Metric.counter("session_takeovers_total", {
+  description: "Sessions of stopped nodes that this node has taken over.",
+  incremental: true
+})
 
 /** Sessions that are recovered concurrently. */
 const concurrency = 8

@@ -13,9 +13,9 @@ import {
   type Subscription
 } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
-import * as HistoryPages from "./HistoryPages.ts"
 import type { LogSubscriptions } from "./LogSubscriptions.ts"
 import type { SessionCache } from "./SessionCache.ts"
+import { pagesOf } from "./Subscribers.ts"
 
 /** The sessions of this node and of others. */
 export interface Options {
@@ -77,7 +77,7 @@ const subscribeTo = (events: Options["events"], entity: Entity, subscriber: Subs
         trimmedSeq: Option.match(found, { onNone: () => headSeq, onSome: ({ trimmedSeq }) => trimmedSeq }),
         isElsewhere: false,
         publishedSeq: () => entity.journal.history().headSeq,
-        read: HistoryPages.make(events, entity.key, { epoch, headSeq }, () => subscriber.onLost())
+        read: pagesOf(events, entity.key, { epoch, headSeq }, () => subscriber.onLost())
       }
     })
   })

@@ -1,7 +1,7 @@
 /**
  * The lifecycle of a session as a state machine. Only this table of states and events changes the state of a session.
  */
-import type { SessionState } from "../Protocol/Session.ts"
+import type { SessionState } from "../Protocol/Fields.ts"
 
 /** The state of a session that clients see. */
 export type LifecycleState = SessionState

@@ -1,4 +1,9 @@
-import type { Frame, Subscriber } from "../Sessions.ts"
+/**
+ * The subscribers of one session, and what they read of its stored events.
+ */
+import { type Context, Effect, Option } from "effect"
+import type { History, SessionEvents, StoredEvent } from "../SessionEvents.ts"
+import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 
 /** The subscribers of one session. A subscriber that throws does not affect the others or the caller. */
 export class Subscribers {
@@ -48,3 +53,32 @@ export class Subscribers {
     }
   }
 }
+
+const typeOf = /^\{"type":"([a-z_]+)"/
+
+/** Stored events as frames. */
+export const toFrames = (stored: ReadonlyArray<StoredEvent>): ReadonlyArray<Frame> =>
+  stored.map(({ seq, text }) => ({ seq, type: typeOf.exec(text)?.[1] ?? "", data: Buffer.from(text) }))
+
+/**
+ * Reads pages of one history of a session. If the history was replaced, or ends before the position, `onLost` is called
+ * and no events are returned.
+ */
+export const pagesOf =
+  (
+    events: Pick<Context.Tag.Service<SessionEvents>, "read">,
+    session: string,
+    { epoch, headSeq }: Pick<History, "epoch" | "headSeq">,
+    onLost: () => void
+  ): Subscription["read"] =>
+  (after, limit) =>
+    Effect.map(events.read(session, after, limit), page => {
+      if (Option.isSome(page)) {
+        const { events, history } = page.value
+        if (history.epoch === epoch && history.headSeq >= after) {
+          return { frames: toFrames(events), trimmedSeq: history.trimmedSeq }
+        }
+        onLost()
+      }
+      return { frames: [], trimmedSeq: headSeq }
+    })

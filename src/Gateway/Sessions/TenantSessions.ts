@@ -5,13 +5,14 @@ import { type Context, Duration, Effect, Exit, Option } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import { decode } from "../../Kv/Entry.ts"
 import type { ListPage, ListQuery, Store, StoreUnavailable } from "../../Kv/Store.ts"
+import type { Session } from "../Protocol/Fields.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
-import type { Session } from "../Protocol/Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
+import type { SessionCache } from "./SessionCache.ts"
 import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecord.ts"
 
 /** The sources of lists of sessions. */
@@ -19,8 +20,7 @@ export interface Sources {
   readonly store: Context.Tag.Service<Store>
   readonly events: Context.Tag.Service<SessionEvents>
   readonly nodes: Pick<SessionNodesShape, "elsewhere">
-  /** The session, if it is in memory. */
-  readonly peek: (key: string) => { readonly view: () => Session } | undefined
+  readonly cache: Pick<SessionCache, "peek">
   readonly secrets: SecretPool
 }
 
@@ -51,14 +51,14 @@ const pageOf = (
  * Lists the sessions of a tenant, the newest first: an id starts with the time of its creation. Entries that are not
  * sessions are left out.
  */
-export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
+export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
   const known = (keys: ReadonlyArray<string>) => Effect.all([events.summaries(keys), nodes.elsewhere(keys)])
 
   const viewsOf = (tenant: string, records: ReadonlyArray<SessionRecord>) =>
     Effect.map(known(records.map(({ id }) => keyOf(tenant, id))), ([summaries, elsewhere]) =>
       records.map((record, index): Session => {
         const key = keyOf(tenant, record.id)
-        const known = peek(key)
+        const known = cache.peek(key)
         if (known !== undefined) return known.view()
         const summary = summaries[index]
         // If the summary cannot be read, nothing counts as lost.
@@ -117,7 +117,7 @@ export interface Quota {
   readonly deleting: <E>(tenant: string, deletion: Effect.Effect<boolean, E>) => Effect.Effect<void, E>
 }
 
-/** Maximum number of tenants whose counts are kept. Above it the oldest count is dropped. */
+/** Maximum number of tenants whose counts are kept. Above it the least recently used one is dropped. */
 const maxTenants = 10_000
 
 /** Entries of one read when sessions are counted. */
@@ -135,50 +135,6 @@ interface Count {
   /** When the last count ended, in monotonic milliseconds. */
   countedAt: number
   readonly mutex: Effect.Semaphore
-  /** Number of calls that use this count. It is not dropped while there are any. */
-  users: number
-}
-
-/** The counts of tenants, which are kept while they are used. The oldest other ones are dropped above a number. */
-class Counts {
-  private readonly byTenant = new Map<string, Count>()
-
-  /** Keeps the count of a tenant while `body` uses it. */
-  using<A, E>(tenant: string, body: (count: Count) => Effect.Effect<A, E>): Effect.Effect<A, E> {
-    return Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const count = this.byTenant.get(tenant) ?? this.add(tenant)
-        count.users++
-        return count
-      }),
-      body,
-      count =>
-        Effect.sync(() => {
-          count.users--
-        })
-    )
-  }
-
-  private add(tenant: string): Count {
-    if (this.byTenant.size >= maxTenants) this.dropOldest()
-    const count: Count = {
-      max: undefined,
-      creating: 0,
-      countedAt: Number.NEGATIVE_INFINITY,
-      mutex: Effect.unsafeMakeSemaphore(1),
-      users: 0
-    }
-    this.byTenant.set(tenant, count)
-    return count
-  }
-
-  private dropOldest(): void {
-    for (const [oldest, { users }] of this.byTenant) {
-      if (users > 0) continue
-      this.byTenant.delete(oldest)
-      return
-    }
-  }
 }
 
 /** Counts the sessions of a tenant by their entries. */
@@ -195,7 +151,21 @@ const entriesOf = (store: Context.Tag.Service<Store>, tenant: string): Effect.Ef
 
 /** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
 export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
-  const counts = new Counts()
+  /** Counts by tenant, the least recently used first. */
+  const counts = new Map<string, Count>()
+
+  const countOf = (tenant: string): Count => {
+    const count = counts.get(tenant) ?? {
+      max: undefined,
+      creating: 0,
+      countedAt: Number.NEGATIVE_INFINITY,
+      mutex: Effect.unsafeMakeSemaphore(1)
+    }
+    counts.delete(tenant)
+    counts.set(tenant, count)
+    if (counts.size > maxTenants) counts.delete(counts.keys().next().value!)
+    return count
+  }
 
   const isDue = ({ countedAt, max }: Count): boolean =>
     max === undefined || (max >= limit && now() - countedAt >= recountAfter)
@@ -227,24 +197,24 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
 
   return {
     creating: (tenant, creation) =>
-      counts.using(tenant, count =>
-        Effect.zipRight(
-          Effect.suspend(() => (isDue(count) ? recount(tenant, count) : Effect.void)),
-          Effect.acquireUseRelease(
-            add(count),
-            () => creation,
-            (_, exit) =>
-              Effect.sync(() => {
-                count.creating--
-                if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
-                // If the outcome is unknown, the next count determines it.
-                if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
-              })
-          )
+      Effect.suspend(() => {
+        const count = countOf(tenant)
+        const counted = Effect.acquireUseRelease(
+          add(count),
+          () => creation,
+          (_, exit) =>
+            Effect.sync(() => {
+              count.creating--
+              if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
+              // If the outcome is unknown, the next count determines it.
+              if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
+            })
         )
-      ),
+        return isDue(count) ? Effect.zipRight(recount(tenant, count), counted) : counted
+      }),
     deleting: (tenant, deletion) =>
-      counts.using(tenant, count => {
+      Effect.suspend(() => {
+        const count = countOf(tenant)
         const { countedAt } = count
         return Effect.map(deletion, isDeleted => {
           // A count that ended in the meantime may have left out the session already.

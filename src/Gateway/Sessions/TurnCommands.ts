@@ -8,8 +8,7 @@ import { Deferred, Duration, Effect, Either } from "effect"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"
 import { type ActivationError, type Caller, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
-import type { StoreError } from "./CommandQueue.ts"
-import { IdempotentCommands, onceIdOf } from "./IdempotentCommands.ts"
+import { CommandQueue, onceIdOf, type StoreError } from "./CommandQueue.ts"
 import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import type { InstanceLink } from "./InstanceLink.ts"
 import type { SessionCore } from "./SessionCore.ts"
@@ -44,7 +43,7 @@ const maxRequests = 1024
 
 /** The commands of one session. */
 export class TurnCommands {
-  private readonly commands: IdempotentCommands
+  private readonly commands: CommandQueue
   /** Questions and approvals that wait for an answer. */
   private readonly requests = new Set<string>()
   private unsent: Unsent | undefined
@@ -55,7 +54,7 @@ export class TurnCommands {
     /** Called with each message that is recorded. */
     private readonly onMessage: (content: string) => void
   ) {
-    this.commands = new IdempotentCommands(session)
+    this.commands = new CommandQueue(session)
   }
 
   /** Called when the agent has asked a question or requested an approval. */

@@ -3,9 +3,9 @@ import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Claim } from "../FairPool.ts"
-import { fileRequests } from "../FileCalls.ts"
+import { fileRequests, largestAnswer } from "../FileMemory.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
+import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
 import { encode } from "../Protocol.ts"
@@ -193,7 +193,7 @@ export class ClientConnection implements Handler {
 
   private file(request: Call): Effect.Effect<void, RequestError | Refused> {
     const { identity } = this.client
-    const work = this.shared.files.use(identity.tenant, request.type, claim =>
+    const work = this.shared.files.use(identity.tenant, largestAnswer(request.type), claim =>
       Effect.flatMap(this.shared.execute(identity, request), answer => this.responder.answerFile(answer, claim))
     )
     return this.files.withPermits(1)(work)

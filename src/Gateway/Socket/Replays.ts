@@ -1,13 +1,12 @@
 import { Effect, type Scope } from "effect"
+import { Backoff } from "../../Backoff.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as EventPace from "../../Upstream/EventPace.ts"
 import { FairPool } from "../FairPool.ts"
-import { RoundRobin } from "../RoundRobin.ts"
 import type { Frame } from "../Sessions.ts"
 import type { Feed } from "./Feed.ts"
-import { type Failures, PostponedReplays, type Replay } from "./PostponedReplays.ts"
 
 /**
  * Reads missed events for all clients with a few fibers. They read a page for one feed of each tenant in turn, so that a
@@ -25,8 +24,54 @@ const maxOfOne = 6
 /** Maximum number of events in one read. */
 const pageEvents = 256
 
-/** The interval at which postponed feeds are checked. */
-const checkInterval = "500 millis"
+/** The pauses of a feed that cannot be read, in milliseconds. */
+const pauses = { first: 500, longest: 8000 } as const
+
+/** Milliseconds after which a feed that cannot be read is given up. */
+const timeoutMillis = 30_000
+
+/** A feed of a tenant that reads missed events. */
+interface Replay {
+  readonly tenant: string
+  readonly feed: Feed
+}
+
+/** The failures of a feed in a row. */
+interface Failures {
+  /** When the first one was, in monotonic milliseconds. */
+  readonly since: number
+  readonly backoff: Backoff
+}
+
+/** A queue that is first in, first out for each tenant, and round robin over tenants. */
+export class RoundRobin<A> {
+  private readonly queues = new Map<string, Set<A>>()
+
+  get isEmpty(): boolean {
+    return this.queues.size === 0
+  }
+
+  /** Adds an element to the queue of its tenant. An element that is queued already keeps its position. */
+  add(tenant: string, item: A): void {
+    const queue = this.queues.get(tenant)
+    if (queue === undefined) this.queues.set(tenant, new Set([item]))
+    else queue.add(item)
+  }
+
+  /** Takes the next element of the tenants that pass a test. */
+  next(mayHaveTurn: (tenant: string) => boolean = () => true): A | undefined {
+    for (const [tenant, queue] of this.queues) {
+      if (!mayHaveTurn(tenant)) continue
+      this.queues.delete(tenant)
+      for (const item of queue) {
+        queue.delete(item)
+        if (queue.size > 0) this.queues.set(tenant, queue)
+        return item
+      }
+    }
+    return undefined
+  }
+}
 
 const sizeOf = (frames: ReadonlyArray<Frame>): number => frames.reduce((sum, { data }) => sum + data.length, 0)
 
@@ -38,11 +83,12 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
   const queue = new RoundRobin<Replay>()
   /** The feeds in the queue, each once. */
   const queued = new Set<Feed>()
-  const postponed = new PostponedReplays()
+  const scope = yield* Effect.scope
+  /** The failures of the feeds that could not be read at their last attempt. */
+  const failures = new WeakMap<Feed, Failures>()
   /** How many pages of each tenant are being read. */
   const reading = new FairPool({ name: "reads of missed events", capacity: readers, maxOfOne })
   const hasQueued = yield* Effect.makeLatch(false)
-  const hasPostponed = yield* Effect.makeLatch(false)
 
   /** Bytes of the last page of a feed: the next one may be as large, and is then read in its turn. */
   const sizes = new WeakMap<Feed, number>()
@@ -51,19 +97,29 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
     if (queued.has(replay.feed)) return
     queued.add(replay.feed)
     queue.add(replay.tenant, replay)
+    hasQueued.unsafeOpen()
   }
 
+  /** Reads a feed again after a pause, unless it has failed for too long. */
   const postpone = (replay: Replay, before: Failures | undefined) =>
-    Effect.map(Monotonic.millis, now => {
-      if (postponed.add(replay, before, now)) hasPostponed.unsafeOpen()
-      else replay.feed.fail()
+    Effect.flatMap(Monotonic.millis, now => {
+      const { feed } = replay
+      const failed = before ?? { backoff: new Backoff(pauses.first, pauses.longest), since: now }
+      if (now - failed.since >= timeoutMillis) return Effect.sync(() => feed.fail())
+      failures.set(feed, failed)
+      const later = Effect.delay(
+        Effect.sync(() => add(replay)),
+        failed.backoff.next()
+      )
+      return Effect.asVoid(Effect.forkIn(Effect.interruptible(later), scope))
     })
 
   const advance = (replay: Replay) =>
     Effect.suspend(() => {
       const { feed } = replay
       queued.delete(feed)
-      const before = postponed.take(feed)
+      const before = failures.get(feed)
+      failures.delete(feed)
       const { wanted, position } = feed
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
@@ -101,24 +157,11 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
     return advance(replay).pipe(Effect.ensuring(end), Effect.zipRight(yieldToEventLoop))
   })
 
-  /** Queues the postponed feeds that are due. They stay in `postponed` until they are read. */
-  const check = Effect.gen(function* () {
-    yield* hasPostponed.await
-    yield* Effect.sleep(checkInterval)
-    for (const replay of postponed.due(yield* Monotonic.millis)) add(replay)
-    if (postponed.isEmpty) yield* hasPostponed.close
-    if (!queue.isEmpty) hasQueued.unsafeOpen()
-  })
-
   for (let reader = 0; reader < readers; reader++) {
     yield* Supervision.forkScoped("replay of session events", Effect.forever(next))
   }
-  yield* Supervision.forkScoped("replay of session events that could not be read", Effect.forever(check))
 
   return {
-    add: (tenant, feed) => {
-      add({ tenant, feed })
-      hasQueued.unsafeOpen()
-    }
+    add: (tenant, feed) => add({ tenant, feed })
   }
 })

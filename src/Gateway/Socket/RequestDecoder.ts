@@ -2,7 +2,7 @@
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
 import { excess, illFormedAt, isObject, mayBeIllFormed } from "../../Json/Parsing.ts"
-import type { ErrorCode } from "../Protocol/ErrorCode.ts"
+import type { ErrorCode } from "../Protocol/Codes.ts"
 import { RequestId } from "../Protocol/Fields.ts"
 import { frameBytes, jsonDepth, jsonMembers } from "../Protocol/Limits.ts"
 import { Request, requestTypes } from "../Protocol/Request.ts"

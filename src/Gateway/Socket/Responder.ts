@@ -5,8 +5,7 @@ import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Identity } from "../Authentication.ts"
-import type { Claim } from "../FairPool.ts"
-import type { FileCalls } from "../FileCalls.ts"
+import type { Claim, FairPool } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
@@ -20,7 +19,7 @@ export interface Shared {
   readonly monotonic: () => number
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
   /** The memory of all connections' file calls. */
-  readonly files: FileCalls
+  readonly files: FairPool
   /** Logs frames if `LOG_LEVEL` is debug. */
   readonly debug: DebugLog | undefined
   /** The tags of metrics. */
@@ -114,35 +113,24 @@ export class Responder {
   /** Sends the answer of a file call. Its memory is counted until it is sent, even if the caller is interrupted. */
   answerFile(answer: Answer, claim: Claim): Effect.Effect<void, Refused> {
     const sent = Effect.async<void, Refused>(resume => {
-      const { files } = this.shared
       const text = encode(answer)
       if (!claim.resize(Buffer.byteLength(text))) return resume(Effect.fail(unsendable))
       let leave = (): void => {}
-      const forget = files.hold(claim, {
-        isStalled: () => true,
-        drop: () => {
-          abandon()
+      claim.offer({
+        onReclaim: () => {
+          leave()
           resume(Effect.fail(unsendable))
         }
       })
-      const abandon = (): void => {
-        forget()
-        leave()
-      }
       leave = this.whenRoom(() => {
-        forget()
         const kept = claim.detach()
-        const sent = files.hold(kept, {
-          isStalled: () => this.isStalled(),
-          drop: () => this.connection.terminate()
-        })
+        kept.offer({ isReclaimable: () => this.isStalled(), onReclaim: () => this.connection.terminate() })
         this.send(answer.type, text, () => {
-          sent()
           kept.release()
           resume(Effect.void)
         })
       })
-      return Effect.sync(abandon)
+      return Effect.sync(() => leave())
     })
     return this.logged(answer, sent)
   }

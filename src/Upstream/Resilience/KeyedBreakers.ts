@@ -2,7 +2,6 @@
  * A circuit breaker for each key that fails, such as an instance or a tenant, so that failures of one do not block
  * others.
  */
-import { Hash } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
@@ -34,50 +33,33 @@ export interface KeyedBreakers {
 
 const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
-/**
- * The epochs at which states that are not kept start. A verdict must not count for a state that starts after its call was
- * admitted, so a new state starts after the epochs of those that were dropped. Keys with the same hash share an epoch.
- * When it changes, the verdicts of their calls in progress are ignored.
- */
-class FirstEpochs {
-  private readonly epochs = new Float64Array(4096)
-
-  of(key: string): number {
-    return this.epochs[this.indexOf(key)]!
-  }
-
-  raise(key: string, epoch: number): void {
-    const index = this.indexOf(key)
-    this.epochs[index] = Math.max(this.epochs[index]!, epoch)
-  }
-
-  private indexOf(key: string): number {
-    return Math.abs(Hash.string(key)) % this.epochs.length
-  }
-}
-
 /** Breakers that are all closed. */
 export const make = ({ label, max = 10_000, tags = MetricTags.none, upstream }: Options): KeyedBreakers => {
   const states = new Map<string, CircuitBreakerState.State>()
-  const firstEpochs = new FirstEpochs()
+  /**
+   * The epoch of states that are not kept. A verdict must not count for a state that starts after its call was admitted,
+   * so a new state starts after the epochs of those that were dropped. When this changes, the verdicts on calls in
+   * progress for keys without a state are ignored.
+   */
+  let firstEpoch = 0
   const report = CircuitBreaker.reportTransitions(upstream, tags)
 
   const set = (key: string, state: CircuitBreakerState.State): void => {
     // A map is in order of insertion.
     states.delete(key)
-    if (isInitial(state)) return firstEpochs.raise(key, state.epoch)
+    if (isInitial(state)) {
+      firstEpoch = Math.max(firstEpoch, state.epoch)
+      return
+    }
     states.set(key, state._tag === "closed" ? { ...state, calls: [] } : state)
-    if (states.size > max) evictOldest()
-  }
-
-  const evictOldest = (): void => {
-    const [key, state] = states.entries().next().value!
-    states.delete(key)
-    firstEpochs.raise(key, state.epoch + 1)
+    if (states.size <= max) return
+    const [oldest, { epoch }] = states.entries().next().value!
+    states.delete(oldest)
+    firstEpoch = Math.max(firstEpoch, epoch + 1)
   }
 
   const get = (key: string): CircuitBreakerState.State =>
-    states.get(key) ?? { ...CircuitBreakerState.initial, epoch: firstEpochs.of(key) }
+    states.get(key) ?? { ...CircuitBreakerState.initial, epoch: firstEpoch }
 
   return {
     of: key => {

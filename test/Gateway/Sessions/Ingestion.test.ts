@@ -1,8 +1,7 @@
 /** What platform events make of a session. */
 import { describe, expect, it } from "@effect/vitest"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
-import { RecentIds } from "../../../src/Gateway/Sessions/EventIntake.ts"
-import { ingest } from "../../../src/Gateway/Sessions/Ingestion.ts"
+import { ingest, RecentIds } from "../../../src/Gateway/Sessions/EventIntake.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 import { Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
 

@@ -4,7 +4,7 @@ import { Deferred, Effect, Exit, Fiber, FastCheck as fc, Option, Random, TestClo
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import * as Journal from "../../../src/Gateway/Sessions/Journal.ts"
+import { Journal } from "../../../src/Gateway/Sessions/Journal.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
@@ -44,7 +44,7 @@ describe("A journal", () => {
   it.effect("a required step is abandoned when the history itself is lost", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
-      const journal = Journal.make({
+      const journal = new Journal({
         session: "t/s",
         sessionId: "s",
         events,
@@ -77,7 +77,7 @@ describe("A journal", () => {
           hanging ??= events.append(request)
           return new StoreUnavailable({ reason: "a commit does not return" })
         })
-      const journal = Journal.make({
+      const journal = new Journal({
         session: "t/s",
         sessionId: "s",
         events: { ...events, append },
@@ -114,7 +114,7 @@ describe("A journal", () => {
       const stored = yield* Deferred.make<void>()
       const answered = yield* Deferred.make<void>()
       const published: Array<number> = []
-      const journal = Journal.make({
+      const journal = new Journal({
         session: "t/s",
         sessionId: "s",
         events: {
@@ -153,7 +153,7 @@ describe("A journal", () => {
               const inner = yield* SessionEvents
               const history = yield* inner.open("t/s", "e")
               const published: Array<Frame> = []
-              const journal = Journal.make({
+              const journal = new Journal({
                 session: "t/s",
                 sessionId: "s",
                 events: moody(inner),

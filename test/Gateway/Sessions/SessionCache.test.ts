@@ -7,7 +7,7 @@ import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone } from "../../../src/Gateway/SessionNodes.ts"
 import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
 import { SecretPool } from "../../../src/Gateway/Sessions/SecretPool.ts"
-import * as SessionCache from "../../../src/Gateway/Sessions/SessionCache.ts"
+import { SessionCache } from "../../../src/Gateway/Sessions/SessionCache.ts"
 import type { Shared } from "../../../src/Gateway/Sessions/SessionCore.ts"
 import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecord.ts"
 import type { SessionRecords } from "../../../src/Gateway/Sessions/SessionRecords.ts"
@@ -43,7 +43,7 @@ const use = (entities: ReadonlyArray<Entity>) =>
 const makeIn = (scope: Scope.Scope) =>
   Effect.gen(function* () {
     const gate = yield* Effect.makeLatch(true)
-    const records: SessionRecords = {
+    const records: Pick<SessionRecords, keyof SessionRecords> = {
       find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
       exists: () => Effect.succeed(true),
       create: () => Effect.void,
@@ -71,7 +71,7 @@ const makeIn = (scope: Scope.Scope) =>
       run: () => {},
       isClosing: () => false
     }
-    return { gate, loaded: SessionCache.make(shared, records, alone, () => {}) }
+    return { gate, loaded: new SessionCache(shared, records, alone, () => {}) }
   })
 
 const make = Effect.flatMap(Effect.scope, makeIn)

@@ -3,14 +3,13 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
 import { yieldToEventLoop } from "../../../src/EventLoop.ts"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
-import type { Recorded } from "../../../src/Gateway/Sessions/RecordSaver.ts"
 import {
   encodeRecord,
   namespaceOf,
   type SessionRecord,
   sessionId
 } from "../../../src/Gateway/Sessions/SessionRecord.ts"
-import * as SessionRecords from "../../../src/Gateway/Sessions/SessionRecords.ts"
+import { type Recorded, SessionRecords } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"

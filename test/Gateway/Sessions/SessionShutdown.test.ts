@@ -2,7 +2,7 @@
 import { expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, Option, TestClock } from "effect"
 import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
-import { shutDown } from "../../../src/Gateway/Sessions/SessionShutdown.ts"
+import { shutDown } from "../../../src/Gateway/Sessions/SessionReaper.ts"
 import * as Settings from "../../../src/Gateway/Sessions/Settings.ts"
 
 it.effect("a session that cannot be stopped takes no time from the others, and not more than the limit", () =>

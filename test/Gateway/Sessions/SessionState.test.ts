@@ -2,7 +2,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
-import * as RecoveryState from "../../../src/Gateway/Sessions/RecoveryState.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 import { times } from "../../Scale.ts"
 
@@ -38,7 +37,7 @@ describe("The state of a session", () => {
             refusals: index
           }))
           const before = { ...accepted(...turnIds), lifecycle, pendingStops, ...(request === null ? {} : { request }) }
-          const kept = Either.getOrThrow(RecoveryState.decode(lifecycle, RecoveryState.encode(before)))
+          const kept = Either.getOrThrow(State.decodeRecovery(lifecycle, State.encodeRecovery(before)))
           expect(kept.instance).toEqual(before.instance)
           expect(kept.pendingStops).toEqual(pendingStops)
           expect(kept.request).toEqual(before.request)
@@ -65,15 +64,15 @@ describe("The state of a session", () => {
     expect(State.acceptMessage({ ...running, lifecycle: "error" }, message, 1)).toEqual(
       Either.left({ is: "not_running" })
     )
-    const kept = Either.getOrThrow(RecoveryState.decode("active", RecoveryState.encode(update.state)))
+    const kept = Either.getOrThrow(State.decodeRecovery("active", State.encodeRecovery(update.state)))
     expect(typesOf(State.recover(kept).events)).toEqual(["turn_errored", "session_state"])
   })
 
   it("stores nothing if there is nothing to recover", () => {
-    expect(RecoveryState.encode(State.initial)).toBeNull()
-    expect(RecoveryState.encode(running)).not.toBeNull()
-    expect(RecoveryState.encode({ ...accepted("t"), instance: null })).not.toBeNull()
-    expect(RecoveryState.encode({ ...State.initial, pendingStops: [stop] })).not.toBeNull()
-    expect(Either.isLeft(RecoveryState.decode("active", "{}"))).toBe(true)
+    expect(State.encodeRecovery(State.initial)).toBeNull()
+    expect(State.encodeRecovery(running)).not.toBeNull()
+    expect(State.encodeRecovery({ ...accepted("t"), instance: null })).not.toBeNull()
+    expect(State.encodeRecovery({ ...State.initial, pendingStops: [stop] })).not.toBeNull()
+    expect(Either.isLeft(State.decodeRecovery("active", "{}"))).toBe(true)
   })
 })

@@ -1,7 +1,7 @@
 /** The lifecycle of a session: its table, and that nothing else moves a session. */
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { ingest } from "../../../src/Gateway/Sessions/Ingestion.ts"
+import { ingest } from "../../../src/Gateway/Sessions/EventIntake.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 import {
   type LifecycleEvent,

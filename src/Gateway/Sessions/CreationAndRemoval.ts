@@ -1,30 +1,35 @@
 /**
- * Creating sessions: the session's secrets and launch configuration are stored before its record, which makes it visible.
+ * Creating and deleting sessions, of which parts are stored in several places, in an order that leaves none of them behind.
  */
-import { Clock, type Context, Effect } from "effect"
+import { Clock, type Context, Effect, Fiber, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import type { LimitsShape } from "../../Limits.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
-import { SessionConflict, type Sessions, SessionTooLarge } from "../Sessions.ts"
+import { type Caller, SessionConflict, type Sessions, SessionTooLarge } from "../Sessions.ts"
+import type { Entity } from "./Entity.ts"
 import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
+import type { SessionCache } from "./SessionCache.ts"
 import * as SessionRecord from "./SessionRecord.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
 import type { Quota } from "./TenantSessions.ts"
 
-/** Where the parts of a new session are stored, and what limits them. */
+/** Where the parts of a session are stored, and what limits them. */
 export interface Options {
+  readonly cache: Pick<SessionCache, "get" | "evict">
   readonly events: Context.Tag.Service<SessionEvents>
-  readonly records: Pick<SessionRecords, "create">
+  readonly records: Pick<SessionRecords, "create" | "remove">
   readonly quota: Quota
   readonly secrets: SecretPool
   readonly limits: LimitsShape
   /** Whether this node takes requests of other nodes, so that a session with secrets can belong to it. */
   readonly isReachable: boolean
+  /** In which deletions run. */
+  readonly scope: Scope.Scope
 }
 
-/** `Sessions.create`. */
-export const make =
+/** `Sessions.create`: secrets and launch configuration are stored before the record, which makes the session visible. */
+export const makeCreate =
   ({ events, isReachable, limits, quota, records, secrets }: Options): Context.Tag.Service<Sessions>["create"] =>
   ({ tenant, actor }, request) =>
     Effect.gen(function* () {
@@ -71,3 +76,47 @@ export const make =
         Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))
       )
     )
+
+/**
+ * `Sessions.remove`: the instance is stopped, the record is removed, and what is stored of the session follows once
+ * nothing of it is left to stop.
+ */
+export const makeRemove = ({
+  cache,
+  events,
+  quota,
+  records,
+  scope,
+  secrets
+}: Options): Context.Tag.Service<Sessions>["remove"] => {
+  const removal = ({ tenant, actor }: Caller, entity: Entity) =>
+    Effect.gen(function* () {
+      yield* entity.lifecycle.stop("the session was deleted")
+      // A creation of unknown outcome can be repeated only with what the record has.
+      const { agentType } = entity.record
+      yield* entity.setState(state =>
+        state.pendingStops.some(({ instanceId }) => instanceId === null) ? { ...state, request: { agentType } } : state
+      )
+      yield* quota.deleting(tenant, records.remove(entity, actor))
+      entity.completeDeletion()
+      secrets.forget(entity.key)
+      // A session with pending stops is kept until they are done.
+      const { instance, pendingStops } = entity.state
+      if (instance === null && pendingStops.length === 0) {
+        yield* entity.configuration.remove()
+        cache.evict(entity)
+        // Any change of what is stored notifies the other nodes.
+      } else if (events.isShared) yield* Effect.ignore(entity.confirm)
+    }).pipe(
+      Effect.onError(() => Effect.sync(() => entity.abortDeletion())),
+      Effect.uninterruptible
+    )
+
+  // It runs in its own fiber: a caller that cannot be interrupted would delay the gateway's shutdown.
+  return (caller, sessionId) =>
+    Effect.flatMap(cache.get(caller.tenant, sessionId), entity => {
+      // Before the fiber runs, so that no activation starts in the meantime.
+      entity.beginDeletion()
+      return Effect.flatMap(Effect.forkIn(entity.use(removal(caller, entity)), scope), Fiber.join)
+    })
+}
