@@ -1,7 +1,7 @@
 /** The namespaces of the store, their tenants, and the namespaces that the user has opened. */
 import { computed, signal } from "@preact/signals"
 import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
-import { namespacePage, tenantPage } from "../../Client/KeyValue/Reads.ts"
+import { namespacePage, tenantPage } from "../../Client/Reads.ts"
 import { requests } from "../Service/Connection.ts"
 import { choices, choose } from "../Service/Navigation.ts"
 import { names } from "../Service/TabStorage.ts"
