@@ -122,8 +122,8 @@ export const make = (
       notifications.committed(lastSeq)
     }
     const writer = Writer.make(writes, clock.lastServerTime, {
-      onLastSeq: lastSeq => {
-        growth.committed(lastSeq)
+      onLastSeq: (lastSeq, base) => {
+        growth.committed(lastSeq, base)
         onLastSeq(lastSeq)
       },
       onLockWait: millis => Metrics.lockWaited(millis, tags),
@@ -133,7 +133,10 @@ export const make = (
     const group = yield* StoreCommit.make({
       commit: (group, _, isGivenUp) =>
         Effect.map(
-          atNow(now => DatabaseClock.bySystemClock(writer.commit(group, now, isGivenUp))),
+          atNow(now => {
+            growth.sending()
+            return DatabaseClock.bySystemClock(writer.commit(group, now, isGivenUp))
+          }),
           outcomes =>
             outcomes.map((outcome, index) =>
               Either.flatMap(outcome, decided => EntryStore.outcomeOf(group[index]!, decided))

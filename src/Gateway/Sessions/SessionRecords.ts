@@ -6,7 +6,7 @@ import { JsonText } from "../../Json/JsonText.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { Precondition } from "../../Kv/Write.ts"
 import * as Supervision from "../../Supervision.ts"
-import { encodeRecord, namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
+import { addressOf, encodeRecord, namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
 
 /** A session in memory whose record is written back. */
 export interface Recorded {
@@ -23,7 +23,8 @@ export interface Recorded {
   readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
 }
 
-const gatewayActor = "gateway"
+/** The actor of changes that no client has requested. */
+export const gatewayActor = "gateway"
 
 /** Number of records that are written concurrently. */
 const concurrency = 32
@@ -33,6 +34,22 @@ const removals = 10
 
 /** Holds for any record that exists. */
 const anyVersion: Precondition = { match: "any" }
+
+/** Those of some sessions that have no entry. One that clients of the key-value store have made invalid is an entry. */
+export const withoutEntry = (
+  store: Pick<Context.Tag.Service<Store>, "getMany">,
+  sessions: ReadonlyArray<string>
+): Effect.Effect<ReadonlyArray<string>, StoreUnavailable> => {
+  const addresses = sessions.map(session => {
+    const [tenant, key] = addressOf(session)
+    return { namespace: namespaceOf(tenant), key }
+  })
+  return Effect.map(
+    // Without values, none of which can be too large.
+    Effect.catchTag(store.getMany(addresses, 0, true), "EntriesTooLarge", Effect.die),
+    ({ entries }) => sessions.filter((_, index) => entries[index] === undefined)
+  )
+}
 
 /**
  * The records of all tenants.
@@ -77,6 +94,11 @@ export class SessionRecords {
   /** Whether there is an entry, also if it cannot be read. */
   exists(tenant: string, id: string): Effect.Effect<boolean, StoreUnavailable> {
     return Effect.map(this.store.get(namespaceOf(tenant), id), Option.isSome)
+  }
+
+  /** Those of some sessions that have no entry, by `<tenant>/<id>`. */
+  missing(sessions: ReadonlyArray<string>): Effect.Effect<ReadonlyArray<string>, StoreUnavailable> {
+    return withoutEntry(this.store, sessions)
   }
 
   create(

@@ -20,8 +20,8 @@ export type CallError = QueryError | StoreUnavailable
 
 /** The limit of idempotency records, and callbacks for what results have besides outcomes. */
 export interface Options {
-  /** Called with the last `seq` of the log after each group. */
-  readonly onLastSeq: (lastSeq: number) => void
+  /** Called with the last `seq` of the log after each group, and before it. */
+  readonly onLastSeq: (lastSeq: number, base: number) => void
   /** Called with the milliseconds that a group has waited for the lock of the log. */
   readonly onLockWait: (millis: number) => void
   /** The limit of the bytes of idempotency records. */
@@ -81,8 +81,8 @@ export const make = (
   }
 
   const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
-    const { lastSeq, lockWait, outcomes } = Group.decode(writes, result)
-    onLastSeq(lastSeq)
+    const { base, lastSeq, lockWait, outcomes } = Group.decode(writes, result)
+    onLastSeq(lastSeq, base)
     if (lockWait !== undefined) onLockWait(lockWait)
     return outcomes
   }
@@ -136,7 +136,7 @@ export const make = (
         const answer = decodeKeyed([write], result, turn)
         if (answer._tag === "Replayed") return answer.outcomes.get(0)!
         const committed = PrefixDeletes.decode(answer.result, turn.now)
-        onLastSeq(committed.lastSeq)
+        onLastSeq(committed.lastSeq, committed.lastSeq - committed.results.length)
         return { _tag: "Committed", committed }
       })
   }

@@ -61,9 +61,10 @@ export const encode = (writes: ReadonlyArray<Write>): ReadonlyArray<Parameter> =
   ]
 }
 
-/** The outcomes of a group, and the last `seq` of the log after it. */
+/** The outcomes of a group, and the last `seq` of the log before it (`base`) and after it. */
 export interface Outcomes {
   readonly outcomes: ReadonlyArray<Outcome>
+  readonly base: number
   readonly lastSeq: number
   /** How long the group has waited for the lock of the log, in milliseconds, if it took the lock. */
   readonly lockWait: number | undefined
@@ -91,5 +92,5 @@ export const decode = (writes: ReadonlyArray<Write>, result: string): Outcomes =
     return { _tag: "Committed", committed: { results, timestamp, lastSeq: last } }
   })
   const lockWait = at < numbers.length ? next() : -1
-  return { outcomes, lastSeq: last, lockWait: lockWait < 0 ? undefined : lockWait / 1000 }
+  return { outcomes, base, lastSeq: last, lockWait: lockWait < 0 ? undefined : lockWait / 1000 }
 }
