@@ -1,6 +1,6 @@
 /** The change feed of the console: what it shows of changes. */
 import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
-import { sourceOf } from "./Page.ts"
+import { sourceOf, stubPage } from "./Page.ts"
 
 interface Changes {
   readonly close: () => void
@@ -31,18 +31,13 @@ class SilentSocket extends EventTarget {
 
 describe("The change feed of the console", () => {
   beforeEach(() => {
-    vi.stubGlobal("document", { hidden: false, querySelector: () => null, addEventListener: () => {} })
-    vi.stubGlobal("location", { origin: "http://127.0.0.1:8080" })
-    vi.stubGlobal("sessionStorage", { getItem: () => null, setItem: () => {}, removeItem: () => {} })
-    vi.stubGlobal("addEventListener", () => {})
+    stubPage(answer)
     vi.stubGlobal("requestAnimationFrame", (work: () => void) => {
       queueMicrotask(work)
       return 1
     })
     vi.stubGlobal("cancelAnimationFrame", () => {})
-    vi.stubGlobal("fetch", answer)
     vi.stubGlobal("WebSocket", SilentSocket)
-    vi.resetModules()
   })
 
   afterEach(() => vi.unstubAllGlobals())

@@ -1,6 +1,6 @@
 /** Opening the connection of sessions in the console, in virtual time. */
 import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
-import { sourceOf } from "./Page.ts"
+import { sourceOf, stubPage } from "./Page.ts"
 
 interface Signal<A> {
   readonly value: A
@@ -49,12 +49,8 @@ describe("The connection of sessions in the console", () => {
   beforeEach(async () => {
     tried.length = 0
     vi.useFakeTimers()
-    vi.stubGlobal("document", { hidden: false, querySelector: () => null, addEventListener: () => {} })
-    vi.stubGlobal("location", { origin: "http://127.0.0.1:8080" })
-    vi.stubGlobal("sessionStorage", { getItem: () => null, setItem: () => {}, removeItem: () => {} })
-    vi.stubGlobal("fetch", answer)
+    stubPage(answer)
     vi.stubGlobal("WebSocket", FakeSocket)
-    vi.resetModules()
     connection = await import(sourceOf("Service/Connection.ts"))
     const pauses: { readonly retryNow: () => void } = await import(sourceOf("Service/Pause.ts"))
     retryNow = pauses.retryNow

@@ -110,11 +110,13 @@ describe("Conversation", () => {
     assert.deepStrictEqual(usage, { input: 15, output: 3, cost: 0.5, model: "m", context })
   })
 
-  it("keeps a bounded number of items", () => {
+  it("keeps a bounded number of items, and forgets a question that is no longer among them", () => {
+    const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
     const many = Array.from({ length: maxItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
-    const { items } = conversationOf(many)
+    const { items, waiting } = conversationOf([asked, ...many])
     assert.isAtMost(items.length, maxItems + 1000)
-    assert.strictEqual(items.at(-1)?.seq, maxItems * 2)
+    assert.strictEqual(items.at(-1)?.seq, maxItems * 2 + 1)
+    assert.deepStrictEqual(waiting, [])
   })
 
   it("keeps a bounded number of characters, and the newest text whatever its length", () => {
@@ -152,11 +154,5 @@ describe("Conversation", () => {
       ["0", "1", "2", "new"].map(path => changedFiles.get(path)),
       ["deleted", undefined, "deleted", "renamed"]
     )
-  })
-
-  it("forgets a question that has left the view", () => {
-    const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
-    const many = Array.from({ length: maxItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
-    assert.deepStrictEqual(conversationOf([asked, ...many]).waiting, [])
   })
 })

@@ -19,7 +19,7 @@ const firstMessageIsHeld = `{
 }`
 
 describeVisit("The console with edits and imports", visit => {
-  const { client, editor, hold, open, shows } = visit
+  const { client, editor, hold, importLines, open, shows } = visit
   let page: Page
 
   beforeAll(async () => {
@@ -35,14 +35,8 @@ describeVisit("The console with edits and imports", visit => {
     await page.getByRole("link", { name: /^b/ }).waitFor()
     await page.getByRole("button", { name: "Import and export" }).click()
     const dialog = page.getByRole("dialog")
-    const upload = async (existing: string, ...lines: ReadonlyArray<string>) => {
-      const file = { name: "a.ndjson", mimeType: "", buffer: Buffer.from(lines.join("\n")) }
-      await dialog.getByLabel("File to import").setInputFiles(file)
-      await dialog.getByLabel("If an entry already exists").selectOption({ label: existing })
-      await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    }
     const good = '{"namespace":"lines","key":"good","value":1,"version":7,"updatedBy":"anna","updatedAt":1}'
-    await upload("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
+    await importLines("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
     await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not "lines"').waitFor()
     assert.strictEqual(
       (await client().get("lines", "good"))?.version,
@@ -51,9 +45,9 @@ describeVisit("The console with edits and imports", visit => {
     )
     const over = '{"key":"over","value":1,"expiresAt":1000}'
     for (const existing of ["replace it", "skip it"]) {
-      await upload(existing, over, `{"key":"${existing}","value":1}`, over)
+      await importLines(existing, over, `{"key":"${existing}","value":1}`, over)
       await dialog.getByText("Imported 1 entry. Skipped 2 entries already expired.").waitFor()
-      await upload(existing, '{"key":"x","value":1,"expires_at":1000}')
+      await importLines(existing, '{"key":"x","value":1,"expires_at":1000}')
       // The message of the import before is gone.
       await dialog.getByText(/^Line 1: it has a member "expires_at", which no entry has *$/).waitFor()
     }
@@ -62,15 +56,20 @@ describeVisit("The console with edits and imports", visit => {
       ["skip it", "too"],
       ["stop the import", "three"]
     ] as const) {
-      await upload(existing, `{"key":"${before}","value":1}`, '{"key":"..","value":1}', '{"key":"behind","value":1}')
+      await importLines(
+        existing,
+        `{"key":"${before}","value":1}`,
+        '{"key":"..","value":1}',
+        '{"key":"behind","value":1}'
+      )
       await dialog.getByText(/^Line 2: key /).waitFor()
       assert.isDefined(await client().get("lines", before), existing)
     }
     assert.isUndefined(await client().get("lines", "behind"))
-    await upload("stop the import", '{"key":"new","value":1}', '{"key":"b","value":2}')
+    await importLines("stop the import", '{"key":"new","value":1}', '{"key":"b","value":2}')
     await dialog.getByText("Line 2: the entry already exists. Its batch was not written.").waitFor()
     assert.isUndefined(await client().get("lines", "new"))
-    await upload("replace it", '{"key":"small","value":1}', `{"key":"large","value":"${"x".repeat(1_100_000)}"}`)
+    await importLines("replace it", '{"key":"small","value":1}', `{"key":"large","value":"${"x".repeat(1_100_000)}"}`)
     await dialog.getByText(/^Line 2: value has /).waitFor()
     assert.isDefined(await client().get("lines", "small"))
 
@@ -78,24 +77,28 @@ describeVisit("The console with edits and imports", visit => {
     await dialog.waitFor({ state: "detached" })
   })
 
+  /** Starts an import, whose first batch is held. */
+  const startImport = async () => {
+    await page.getByRole("button", { name: "Import and export" }).click()
+    const { release, reached } = await hold(/\/batch$/, "POST", "request")
+    await importLines("stop the import", '{"key":"stopped","value":1}')
+    await reached
+    return release
+  }
+
   it("reports the progress of an import that Escape or the browser's Back stops", async () => {
     await open("store", "before")
     await page.getByRole("heading", { name: "before" }).waitFor()
     await open("store", "lines")
     await page.getByRole("heading", { name: "lines" }).waitFor()
+    const dialog = page.getByRole("dialog")
+    const stopped = page.getByRole("dialog", { name: "Import stopped" })
     for (const [stop, isLeft] of [
       [() => page.keyboard.press("Escape"), false],
       [() => page.evaluate("history.back()"), true]
     ] as const) {
-      await page.getByRole("button", { name: "Import and export" }).click()
-      const dialog = page.getByRole("dialog")
-      const { release, reached } = await hold(/\/batch$/, "POST", "request")
-      const buffer = Buffer.from('{"key":"stopped","value":1}')
-      await dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer })
-      await dialog.getByRole("button", { name: "Import", exact: true }).click()
-      await reached
+      const release = await startImport()
       await stop()
-      const stopped = page.getByRole("dialog", { name: "Import stopped" })
       await stopped.getByText("0 entries of the file were written").waitFor()
       assert.isTrue((await page.evaluate<string>("location.hash")).endsWith("/lines"))
       await release()
@@ -109,15 +112,8 @@ describeVisit("The console with edits and imports", visit => {
     await page.getByRole("heading", { name: "lines" }).waitFor()
     await open("store", "lines", "entry")
     await page.getByRole("heading", { name: "entry" }).waitFor()
-    await page.getByRole("button", { name: "Import and export" }).click()
-    const dialog = page.getByRole("dialog")
-    const { release, reached } = await hold(/\/batch$/, "POST", "request")
-    const buffer = Buffer.from('{"key":"stopped","value":1}')
-    await dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer })
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    await reached
+    const release = await startImport()
     await page.evaluate("history.back()")
-    const stopped = page.getByRole("dialog", { name: "Import stopped" })
     await release()
     await stopped.getByRole("button", { name: "Close" }).click()
     await dialog.waitFor({ state: "detached" })

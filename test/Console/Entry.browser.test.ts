@@ -1,8 +1,7 @@
 /** The console with an open entry: what other clients change, what expires, and what is not answered. Also a new one. */
 import type { Page, Route } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { violations } from "./Complaints.ts"
-import { describeVisit, eventually } from "./Visit.ts"
+import { describeVisit, eventually, violations } from "./Visit.ts"
 
 const hourMs = 3_600_000
 
@@ -106,19 +105,6 @@ describeVisit("The console with an open entry", visit => {
     await page.getByRole("tab", { name: "Value" }).click()
     await page.getByRole("button", { name: "Discard" }).click()
     await page.getByText("Select a key to see its entry.").waitFor()
-  })
-
-  it("reports what the same user writes in another tab", async () => {
-    await client().set("open", "tabs", 1)
-    await open("store", "open", "tabs")
-    await shows("1")
-    await editor().fill("2")
-    await save()
-    await page.getByText("Saved as version 2").waitFor()
-    await client().set("open", "tabs", 3, { actor: "console" })
-    await page.getByText("Changed by console to version 3").waitFor()
-    await shows("3")
-    assert.strictEqual(await page.getByText("Saved as version 2").count(), 0)
   })
 
   it("reports whether an edit was saved, once the service answers again", async () => {

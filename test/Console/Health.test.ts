@@ -1,10 +1,7 @@
 /** How the console asks for the health of the service, in virtual time. */
 import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
 import { type Clock, Lifetime } from "../../src/Client/Time.ts"
-import { sourceOf } from "./Page.ts"
-
-/** What the page has of a browser. */
-const dom = { hidden: false, querySelector: () => null, addEventListener: () => {} }
+import { sourceOf, stubPage } from "./Page.ts"
 
 interface Health {
   readonly checkHealth: () => void
@@ -14,7 +11,6 @@ interface Health {
 }
 
 const setUp = async () => {
-  vi.resetModules()
   const health: Health = await import(sourceOf("Service/Health.ts"))
   const { clock }: { readonly clock: Clock } = await import(sourceOf("Service/Pause.ts"))
   return { ...health, clock }
@@ -30,9 +26,7 @@ describe("The health in the console", () => {
   beforeEach(() => {
     ended = new AbortController()
     vi.useFakeTimers()
-    vi.stubGlobal("document", dom)
-    vi.stubGlobal("addEventListener", () => {})
-    vi.stubGlobal("fetch", async (path: string) => {
+    stubPage(async path => {
       if (path === "/api/v1/ready") return ready()
       asked.push(Date.now())
       if (!isUp) throw new TypeError("Failed to fetch")

@@ -2,8 +2,7 @@
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
 import { makeSessions } from "../../src/client.ts"
-import { violations } from "./Complaints.ts"
-import { describeVisit, eventually, getsFocus, hasFocus } from "./Visit.ts"
+import { describeVisit, eventually, getsFocus, hasFocus, violations } from "./Visit.ts"
 
 describeVisit("The console by the keyboard", visit => {
   const { client, isNoWiderThan, open, say, send } = visit

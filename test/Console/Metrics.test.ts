@@ -1,7 +1,7 @@
 /** How the console reads the metrics of the service, in virtual time, and the figures that it plots. */
 import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
 import { between, type Snapshot } from "../../src/Console/Overview/Figures.ts"
-import { sourceOf } from "./Page.ts"
+import { sourceOf, stubPage } from "./Page.ts"
 
 const json = () => Response.json({ metrics: [{ name: "process_uptime_seconds", kind: "gauge", labels: {}, value: 1 }] })
 
@@ -25,23 +25,15 @@ type Answer = (path: string, token: string | null) => Response
 
 describe("The metrics in the console", () => {
   let answer: Answer = json
-  let kept = new Map<string, string>()
   let ended = new AbortController()
+
+  const ask: typeof fetch = async (path, options) =>
+    answer(String(path), new Headers(options?.headers).get("authorization"))
 
   beforeEach(() => {
     ended = new AbortController()
-    kept = new Map()
     vi.useFakeTimers()
-    vi.resetModules()
-    vi.stubGlobal("document", { hidden: false, querySelector: () => null, addEventListener: () => {} })
-    vi.stubGlobal("addEventListener", () => {})
-    vi.stubGlobal("sessionStorage", {
-      getItem: (name: string) => kept.get(name) ?? null,
-      setItem: (name: string, value: string) => kept.set(name, value)
-    })
-    vi.stubGlobal("fetch", async (path: string, { headers }: RequestInit) =>
-      answer(path, new Headers(headers).get("authorization"))
-    )
+    stubPage(ask)
   })
 
   afterEach(() => {
@@ -87,9 +79,7 @@ describe("The metrics in the console", () => {
       asked.push(path)
       return text()
     }
-    const content = JSON.stringify({ lockedMetrics: "../metrics", root: "../" })
-    vi.stubGlobal("location", { href: "http://127.0.0.1:8080/console/" })
-    vi.stubGlobal("document", { hidden: false, querySelector: () => ({ content }), addEventListener: () => {} })
+    stubPage(ask, JSON.stringify({ lockedMetrics: "../metrics", root: "../" }))
     const { metricsState, useMetricsToken } = await watch()
     assert.deepStrictEqual([metricsState.value, asked], ["locked", []])
     useMetricsToken("right")
@@ -112,7 +102,7 @@ describe("The metrics in the console", () => {
     useMetricsToken("right")
     await vi.advanceTimersByTimeAsync(0)
     assert.strictEqual(metricsState.value, "shown")
-    assert.deepStrictEqual([...kept.values()], ["right"])
+    assert.strictEqual(sessionStorage.getItem("causeway.metrics-token"), "right")
   })
 })
 

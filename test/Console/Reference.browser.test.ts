@@ -8,8 +8,7 @@ import { Effect } from "effect"
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
 import { makeClient } from "../../src/client.ts"
-import { violations } from "./Complaints.ts"
-import { describeVisit, eventually } from "./Visit.ts"
+import { describeVisit, eventually, violations } from "./Visit.ts"
 
 const prefix = "/a/b"
 

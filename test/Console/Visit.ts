@@ -1,5 +1,7 @@
 /** A browser with a page of the service, for the tests of a suite. */
 import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { createRequire } from "node:module"
 import { setTimeout } from "node:timers/promises"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
@@ -7,7 +9,6 @@ import type { BrowserContext, Locator, Page, Route } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, vi } from "vitest"
 import { type Client, makeClient } from "../../src/client.ts"
 import { absence, hangMs, launch } from "../Gateway/browser/Browser.ts"
-import { collectComplaints, violations } from "./Complaints.ts"
 import { buildPages, start } from "./Service.ts"
 
 /** Waits until an assertion holds, because a page updates asynchronously. */
@@ -32,6 +33,48 @@ export const hasFocus = (element: Locator): Promise<boolean> =>
 /** Waits until the element has the focus. */
 export const getsFocus = (element: Locator): Promise<void> =>
   eventually(async () => assert.isTrue(await hasFocus(element)))
+
+/** Messages of the browser about errors that a test provokes, or about a stopped service. */
+const isProvoked = (text: string): boolean =>
+  /Failed to load resource|WebSocket connection to .* failed|ERR_CONNECTION/.test(text)
+
+/** Collects errors and warnings of a page, and its requests to anything but the service. */
+const collectComplaints = (page: Page, base: () => string, complaints: Array<string>): void => {
+  page.on("pageerror", error => complaints.push(error.message))
+  page.on("console", message => {
+    if (["error", "warning"].includes(message.type()) && !isProvoked(message.text())) complaints.push(message.text())
+  })
+  page.on("request", request => {
+    if (!request.url().startsWith(base()) && !/^(?:blob|data):/.test(request.url())) complaints.push(request.url())
+  })
+}
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
+
+interface AxeResults {
+  readonly violations: ReadonlyArray<{
+    readonly id: string
+    readonly impact: string
+    readonly help: string
+    readonly nodes: ReadonlyArray<{ readonly html: string }>
+  }>
+}
+
+/** The serious and critical findings of axe, for all rules or the named ones. */
+export const violations = async (page: Page, rules?: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
+  // The policy of the page blocks injected scripts, but not those of the debugger.
+  if (!(await page.evaluate<boolean>("'axe' in globalThis"))) await page.evaluate(axeSource)
+  return page.evaluate(
+    async options => {
+      const { axe } = globalThis as unknown as { axe: { run: (options: object) => Promise<AxeResults> } }
+      const { violations } = await axe.run(options)
+      return violations
+        .filter(({ impact }) => impact === "serious" || impact === "critical")
+        .flatMap(({ help, id, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
+    },
+    rules === undefined ? {} : { runOnly: [...rules] }
+  )
+}
 
 /**
  * One browser with one page for all tests of a suite. After each test, the page must have no errors. The report of a
@@ -120,6 +163,15 @@ export class Visit {
       if (typeof text === "string") assert.strictEqual(shown, text)
       else assert.match(shown, text)
     })
+
+  /** Imports lines in the open dialog. */
+  readonly importLines = async (existing: string, ...lines: ReadonlyArray<string>): Promise<void> => {
+    const dialog = this.page.getByRole("dialog")
+    const file = { name: "a.ndjson", mimeType: "", buffer: Buffer.from(lines.join("\n")) }
+    await dialog.getByLabel("File to import").setInputFiles(file)
+    await dialog.getByLabel("If an entry already exists").selectOption({ label: existing })
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+  }
 
   /** Sends a message to the agent of the open session. */
   readonly say = async (text: string): Promise<void> => {

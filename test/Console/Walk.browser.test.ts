@@ -8,9 +8,8 @@ import { assert, beforeAll, it } from "vitest"
 import { hangMs } from "../Gateway/browser/Browser.ts"
 import { freePort } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import { violations } from "./Complaints.ts"
 import type { start } from "./Service.ts"
-import { describeVisit } from "./Visit.ts"
+import { describeVisit, violations } from "./Visit.ts"
 
 const namespace = "tenant:acme/settings"
 
@@ -175,29 +174,20 @@ describeVisit("The console in a browser", visit => {
     ])
     const exported = readFileSync(await download.path(), "utf8")
     assert.strictEqual(exported, '{"key":"locale","value":"en","expiresAt":null}\n')
-    const upload = (text: string) =>
-      dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer: Buffer.from(text) })
-    await upload('\n{"key":"wrong"}\n')
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    await dialog.getByText("Line 2: it has no value").waitFor()
-    await upload('{"key":"big","value":98765432109876543210}\n\n{"key":"small","value":[1.0]}')
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await visit.importLines(
+      "stop the import",
+      '{"key":"big","value":98765432109876543210}',
+      "",
+      '{"key":"small","value":[1.0]}'
+    )
     await dialog.getByText("Imported 2 entries.").waitFor()
-    await upload('{"key":"big","value":1}')
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
-    await dialog.getByText("Line 1: the entry already exists. Its batch was not written.").waitFor()
-    await dialog.getByLabel("If an entry already exists").selectOption({ label: "skip it" })
     // More than a batch; of the two lines of one key the first one counts.
     const many = Array.from({ length: 700 }, (_, i) => `{"key":"m-${i}","value":${i}}`)
-    await upload(
-      ['{"key":"big","value":1}', ...many, '{"key":"small","value":1}', '{"key":"m-699","value":0}'].join("\n")
-    )
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    const known = '{"key":"small","value":1}'
+    await visit.importLines("skip it", '{"key":"big","value":1}', ...many, known, '{"key":"m-699","value":0}')
     await dialog.getByText("Imported 700 entries. Skipped 3 entries already present.").waitFor()
     assert.strictEqual((await client().get(namespace, "m-699"))?.value, 699)
-    await dialog.getByLabel("If an entry already exists").selectOption({ label: "replace it" })
-    await upload('{"key":"m-699","value":"new"}')
-    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await visit.importLines("replace it", '{"key":"m-699","value":"new"}')
     await dialog.getByText("Imported 1 entry.").waitFor()
     assert.strictEqual((await client().get(namespace, "m-699"))?.value, "new")
     await client().deletePrefix(namespace, "m-")
