@@ -1,3 +1,4 @@
+/** The HTTP contract of the service. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { ClusterGroup } from "./Cluster/Api.ts"

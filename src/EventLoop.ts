@@ -1,3 +1,4 @@
+/** Turns of the event loop. */
 import type { Writable } from "node:stream"
 import { Effect } from "effect"
 

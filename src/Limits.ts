@@ -1,3 +1,4 @@
+/** The limits of requests and values. */
 import { Config, Context } from "effect"
 import { MiB } from "./Bytes.ts"
 import * as Setting from "./Setting.ts"

@@ -1,3 +1,4 @@
+/** Work that is done in parts by several turns of the event loop. */
 import { Effect } from "effect"
 
 interface Waiting {

@@ -1,3 +1,4 @@
+/** Random ids. */
 import { Array as Arr, Context, DefaultServices, Effect, Random } from "effect"
 
 /** Random numbers of 32 bits each. */

@@ -15,7 +15,7 @@ import * as Gateway from "./Gateway/Gateway.ts"
 import * as DrainingSignal from "./Http/DrainingSignal.ts"
 import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
-import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
+import * as ProcessMetrics from "./Observability/ProcessMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import { ConsoleGroup, ReferenceGroup } from "./Pages/Api.ts"
 import { sqlite } from "./Storage/Backends.ts"
@@ -117,7 +117,7 @@ const announce = (configuration: Configuration) =>
   )
 
 const serving = (configuration: Configuration) =>
-  Layer.mergeAll(announce(configuration), RuntimeTrace.layer).pipe(
+  Layer.mergeAll(announce(configuration), ProcessMetrics.layerTrace).pipe(
     Layer.provide(serve(configuration)),
     Layer.provide([DrainingSignal.layer, NodeFileSystem.layer, feedOrigins(configuration), httpClient(configuration)]),
     Layer.provide(Tracer.layerFor(configuration.collector))

@@ -182,7 +182,7 @@ describe("imports within src", () => {
         "Causeway.ts",
         "Cli.ts",
         "Configuration.ts",
-        "Endpoints.ts",
+
         "main.ts",
         "Serve.ts",
         "Server.ts",

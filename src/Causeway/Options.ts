@@ -3,7 +3,7 @@
  * provide, and which it gets.
  */
 import type * as HttpApi from "@effect/platform/HttpApi"
-import type { Duration, Effect, Layer } from "effect"
+import { Context, type Duration, type Effect, type Layer } from "effect"
 import type { ReadAccess, WriteAccess } from "../Auth/Api.ts"
 import type { Auth } from "../Auth/Auth.ts"
 import type { Socket } from "../Gateway/Endpoints.ts"
@@ -13,6 +13,7 @@ import type * as Edge from "../Http/Edge/Edge.ts"
 import type { AnyHandlers, Guard } from "../Http/Endpoints.ts"
 import type { Identify } from "../Http/Identity.ts"
 import type { ListenFailed } from "../Http/ListenFailed.ts"
+import type * as Gate from "../Http/Server/Gate.ts"
 import type { NodeServer, Options as ServerOptions } from "../Http/Server/NodeServer.ts"
 import type { ChangeFeed, FollowLimitsShape } from "../Kv/ChangeFeed.ts"
 import type { ChangeLog } from "../Kv/ChangeLog.ts"
@@ -24,7 +25,6 @@ import type { Tracer } from "../Observability/Tracer.ts"
 import type { PagesShape } from "../Pages/Endpoints.ts"
 import type { AgentPlatform } from "../Upstream/AgentPlatform.ts"
 import type { Inference } from "../Upstream/Inference.ts"
-import type { Listeners } from "./Listeners.ts"
 import type { ApiRequirements, GroupsOf, HostMiddleware, Implemented, PartsOf } from "./Parts.ts"
 
 /** What is mounted, and its services. The type requires the members that the api needs. */
@@ -105,7 +105,7 @@ type Member<O, Name extends string> = O extends { readonly [N in Name]: infer Va
 type GuardedOf<Guards> =
   Guards extends Effect.Effect<ReadonlyArray<infer Known>, infer _E, infer _R> ? Edge.GuardedBy<Known> : never
 
-/** The options that an api makes necessary on the edge:handlers and guards for groups and middlewares of the host. */
+/** The options that an api makes necessary on the edge: handlers and guards for groups and middlewares of the host. */
 export type NeededByEdge<O extends ApplicationOptions> = Needed<O["api"]> &
   If<ForeignGroups<O["api"]>, { readonly handlers: Edge.HandlersOf<ForeignGroups<O["api"]>> }> &
   If<
@@ -181,3 +181,12 @@ export type ListenersLayer<O extends ApplicationOptions> = Layer.Layer<
   Failure<O>,
   Requirements<O> | OwnRequirements<O, never>
 >
+
+/** An application for a `node:http` server of the host. */
+export class Listeners extends Context.Tag("causeway/Listeners")<
+  Listeners,
+  Gate.Listeners & {
+    /** Called with each request; the function that it returns is called at the end of the request. */
+    readonly observe: Gate.Observe
+  }
+>() {}

@@ -41,7 +41,7 @@ export type GroupsOf<Api> = Api extends HttpApi.HttpApi<infer _Id, infer G, infe
 /** The middlewares before the whole of an api. */
 export type ApiRequirements<Api> = Api extends HttpApi.HttpApi<infer _Id, infer _G, infer _E, infer R> ? R : never
 
-/** The names of our groups in an api.A host's own group of the same name does not count. */
+/** The names of our groups in an api. A host's own group of the same name does not count. */
 export type PartsOf<Api> = {
   readonly [Name in PartName]: [Groups[Name]] extends [GroupsOf<Api>] ? Name : never
 }[PartName]

@@ -4,17 +4,21 @@
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Duration, Effect, Layer, Option } from "effect"
+import type * as AsyncApi from "../AsyncApi.ts"
 import * as Auth from "../Auth/Auth.ts"
-import * as Endpoints from "../Endpoints.ts"
+import { endpoints as cluster } from "../Cluster/Endpoints.ts"
 import { endpoints as gateway } from "../Gateway/Endpoints.ts"
+import { endpoints as health } from "../Health/Endpoints.ts"
 import * as Health from "../Health/Health.ts"
 import { NotFound } from "../Http/ApiError.ts"
 import { admits, FeedOrigins } from "../Http/Origin.ts"
 import * as ChangeFeed from "../Kv/ChangeFeed.ts"
+import { endpoints as kv } from "../Kv/Endpoints.ts"
 import * as Limits from "../Limits.ts"
-import { MetricsRoutes } from "../Observability/Endpoints.ts"
+import { MetricsRoutes, endpoints as metrics } from "../Observability/Endpoints.ts"
 import * as Metrics from "../Observability/Metrics.ts"
 import * as Tracer from "../Observability/Tracer.ts"
+import { endpoints as description } from "../OpenApi/Endpoints.ts"
 import { consoleEndpoints, Pages, referenceEndpoints } from "../Pages/Endpoints.ts"
 import type { Routes } from "../Pages/Paths.ts"
 import * as Housekeeping from "../Storage/Housekeeping.ts"
@@ -48,15 +52,28 @@ const routesOf = (api: ReflectedApi): Routes => ({
   root: "/"
 })
 
+/** The AsyncAPI document. The first request for it loads the module and makes it. */
+export const asyncApi = (addresses?: AsyncApi.Addresses): Effect.Effect<string> =>
+  Effect.map(
+    Effect.promise(() => import("../AsyncApi.ts")),
+    ({ text }) => text(addresses)
+  )
+
+/** The handlers of our groups in an api, by the group's name; those of the gateway are in a separate module. */
+export const handlersOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  protocol: Parameters<typeof description>[1]
+) => ({ kv, cluster, health, metrics, description: description(api, protocol) })
+
 /** The handlers of those of our groups that are in the api. */
 export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
   const addresses = { gateway: pathIn(api, "gateway", "connect"), changeFeed: pathIn(api, "kv", "changesSocket") }
   const protocol = Object.values(addresses).some(address => address !== undefined)
-    ? Endpoints.asyncApi(addresses)
+    ? asyncApi(addresses)
     : Effect.fail(new NotFound({ error: "Not found" }))
   const routes = routesOf(api)
   const pages = { console: consoleEndpoints(routes), reference: referenceEndpoints(routes) }
-  return Object.entries({ ...Endpoints.of(api, protocol), gateway, ...pages }).filter(([name]) => parts.has(name))
+  return Object.entries({ ...handlersOf(api, protocol), gateway, ...pages }).filter(([name]) => parts.has(name))
 }
 
 /** The services that all parts share. */
@@ -76,18 +93,15 @@ const common = ({ followLimits, identity, limits, metrics, origins, pages }: Opt
     pages === undefined ? none : Layer.succeed(Pages, { console: true, reference: true, ...pages })
   )
 
-const health = ({ checks = [], upstream }: Options): Erased =>
-  upstream === undefined ? Health.layerChecks(checks) : Health.layer(checks)
-
-/** The services behind the parts of an api.The store is released after its users. */
+/** The services behind the parts of an api. The store is released after its users. */
 export const services = (options: Options, parts: ReadonlySet<string>): Erased => {
-  const { gateway = none, retention, store = none, upstream = none } = options
+  const { checks = [], gateway = none, retention, store = none, upstream = none } = options
   const hasStore = options.store !== undefined
   const age = Option.map(Option.fromNullable(retention), Duration.decode)
   const tasks: Erased = Layer.mergeAll(
     parts.has("kv") ? ChangeFeed.layerMetrics : none,
     hasStore ? Housekeeping.layer(age) : none,
-    parts.has("health") ? health(options) : none
+    parts.has("health") ? (options.upstream === undefined ? Health.layerChecks(checks) : Health.layer(checks)) : none
   )
   const served: Erased = Layer.merge(parts.has("kv") ? ChangeFeed.layer : none, gateway)
   return tasks.pipe(

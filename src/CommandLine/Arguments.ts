@@ -12,33 +12,26 @@ export interface Node {
   readonly options: ReadonlyMap<string, boolean>
 }
 
-/** Arguments in the order that @effect/cli requires. */
-export interface Arranged {
+/** What arguments amount to. */
+export type Arranged = {
   /** The names of the command. */
   readonly path: ReadonlyArray<string>
-  /** The arguments, starting with the path. */
-  readonly args: ReadonlyArray<string>
-}
-
-/** An argument that the command does not take. */
-export interface UnknownArgument {
-  readonly path: ReadonlyArray<string>
-  readonly unknown: string
-  /** The names that it takes there, for suggestions. */
-  readonly known: ReadonlyArray<string>
-}
-
-/** An option without its value. */
-export interface MissingValue {
-  readonly path: ReadonlyArray<string>
-  readonly missingValueOf: string
-}
-
-/** An option that is given twice, with different values. */
-export interface RepeatedOption {
-  readonly path: ReadonlyArray<string>
-  readonly repeated: string
-}
+} & (
+  | {
+      /** The arguments in the order that @effect/cli requires, starting with the path. */
+      readonly args: ReadonlyArray<string>
+    }
+  | {
+      /** An argument that the command does not take. */
+      readonly unknown: string
+      /** The names that it takes there, for suggestions. */
+      readonly known: ReadonlyArray<string>
+    }
+  /** An option without its value. */
+  | { readonly missingValueOf: string }
+  /** An option that is given twice, with different values. */
+  | { readonly repeated: string }
+)
 
 /** The options of every command, and those of the root. */
 const general: ReadonlyMap<string, boolean> = new Map([
@@ -97,10 +90,7 @@ const unique = (options: ReadonlyArray<Option>): ReadonlyArray<Option> | string 
 }
 
 /** Orders arguments: the command, its options, and other arguments after `--`; or the first problem. */
-export const arrange = (
-  args: ReadonlyArray<string>,
-  root: Node
-): Arranged | UnknownArgument | MissingValue | RepeatedOption => {
+export const arrange = (args: ReadonlyArray<string>, root: Node): Arranged => {
   const { options, others } = split(args, new Map([...optionsOf(root), ...general, ...ofRoot]))
   const path: Array<string> = []
   let node = root

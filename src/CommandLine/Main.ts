@@ -71,7 +71,11 @@ const isService = ([name, ...others]: ReadonlyArray<string>): boolean =>
 const configured = "It is configured by variables, such as PORT=9000; causeway serve --help lists them."
 
 /** The failure of an unknown argument, with a suggestion. */
-const unknownArgument = ({ known, path, unknown }: Arguments.UnknownArgument): CommandFailed => {
+const unknownArgument = ({
+  known,
+  path,
+  unknown
+}: Extract<Arguments.Arranged, { readonly unknown: string }>): CommandFailed => {
   const command = ["causeway", ...path].join(" ")
   const refuse = (hint: string) => wrong(`${command} does not take ${JSON.stringify(unknown)}`, hint)
   if (isService(path)) return refuse(configured)

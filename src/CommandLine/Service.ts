@@ -1,9 +1,8 @@
 /** Requests of commands that the client does not have. */
 import { Duration, Effect, Redacted } from "effect"
-import { isClientError } from "../Client/Errors.ts"
 import { requestsOf } from "../Client/KeyValue.ts"
 import { json, type Reader, type Request } from "../Client/Requests.ts"
-import { type ClientError, fromPlain } from "../EffectClient/Errors.ts"
+import { call } from "../EffectClient/Run.ts"
 import type { CommandFailed } from "./CommandFailed.ts"
 import type { Connection } from "./Connection.ts"
 import * as Failure from "./Failure.ts"
@@ -36,12 +35,9 @@ export const ask = <A>(
     timeoutMs: Duration.toMillis(connection.timeout),
     ...(accepts !== undefined && { fetch: accepting(accepts) })
   })
-  return Effect.tryPromise({ try: signal => requests.ask(request, signal, read), catch: error => error }).pipe(
-    Effect.catchAll(
-      (error): Effect.Effect<never, ClientError> =>
-        isClientError(error) ? Effect.fail(fromPlain(error)) : Effect.die(error)
-    ),
-    Effect.mapError(Failure.of(connection))
+  return Effect.mapError(
+    call(signal => requests.ask(request, signal, read)),
+    Failure.of(connection)
   )
 }
 

@@ -91,8 +91,6 @@ export const health = Command.make(
     })
 ).pipe(Command.withDescription("Check whether the service is well; the exit code is 0 if its store is ready"))
 
-const readText = (response: Response, limitBytes: number): Promise<string> => textOf(response, limitBytes)
-
 /** Whether a text is a JSON object with a member. */
 const isDocument = (text: string, member: string): boolean => {
   const found = Option.getOrUndefined(Option.liftThrowable((text: string): unknown => JSON.parse(text))(text))
@@ -118,7 +116,7 @@ export const openapi = (documents: Documents) =>
       Effect.gen(function* () {
         const ofService = Effect.gen(function* () {
           const connection = yield* Connection.resolve(options)
-          const text = yield* ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, readText)
+          const text = yield* ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, textOf)
           if (isDocument(text, asyncapi ? "asyncapi" : "openapi")) return text
           return yield* failed(
             `${connection.url}: the answer is not an ${asyncapi ? "AsyncAPI" : "OpenAPI"} document`,

@@ -4,8 +4,8 @@
  */
 import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
-import { type ClientError, ConnectionFailed, fromPlain } from "./Errors.ts"
-import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
+import { type ClientError, ConnectionFailed } from "./Errors.ts"
+import { call, clock, streamOf, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
 export type {
   ConnectionStatus,
@@ -95,11 +95,6 @@ export interface Service {
 
 /** The client as a service. */
 export class Client extends Context.Tag("causeway/Client")<Client, Service>() {}
-
-const { call, streamOf } = callsOf(
-  (error: unknown): error is Plain.ClientError => Plain.isClientError(error),
-  fromPlain
-)
 
 /** A body that is incomplete. */
 const lost = (cause: unknown): ClientError =>

@@ -96,66 +96,15 @@ export class TokenUnavailable extends Data.TaggedError("TokenUnavailable")<{
   readonly cause?: unknown
 }> {}
 
-/** Every error of a call. */
-export type ClientError =
-  | BadRequest
-  | Unauthorized
-  | Forbidden
-  | NotFound
-  | MethodNotAllowed
-  | Conflict
-  | Gone
-  | PreconditionFailed
-  | PayloadTooLarge
-  | UnsupportedMediaType
-  | UnprocessableContent
-  | RequestHeaderFieldsTooLarge
-  | InternalServerError
-  | NotImplemented
-  | ServiceUnavailable
-  | InsufficientStorage
-  | InvalidResponse
-  | ResponseTooLarge
-  | ConnectionFailed
-  | TokenUnavailable
-
-/** An error of the plain client as one of Effect. */
-export const fromPlain = (error: Plain.ClientError): ClientError => {
-  const { cause, message } = error
-  switch (error._tag) {
-    case "ConnectionFailed":
-      return new ConnectionFailed({ message, cause, isTimeout: error.isTimeout })
-    case "TokenUnavailable":
-      return new TokenUnavailable({ message, cause })
-    case "ResponseTooLarge":
-      return new ResponseTooLarge({ message, limitBytes: error.limitBytes })
-    case "PreconditionFailed": {
-      const { currentVersion, operation } = error
-      return new PreconditionFailed({ ...fieldsOf(error), currentVersion, operation })
-    }
-    case "Gone": {
-      const { epoch, trimmedSeq } = error
-      return new Gone({ ...fieldsOf(error), epoch, trimmedSeq })
-    }
-    default:
-      return new byTag[error._tag](fieldsOf(error))
-  }
-}
-
-const fieldsOf = ({ message, requestId, retryAfterMs, status }: ResponseFields): ResponseFields => ({
-  message,
-  requestId,
-  retryAfterMs,
-  status
-})
-
-const byTag = {
+const classes = {
   BadRequest,
   Unauthorized,
   Forbidden,
   NotFound,
   MethodNotAllowed,
   Conflict,
+  Gone,
+  PreconditionFailed,
   PayloadTooLarge,
   UnsupportedMediaType,
   UnprocessableContent,
@@ -164,8 +113,14 @@ const byTag = {
   NotImplemented,
   ServiceUnavailable,
   InsufficientStorage,
-  InvalidResponse
+  InvalidResponse,
+  ResponseTooLarge,
+  ConnectionFailed,
+  TokenUnavailable
 } as const
+
+/** Every error of a call. */
+export type ClientError = InstanceType<(typeof classes)[keyof typeof classes]>
 
 /** The gateway refused a request. */
 export class RequestRefused extends Data.TaggedError("RequestRefused")<{
@@ -190,19 +145,14 @@ export class ConnectionClosed extends Data.TaggedError("ConnectionClosed")<{
 /** Every error of a call for a session. */
 export type SessionsError = RequestRefused | AnswerLost | ConnectionClosed | ClientError
 
-/** An error of the plain client of sessions as one of Effect. */
+const sessionClasses = { ...classes, RequestRefused, AnswerLost, ConnectionClosed } as const
+
+/** An error of the plain client of sessions as one of Effect, which has the same members. */
 export const fromPlainSessions = (error: Plain.SessionsError): SessionsError => {
-  const { message } = error
-  switch (error._tag) {
-    case "RequestRefused": {
-      const { code, retryable, traceId } = error
-      return new RequestRefused({ message, code, retryable, traceId })
-    }
-    case "AnswerLost":
-      return new AnswerLost({ message })
-    case "ConnectionClosed":
-      return new ConnectionClosed({ message, code: error.code })
-    default:
-      return fromPlain(error)
-  }
+  const { cause, message } = error
+  const Class = sessionClasses[error._tag] as new (members: object) => SessionsError
+  return new Class({ ...error, message, ...(cause !== undefined && { cause }) })
 }
+
+/** An error of the plain client as one of Effect. */
+export const fromPlain = (error: Plain.ClientError): ClientError => fromPlainSessions(error) as ClientError

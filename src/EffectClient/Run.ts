@@ -1,6 +1,9 @@
 /** Adapts the plain client to Effect: its clock, its token, its calls. */
 import { Duration, Effect, FiberId, Redacted, Runtime, Stream } from "effect"
 import type * as Plain from "../Client/Client.ts"
+import { isClientError } from "../Client/Errors.ts"
+import { isSessionsError } from "../Client/SessionErrors.ts"
+import { fromPlain, fromPlainSessions } from "./Errors.ts"
 
 /** The credential, or an effect that returns it for each attempt. */
 export type Token<E, R> = string | Redacted.Redacted | Effect.Effect<string | Redacted.Redacted, E, R>
@@ -33,8 +36,7 @@ export const tokenOf = <E, R>(token: Token<E, R>): Effect.Effect<Plain.Token, ne
     return Effect.isEffect(token) ? () => runPromise(Effect.map(token, textOf)) : textOf(token)
   })
 
-/** Calls and iterables of the plain client as effects and streams. Errors of other types are defects. */
-export const callsOf = <Error, E>(isError: (u: unknown) => u is Error, fromPlain: (error: Error) => E) => {
+const errorsOf = <Error, E>(isError: (u: unknown) => u is Error, fromPlain: (error: Error) => E) => {
   const failWith = (error: unknown): Effect.Effect<never, E> =>
     isError(error) ? Effect.fail(fromPlain(error)) : Effect.die(error)
   return {
@@ -47,3 +49,9 @@ export const callsOf = <Error, E>(isError: (u: unknown) => u is Error, fromPlain
       )
   }
 }
+
+/** Calls and iterables of the client of the store as effects and streams. Errors of other types are defects. */
+export const { call, streamOf } = errorsOf(isClientError, fromPlain)
+
+/** The same of the client of sessions. */
+export const sessions = errorsOf(isSessionsError, fromPlainSessions)

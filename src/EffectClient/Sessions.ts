@@ -1,8 +1,8 @@
 /** The client of the gateway for programs in Effect. */
 import { Context, Duration, Effect, Layer, type Scope, type Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
-import { fromPlainSessions, type SessionsError } from "./Errors.ts"
-import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
+import type { SessionsError } from "./Errors.ts"
+import { sessions as calls, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
 /** The gateway, the credential, and limits. */
 export interface SessionsOptions<E = never, R = never>
@@ -69,9 +69,7 @@ export interface SessionsService {
 /** The client of the gateway as a service. */
 export class Sessions extends Context.Tag("causeway/Client/Sessions")<Sessions, SessionsService>() {}
 
-const isError = (error: unknown): error is Plain.SessionsError => Plain.isSessionsError(error)
-
-const { call, streamOf } = callsOf(isError, fromPlainSessions)
+const { call, streamOf } = calls
 
 /** Makes a client of the gateway. Its connection ends with the scope. */
 export const makeSessions = <E = never, R = never>(

@@ -1,3 +1,4 @@
+/** The routes of the metrics, and which of them are served. */
 import { Config, Context, Effect, Option, type Redacted } from "effect"
 import * as Auth from "../Auth/Auth.ts"
 import { NotFound, Unauthorized } from "../Http/ApiError.ts"

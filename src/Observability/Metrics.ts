@@ -1,8 +1,8 @@
+/** The metrics of the process and of an instance, measured and rendered. */
 import { Context, Effect, Layer, Metric, type Scope } from "effect"
 import * as MetricTags from "../MetricTags.ts"
 import * as LogOutput from "./LogOutput.ts"
 import * as ProcessMetrics from "./ProcessMetrics.ts"
-import * as Prometheus from "./Prometheus.ts"
 import * as Samples from "./Samples.ts"
 
 /** The metrics of the process in the formats of both endpoints. */
@@ -40,7 +40,7 @@ export const layer: Layer.Layer<Metrics> = Layer.merge(
       )
       return {
         json: Effect.map(samples, Samples.toJson),
-        prometheus: Effect.map(samples, Prometheus.render),
+        prometheus: Effect.map(samples, Samples.toPrometheus),
         measure: measurement =>
           Effect.asVoid(
             Effect.acquireRelease(

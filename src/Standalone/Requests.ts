@@ -1,3 +1,4 @@
+/** The requests and WebSockets of a host's server that belong to an instance. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
 import { Effect } from "effect"

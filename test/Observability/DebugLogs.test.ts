@@ -6,7 +6,7 @@ import { JsonText } from "../../src/Json/JsonText.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as DebugLog from "../../src/Observability/DebugLog.ts"
 import * as Logging from "../../src/Observability/Logging.ts"
-import * as RuntimeTrace from "../../src/Observability/RuntimeTrace.ts"
+import * as ProcessMetrics from "../../src/Observability/ProcessMetrics.ts"
 import * as CommandLog from "../../src/Storage/Sqlite/Database/CommandLog.ts"
 import * as SessionEventsInSqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
@@ -107,7 +107,7 @@ describe("level trace", () => {
     Effect.gen(function* () {
       const trace = collector(LogLevel.Trace)
       const debug = collector(LogLevel.Debug)
-      for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(RuntimeTrace.layer), layer)
+      for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(ProcessMetrics.layerTrace), layer)
       yield* TestClock.adjust("1 second")
       const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
       assert.lengthOf(inside(), 1)

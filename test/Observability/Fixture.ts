@@ -5,7 +5,7 @@ import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { ConfigProvider, Context, Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
 import * as Auth from "../../src/Auth/Auth.ts"
-import { endpoints } from "../../src/Endpoints.ts"
+import { asyncApi, handlersOf } from "../../src/Causeway/Services.ts"
 import { GatewayGroup } from "../../src/Gateway/Api.ts"
 import * as Authentication from "../../src/Gateway/Authentication.ts"
 import * as GatewayEndpoints from "../../src/Gateway/Endpoints.ts"
@@ -75,7 +75,11 @@ export const serve = (options: {
     )
     const context = yield* Layer.build(
       NodeServer.serve(
-        Edge.make(Api.add(GatewayGroup), { ...endpoints, gateway: GatewayEndpoints.endpoints }, Auth.guards)
+        Edge.make(
+          Api.add(GatewayGroup),
+          { ...handlersOf(Api, asyncApi()), gateway: GatewayEndpoints.endpoints },
+          Auth.guards
+        )
       ).pipe(
         Layer.provideMerge(listening),
         Layer.provide(services),

@@ -1,8 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Chunk, Effect, FastCheck as fc, Metric, MetricBoundaries, MetricLabel } from "effect"
 import * as Metrics from "../../src/Observability/Metrics.ts"
-import * as Prometheus from "../../src/Observability/Prometheus.ts"
-import type * as Samples from "../../src/Observability/Samples.ts"
+import * as Samples from "../../src/Observability/Samples.ts"
 
 const gauge = (name: string, labels: Readonly<Record<string, string>>, value: number): Samples.Sample => ({
   name,
@@ -34,7 +33,7 @@ describe("Prometheus", () => {
     const nasty = fc.stringOf(fc.constantFrom("a", '"', "\\", "\n", "{", "}", ",", "=", " ", "é"))
     fc.assert(
       fc.property(nasty, nasty, (a, b) => {
-        const [head, ...lines] = Prometheus.render([gauge("g", { a, b }, 1)]).split("\n")
+        const [head, ...lines] = Samples.toPrometheus([gauge("g", { a, b }, 1)]).split("\n")
         assert.strictEqual(head, "# TYPE g gauge")
         assert.deepStrictEqual(lines.slice(1), [""])
         assert.deepStrictEqual(parse(lines[0]!), { name: "g", labels: { a, b }, value: "1" })
@@ -45,14 +44,14 @@ describe("Prometheus", () => {
   it("makes any name a valid one", () => {
     fc.assert(
       fc.property(fc.string({ minLength: 1 }), fc.string({ minLength: 1 }), (name, label) => {
-        const [, line] = Prometheus.render([gauge(name, { [label]: "x" }, 1)]).split("\n")
+        const [, line] = Samples.toPrometheus([gauge(name, { [label]: "x" }, 1)]).split("\n")
         parse(line!)
       })
     )
   })
 
   it("prints histograms with cumulative buckets", () => {
-    const text = Prometheus.render([
+    const text = Samples.toPrometheus([
       {
         name: "h",
         description: "How\nlong \\ often",
@@ -91,8 +90,8 @@ describe("Prometheus", () => {
       gauge("c", {}, Number.NaN),
       gauge("a_b", { x: "1" }, 3)
     ]
-    assert.strictEqual(Prometheus.render(samples), '# TYPE a_b gauge\na_b 1\na_b{x="1"} 3\n# TYPE c gauge\nc NaN\n')
-    assert.strictEqual(Prometheus.render([]), "")
+    assert.strictEqual(Samples.toPrometheus(samples), '# TYPE a_b gauge\na_b 1\na_b{x="1"} 3\n# TYPE c gauge\nc NaN\n')
+    assert.strictEqual(Samples.toPrometheus([]), "")
   })
 })
 

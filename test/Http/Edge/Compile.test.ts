@@ -6,7 +6,7 @@ import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import { Api } from "../../../src/Api.ts"
 import * as Auth from "../../../src/Auth/Auth.ts"
-import { endpoints } from "../../../src/Endpoints.ts"
+import { asyncApi, handlersOf } from "../../../src/Causeway/Services.ts"
 import { compile } from "../../../src/Http/Edge/Compile.ts"
 import type { AnyHandlers } from "../../../src/Http/Endpoints.ts"
 import { empty } from "../../../src/Http/Reply.ts"
@@ -16,7 +16,7 @@ import { auth, services } from "../../Harness.ts"
 const guards = Effect.runSync(Effect.provide(Auth.guards, auth))
 
 const all: Readonly<Record<string, AnyHandlers>> = await Effect.runPromise(
-  Effect.provide(Effect.scoped(Effect.all(endpoints)), services(Memory.layer))
+  Effect.provide(Effect.scoped(Effect.all(handlersOf(Api, asyncApi()))), services(Memory.layer))
 )
 
 describe("compile", () => {
