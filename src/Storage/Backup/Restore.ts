@@ -25,7 +25,7 @@ import { messageOf } from "../../ErrorMessage.ts"
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
 import { idOf, makeDirectory } from "../FileSystem.ts"
-import { roomIn } from "../Sqlite/Copy/Copying.ts"
+import { requireRoom } from "../Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../Sqlite/Copy/CopyPort.ts"
 import type { Verified } from "../Sqlite/Copy/Verification.ts"
 import { closeLast, openForWriting } from "../Sqlite/Database/Connection.ts"
@@ -178,17 +178,6 @@ const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope
     draft => Effect.sync(() => rmSync(draft, { recursive: true, force: true }))
   )
 
-const requireRoom = (directory: string, bytes: number) =>
-  Effect.flatMap(
-    attempt(`${directory} cannot be used`, () => roomIn(directory)),
-    room =>
-      room >= bytes + 16 * MiB
-        ? Effect.void
-        : refuse(
-            `The disk of ${directory} has ${Math.floor(room / MiB)} MiB left, and the backup has ${Math.ceil(bytes / MiB)}`
-          )
-  )
-
 /** Removes the path of the draft from a message. The user does not know the draft. */
 const withoutDraft = (draft: string, message: string): string => message.replaceAll(join(draft, "/"), "")
 
@@ -299,7 +288,7 @@ export const restore = ({
       )
     }
     const total = parts.reduce((sum, { bytes }) => sum + bytes, 0)
-    yield* requireRoom(directory, total)
+    yield* attempt(`${directory} cannot be used`, () => requireRoom(directory, total, 16 * MiB))
     const draft = yield* openDraft(directory)
     let done = 0
     yield* Effect.forEach(parts, part =>

@@ -53,15 +53,10 @@ const maxAttempts = 1000
 /** The bytes that are copied without a pause, which takes some milliseconds. */
 const stepBytes = 4 * MiB
 
-/** The free bytes of a directory's disk that this user may use. */
-export const roomIn = (directory: string): number => {
-  const { bavail, bsize } = statfsSync(directory)
-  return bavail * bsize
-}
-
 /** Throws if a disk would have fewer than `bytesLeft` bytes left after `bytes` more were written. */
 export const requireRoom = (directory: string, bytes: number, bytesLeft: number): void => {
-  const room = roomIn(directory)
+  const { bavail, bsize } = statfsSync(directory)
+  const room = bavail * bsize
   if (room - bytes >= bytesLeft) return
   const needed = mebibytes(bytes + bytesLeft)
   throw new CopyError("NoRoom", `The disk of ${directory} has ${mebibytes(room)} left, and the copy needs ${needed}`)

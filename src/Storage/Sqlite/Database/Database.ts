@@ -103,7 +103,6 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     const writer: WriterPort.WriterPort<W, O> = yield* options.writer === "inline"
       ? WriterPort.inline(() => new Writer(file, plugin), onReply)
       : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply)
-    let unanswered = 0
 
     /** Sends a request to the writer, after everything that must not run at the same time was stopped. */
     const post: WriterPort.WriterPort<W, O> = (request, respond) => {
@@ -112,9 +111,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
           return respond({ ...WriterPort.unavailable("the disk is full"), cause: "DiskError" })
         reader.close("the database is being opened for writing")
       }
-      if (unanswered++ === 0) reader.writing(true)
       writer(request, reply => {
-        if (--unanswered === 0) reader.writing(false)
         // If the outcome is unknown, records may have been removed. The caller may have been interrupted.
         if (request.kind === "trim" && (reply._tag === "Unavailable" || reply.count > 0)) reader.forget()
         respond(reply)
@@ -125,8 +122,8 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       walBytes,
       clock,
       runtime: yield* Effect.runtime<never>(),
-      reportDamage: plugin.reportDamage,
-      makeReader: listener => new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, listener),
+      makeReader: listener =>
+        new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, plugin.reportDamage, listener),
       post,
       onLastSeq: plugin.onLastSeq
     })

@@ -1,3 +1,6 @@
+/**
+ * The reads of a database.
+ */
 import { type Clock, Effect, Exit } from "effect"
 import * as Direct from "../../../Direct.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -15,7 +18,6 @@ const clearCachesIntervalMillis = 1000
 interface Main<Q> extends Opened<Q> {
   /** The file that it reads. */
   readonly databaseId: string | undefined
-  readonly shared: SharedSnapshot
 }
 
 /** Receives failures of reads. */
@@ -26,7 +28,6 @@ export interface ReaderListener {
   readonly onReplaced: (reason: string) => void
   /** A lock could not be taken. SQLite itself tried for `tried` milliseconds. */
   readonly onLocked: (reason: string, tried: number) => void
-  readonly reportDamage: Damage.Report
 }
 
 /**
@@ -37,7 +38,6 @@ export class Reader<Q> {
   readonly snapshots: Snapshots<Q>
   private main: Main<Q> | undefined
   private suspension: string | undefined = "the database is not open yet"
-  private isWriting = false
   private generation = 0
   private adopted: string | undefined
   private clearedAt = Number.NEGATIVE_INFINITY
@@ -48,6 +48,7 @@ export class Reader<Q> {
     /** The maximum number of snapshots that last over several iterations of the event loop. */
     maxSnapshots: number,
     private readonly clock: Clock.Clock,
+    private readonly reportDamage: Damage.Report,
     private readonly listener: ReaderListener
   ) {
     this.snapshots = new Snapshots(this, maxSnapshots)
@@ -60,7 +61,7 @@ export class Reader<Q> {
     body: (queries: Q, now: number) => A,
     annotations?: Readonly<Record<string, unknown>>
   ): Effect.Effect<A, StoreUnavailable> {
-    return this.attempt(() => body(this.enter(), this.clock.unsafeCurrentTimeMillis()), annotations)
+    return this.attempt(() => body(this.current().queries, this.clock.unsafeCurrentTimeMillis()), annotations)
   }
 
   /** Changes with each file that is opened and whenever records are removed. Fails if a read would. */
@@ -118,16 +119,9 @@ export class Reader<Q> {
   close(reason: string): void {
     this.suspension = reason
     this.snapshots.close(reason)
-    this.main?.shared.end()
     this.main?.connection.close()
     this.main = undefined
     this.generation++
-  }
-
-  /** Must be called before the writer receives a request, and when it has answered all. */
-  writing(isWriting: boolean): void {
-    this.isWriting = isWriting
-    this.main?.shared.writing(isWriting)
   }
 
   /** The connection for short reads. Throws if it cannot be opened. */
@@ -138,8 +132,7 @@ export class Reader<Q> {
     }
     if (this.main === undefined) {
       const databaseId = idOf(this.source.file)
-      const opened = this.openedFile(() => ReadConnection.open(this.source))
-      this.main = { ...opened, databaseId, shared: new SharedSnapshot(opened.connection, this.isWriting) }
+      this.main = { ...this.openedFile(() => ReadConnection.open(this.source)), databaseId }
       this.generation++
     }
     return this.main
@@ -162,15 +155,9 @@ export class Reader<Q> {
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
         if (failure.isUnreadable) this.clearCaches()
         if (!Damage.isDamage(failure.reason)) return Exit.fail(failure)
-        return Effect.zipRight(this.listener.reportDamage("read", failure.reason, annotations), failure)
+        return Effect.zipRight(this.reportDamage("read", failure.reason, annotations), failure)
       }
     })
-  }
-
-  private enter(): Q {
-    const main = this.suspension === undefined && this.main !== undefined ? this.main : this.current()
-    main.shared.enter()
-    return main.queries
   }
 
   private openedFile(open: () => ReadConnection): Opened<Q> {
@@ -200,55 +187,5 @@ export class Reader<Q> {
     this.clearedAt = now
     this.snapshots.clearCaches()
     this.main?.connection.clearCache()
-  }
-}
-
-/**
- * One snapshot for the reads of an iteration of the event loop: beginning and ending a read transaction costs more than
- * a lookup.
- *
- * The first read of an iteration has a separate snapshot, so that a single read has no extra cost. The second begins a
- * shared snapshot until the end of the iteration, so that none is open while the process is idle. While the writer has
- * a request, no snapshot is shared. No other process writes, so that the database does not change while such a snapshot
- * is open: each read finds what it would find by itself, and the snapshot does not delay a checkpoint.
- */
-export class SharedSnapshot {
-  private hasRead = false
-  private isHeld = false
-
-  constructor(
-    /** Its `release` must not throw, because no caller would catch the error. */
-    private readonly connection: Pick<ReadConnection, "hold" | "release">,
-    private isWriting: boolean
-  ) {}
-
-  /** Must be called before each read. */
-  enter(): void {
-    if (this.isHeld || this.isWriting) return
-    if (this.hasRead) {
-      this.connection.hold()
-      this.isHeld = true
-    } else {
-      this.hasRead = true
-      setImmediate(this.endIteration)
-    }
-  }
-
-  /** Must be called before the writer receives a request, and when it has answered all. */
-  writing(isWriting: boolean): void {
-    this.isWriting = isWriting
-    if (isWriting) this.end()
-  }
-
-  /** Releases the snapshot, if there is one. */
-  end(): void {
-    if (!this.isHeld) return
-    this.isHeld = false
-    this.connection.release()
-  }
-
-  private readonly endIteration = (): void => {
-    this.hasRead = false
-    this.end()
   }
 }

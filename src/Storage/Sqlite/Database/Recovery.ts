@@ -4,7 +4,6 @@
  */
 import { type Clock, Effect, Runtime } from "effect"
 import * as Monotonic from "../../../Monotonic.ts"
-import type * as Damage from "./Damage.ts"
 import type { Done, Reply } from "./Messages.ts"
 import type { Opened } from "./Opening.ts"
 import type { Reader, ReaderListener } from "./Reader.ts"
@@ -71,7 +70,6 @@ export interface RecoveryOptions<O, Q> {
   readonly walBytes: number
   readonly clock: Clock.Clock
   readonly runtime: Runtime.Runtime<never>
-  readonly reportDamage: Damage.Report
   readonly makeReader: (listener: ReaderListener) => Reader<Q>
   /** Sends a request to the writer. `respond` is called once, with its reply. */
   readonly post: (
@@ -96,7 +94,7 @@ export class Recovery<O, Q> {
   private checkpointAbove: number
 
   constructor(private readonly options: RecoveryOptions<O, Q>) {
-    const { clock, makeReader, opened, reportDamage, walBytes } = options
+    const { clock, makeReader, opened, walBytes } = options
     this.epoch = opened.epoch
     this.checkpointAbove = walBytes
     this.stuckLocks = new StuckLocks(() => Monotonic.unsafeMillis(clock))
@@ -107,8 +105,7 @@ export class Recovery<O, Q> {
       },
       onLocked: (reason, tried) => {
         if (this.state === "open" && this.stuckLocks.onLocked(tried)) this.replace(reason)
-      },
-      reportDamage
+      }
     })
     if (this.epoch !== "") this.reader.adopt(opened.databaseId)
   }
