@@ -1,11 +1,11 @@
 /** Followers of the log at different positions, over connections that record their frames. */
 import { describe, expect, it } from "@effect/vitest"
-import type { Connection } from "../../src/Http/WebSocket.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
-import * as Change from "../../src/Kv/Change.ts"
-import { FollowerSet } from "../../src/Kv/ChangeFeed/FollowerSet.ts"
-import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
-import { query } from "./ChangeFeedHarness.ts"
+import type { Connection } from "../../../src/Http/WebSocket.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
+import * as Change from "../../../src/Kv/Change.ts"
+import { FollowerSet } from "../../../src/Kv/ChangeFeed/FollowerSet.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import { query } from "./Harness.ts"
 
 const namespace = "tenant:a/n"
 

@@ -1,10 +1,10 @@
 /** A WebSocket that receives entries before it follows the log: its pace, its failures and its end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
-import type { Close, Connection, Handler } from "../../src/Http/WebSocket.ts"
-import { type Initial, InitialFollower } from "../../src/Kv/ChangeFeed/Follower.ts"
-import { encoded } from "../../src/Kv/Entry.ts"
-import { StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
+import type { Close, Connection, Handler } from "../../../src/Http/WebSocket.ts"
+import { type Initial, InitialFollower } from "../../../src/Kv/ChangeFeed/Follower.ts"
+import { encoded } from "../../../src/Kv/Entry.ts"
+import { StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
 
 const turns = Effect.repeatN(
   Effect.promise(() => new Promise<void>(resolve => setImmediate(resolve))),
