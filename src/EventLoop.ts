@@ -1,4 +1,5 @@
-/** Turns of the event loop. */
+/** Turns of the event loop, and events of emitters. */
+import type { EventEmitter } from "node:events"
 import type { Writable } from "node:stream"
 import { Effect } from "effect"
 
@@ -22,18 +23,19 @@ export const onceRead = (callback: () => void): (() => void) => {
 /** Waits until everything that has already arrived is read; see {@link onceRead}. */
 export const untilRead: Effect.Effect<void> = Effect.async(resume => Effect.sync(onceRead(() => resume(Effect.void))))
 
-/** Waits until a stream accepts more data, or is destroyed. */
-export const drained = (stream: Writable): Effect.Effect<void> =>
+/** Waits until an emitter emits one of these events. */
+export const emitted = (emitter: EventEmitter, ...events: ReadonlyArray<string>): Effect.Effect<void> =>
   Effect.async(resume => {
     const stop = (): void => {
-      stream.off("drain", done)
-      stream.off("close", done)
+      for (const event of events) emitter.off(event, done)
     }
     const done = (): void => {
       stop()
       resume(Effect.void)
     }
-    stream.on("drain", done)
-    stream.on("close", done)
+    for (const event of events) emitter.on(event, done)
     return Effect.sync(stop)
   })
+
+/** Waits until a stream accepts more data, or is destroyed. */
+export const drained = (stream: Writable): Effect.Effect<void> => emitted(stream, "drain", "close")

@@ -35,15 +35,20 @@ const leave = (): void => {
 
 const weighted = /^\s*([^\s;,]+)\s*(?:;\s*q\s*=\s*([0-9.]*)\s*)?$/i
 
-/** Whether a client prefers gzip to the uncompressed answer, by its `Accept-Encoding` (RFC 9110, 12.5.3). */
-export const takesGzip = (header: string | ReadonlyArray<string> | undefined): boolean => {
-  if (header === undefined) return false
+/** The weights of the codings in an `Accept-Encoding` (RFC 9110, 12.5.3). A weight of 0 refuses one. */
+export const weightsIn = (header: string | ReadonlyArray<string> = []): ReadonlyMap<string, number> => {
   const weights = new Map<string, number>()
   for (const part of String(header).split(",")) {
     const [, coding, weight = "1"] = weighted.exec(part) ?? []
     // A weight that is no number refuses the coding.
     if (coding !== undefined) weights.set(coding.toLowerCase(), Number(weight) || 0)
   }
+  return weights
+}
+
+/** Whether a client prefers gzip to the uncompressed answer. */
+export const takesGzip = (header: string | ReadonlyArray<string> | undefined): boolean => {
+  const weights = weightsIn(header)
   const weight = weights.get("gzip") ?? weights.get("x-gzip") ?? weights.get("*") ?? 0
   return weight > 0 && weight >= (weights.get("identity") ?? 0)
 }

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { Config, Context, Effect, Option } from "effect"
 import { NotFound } from "../Http/ApiError.ts"
-import { varyOf } from "../Http/Compression.ts"
+import { varyOf, weightsIn } from "../Http/Compression.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { empty, type Reply } from "../Http/Reply.ts"
@@ -121,7 +121,7 @@ const serve = (name: string, address: string, routes: Routes, pages: PagesShape,
     address: () => Effect.succeed(empty(308, { location: `${name}/`, "cache-control": "no-cache" })),
     page: ({ incoming }: { readonly incoming: Incoming }) =>
       Effect.flatMap(
-        files.file("index.html", new Set()),
+        files.file("index.html", new Map()),
         Option.match({
           onNone: () => notBuilt(name),
           onSome: page => Effect.succeed(reply(incoming, withRoutes(page, described), "no-cache"))
@@ -129,7 +129,7 @@ const serve = (name: string, address: string, routes: Routes, pages: PagesShape,
       ),
     asset: ({ incoming, path }: { readonly incoming: Incoming; readonly path: { readonly file: string } }) =>
       Effect.flatMap(
-        assets.file(path.file, StaticFiles.acceptedCodings(incoming.headers["accept-encoding"])),
+        assets.file(path.file, weightsIn(incoming.headers["accept-encoding"])),
         Option.match({
           onNone: () => notFound,
           onSome: file => Effect.succeed(reply(incoming, file, immutable))

@@ -35,17 +35,6 @@ const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\.([a-z0-9]{1,9})$/
 
 const etagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`
 
-/** The content codings that a client accepts (RFC 9110, 12.5.3). A weight of 0 refuses one. */
-export const acceptedCodings = (header: unknown): ReadonlySet<string> => {
-  if (typeof header !== "string") return new Set()
-  return new Set(
-    header.split(",").flatMap(part => {
-      const [coding = "", ...parameters] = part.split(";").map(text => text.trim().toLowerCase())
-      return parameters.some(parameter => /^q=0(?:\.0*)?$/.test(parameter)) ? [] : [coding]
-    })
-  )
-}
-
 const read = (url: URL): Effect.Effect<Option.Option<Uint8Array>> =>
   Effect.map(
     Effect.promise(() =>
@@ -62,8 +51,8 @@ export const changed = (file: StaticFile, body: Uint8Array): StaticFile => ({ ..
 
 /** The files of a directory. */
 export interface StaticFiles {
-  /** A file in the best accepted form; `None` if no file has the name. */
-  readonly file: (name: string, accepted: ReadonlySet<string>) => Effect.Effect<Option.Option<StaticFile>>
+  /** A file in the best form by the weights of the codings; `None` if no file has the name. */
+  readonly file: (name: string, weights: ReadonlyMap<string, number>) => Effect.Effect<Option.Option<StaticFile>>
 }
 
 /** The files of a built directory. Each file is cached when it is first requested. */
@@ -86,12 +75,12 @@ export const make = (directory: URL): StaticFiles => {
     })
 
   return {
-    file: (name, accepted) =>
+    file: (name, weights) =>
       Effect.gen(function* () {
         const contentType = contentTypes[fileName.exec(name)?.[1] ?? ""]
         if (contentType === undefined) return Option.none()
         for (const { coding, suffix } of codings) {
-          if (!accepted.has(coding)) continue
+          if (!weights.get(coding)) continue
           const compressed = yield* load(name, suffix, coding, contentType)
           if (Option.isSome(compressed)) return compressed
         }

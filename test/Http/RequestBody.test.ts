@@ -52,6 +52,8 @@ describe("a request body", () => {
   })
 
   it("is parsed in its turn if it is large and others are too", async () => {
+    // The bytes of the test before this one no longer count.
+    await turn()
     const bodies = Array.from({ length: 4 }, request)
     for (const { source } of bodies) {
       source.push(`{"value":"${"x".repeat(600_000)}"}`)

@@ -6,7 +6,7 @@ import { Context, Effect, Either, Fiber, Layer, Option, TestClock } from "effect
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
-import { until } from "../Kv/ChangeFeedHarness.ts"
+import { until } from "../Kv/ChangeFeed/Harness.ts"
 import { finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 

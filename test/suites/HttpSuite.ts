@@ -1,5 +1,5 @@
 import { layer } from "@effect/vitest"
-import { Layer, Logger } from "effect"
+import { Effect, Layer, Logger } from "effect"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import type { Store } from "../../src/Kv/Store.ts"
 import type { Transport } from "../Harness.ts"
@@ -84,7 +84,7 @@ const serving = (title: string, transport: Transport, store: AnyStore, register:
   // Some cases cause errors in the log on purpose.
   const quiet = Logger.remove(Logger.defaultLogger)
   layer(Layer.provide(Layer.scoped(Site, site(transport, store)), quiet), { excludeTestServices: true })(title, it => {
-    register((name, body) => it.scoped(name, body))
+    register((name, body) => it.scoped(name, () => Effect.gen(body)))
   })
 }
 

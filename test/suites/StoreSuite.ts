@@ -43,7 +43,7 @@ export const storeSuite = (name: string, layer: Layer.Layer<Store | ChangeLog, u
     for (const [part, register] of Object.entries(parts)) {
       describe(part, () => {
         const check: Check = (title, body) =>
-          it.scoped(title, () => Effect.zipRight(TestClock.setTime(start), Effect.provide(body(), layer)))
+          it.scoped(title, () => Effect.zipRight(TestClock.setTime(start), Effect.provide(Effect.gen(body), layer)))
         register(check)
       })
     }

@@ -12,16 +12,16 @@ import * as HttpServer from "@effect/platform/HttpServer"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Duration, Effect, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
+import { type Duration, Effect, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
-import * as Supervision from "../../Supervision.ts"
 import { ServiceUnavailable } from "../ApiError.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 import { fromError, toResponse } from "../Reply.ts"
 import { Gate, type Observe } from "../Server/Gate.ts"
-import { NodeServer } from "../Server/NodeServer.ts"
+import { closeAfter } from "../Server/GracefulClose.ts"
+import { NodeServer, shutDown } from "../Server/NodeServer.ts"
 import * as RequestMetrics from "../Server/RequestMetrics.ts"
 import { isUpgrade, remember } from "../WebSocket/Handshake.ts"
 
@@ -46,9 +46,9 @@ class NodeTraffic {
     private readonly tags: MetricTags.MetricTags
   ) {}
 
-  /** Requests that are being answered. */
-  get inFlight(): number {
-    return this.#answers.size
+  /** The number of requests that are being answered. */
+  counts(): { readonly requests: number } {
+    return { requests: this.#answers.size }
   }
 
   /** Tracks a request. To be called while its event is emitted. Our own server tracks its connections itself. */
@@ -131,13 +131,6 @@ class NodeTraffic {
   }
 }
 
-/** Closes a connection after its current answer. */
-const closeAfter = (answer: ServerResponse, socket: Socket): void => {
-  answer.shouldKeepAlive = false
-  // Its headers may have said keep-alive.
-  if (answer.headersSent) answer.once("finish", () => socket.destroySoon())
-}
-
 /** The shutdown of the server. */
 export interface Options {
   /**
@@ -146,9 +139,6 @@ export interface Options {
    */
   readonly gracePeriod?: Duration.DurationInput
 }
-
-/** How long connections may take to close after they were destroyed. */
-const cutting = Duration.seconds(1)
 
 const unavailable = (error: string) =>
   toResponse(fromError(new ServiceUnavailable({ error, headers: { "retry-after": "1", connection: "close" } })))
@@ -191,7 +181,7 @@ const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Defau
  */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  { gracePeriod = Duration.seconds(10) }: Options = {}
+  { gracePeriod }: Options = {}
 ): Layer.Layer<HttpServer.HttpServer, never, HttpServer.HttpServer | DrainingSignal> =>
   Layer.scoped(
     HttpServer.HttpServer,
@@ -218,18 +208,7 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
       const untilServed = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
       if (!isOurs) yield* Scope.extend(inner.serve(served(Effect.succeed(starting))), untilServed)
 
-      const end = Effect.gen(function* () {
-        yield* draining.begin
-        yield* Effect.annotateLogs(Effect.logInfo("Draining"), { requests: traffic.inFlight })
-        traffic.drain()
-        const ended = yield* Supervision.within(gracePeriod, traffic.ended)
-        if (Option.isSome(ended)) return
-        yield* Effect.annotateLogs(Effect.logWarning("Connections outlasted the grace period and are cut"), {
-          requests: traffic.inFlight
-        })
-        traffic.cut()
-        yield* Supervision.within(cutting, traffic.ended)
-      })
+      const end = shutDown(draining, traffic, gracePeriod)
 
       return HttpServer.make({
         address: inner.address,

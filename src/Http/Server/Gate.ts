@@ -12,7 +12,7 @@ import { problemOfFields } from "../HeaderFields.ts"
 import { BodyBudget, heldBodyOf } from "./BodyBudget.ts"
 import { type ConnectionLimits, defaults, type Timing } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
-import { closeGracefully, closeUpgraded, destroyWithin, problemOf, refuse } from "./GracefulClose.ts"
+import { closeAfter, closeGracefully, closeUpgraded, destroyWithin, problemOf, refuse } from "./GracefulClose.ts"
 import { continueWhenRead, parseRest } from "./NodeInternals.ts"
 import { type Account, UnsentBudget } from "./UnsentBudget.ts"
 
@@ -200,10 +200,7 @@ export class Gate extends Http.Server {
     for (const { socket, answer } of this.#connections.all()) {
       // Node regards a connection that has sent nothing yet as busy.
       if (socket.bytesRead === 0) socket.destroy()
-      if (answer === undefined) continue
-      answer.shouldKeepAlive = false
-      // Its headers may have said keep-alive.
-      if (answer.headersSent) answer.once("finish", () => socket.destroySoon())
+      if (answer !== undefined) closeAfter(answer, socket)
     }
   }
 

@@ -2,7 +2,7 @@
  * The end of a connection: not before its client had a chance to read the answer, and in bounded time. If node
  * has no `ServerResponse`, the answer is written on the socket itself.
  */
-import { type IncomingMessage, STATUS_CODES } from "node:http"
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { bodyOf } from "../ApiError.ts"
@@ -64,6 +64,13 @@ function destroySoon(this: Known & Socket): void {
   this.end()
   request.once("end", () => Socket.prototype.destroySoon.call(this))
   discard(this, how.linger)
+}
+
+/** Closes a connection after its current answer. */
+export const closeAfter = (answer: ServerResponse, socket: Socket): void => {
+  answer.shouldKeepAlive = false
+  // Its headers may have said keep-alive.
+  if (answer.headersSent) answer.once("finish", () => socket.destroySoon())
 }
 
 /**

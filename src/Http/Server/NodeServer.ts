@@ -3,6 +3,7 @@
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, type Scope } from "effect"
+import { emitted } from "../../EventLoop.ts"
 import * as MetricTags from "../../MetricTags.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Setting from "../../Setting.ts"
@@ -85,29 +86,36 @@ const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, Listen
 const cutting = Duration.seconds(1)
 
 const closed = (gate: Gate): Effect.Effect<void> =>
-  Effect.async(resume => {
-    if (!gate.listening && gate.connected === 0) return resume(Effect.void)
-    const done = () => resume(Effect.void)
-    gate.once("close", done)
-    return Effect.sync(() => gate.off("close", done))
-  })
+  Effect.suspend(() => (!gate.listening && gate.connected === 0 ? Effect.void : emitted(gate, "close")))
 
-const drain = (gate: Gate, draining: typeof DrainingSignal.Service, gracePeriod: Duration.DurationInput) =>
+/** What a server drains: its connections and the requests in flight. */
+interface Traffic {
+  readonly drain: () => void
+  readonly cut: () => void
+  /** Waits until nothing is left. */
+  readonly ended: Effect.Effect<void>
+  /** Their numbers, for the log. */
+  readonly counts: () => Readonly<Record<string, number>>
+}
+
+/** Drains a server within the grace period, and then closes the rest. */
+export const shutDown = (
+  draining: typeof DrainingSignal.Service,
+  traffic: Traffic,
+  gracePeriod: Duration.DurationInput = Duration.seconds(10)
+) =>
   Effect.gen(function* () {
     yield* draining.begin
-    gate.drain()
-    yield* Effect.annotateLogs(Effect.logInfo("Draining"), {
-      requests: gate.inFlight,
-      connections: gate.connected
-    })
-    const ended = yield* Supervision.within(gracePeriod, closed(gate))
+    traffic.drain()
+    yield* Effect.annotateLogs(Effect.logInfo("Draining"), traffic.counts())
+    const ended = yield* Supervision.within(gracePeriod, traffic.ended)
     if (ended._tag === "Some") return
-    yield* Effect.annotateLogs(Effect.logWarning("Connections outlasted the grace period and are cut"), {
-      requests: gate.inFlight,
-      connections: gate.connected
-    })
-    gate.cut()
-    yield* Supervision.within(cutting, closed(gate))
+    yield* Effect.annotateLogs(
+      Effect.logWarning("Connections outlasted the grace period and are cut"),
+      traffic.counts()
+    )
+    traffic.cut()
+    yield* Supervision.within(cutting, traffic.ended)
   })
 
 /** Checks once a second which clients read. */
@@ -126,17 +134,9 @@ const watch = (gate: Gate, tags: MetricTags.MetricTags, queues = new KernelQueue
     const possiblyStalled = queues.isDue(now) ? gate.possiblyStalled() : []
     if (possiblyStalled.length > 0) yield* askKernel(queues, possiblyStalled, now)
     // The last check of a connection is after its end.
-    if (gate.connected === 0) yield* connection(gate)
+    if (gate.connected === 0) yield* emitted(gate, "connection")
     yield* Effect.sleep("1 second")
   }).pipe(Effect.forever)
-
-/** Waits for a connection. */
-const connection = (gate: Gate): Effect.Effect<void> =>
-  Effect.async(resume => {
-    const done = () => resume(Effect.void)
-    gate.once("connection", done)
-    return Effect.sync(() => gate.off("connection", done))
-  })
 
 /** Checks clients that read too little for the kernel to accept more. */
 const askKernel = (queues: KernelQueues, possiblyStalled: ReadonlyArray<Account>, now: number): Effect.Effect<void> =>
@@ -159,11 +159,16 @@ export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Eff
   Effect.gen(function* () {
     const tags = yield* MetricTags.current
     ConnectionMetrics.register(tags)
-    const draining = yield* DrainingSignal
     const { isProbe, limits, observe, origins } = options
     const gate = new Gate(options.timing ?? timing, observe, limits, isProbe, origins, tags)
     const bound = yield* bind(gate)
-    const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
+    const traffic: Traffic = {
+      drain: () => gate.drain(),
+      cut: () => gate.cut(),
+      ended: closed(gate),
+      counts: () => ({ requests: gate.inFlight, connections: gate.connected })
+    }
+    const end = yield* Effect.cached(shutDown(yield* DrainingSignal, traffic, options.gracePeriod))
     yield* Effect.addFinalizer(() => end)
     yield* Supervision.forkScoped("connections", watch(gate, tags))
     // The application keeps its listeners until the last request is answered: this finalizer runs before its own.

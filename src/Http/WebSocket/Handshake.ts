@@ -7,6 +7,7 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect } from "effect"
 import { WebSocketServer } from "ws"
 import { messageOf } from "../../ErrorMessage.ts"
+import { emitted } from "../../EventLoop.ts"
 import type { ApiError } from "../ApiError.ts"
 import type { Reply } from "../Reply.ts"
 import { BodyBudget } from "../Server/BodyBudget.ts"
@@ -148,9 +149,4 @@ const perform = (handshake: Handshake | undefined, { accept, connections }: Upgr
 
 /** Waits until a connection is closed. */
 export const closed = ({ socket }: Handshake): Effect.Effect<void> =>
-  Effect.async<void>(resume => {
-    if (socket.closed) return resume(Effect.void)
-    const done = () => resume(Effect.void)
-    socket.once("close", done)
-    return Effect.sync(() => socket.off("close", done))
-  })
+  Effect.suspend(() => (socket.closed ? Effect.void : emitted(socket, "close")))

@@ -5,7 +5,7 @@ import { Effect, type Fiber, FiberId, type Scope, Stream } from "effect"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import type { ListStream, StoreBusy, StoreUnavailable } from "../Store.ts"
 import { closes, initialEndFrame, initialFrame } from "./Frames.ts"
-import type { Page } from "./Page.ts"
+import { Page } from "./Page.ts"
 import type { FollowQuery } from "./Pages.ts"
 
 /** A follower gets a heartbeat after this many milliseconds without another frame. */
@@ -35,28 +35,31 @@ export interface FollowerOwner {
 export class Follower implements Handler {
   state: FollowerState = "suspended"
   /** The last `seq` sent. While the follower is live, the shared position replaces it. */
-  cursor: number
+  cursor = 0
   lastSent = 0
   /** The epoch of the last frame. */
-  seenEpoch: string
+  seenEpoch = ""
   /** The number of frames received since the last tick. */
   #received = 0
-  private first: Page | undefined
 
+  /** @param first is sent before what follows */
   constructor(
     readonly connection: Connection,
     private readonly followers: FollowerOwner,
-    readonly query: FollowQuery,
-    first: Page
-  ) {
-    this.first = first
-    this.seenEpoch = first.epoch
-    this.cursor = query.after
-  }
+    public query: FollowQuery,
+    private first?: Page
+  ) {}
 
   onOpen(): void {
     const first = this.first!
     this.first = undefined
+    this.follow(this.query, first)
+  }
+
+  protected follow(query: FollowQuery, first: Page): void {
+    this.query = query
+    this.cursor = query.after
+    this.seenEpoch = first.epoch
     this.followers.add(this, first)
   }
 
@@ -94,111 +97,85 @@ export class Follower implements Handler {
 /** The present entries, from one snapshot, which a follower receives before it follows the log. */
 export type Initial = Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
 
-/** The log of a snapshot, and the position in it. */
-type SnapshotPosition = Pick<ListStream, "lastSeq" | "epoch">
-
-/** The services that an {@link InitialFollower} needs. */
-interface InitialServices {
-  readonly fork: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
-  /** Creates a handler that follows the log from a position. */
-  readonly follow: (position: SnapshotPosition) => Handler
-  /** Called at the end of a connection that does not follow the log yet. */
-  readonly release: () => void
-}
-
 /**
  * A WebSocket that first receives the present entries, and then follows the log. Portions are read as the client takes
  * them, so that at most one of them exceeds the limit of unsent bytes.
  */
-export class InitialFollower implements Handler {
-  /** The follower, once all entries are sent. */
-  private follower: Handler | undefined
-  private sending: Fiber.RuntimeFiber<void> | undefined
-  private readonly room = Effect.unsafeMakeLatch(true)
-  /** The number of frames received since the last tick. */
-  private received = 0
+export class InitialFollower extends Follower {
+  /** Without heartbeats until it follows the log. */
+  override lastSent = Number.POSITIVE_INFINITY
+  #isFollowing = false
+  #sending: Fiber.RuntimeFiber<void> | undefined
+  readonly #room = Effect.unsafeMakeLatch(true)
 
   constructor(
-    private readonly connection: Connection,
+    connection: Connection,
+    followers: FollowerOwner,
+    query: FollowQuery,
     private readonly initial: Initial,
-    private readonly services: InitialServices
-  ) {}
-
-  onOpen(): void {
-    this.sending = this.services.fork(this.send)
+    private readonly fork: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+  ) {
+    super(connection, followers, query)
   }
 
-  onMessage(data: Buffer, isBinary: boolean): void {
-    if (this.follower === undefined) this.onControl()
-    else this.follower.onMessage(data, isBinary)
+  override onOpen(): void {
+    this.#sending = this.fork(this.#send)
   }
 
-  onControl(): void {
-    if (this.follower !== undefined) this.follower.onControl()
-    else if (++this.received > maxFrames) this.connection.pause()
+  override onBlocked(): void {
+    this.#room.unsafeClose()
+    super.onBlocked()
   }
 
-  onBlocked(): void {
-    if (this.follower === undefined) this.room.unsafeClose()
-    else this.follower.onBlocked()
+  override onRoom(): void {
+    this.#room.unsafeOpen()
+    if (this.#isFollowing) super.onRoom()
   }
 
-  onRoom(): void {
-    if (this.follower === undefined) this.room.unsafeOpen()
-    else this.follower.onRoom()
+  override onClosing(): void {
+    this.#stop()
+    super.onClosing()
   }
 
-  onTick(now: number): void {
-    if (this.follower !== undefined) return this.follower.onTick(now)
-    if (this.received > maxFrames) this.connection.resume()
-    this.received = 0
+  override onClosed(): void {
+    this.#stop()
+    super.onClosed()
   }
 
-  onClosing(): void {
-    if (this.follower === undefined) this.stop()
-    else this.follower.onClosing()
-  }
-
-  onClosed(): void {
-    if (this.follower !== undefined) return this.follower.onClosed()
-    this.stop()
-    this.services.release()
-  }
-
-  private begin(position: SnapshotPosition): void {
+  #begin({ epoch, lastSeq }: Pick<ListStream, "lastSeq" | "epoch">): void {
     if (!this.connection.isOpen) return
-    this.follower = this.services.follow(position)
-    this.follower.onOpen()
+    this.#isFollowing = true
+    this.follow({ ...this.query, after: lastSeq, epoch }, Page.empty(lastSeq, epoch))
   }
 
-  private stop(): void {
-    this.sending?.unsafeInterruptAsFork(FiberId.none)
+  #stop(): void {
+    if (!this.#isFollowing) this.#sending?.unsafeInterruptAsFork(FiberId.none)
   }
 
-  private sendFrame(frame: Buffer): Effect.Effect<void> {
+  #sendFrame(frame: Buffer): Effect.Effect<void> {
     return Effect.zipRight(
-      this.room.await,
+      this.#room.await,
       Effect.sync(() => {
         if (this.connection.isOpen) this.connection.sendFrame(frame)
       })
     )
   }
 
-  private readonly send: Effect.Effect<void> = Effect.suspend(() =>
+  readonly #send: Effect.Effect<void> = Effect.suspend(() =>
     Effect.scoped(
       Effect.flatMap(this.initial, ({ epoch, lastSeq, portions }) =>
         portions.pipe(
           Stream.filter(entries => entries.length > 0),
-          Stream.runForEach(entries => this.sendFrame(initialFrame(entries))),
+          Stream.runForEach(entries => this.#sendFrame(initialFrame(entries))),
           Effect.as({ epoch, lastSeq })
         )
       )
     )
   ).pipe(
-    Effect.tap(position => this.sendFrame(initialEndFrame(position))),
+    Effect.tap(position => this.#sendFrame(initialEndFrame(position))),
     // A new follower needs room for its first frame.
-    Effect.zipLeft(this.room.await),
-    Effect.flatMap(position => Effect.sync(() => this.begin(position))),
+    Effect.zipLeft(this.#room.await),
+    Effect.flatMap(position => Effect.sync(() => this.#begin(position))),
     Effect.catchTags({
       StoreBusy: () => Effect.sync(() => this.connection.close(closes.busy)),
       StoreUnavailable: () => Effect.sync(() => this.connection.close(closes.aborted))

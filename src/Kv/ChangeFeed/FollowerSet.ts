@@ -1,11 +1,10 @@
-import type { Close, Connection, Handler } from "../../Http/WebSocket.ts"
+import type { Close } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
-import { Follower } from "./Follower.ts"
+import type { Follower, FollowerOwner } from "./Follower.ts"
 import { closes, heartbeatFrame, resetFrame } from "./Frames.ts"
-import { Page } from "./Page.ts"
-import { type FollowQuery, isOfOther, keyOf } from "./Pages.ts"
-import { ReadersByPart } from "./ReadersByPart.ts"
+import { Page, ReadersByPart } from "./Page.ts"
+import { isOfOther, keyOf } from "./Pages.ts"
 
 /** Followers that need the same page. */
 export interface Group {
@@ -19,7 +18,7 @@ export interface Group {
  * Followers at the end of the log share one position and are indexed by tenant, so that the cost of a commit is
  * proportional to the number of its readers.
  */
-export class FollowerSet {
+export class FollowerSet implements FollowerOwner {
   private readonly all = new Set<Follower>()
   private readonly live = new ReadersByPart<Follower>()
   private readonly ahead = new Set<Follower>()
@@ -67,11 +66,6 @@ export class FollowerSet {
       if (lowest === undefined || position < lowest) lowest = position
     }
     return lowest
-  }
-
-  /** The handler of a connection. It sends `first`, and then what follows. */
-  handler(connection: Connection, query: FollowQuery, first: Page): Handler {
-    return new Follower(connection, this, query, first)
   }
 
   add(follower: Follower, first: Page): void {

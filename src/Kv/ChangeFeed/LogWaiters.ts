@@ -6,9 +6,8 @@ import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
-import type { Page, Position } from "./Page.ts"
+import { type Page, type Position, ReadersByPart } from "./Page.ts"
 import { type Pages, tail } from "./Pages.ts"
-import { ReadersByPart } from "./ReadersByPart.ts"
 
 /** Why a wait has ended: the log may have grown, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"

@@ -12,12 +12,12 @@ import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import type { StoreUnavailable } from "../Store.ts"
-import { heartbeatIntervalMillis, type Initial, InitialFollower } from "./Follower.ts"
+import { Follower, heartbeatIntervalMillis, type Initial, InitialFollower } from "./Follower.ts"
 import { FollowerSet, type Group } from "./FollowerSet.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
 import { closes } from "./Frames.ts"
 import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
-import { Page } from "./Page.ts"
+import type { Page } from "./Page.ts"
 import { type FollowQuery, isUnreadable, type Pages, tail } from "./Pages.ts"
 
 /** Reads the log for followers, in rounds. */
@@ -182,30 +182,20 @@ export const make = (
     // A log that was reset does not grow past any follower's position.
     yield* Supervision.tickScoped("polls of the change log", heartbeatIntervalMillis, connections, rounds.poll)
 
+    const upgradeBy = (handlerOf: (connection: WebSocket.Connection) => WebSocket.Handler): WebSocket.Upgrade => ({
+      connections,
+      accept: connect =>
+        connect(connection => {
+          const handler = handlerOf(connection)
+          slots.take()
+          return handler
+        })
+    })
+
     return {
       lowest: () => followers.lowest,
-      upgrade: (query, first) => ({
-        connections,
-        accept: connect =>
-          connect(connection => {
-            const handler = followers.handler(connection, query, first)
-            slots.take()
-            return handler
-          })
-      }),
-      upgradeWith: (query, initial) => ({
-        connections,
-        accept: connect =>
-          connect(connection => {
-            const handler = new InitialFollower(connection, initial, {
-              fork: runFork,
-              follow: ({ epoch, lastSeq }) =>
-                followers.handler(connection, { ...query, after: lastSeq, epoch }, Page.empty(lastSeq, epoch)),
-              release: () => slots.release()
-            })
-            slots.take()
-            return handler
-          })
-      })
+      upgrade: (query, first) => upgradeBy(connection => new Follower(connection, followers, query, first)),
+      upgradeWith: (query, initial) =>
+        upgradeBy(connection => new InitialFollower(connection, followers, query, initial, runFork))
     }
   })

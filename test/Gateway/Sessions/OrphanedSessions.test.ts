@@ -6,7 +6,7 @@ import { keyOf, namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { withWallClock } from "../../../src/Testing/Time.ts"
-import { until } from "../../Kv/ChangeFeedHarness.ts"
+import { until } from "../../Kv/ChangeFeed/Harness.ts"
 import { alice, inMemory, make, pass } from "../Fixture.ts"
 
 type Events = Context.Tag.Service<SessionEvents>

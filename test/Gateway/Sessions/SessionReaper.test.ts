@@ -10,7 +10,7 @@ import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as Tracer from "../../../src/Observability/Tracer.ts"
 import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../src/Upstream/Inference.ts"
-import { until } from "../../Kv/ChangeFeedHarness.ts"
+import { until } from "../../Kv/ChangeFeed/Harness.ts"
 import { alice, make, pass, upstreams } from "../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */

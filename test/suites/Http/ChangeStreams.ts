@@ -23,225 +23,215 @@ import {
 
 /** Following the change log. */
 export const streams = (check: Check) => {
-  check("a follower of a namespace, or of a prefix of its keys, receives only their changes", () =>
-    Effect.gen(function* () {
-      const { port, url } = yield* Site
-      const mine = space()
-      const start = yield* end
-      const following = (query: string) => `after=${start}&namespace=${segment(mine)}${query}`
-      const follow = (query: string) => {
-        const target = `ws://127.0.0.1:${port}/api/v1/changes/ws?${following(query)}`
-        return Effect.gen(function* () {
-          const keysOf: Array<string> = []
-          const socket = yield* Effect.acquireRelease(
-            Effect.sync(() => new WebSocket(target, { headers: { authorization: bearer(keys.read) } })),
-            socket => Effect.sync(() => socket.terminate())
-          )
-          socket.on("message", data => {
-            const { changes } = JSON.parse(String(data)) as ChangesBody
-            keysOf.push(...changes.map(change => change.key))
-          })
-          yield* Effect.async<void, Error>(resume => {
-            socket.once("open", () => resume(Effect.void))
-            socket.once("error", error => resume(Effect.fail(error)))
-          })
-          return keysOf
+  check("a follower of a namespace, or of a prefix of its keys, receives only their changes", function* () {
+    const { port, url } = yield* Site
+    const mine = space()
+    const start = yield* end
+    const following = (query: string) => `after=${start}&namespace=${segment(mine)}${query}`
+    const follow = (query: string) => {
+      const target = `ws://127.0.0.1:${port}/api/v1/changes/ws?${following(query)}`
+      return Effect.gen(function* () {
+        const keysOf: Array<string> = []
+        const socket = yield* Effect.acquireRelease(
+          Effect.sync(() => new WebSocket(target, { headers: { authorization: bearer(keys.read) } })),
+          socket => Effect.sync(() => socket.terminate())
+        )
+        socket.on("message", data => {
+          const { changes } = JSON.parse(String(data)) as ChangesBody
+          keysOf.push(...changes.map(change => change.key))
         })
-      }
-      const [all, part] = [yield* follow(""), yield* follow("&prefix=a%2F")]
-      const waiting = yield* Effect.fork(changes(`${following("&prefix=a%2Fz")}&wait=60`))
-      const events = yield* Effect.fork(
-        Effect.promise(async signal => {
-          const headers = { authorization: bearer(keys.read) }
-          const answer = await fetch(`${url}/api/v1/changes/stream?${following("&prefix=a")}`, { headers, signal })
-          const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
-          let text = ""
-          while (!text.includes('"key":"a/z"')) text += (await reader.read()).value ?? ""
-          await reader.cancel()
-          return [...text.matchAll(/"key":"([^"]*)"/g)].map(([, key]) => key)
+        yield* Effect.async<void, Error>(resume => {
+          socket.once("open", () => resume(Effect.void))
+          socket.once("error", error => resume(Effect.fail(error)))
         })
-      )
-      const written = ["a/1", "b", "A/2", "a", "a/3", "%2F", "a/z"]
-      for (const key of written) {
-        yield* put(space(), key, 1)
-        yield* put(mine, key, 1)
-        yield* put(`${mine}x`, key, 1)
-      }
-      expect((yield* Fiber.join(waiting)).changes.map(change => change.key)).toEqual(["a/z"])
-      expect(yield* Fiber.join(events)).toEqual(["a/1", "a", "a/3", "a/z"])
-      for (const [query, selected] of [
-        ["", written],
-        ["&prefix=", written],
-        ["&prefix=a", ["a/1", "a", "a/3", "a/z"]],
-        ["&prefix=a%2F", ["a/1", "a/3", "a/z"]],
-        ["&prefix=%25", ["%2F"]],
-        [`&tenant=${tenantOf(mine)}`, written],
-        ["&tenant=other", []],
-        ["&prefix=none", []]
-      ] as const) {
-        const page = yield* changes(following(query))
-        expect([query, page.changes.map(change => change.key)]).toEqual([query, selected])
-        expect(page.changes.every(change => change.namespace === mine)).toBe(true)
-        expect(page.lastSeq).toBe(yield* end)
-      }
-      while (all.length < written.length || part.length < 3) yield* Effect.promise(() => new Promise(setImmediate))
-      expect([all, part]).toEqual([written, ["a/1", "a/3", "a/z"]])
-    })
-  )
-
-  check("Server-Sent Events carry the records, and the connection stays open", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Site
-      const namespace = space()
-      const start = yield* end
-      yield* put(namespace, "a", "x\ny")
-      const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
-      const [record] = bodyOf<ChangesBody>(polled).changes
-      const received = yield* Effect.promise(async signal => {
-        const headers = { authorization: bearer(keys.read), "last-event-id": String(start) }
-        const answer = await fetch(`${url}/api/v1/changes/stream?after=0`, { headers, signal })
+        return keysOf
+      })
+    }
+    const [all, part] = [yield* follow(""), yield* follow("&prefix=a%2F")]
+    const waiting = yield* Effect.fork(changes(`${following("&prefix=a%2Fz")}&wait=60`))
+    const events = yield* Effect.fork(
+      Effect.promise(async signal => {
+        const headers = { authorization: bearer(keys.read) }
+        const answer = await fetch(`${url}/api/v1/changes/stream?${following("&prefix=a")}`, { headers, signal })
         const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
         let text = ""
-        while (!text.includes("data:") || !text.endsWith("\n\n")) text += (await reader.read()).value ?? ""
+        while (!text.includes('"key":"a/z"')) text += (await reader.read()).value ?? ""
         await reader.cancel()
-        return {
-          status: answer.status,
-          type: answer.headers.get("content-type"),
-          cache: answer.headers.get("cache-control"),
-          text
-        }
+        return [...text.matchAll(/"key":"([^"]*)"/g)].map(([, key]) => key)
       })
-      expect(received).toMatchObject({ status: 200, type: "text/event-stream", cache: "no-store" })
-      const event = received.text.slice(received.text.indexOf(`id: ${start + 1}@`))
-      expect(event).toBe(`id: ${start + 1}@${polled.headers["kv-epoch"]}\ndata: ${JSON.stringify(record)}\n\n`)
-      for (const id of ["x", "-1", "1.5", "1 2", "@e", "1@", "1@a b", `1@${"e".repeat(65)}`]) {
-        const answer = yield* call("GET", "/api/v1/changes/stream", { headers: { "last-event-id": id } })
-        expectError(answer, 400, "Last-Event-ID")
+    )
+    const written = ["a/1", "b", "A/2", "a", "a/3", "%2F", "a/z"]
+    for (const key of written) {
+      yield* put(space(), key, 1)
+      yield* put(mine, key, 1)
+      yield* put(`${mine}x`, key, 1)
+    }
+    expect((yield* Fiber.join(waiting)).changes.map(change => change.key)).toEqual(["a/z"])
+    expect(yield* Fiber.join(events)).toEqual(["a/1", "a", "a/3", "a/z"])
+    for (const [query, selected] of [
+      ["", written],
+      ["&prefix=", written],
+      ["&prefix=a", ["a/1", "a", "a/3", "a/z"]],
+      ["&prefix=a%2F", ["a/1", "a/3", "a/z"]],
+      ["&prefix=%25", ["%2F"]],
+      [`&tenant=${tenantOf(mine)}`, written],
+      ["&tenant=other", []],
+      ["&prefix=none", []]
+    ] as const) {
+      const page = yield* changes(following(query))
+      expect([query, page.changes.map(change => change.key)]).toEqual([query, selected])
+      expect(page.changes.every(change => change.namespace === mine)).toBe(true)
+      expect(page.lastSeq).toBe(yield* end)
+    }
+    while (all.length < written.length || part.length < 3) yield* Effect.promise(() => new Promise(setImmediate))
+    expect([all, part]).toEqual([written, ["a/1", "a/3", "a/z"]])
+  })
+
+  check("Server-Sent Events carry the records, and the connection stays open", function* () {
+    const { url } = yield* Site
+    const namespace = space()
+    const start = yield* end
+    yield* put(namespace, "a", "x\ny")
+    const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
+    const [record] = bodyOf<ChangesBody>(polled).changes
+    const received = yield* Effect.promise(async signal => {
+      const headers = { authorization: bearer(keys.read), "last-event-id": String(start) }
+      const answer = await fetch(`${url}/api/v1/changes/stream?after=0`, { headers, signal })
+      const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+      let text = ""
+      while (!text.includes("data:") || !text.endsWith("\n\n")) text += (await reader.read()).value ?? ""
+      await reader.cancel()
+      return {
+        status: answer.status,
+        type: answer.headers.get("content-type"),
+        cache: answer.headers.get("cache-control"),
+        text
       }
     })
-  )
+    expect(received).toMatchObject({ status: 200, type: "text/event-stream", cache: "no-store" })
+    const event = received.text.slice(received.text.indexOf(`id: ${start + 1}@`))
+    expect(event).toBe(`id: ${start + 1}@${polled.headers["kv-epoch"]}\ndata: ${JSON.stringify(record)}\n\n`)
+    for (const id of ["x", "-1", "1.5", "1 2", "@e", "1@", "1@a b", `1@${"e".repeat(65)}`]) {
+      const answer = yield* call("GET", "/api/v1/changes/stream", { headers: { "last-event-id": id } })
+      expectError(answer, 400, "Last-Event-ID")
+    }
+  })
 
-  check("a WebSocket is sent the records in frames", () =>
-    Effect.gen(function* () {
-      const { port } = yield* Site
-      const namespace = space()
-      const start = yield* end
-      yield* put(namespace, "k", { a: 1 })
-      const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
-      const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}&tenant=${tenantOf(namespace)}`
-      const socket = yield* Effect.acquireRelease(
-        Effect.sync(() => new WebSocket(url, { headers: { authorization: bearer(keys.read) } })),
-        socket => Effect.sync(() => socket.terminate())
-      )
-      const frame = yield* Effect.async<string, Error>(resume => {
-        socket.once("message", data => resume(Effect.succeed(String(data))))
-        socket.once("error", error => resume(Effect.fail(error)))
-      })
-      expect(frame).toBe(`{"type":"changes",${polled.text.slice(1, -1)},"epoch":"${polled.headers["kv-epoch"]}"}`)
+  check("a WebSocket is sent the records in frames", function* () {
+    const { port } = yield* Site
+    const namespace = space()
+    const start = yield* end
+    yield* put(namespace, "k", { a: 1 })
+    const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
+    const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}&tenant=${tenantOf(namespace)}`
+    const socket = yield* Effect.acquireRelease(
+      Effect.sync(() => new WebSocket(url, { headers: { authorization: bearer(keys.read) } })),
+      socket => Effect.sync(() => socket.terminate())
+    )
+    const frame = yield* Effect.async<string, Error>(resume => {
+      socket.once("message", data => resume(Effect.succeed(String(data))))
+      socket.once("error", error => resume(Effect.fail(error)))
     })
-  )
+    expect(frame).toBe(`{"type":"changes",${polled.text.slice(1, -1)},"epoch":"${polled.headers["kv-epoch"]}"}`)
+  })
 
-  check("a browser sends the key as a subprotocol of the WebSocket", () =>
-    Effect.gen(function* () {
-      const { port } = yield* Site
-      const start = yield* end
-      const encode = (key: string) => Buffer.from(key).toString("base64url")
-      for (const key of [keys.read, keys.write]) {
-        for (const offered of [
-          ["causeway.v1", `bearer.${encode(key)}`],
-          [`bearer.${encode(key)}`, "other", "causeway.v1"]
-        ]) {
-          const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}`
-          const socket = yield* Effect.acquireRelease(
-            Effect.sync(() => new WebSocket(url, offered, { origin: `http://127.0.0.1:${port}` })),
-            socket => Effect.sync(() => socket.terminate())
-          )
-          yield* Effect.async<void, Error>(resume => {
-            socket.once("open", () => resume(Effect.void))
-            socket.once("error", error => resume(Effect.fail(error)))
-          })
-          expect(socket.protocol).toBe("causeway.v1")
-        }
-      }
-      const shake = (path: string, ...headers: ReadonlyArray<string>) =>
-        Effect.gen(function* () {
-          const connection = yield* wire
-          const handshake = [
-            ...["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"],
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
-          ]
-          yield* connection.send(
-            [`GET ${path} HTTP/1.1`, "Host: localhost", ...handshake, ...headers, "", ""].join("\r\n")
-          )
-          return yield* connection.answer
+  check("a browser sends the key as a subprotocol of the WebSocket", function* () {
+    const { port } = yield* Site
+    const start = yield* end
+    const encode = (key: string) => Buffer.from(key).toString("base64url")
+    for (const key of [keys.read, keys.write]) {
+      for (const offered of [
+        ["causeway.v1", `bearer.${encode(key)}`],
+        [`bearer.${encode(key)}`, "other", "causeway.v1"]
+      ]) {
+        const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}`
+        const socket = yield* Effect.acquireRelease(
+          Effect.sync(() => new WebSocket(url, offered, { origin: `http://127.0.0.1:${port}` })),
+          socket => Effect.sync(() => socket.terminate())
+        )
+        yield* Effect.async<void, Error>(resume => {
+          socket.once("open", () => resume(Effect.void))
+          socket.once("error", error => resume(Effect.fail(error)))
         })
-      const key = encode(keys.write)
-      const authorization = `Authorization: ${bearer(keys.write)}`
-      for (const [offered, others] of [
-        ["causeway.v1", []],
-        [`bearer.${key}`, []],
-        [`other, bearer.${key}`, []],
-        ["causeway.v1, bearer.", []],
-        [`causeway.v1, bearer.${keys.write}`, []],
-        [`causeway.v1, bearer.${encode("wrong")}`, []],
-        [`causeway.v1, bearer.${key}=`, []],
-        [`causeway.v1, bearer.${key}, bearer.${key}`, []],
-        [`causeway.v1, bearer.${key}`, [authorization]],
-        [`causeway.v1, bearer.${key}`, ["Authorization: Bearer wrong"]],
-        [`causeway.v1, bearer.${key}`, ["Authorization:"]],
-        [`causeway.v1, bearer.${key}`, [`Sec-WebSocket-Protocol: bearer.${key}`]]
-      ] as const) {
-        const answer = yield* shake("/api/v1/changes/ws", `Sec-WebSocket-Protocol: ${offered}`, ...others)
-        expect([offered, others, answer?.status, answer?.text]).toEqual([
-          offered,
-          others,
-          401,
-          '{"error":"Unauthorized"}'
-        ])
+        expect(socket.protocol).toBe("causeway.v1")
       }
-      for (const [origin, status] of [
-        ["http://localhost", 101],
-        ["http://localhost:80", 101],
-        ["http://evil.example", 403],
-        ["http://localhost.evil.example", 403],
-        ["null", 403],
-        ["", 403]
-      ] as const) {
-        const offered = `Sec-WebSocket-Protocol: causeway.v1, bearer.${key}`
-        const answer = yield* shake("/api/v1/changes/ws", offered, `Origin: ${origin}`)
-        expect([origin, answer?.status]).toEqual([origin, status])
-        if (status === 101) expect(answer?.headers["sec-websocket-protocol"]).toBe("causeway.v1")
-      }
-      const plain = { "sec-websocket-protocol": `causeway.v1, bearer.${key}` }
-      for (const path of ["/api/v1/changes", "/api/v1/changes/ws"]) {
-        expectError(yield* call("GET", path, { key: null, headers: plain }), 401, "Unauthorized")
-      }
-    })
-  )
-
-  check("an invalid WebSocket handshake is 500, and an upgrade of another request changes no answer", () =>
-    Effect.gen(function* () {
-      expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
-      const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
-      const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
-      for (const [line, headers, status] of [
-        ["GET /api/v1/changes/ws", upgrade, 500],
-        ["GET /api/v1/changes/ws", [...upgrade, "Sec-WebSocket-Key: short"], 500],
-        ["GET /api/v1/changes/ws", [...upgrade.slice(0, 2), "Sec-WebSocket-Version: 7", key], 500],
-        ["GET /api/v1/changes/ws?after=x", [...upgrade, key], 400],
-        ["GET /api/v1/health", [...upgrade, key], 200],
-        ["GET /nowhere", [...upgrade, key], 404],
-        ["POST /api/v1/changes/ws", [...upgrade, key, "Content-Length: 0"], 405]
-      ] as const) {
+    }
+    const shake = (path: string, ...headers: ReadonlyArray<string>) =>
+      Effect.gen(function* () {
         const connection = yield* wire
-        yield* connection.send(head(line, ...headers))
-        const answer = yield* connection.answer
-        expect([line, headers, answer?.status]).toEqual([line, headers, status])
-        expect(answer?.headers["content-type"]).toBe("application/json")
-      }
-      const stranger = yield* wire
-      yield* stranger.send(head("GET /api/v1/changes/ws", ...upgrade, key).replace(bearer(keys.write), "Bearer x"))
-      expect((yield* stranger.answer)?.text).toBe('{"error":"Unauthorized"}')
-    })
-  )
+        const handshake = [
+          ...["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"],
+          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+        ]
+        yield* connection.send(
+          [`GET ${path} HTTP/1.1`, "Host: localhost", ...handshake, ...headers, "", ""].join("\r\n")
+        )
+        return yield* connection.answer
+      })
+    const key = encode(keys.write)
+    const authorization = `Authorization: ${bearer(keys.write)}`
+    for (const [offered, others] of [
+      ["causeway.v1", []],
+      [`bearer.${key}`, []],
+      [`other, bearer.${key}`, []],
+      ["causeway.v1, bearer.", []],
+      [`causeway.v1, bearer.${keys.write}`, []],
+      [`causeway.v1, bearer.${encode("wrong")}`, []],
+      [`causeway.v1, bearer.${key}=`, []],
+      [`causeway.v1, bearer.${key}, bearer.${key}`, []],
+      [`causeway.v1, bearer.${key}`, [authorization]],
+      [`causeway.v1, bearer.${key}`, ["Authorization: Bearer wrong"]],
+      [`causeway.v1, bearer.${key}`, ["Authorization:"]],
+      [`causeway.v1, bearer.${key}`, [`Sec-WebSocket-Protocol: bearer.${key}`]]
+    ] as const) {
+      const answer = yield* shake("/api/v1/changes/ws", `Sec-WebSocket-Protocol: ${offered}`, ...others)
+      expect([offered, others, answer?.status, answer?.text]).toEqual([
+        offered,
+        others,
+        401,
+        '{"error":"Unauthorized"}'
+      ])
+    }
+    for (const [origin, status] of [
+      ["http://localhost", 101],
+      ["http://localhost:80", 101],
+      ["http://evil.example", 403],
+      ["http://localhost.evil.example", 403],
+      ["null", 403],
+      ["", 403]
+    ] as const) {
+      const offered = `Sec-WebSocket-Protocol: causeway.v1, bearer.${key}`
+      const answer = yield* shake("/api/v1/changes/ws", offered, `Origin: ${origin}`)
+      expect([origin, answer?.status]).toEqual([origin, status])
+      if (status === 101) expect(answer?.headers["sec-websocket-protocol"]).toBe("causeway.v1")
+    }
+    const plain = { "sec-websocket-protocol": `causeway.v1, bearer.${key}` }
+    for (const path of ["/api/v1/changes", "/api/v1/changes/ws"]) {
+      expectError(yield* call("GET", path, { key: null, headers: plain }), 401, "Unauthorized")
+    }
+  })
+
+  check("an invalid WebSocket handshake is 500, and an upgrade of another request changes no answer", function* () {
+    expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
+    const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+    const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    for (const [line, headers, status] of [
+      ["GET /api/v1/changes/ws", upgrade, 500],
+      ["GET /api/v1/changes/ws", [...upgrade, "Sec-WebSocket-Key: short"], 500],
+      ["GET /api/v1/changes/ws", [...upgrade.slice(0, 2), "Sec-WebSocket-Version: 7", key], 500],
+      ["GET /api/v1/changes/ws?after=x", [...upgrade, key], 400],
+      ["GET /api/v1/health", [...upgrade, key], 200],
+      ["GET /nowhere", [...upgrade, key], 404],
+      ["POST /api/v1/changes/ws", [...upgrade, key, "Content-Length: 0"], 405]
+    ] as const) {
+      const connection = yield* wire
+      yield* connection.send(head(line, ...headers))
+      const answer = yield* connection.answer
+      expect([line, headers, answer?.status]).toEqual([line, headers, status])
+      expect(answer?.headers["content-type"]).toBe("application/json")
+    }
+    const stranger = yield* wire
+    yield* stranger.send(head("GET /api/v1/changes/ws", ...upgrade, key).replace(bearer(keys.write), "Bearer x"))
+    expect((yield* stranger.answer)?.text).toBe('{"error":"Unauthorized"}')
+  })
 }

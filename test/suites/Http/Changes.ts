@@ -20,197 +20,175 @@ const fill = (namespace: string, count: number) =>
 
 /** Polling the change log. */
 export const polls = (check: Check) => {
-  check("the limit is 100 unless it is given, and above 1000 it is served as 1000", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const start = yield* end
-      yield* fill(namespace, 1000)
-      yield* fill(namespace, 5)
-      for (const [query, count] of [
-        ["", 100],
-        ["&limit=1", 1],
-        ["&limit=1000", 1000],
-        ["&limit=1001", 1000],
-        ["&limit=9007199254740991", 1000]
-      ] as const) {
-        const page = yield* changes(`after=${start}${query}`)
-        expect([query, page.changes.length, page.lastSeq]).toEqual([query, count, start + count])
-        expect(page.changes.map(change => change.seq)).toEqual(
-          Array.from({ length: count }, (_, index) => start + 1 + index)
-        )
-      }
-      const all = yield* follow(start)
-      expect(all).toHaveLength(1005)
-      expect(all.map(change => change.timestamp)).toEqual(all.map(change => change.timestamp).sort((a, b) => a - b))
-    })
-  )
-
-  check("after is 0 unless it is given", () =>
-    Effect.gen(function* () {
-      yield* put(space(), "k", 1)
-      const { changes: records } = yield* changes("limit=1")
-      expect(records.map(record => record.seq)).toEqual([1])
-      expect((yield* changes("after=0&limit=1")).changes).toEqual(records)
-      expect((yield* call("GET", "/api/v1/changes?after=00&limit=01")).status).toBe(200)
-    })
-  )
-
-  check("0, negative, fractional and absurd numbers are refused by name", () =>
-    Effect.gen(function* () {
-      for (const [name, values] of [
-        ["limit", ["0", "-1", "1.5", "", "x", "1e3", "0x1", "NaN", "Infinity", "%2B1", "1%20"]],
-        ["after", ["-1", "1.5", "", "x", "-0", "1e3", "null"]],
-        ["wait", ["-1", "61", "1.5", "", "forever"]]
-      ] as const) {
-        for (const value of values) {
-          const answer = yield* call("GET", `/api/v1/changes?${name}=${value}`)
-          expect([name, value, answer.status]).toEqual([name, value, 400])
-          expectError(answer, 400, name)
-        }
-      }
-      for (const route of ["stream", "ws"]) {
-        for (const query of ["limit=0", "after=-1", "after=x", "tenant=a&tenant=b"]) {
-          const answer = yield* call("GET", `/api/v1/changes/${route}?${query}`)
-          expectError(answer, 400, query.split("=", 1)[0]!)
-        }
-      }
-    })
-  )
-
-  check("very large numbers are accepted", () =>
-    Effect.gen(function* () {
-      yield* put(space(), "k", 1)
-      const last = yield* end
-      for (const query of [
-        "after=9007199254740993",
-        "after=99999999999999999999",
-        `after=${last}&limit=${"9".repeat(40)}`
-      ]) {
-        const answer = yield* call("GET", `/api/v1/changes?${query}`)
-        expect([query, answer.status, answer.text]).toEqual([query, 200, `{"changes":[],"lastSeq":${last}}`])
-      }
-    })
-  )
-
-  check("with nothing newer, lastSeq is after", () =>
-    Effect.gen(function* () {
-      yield* put(space(), "k", 1)
-      const last = yield* end
-      const answer = yield* call("GET", `/api/v1/changes?after=${last}`)
-      expect([answer.text, headersOf(answer)]).toEqual([
-        `{"changes":[],"lastSeq":${last}}`,
-        { "content-type": "application/json", "kv-epoch": expect.stringMatching(/^[\w.-]{1,64}$/) }
-      ])
-      expect((yield* changes(`after=${last}&wait=0`)).lastSeq).toBe(last)
-    })
-  )
-
-  check("an after beyond the end is answered at once with the end", () =>
-    Effect.gen(function* () {
-      yield* put(space(), "k", 1)
-      const last = yield* end
-      for (const query of [`after=${last + 1}`, `after=${last + 1000}&wait=60`, "after=9007199254740991&wait=60"]) {
-        expect(yield* changes(query)).toEqual({ changes: [], lastSeq: last })
-        expect(yield* changes(`${query}&tenant=none`)).toEqual({ changes: [], lastSeq: last })
-      }
-    })
-  )
-
-  check("a tenant sees its own changes, and lastSeq goes past those of others", () =>
-    Effect.gen(function* () {
-      const [mine, other] = [space(), space()]
-      const tenant = tenantOf(mine)
-      const start = yield* end
-      yield* put(mine, "a", 1)
-      yield* put(other, "b", 2)
-      yield* put(`tenant:${tenant}`, "c", 3)
-      yield* put(`tenant:${tenant}x/y`, "d", 4)
-      yield* put(`xtenant:${tenant}/y`, "e", 5)
-      yield* put(`tenant:${tenant}/deep/er`, "f", 6)
-      yield* put(`Tenant:${tenant}/y`, "g", 7)
-      const page = yield* changes(`after=${start}&tenant=${tenant}`)
-      expect(page.changes.map(({ key, tenantId }) => [key, tenantId])).toEqual([
-        ["a", tenant],
-        ["c", tenant],
-        ["f", tenant]
-      ])
-      expect(page.lastSeq).toBe(start + 7)
-      const first = yield* changes(`after=${start}&tenant=${tenant}&limit=1`)
-      expect([first.changes.length, first.lastSeq]).toEqual([1, start + 1])
-      const none = yield* changes(`after=${start}&tenant=${tenant}-none`)
-      expect(none).toEqual({ changes: [], lastSeq: start + 7 })
-      const all = yield* changes(`after=${start}&tenant=`)
-      expect(all.changes.map(change => change.tenantId)).toEqual([
-        tenant,
-        tenantOf(other),
-        tenant,
-        `${tenant}x`,
-        "",
-        tenant,
-        ""
-      ])
-    })
-  )
-
-  check("a tenant may have any name", () =>
-    Effect.gen(function* () {
-      for (const tenant of ["a%b", "a+b", "a&b=c", "é😀", "a b", "x:y", "__proto__"]) {
-        const own = tenant + tenantOf(space())
-        const start = yield* end
-        yield* put(`tenant:${own}/x`, "k", 1)
-        const page = yield* changes(`after=${start}&tenant=${encodeURIComponent(own)}`)
-        expect(page.changes.map(change => change.tenantId)).toEqual([own])
-      }
-    })
-  )
-
-  check("a prefix without a namespace and names that are none are refused", () =>
-    Effect.gen(function* () {
-      for (const route of ["", "/stream", "/ws"]) {
-        for (const [query, named] of [
-          ["prefix=a", "namespace"],
-          ["prefix=", "namespace"],
-          ["namespace=", "namespace is empty"],
-          ["namespace=..", "namespace"],
-          ["namespace=%00", "namespace"],
-          [`namespace=${"n".repeat(513)}`, "512"],
-          ["namespace=n&prefix=%00", "prefix"],
-          ["namespace=a&namespace=b", "namespace"]
-        ] as const) {
-          expectError(yield* call("GET", `/api/v1/changes${route}?${query}`), 400, named)
-        }
-      }
-    })
-  )
-
-  check("a poll that waits is answered by the next write that concerns it", () =>
-    Effect.gen(function* () {
-      const [mine, other] = [space(), space()]
-      const start = yield* end
-      const waiting = yield* Effect.fork(changes(`after=${start}&wait=60`))
-      const filtered = yield* Effect.fork(changes(`after=${start}&wait=60&tenant=${tenantOf(mine)}`))
-      yield* put(other, "k", 1)
-      const first = yield* Fiber.join(waiting)
-      expect(first.changes.map(change => change.namespace)).toEqual([other])
-      yield* put(mine, "k", 2)
-      const second = yield* Fiber.join(filtered)
-      expect(second.changes.map(change => [change.namespace, change.seq])).toEqual([[mine, start + 2]])
-      expect(second.lastSeq).toBe(start + 2)
-    })
-  )
-
-  check("many polls wait at once, and one write answers them all", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const start = yield* end
-      const waiting = yield* Effect.fork(
-        Effect.forEach(Array.from({ length: 60 }), () => changes(`after=${start}&wait=60`), {
-          concurrency: "unbounded"
-        })
+  check("the limit is 100 unless it is given, and above 1000 it is served as 1000", function* () {
+    const namespace = space()
+    const start = yield* end
+    yield* fill(namespace, 1000)
+    yield* fill(namespace, 5)
+    for (const [query, count] of [
+      ["", 100],
+      ["&limit=1", 1],
+      ["&limit=1000", 1000],
+      ["&limit=1001", 1000],
+      ["&limit=9007199254740991", 1000]
+    ] as const) {
+      const page = yield* changes(`after=${start}${query}`)
+      expect([query, page.changes.length, page.lastSeq]).toEqual([query, count, start + count])
+      expect(page.changes.map(change => change.seq)).toEqual(
+        Array.from({ length: count }, (_, index) => start + 1 + index)
       )
-      yield* put(namespace, "k", 1)
-      const pages = yield* Fiber.join(waiting)
-      for (const page of pages) expect(page).toEqual(pages[0])
-    })
-  )
+    }
+    const all = yield* follow(start)
+    expect(all).toHaveLength(1005)
+    expect(all.map(change => change.timestamp)).toEqual(all.map(change => change.timestamp).sort((a, b) => a - b))
+  })
+
+  check("after is 0 unless it is given", function* () {
+    yield* put(space(), "k", 1)
+    const { changes: records } = yield* changes("limit=1")
+    expect(records.map(record => record.seq)).toEqual([1])
+    expect((yield* changes("after=0&limit=1")).changes).toEqual(records)
+    expect((yield* call("GET", "/api/v1/changes?after=00&limit=01")).status).toBe(200)
+  })
+
+  check("0, negative, fractional and absurd numbers are refused by name", function* () {
+    for (const [name, values] of [
+      ["limit", ["0", "-1", "1.5", "", "x", "1e3", "0x1", "NaN", "Infinity", "%2B1", "1%20"]],
+      ["after", ["-1", "1.5", "", "x", "-0", "1e3", "null"]],
+      ["wait", ["-1", "61", "1.5", "", "forever"]]
+    ] as const) {
+      for (const value of values) {
+        const answer = yield* call("GET", `/api/v1/changes?${name}=${value}`)
+        expect([name, value, answer.status]).toEqual([name, value, 400])
+        expectError(answer, 400, name)
+      }
+    }
+    for (const route of ["stream", "ws"]) {
+      for (const query of ["limit=0", "after=-1", "after=x", "tenant=a&tenant=b"]) {
+        const answer = yield* call("GET", `/api/v1/changes/${route}?${query}`)
+        expectError(answer, 400, query.split("=", 1)[0]!)
+      }
+    }
+  })
+
+  check("very large numbers are accepted", function* () {
+    yield* put(space(), "k", 1)
+    const last = yield* end
+    for (const query of [
+      "after=9007199254740993",
+      "after=99999999999999999999",
+      `after=${last}&limit=${"9".repeat(40)}`
+    ]) {
+      const answer = yield* call("GET", `/api/v1/changes?${query}`)
+      expect([query, answer.status, answer.text]).toEqual([query, 200, `{"changes":[],"lastSeq":${last}}`])
+    }
+  })
+
+  check("with nothing newer, lastSeq is after", function* () {
+    yield* put(space(), "k", 1)
+    const last = yield* end
+    const answer = yield* call("GET", `/api/v1/changes?after=${last}`)
+    expect([answer.text, headersOf(answer)]).toEqual([
+      `{"changes":[],"lastSeq":${last}}`,
+      { "content-type": "application/json", "kv-epoch": expect.stringMatching(/^[\w.-]{1,64}$/) }
+    ])
+    expect((yield* changes(`after=${last}&wait=0`)).lastSeq).toBe(last)
+  })
+
+  check("an after beyond the end is answered at once with the end", function* () {
+    yield* put(space(), "k", 1)
+    const last = yield* end
+    for (const query of [`after=${last + 1}`, `after=${last + 1000}&wait=60`, "after=9007199254740991&wait=60"]) {
+      expect(yield* changes(query)).toEqual({ changes: [], lastSeq: last })
+      expect(yield* changes(`${query}&tenant=none`)).toEqual({ changes: [], lastSeq: last })
+    }
+  })
+
+  check("a tenant sees its own changes, and lastSeq goes past those of others", function* () {
+    const [mine, other] = [space(), space()]
+    const tenant = tenantOf(mine)
+    const start = yield* end
+    yield* put(mine, "a", 1)
+    yield* put(other, "b", 2)
+    yield* put(`tenant:${tenant}`, "c", 3)
+    yield* put(`tenant:${tenant}x/y`, "d", 4)
+    yield* put(`xtenant:${tenant}/y`, "e", 5)
+    yield* put(`tenant:${tenant}/deep/er`, "f", 6)
+    yield* put(`Tenant:${tenant}/y`, "g", 7)
+    const page = yield* changes(`after=${start}&tenant=${tenant}`)
+    expect(page.changes.map(({ key, tenantId }) => [key, tenantId])).toEqual([
+      ["a", tenant],
+      ["c", tenant],
+      ["f", tenant]
+    ])
+    expect(page.lastSeq).toBe(start + 7)
+    const first = yield* changes(`after=${start}&tenant=${tenant}&limit=1`)
+    expect([first.changes.length, first.lastSeq]).toEqual([1, start + 1])
+    const none = yield* changes(`after=${start}&tenant=${tenant}-none`)
+    expect(none).toEqual({ changes: [], lastSeq: start + 7 })
+    const all = yield* changes(`after=${start}&tenant=`)
+    expect(all.changes.map(change => change.tenantId)).toEqual([
+      tenant,
+      tenantOf(other),
+      tenant,
+      `${tenant}x`,
+      "",
+      tenant,
+      ""
+    ])
+  })
+
+  check("a tenant may have any name", function* () {
+    for (const tenant of ["a%b", "a+b", "a&b=c", "é😀", "a b", "x:y", "__proto__"]) {
+      const own = tenant + tenantOf(space())
+      const start = yield* end
+      yield* put(`tenant:${own}/x`, "k", 1)
+      const page = yield* changes(`after=${start}&tenant=${encodeURIComponent(own)}`)
+      expect(page.changes.map(change => change.tenantId)).toEqual([own])
+    }
+  })
+
+  check("a prefix without a namespace and names that are none are refused", function* () {
+    for (const route of ["", "/stream", "/ws"]) {
+      for (const [query, named] of [
+        ["prefix=a", "namespace"],
+        ["prefix=", "namespace"],
+        ["namespace=", "namespace is empty"],
+        ["namespace=..", "namespace"],
+        ["namespace=%00", "namespace"],
+        [`namespace=${"n".repeat(513)}`, "512"],
+        ["namespace=n&prefix=%00", "prefix"],
+        ["namespace=a&namespace=b", "namespace"]
+      ] as const) {
+        expectError(yield* call("GET", `/api/v1/changes${route}?${query}`), 400, named)
+      }
+    }
+  })
+
+  check("a poll that waits is answered by the next write that concerns it", function* () {
+    const [mine, other] = [space(), space()]
+    const start = yield* end
+    const waiting = yield* Effect.fork(changes(`after=${start}&wait=60`))
+    const filtered = yield* Effect.fork(changes(`after=${start}&wait=60&tenant=${tenantOf(mine)}`))
+    yield* put(other, "k", 1)
+    const first = yield* Fiber.join(waiting)
+    expect(first.changes.map(change => change.namespace)).toEqual([other])
+    yield* put(mine, "k", 2)
+    const second = yield* Fiber.join(filtered)
+    expect(second.changes.map(change => [change.namespace, change.seq])).toEqual([[mine, start + 2]])
+    expect(second.lastSeq).toBe(start + 2)
+  })
+
+  check("many polls wait at once, and one write answers them all", function* () {
+    const namespace = space()
+    const start = yield* end
+    const waiting = yield* Effect.fork(
+      Effect.forEach(Array.from({ length: 60 }), () => changes(`after=${start}&wait=60`), {
+        concurrency: "unbounded"
+      })
+    )
+    yield* put(namespace, "k", 1)
+    const pages = yield* Fiber.join(waiting)
+    for (const page of pages) expect(page).toEqual(pages[0])
+  })
 }

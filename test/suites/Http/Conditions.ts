@@ -1,5 +1,4 @@
 import { expect } from "@effect/vitest"
-import { Effect } from "effect"
 import {
   at,
   batch,
@@ -40,164 +39,149 @@ const garbage = [
 
 /** Conditional requests. */
 export const conditions = (check: Check) => {
-  check("a GET answers 304 if the client has the version", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      for (const value of [1, 2, 3]) yield* put(namespace, "k", value)
-      for (const tags of ['"3"', 'W/"3"', '"1", "3"', '"1","2",W/"3"', ' "x" , "3" ', "*", '"3",', ',"3"']) {
-        const answer = yield* get(namespace, "k", noneMatch(tags))
-        expect([tags, answer.status, answer.text, headersOf(answer)]).toEqual([tags, 304, "", { etag: '"3"' }])
-      }
-      for (const tags of [
-        '"1"',
-        '"03"',
-        '"3.0"',
-        '"33"',
-        '" 3"',
-        '""',
-        '"x"',
-        '"1", "2"',
-        'W/"1"',
-        '"99999999999999999999"'
-      ]) {
-        const answer = yield* get(namespace, "k", noneMatch(tags))
-        expect([tags, answer.status, answer.headers.etag]).toEqual([tags, 200, '"3"'])
-      }
-      expectError(yield* get(namespace, "none", noneMatch("*")), 404, "Not found")
-    })
-  )
+  check("a GET answers 304 if the client has the version", function* () {
+    const namespace = space()
+    for (const value of [1, 2, 3]) yield* put(namespace, "k", value)
+    for (const tags of ['"3"', 'W/"3"', '"1", "3"', '"1","2",W/"3"', ' "x" , "3" ', "*", '"3",', ',"3"']) {
+      const answer = yield* get(namespace, "k", noneMatch(tags))
+      expect([tags, answer.status, answer.text, headersOf(answer)]).toEqual([tags, 304, "", { etag: '"3"' }])
+    }
+    for (const tags of [
+      '"1"',
+      '"03"',
+      '"3.0"',
+      '"33"',
+      '" 3"',
+      '""',
+      '"x"',
+      '"1", "2"',
+      'W/"1"',
+      '"99999999999999999999"'
+    ]) {
+      const answer = yield* get(namespace, "k", noneMatch(tags))
+      expect([tags, answer.status, answer.headers.etag]).toEqual([tags, 200, '"3"'])
+    }
+    expectError(yield* get(namespace, "none", noneMatch("*")), 404, "Not found")
+  })
 
-  check("a GET with If-Match answers 412 if the version differs", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      for (const tags of ['"1"', "*", '"2", "1"']) expect((yield* get(namespace, "k", match(tags))).status).toBe(200)
-      for (const tags of ['"2"', 'W/"1"', '""']) {
-        const answer = yield* get(namespace, "k", match(tags))
-        expectError(answer, 412, "version 1")
-        expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"1"' })
-      }
-      expectError(yield* get(namespace, "none", match('"1"')), 404, "Not found")
-    })
-  )
+  check("a GET with If-Match answers 412 if the version differs", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    for (const tags of ['"1"', "*", '"2", "1"']) expect((yield* get(namespace, "k", match(tags))).status).toBe(200)
+    for (const tags of ['"2"', 'W/"1"', '""']) {
+      const answer = yield* get(namespace, "k", match(tags))
+      expectError(answer, 412, "version 1")
+      expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"1"' })
+    }
+    expectError(yield* get(namespace, "none", match('"1"')), 404, "Not found")
+  })
 
-  check("a PUT is carried out only if its precondition holds, and otherwise writes nothing", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const missing = yield* put(namespace, "k", 0, match("*"))
-      expectError(missing, 412, "absent")
-      expect(headersOf(missing)).toEqual({ "content-type": "application/json" })
-      expectError(yield* put(namespace, "k", 0, match('"1"')), 412, "absent")
-      const start = yield* end
-      expect((yield* put(namespace, "k", 1, noneMatch("*"))).headers.etag).toBe('"1"')
-      expect((yield* put(namespace, "k", 2, match('"1"'))).headers.etag).toBe('"2"')
-      expect((yield* put(namespace, "k", 3, match('"1", "2"'))).headers.etag).toBe('"3"')
-      expect((yield* put(namespace, "k", 4, match("*"))).headers.etag).toBe('"4"')
-      expect((yield* put(namespace, "k", 5, noneMatch('"1", "9"'))).headers.etag).toBe('"5"')
-      for (const extras of [
-        match('"4"'),
-        match('W/"5"'),
-        match('"x"'),
-        noneMatch("*"),
-        noneMatch('"5"'),
-        noneMatch('W/"5"')
-      ]) {
-        const answer = yield* put(namespace, "k", 6, extras)
-        expectError(answer, 412, "version 5")
-        expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"5"' })
-      }
-      yield* remove(namespace, "k")
-      expectError(yield* put(namespace, "k", 7, match('"6"')), 412, "absent")
-      expectError(yield* put(namespace, "k", 7, match('"5"')), 412, "absent")
-      expect((yield* put(namespace, "k", 7, noneMatch("*"))).headers.etag).toBe('"7"')
-      expect((yield* follow(start)).map(({ version, value }) => [version, value])).toEqual([
-        [1, 1],
-        [2, 2],
-        [3, 3],
-        [4, 4],
-        [5, 5],
-        [6, null],
-        [7, 7]
-      ])
-    })
-  )
+  check("a PUT is carried out only if its precondition holds, and otherwise writes nothing", function* () {
+    const namespace = space()
+    const missing = yield* put(namespace, "k", 0, match("*"))
+    expectError(missing, 412, "absent")
+    expect(headersOf(missing)).toEqual({ "content-type": "application/json" })
+    expectError(yield* put(namespace, "k", 0, match('"1"')), 412, "absent")
+    const start = yield* end
+    expect((yield* put(namespace, "k", 1, noneMatch("*"))).headers.etag).toBe('"1"')
+    expect((yield* put(namespace, "k", 2, match('"1"'))).headers.etag).toBe('"2"')
+    expect((yield* put(namespace, "k", 3, match('"1", "2"'))).headers.etag).toBe('"3"')
+    expect((yield* put(namespace, "k", 4, match("*"))).headers.etag).toBe('"4"')
+    expect((yield* put(namespace, "k", 5, noneMatch('"1", "9"'))).headers.etag).toBe('"5"')
+    for (const extras of [
+      match('"4"'),
+      match('W/"5"'),
+      match('"x"'),
+      noneMatch("*"),
+      noneMatch('"5"'),
+      noneMatch('W/"5"')
+    ]) {
+      const answer = yield* put(namespace, "k", 6, extras)
+      expectError(answer, 412, "version 5")
+      expect(headersOf(answer)).toEqual({ "content-type": "application/json", etag: '"5"' })
+    }
+    yield* remove(namespace, "k")
+    expectError(yield* put(namespace, "k", 7, match('"6"')), 412, "absent")
+    expectError(yield* put(namespace, "k", 7, match('"5"')), 412, "absent")
+    expect((yield* put(namespace, "k", 7, noneMatch("*"))).headers.etag).toBe('"7"')
+    expect((yield* follow(start)).map(({ version, value }) => [version, value])).toEqual([
+      [1, 1],
+      [2, 2],
+      [3, 3],
+      [4, 4],
+      [5, 5],
+      [6, null],
+      [7, 7]
+    ])
+  })
 
-  check("a DELETE is carried out only if its precondition holds", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      for (const tags of ["*", '"1"']) expectError(yield* remove(namespace, "k", match(tags)), 412, "absent")
-      yield* put(namespace, "k", 1)
-      const refused = yield* remove(namespace, "k", match('"2"'))
-      expectError(refused, 412, "version 1")
-      expect(refused.headers.etag).toBe('"1"')
-      expect((yield* get(namespace, "k")).status).toBe(200)
-      expect((yield* remove(namespace, "k", match('"1"'))).text).toBe('{"deleted":true}')
-      yield* put(namespace, "k", 1)
-      expect((yield* remove(namespace, "k", match("*"))).text).toBe('{"deleted":true}')
-    })
-  )
+  check("a DELETE is carried out only if its precondition holds", function* () {
+    const namespace = space()
+    for (const tags of ["*", '"1"']) expectError(yield* remove(namespace, "k", match(tags)), 412, "absent")
+    yield* put(namespace, "k", 1)
+    const refused = yield* remove(namespace, "k", match('"2"'))
+    expectError(refused, 412, "version 1")
+    expect(refused.headers.etag).toBe('"1"')
+    expect((yield* get(namespace, "k")).status).toBe(200)
+    expect((yield* remove(namespace, "k", match('"1"'))).text).toBe('{"deleted":true}')
+    yield* put(namespace, "k", 1)
+    expect((yield* remove(namespace, "k", match("*"))).text).toBe('{"deleted":true}')
+  })
 
-  check("both preconditions at once must both hold", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      const both = (ifMatch: string, ifNoneMatch: string) => ({
-        headers: { "if-match": ifMatch, "if-none-match": ifNoneMatch }
-      })
-      expect((yield* get(namespace, "k", both('"1"', '"1"'))).status).toBe(304)
-      expect((yield* get(namespace, "k", both('"2"', '"1"'))).status).toBe(412)
-      expect((yield* get(namespace, "k", both('"1"', '"2"'))).status).toBe(200)
-      expect((yield* put(namespace, "k", 2, both('"1"', "*"))).status).toBe(412)
-      expect((yield* put(namespace, "k", 2, both('"1"', '"2"'))).status).toBe(200)
-      expect((yield* put(namespace, "k", 3, both('"1"', '"9"'))).status).toBe(412)
+  check("both preconditions at once must both hold", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    const both = (ifMatch: string, ifNoneMatch: string) => ({
+      headers: { "if-match": ifMatch, "if-none-match": ifNoneMatch }
     })
-  )
+    expect((yield* get(namespace, "k", both('"1"', '"1"'))).status).toBe(304)
+    expect((yield* get(namespace, "k", both('"2"', '"1"'))).status).toBe(412)
+    expect((yield* get(namespace, "k", both('"1"', '"2"'))).status).toBe(200)
+    expect((yield* put(namespace, "k", 2, both('"1"', "*"))).status).toBe(412)
+    expect((yield* put(namespace, "k", 2, both('"1"', '"2"'))).status).toBe(200)
+    expect((yield* put(namespace, "k", 3, both('"1"', '"9"'))).status).toBe(412)
+  })
 
-  check("a repeated header is one list", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      const connection = yield* wire
-      const body = '{"value":2}'
-      const headers = ["Content-Type: application/json", `Content-Length: ${body.length}`]
-      yield* connection.send(head(`PUT ${at(namespace, "k")}`, ...headers, 'If-Match: "7"', 'If-Match: "1"'), body)
-      expect((yield* connection.answer)?.headers.etag).toBe('"2"')
-    })
-  )
+  check("a repeated header is one list", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    const connection = yield* wire
+    const body = '{"value":2}'
+    const headers = ["Content-Type: application/json", `Content-Length: ${body.length}`]
+    yield* connection.send(head(`PUT ${at(namespace, "k")}`, ...headers, 'If-Match: "7"', 'If-Match: "1"'), body)
+    expect((yield* connection.answer)?.headers.etag).toBe('"2"')
+  })
 
-  check("an invalid precondition is refused, never ignored", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      for (const tags of [...garbage, ""]) {
-        for (const [name, extras] of [
-          ["If-Match", match(tags)],
-          ["If-None-Match", noneMatch(tags)]
-        ] as const) {
-          for (const answer of [
-            yield* put(namespace, "k", 2, extras),
-            yield* remove(namespace, "k", extras),
-            yield* get(namespace, "k", extras)
-          ]) {
-            expect([name, tags, answer.status]).toEqual([name, tags, 400])
-            expectError(answer, 400, name)
-          }
+  check("an invalid precondition is refused, never ignored", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    for (const tags of [...garbage, ""]) {
+      for (const [name, extras] of [
+        ["If-Match", match(tags)],
+        ["If-None-Match", noneMatch(tags)]
+      ] as const) {
+        for (const answer of [
+          yield* put(namespace, "k", 2, extras),
+          yield* remove(namespace, "k", extras),
+          yield* get(namespace, "k", extras)
+        ]) {
+          expect([name, tags, answer.status]).toEqual([name, tags, 400])
+          expectError(answer, 400, name)
         }
       }
-      expect((yield* get(namespace, "k")).headers.etag).toBe('"1"')
-    })
-  )
+    }
+    expect((yield* get(namespace, "k")).headers.etag).toBe('"1"')
+  })
 
-  check("a precondition on a list is not one of an entry", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      expect((yield* call("GET", listAt(namespace), noneMatch("*"))).status).toBe(200)
-    })
-  )
+  check("a precondition on a list is not one of an entry", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    expect((yield* call("GET", listAt(namespace), noneMatch("*"))).status).toBe(200)
+  })
 
-  check("a precondition of another kind of request is refused, naming what to use, and nothing is written", () =>
-    Effect.gen(function* () {
+  check(
+    "a precondition of another kind of request is refused, naming what to use, and nothing is written",
+    function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
       const operations = [{ op: "delete", namespace, key: "k" }]
@@ -218,39 +202,37 @@ export const conditions = (check: Check) => {
       // What is always refused is not offered.
       for (const answer of [misspelled, unknown]) expect(answer.text).not.toContain("ifVersion")
       expect((yield* get(namespace, "k")).headers.etag).toBe('"1"')
-    })
+    }
   )
 
-  check("a batch is refused whole by one ifVersion that does not hold, naming the operation", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      const start = yield* end
-      const set = (key: string, ifVersion?: number) => ({ op: "set", namespace, key, value: 1, ifVersion })
-      const cases = [
-        [[set("a"), set("b"), set("k", 2)], "operations[2]", "version 1"],
-        [[set("k", 0)], "operations[0]", "version 1"],
-        [[set("a", 1)], "operations[0]", "absent"],
-        [[set("a"), set("a", 0)], "operations[1]", "absent, and an earlier operation of the batch"],
-        [[set("k"), { op: "delete", namespace, key: "k", ifVersion: 1 }], "operations[1]", "version 1, and an"],
-        [[{ op: "delete", namespace, key: "a", ifVersion: 3 }], "operations[0]", "absent"]
-      ] as const
-      for (const [operations, ...named] of cases) {
-        const answer = yield* batch(operations)
-        expectError(answer, 412, ...named)
-        expect(headersOf(answer)).toEqual({ "content-type": "application/json" })
-      }
-      expect(yield* follow(start)).toEqual([])
-      const good = yield* batch([
-        set("k", 1),
-        set("k", 2),
-        { op: "delete", namespace, key: "k", ifVersion: 3 },
-        set("k", 0),
-        { op: "delete", namespace, key: "none", ifVersion: 0 }
-      ])
-      expect(good.text).toBe(
-        '{"ok":true,"results":[{"version":2},{"version":3},{"deleted":true},{"version":5},{"deleted":false}]}'
-      )
-    })
-  )
+  check("a batch is refused whole by one ifVersion that does not hold, naming the operation", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    const start = yield* end
+    const set = (key: string, ifVersion?: number) => ({ op: "set", namespace, key, value: 1, ifVersion })
+    const cases = [
+      [[set("a"), set("b"), set("k", 2)], "operations[2]", "version 1"],
+      [[set("k", 0)], "operations[0]", "version 1"],
+      [[set("a", 1)], "operations[0]", "absent"],
+      [[set("a"), set("a", 0)], "operations[1]", "absent, and an earlier operation of the batch"],
+      [[set("k"), { op: "delete", namespace, key: "k", ifVersion: 1 }], "operations[1]", "version 1, and an"],
+      [[{ op: "delete", namespace, key: "a", ifVersion: 3 }], "operations[0]", "absent"]
+    ] as const
+    for (const [operations, ...named] of cases) {
+      const answer = yield* batch(operations)
+      expectError(answer, 412, ...named)
+      expect(headersOf(answer)).toEqual({ "content-type": "application/json" })
+    }
+    expect(yield* follow(start)).toEqual([])
+    const good = yield* batch([
+      set("k", 1),
+      set("k", 2),
+      { op: "delete", namespace, key: "k", ifVersion: 3 },
+      set("k", 0),
+      { op: "delete", namespace, key: "none", ifVersion: 0 }
+    ])
+    expect(good.text).toBe(
+      '{"ok":true,"results":[{"version":2},{"version":3},{"deleted":true},{"version":5},{"deleted":false}]}'
+    )
+  })
 }

@@ -58,100 +58,92 @@ const events = (query: string, headers: Readonly<Record<string, string>> = {}) =
 
 /** The epoch of the log: the answers that have it, and the notifications of a new one. */
 export const epochs = (check: Check) => {
-  check("every list and every page of changes has the epoch of the log", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const start = yield* end
-      // Too much for one page, so that the whole list is streamed.
-      for (const part of [0, 1]) {
-        yield* batch(
-          Array.from({ length: 600 }, (_, index) => ({ op: "set", namespace, key: `k${part}-${index}`, value: index }))
-        )
-      }
-      const epoch = yield* epochNow
-      expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
-      for (const target of [
-        listAt(namespace),
-        `${listAt(namespace)}?limit=1`,
-        listAt(space()),
-        "/api/v1/changes?limit=1",
-        `/api/v1/changes?after=${start}&limit=1000`,
-        "/api/v1/changes?after=999999999"
-      ]) {
-        const answer = yield* call("GET", target)
-        expect([target, answer.status, answer.headers["kv-epoch"]]).toEqual([target, 200, epoch])
-      }
-      expect((yield* call("HEAD", "/api/v1/changes")).headers["kv-epoch"]).toBe(epoch)
-    })
-  )
+  check("every list and every page of changes has the epoch of the log", function* () {
+    const namespace = space()
+    const start = yield* end
+    // Too much for one page, so that the whole list is streamed.
+    for (const part of [0, 1]) {
+      yield* batch(
+        Array.from({ length: 600 }, (_, index) => ({ op: "set", namespace, key: `k${part}-${index}`, value: index }))
+      )
+    }
+    const epoch = yield* epochNow
+    expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
+    for (const target of [
+      listAt(namespace),
+      `${listAt(namespace)}?limit=1`,
+      listAt(space()),
+      "/api/v1/changes?limit=1",
+      `/api/v1/changes?after=${start}&limit=1000`,
+      "/api/v1/changes?after=999999999"
+    ]) {
+      const answer = yield* call("GET", target)
+      expect([target, answer.status, answer.headers["kv-epoch"]]).toEqual([target, 200, epoch])
+    }
+    expect((yield* call("HEAD", "/api/v1/changes")).headers["kv-epoch"]).toBe(epoch)
+  })
 
-  check("a poll that knows the log is answered, one that knows another is 410", () =>
-    Effect.gen(function* () {
-      yield* put(space(), "k", 1)
-      const epoch = yield* epochNow
-      const last = yield* end
-      const plain = yield* call("GET", `/api/v1/changes?after=${last - 1}`)
-      for (const known of [epoch, ""]) {
-        const answer = yield* call("GET", `/api/v1/changes?after=${last - 1}&epoch=${known}`)
-        expect([answer.status, answer.text]).toEqual([200, plain.text])
-        expect(bodyOf<ChangesBody>(answer).changes).toHaveLength(1)
+  check("a poll that knows the log is answered, one that knows another is 410", function* () {
+    yield* put(space(), "k", 1)
+    const epoch = yield* epochNow
+    const last = yield* end
+    const plain = yield* call("GET", `/api/v1/changes?after=${last - 1}`)
+    for (const known of [epoch, ""]) {
+      const answer = yield* call("GET", `/api/v1/changes?after=${last - 1}&epoch=${known}`)
+      expect([answer.status, answer.text]).toEqual([200, plain.text])
+      expect(bodyOf<ChangesBody>(answer).changes).toHaveLength(1)
+    }
+    for (const query of ["after=0", `after=${last}`, `after=${last}&wait=60`, `after=${last + 9}`, "tenant=none"]) {
+      for (const other of [`${epoch}x`, "%20", "x".repeat(1000), "%C3%A9"]) {
+        const answer = yield* call("GET", `/api/v1/changes?${query}&epoch=${other}`)
+        expectError(answer, 410, epoch, "list again")
+        expect(answer.headers["kv-epoch"]).toBe(epoch)
       }
-      for (const query of ["after=0", `after=${last}`, `after=${last}&wait=60`, `after=${last + 9}`, "tenant=none"]) {
-        for (const other of [`${epoch}x`, "%20", "x".repeat(1000), "%C3%A9"]) {
-          const answer = yield* call("GET", `/api/v1/changes?${query}&epoch=${other}`)
-          expectError(answer, 410, epoch, "list again")
-          expect(answer.headers["kv-epoch"]).toBe(epoch)
-        }
-      }
-      expectError(yield* call("GET", "/api/v1/changes?epoch=a&epoch=b"), 400, "epoch")
-    })
-  )
+    }
+    expectError(yield* call("GET", "/api/v1/changes?epoch=a&epoch=b"), 400, "epoch")
+  })
 
-  check("an event stream with the epoch of another log is 410, and ids of events contain the epoch", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1)
-      const epoch = yield* epochNow
-      const last = yield* end
-      const id = `id: ${last}@${epoch}\ndata: `
-      for (const [query, lastEventId] of [
-        [`after=${last - 1}`, undefined],
-        [`after=${last - 1}&epoch=${epoch}`, undefined],
-        [`after=${last - 1}&epoch=${epoch}`, ""],
-        ["after=0", `${last - 1}@${epoch}`],
-        ["after=0", `${last - 1}`],
-        [`after=0&epoch=${epoch}`, `${last - 1}`],
-        ["after=0&epoch=other", `${last - 1}@${epoch}`]
-      ] as const) {
-        const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
-        expect([query, received.status]).toEqual([query, 200])
-        expect(received.text).toContain(id)
-        expect(received.text.match(/^data:/gm)).toHaveLength(1)
-      }
-      for (const [query, lastEventId] of [
-        ["after=0&epoch=other", undefined],
-        ["after=0&epoch=other", `${last}`],
-        [`after=${last}&epoch=${epoch}`, `${last}@other`],
-        ["", "0@other"]
-      ] as const) {
-        const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
-        expect([query, received.status, received.epoch]).toEqual([query, 410, epoch])
-        expect(JSON.parse(received.text)).toEqual({ error: expect.stringContaining("list again") })
-      }
-    })
-  )
+  check("an event stream with the epoch of another log is 410, and ids of events contain the epoch", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1)
+    const epoch = yield* epochNow
+    const last = yield* end
+    const id = `id: ${last}@${epoch}\ndata: `
+    for (const [query, lastEventId] of [
+      [`after=${last - 1}`, undefined],
+      [`after=${last - 1}&epoch=${epoch}`, undefined],
+      [`after=${last - 1}&epoch=${epoch}`, ""],
+      ["after=0", `${last - 1}@${epoch}`],
+      ["after=0", `${last - 1}`],
+      [`after=0&epoch=${epoch}`, `${last - 1}`],
+      ["after=0&epoch=other", `${last - 1}@${epoch}`]
+    ] as const) {
+      const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+      expect([query, received.status]).toEqual([query, 200])
+      expect(received.text).toContain(id)
+      expect(received.text.match(/^data:/gm)).toHaveLength(1)
+    }
+    for (const [query, lastEventId] of [
+      ["after=0&epoch=other", undefined],
+      ["after=0&epoch=other", `${last}`],
+      [`after=${last}&epoch=${epoch}`, `${last}@other`],
+      ["", "0@other"]
+    ] as const) {
+      const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+      expect([query, received.status, received.epoch]).toEqual([query, 410, epoch])
+      expect(JSON.parse(received.text)).toEqual({ error: expect.stringContaining("list again") })
+    }
+  })
 
-  check("a WebSocket with the epoch of another log receives the current one, and is closed", () =>
-    Effect.gen(function* () {
-      yield* put(space(), "k", 1)
-      const epoch = yield* epochNow
-      const last = yield* end
-      for (const after of [0, last, last + 9]) {
-        const { code, frames } = yield* messages(`after=${after}&epoch=other`)
-        expect([code, frames]).toEqual([4010, [{ type: "reset", epoch, lastSeq: last }]])
-      }
-      const { frames } = yield* messages(`after=${last - 1}&epoch=${epoch}`, 1)
-      expect(frames).toEqual([{ type: "changes", changes: [expect.anything()], lastSeq: last, epoch }])
-    })
-  )
+  check("a WebSocket with the epoch of another log receives the current one, and is closed", function* () {
+    yield* put(space(), "k", 1)
+    const epoch = yield* epochNow
+    const last = yield* end
+    for (const after of [0, last, last + 9]) {
+      const { code, frames } = yield* messages(`after=${after}&epoch=other`)
+      expect([code, frames]).toEqual([4010, [{ type: "reset", epoch, lastSeq: last }]])
+    }
+    const { frames } = yield* messages(`after=${last - 1}&epoch=${epoch}`, 1)
+    expect(frames).toEqual([{ type: "changes", changes: [expect.anything()], lastSeq: last, epoch }])
+  })
 }

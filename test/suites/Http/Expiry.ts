@@ -27,91 +27,81 @@ const untilGone = (namespace: string, key: string) =>
 
 /** Entries that run out. */
 export const expiry = (check: Check) => {
-  check("ttlMs counts from the time of the write, expiresAt is taken as it is", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const hour = 3_600_000
-      const before = yield* Clock.currentTimeMillis
-      const relative = bodyOf<EntryBody>(yield* put(namespace, "a", 1, { json: { value: 1, ttlMs: hour } }))
-      const after = yield* Clock.currentTimeMillis
-      // A database has its time in whole milliseconds, from which that of a node differs by less than one.
-      expect(relative.expiresAt).toBeGreaterThanOrEqual(before - 1 + hour)
-      expect(relative.expiresAt).toBeLessThanOrEqual(after + hour)
-      const absolute = yield* put(namespace, "b", 1, { json: { value: 1, expiresAt: after + hour } })
-      expect(bodyOf<EntryBody>(absolute).expiresAt).toBe(after + hour)
-      expect((yield* get(namespace, "b")).text).toBe(absolute.text)
-      yield* batch([
-        { op: "set", namespace, key: "c", value: 1, expiresAt: endOfTime },
-        { op: "set", namespace, key: "d", value: 1, ttlMs: hour }
-      ])
-      const [, , c, d] = items(yield* call("GET", listAt(namespace)))
-      expect([c?.expiresAt, d?.expiresAt]).toEqual([endOfTime, expect.any(Number)])
-    })
-  )
+  check("ttlMs counts from the time of the write, expiresAt is taken as it is", function* () {
+    const namespace = space()
+    const hour = 3_600_000
+    const before = yield* Clock.currentTimeMillis
+    const relative = bodyOf<EntryBody>(yield* put(namespace, "a", 1, { json: { value: 1, ttlMs: hour } }))
+    const after = yield* Clock.currentTimeMillis
+    // A database has its time in whole milliseconds, from which that of a node differs by less than one.
+    expect(relative.expiresAt).toBeGreaterThanOrEqual(before - 1 + hour)
+    expect(relative.expiresAt).toBeLessThanOrEqual(after + hour)
+    const absolute = yield* put(namespace, "b", 1, { json: { value: 1, expiresAt: after + hour } })
+    expect(bodyOf<EntryBody>(absolute).expiresAt).toBe(after + hour)
+    expect((yield* get(namespace, "b")).text).toBe(absolute.text)
+    yield* batch([
+      { op: "set", namespace, key: "c", value: 1, expiresAt: endOfTime },
+      { op: "set", namespace, key: "d", value: 1, ttlMs: hour }
+    ])
+    const [, , c, d] = items(yield* call("GET", listAt(namespace)))
+    expect([c?.expiresAt, d?.expiresAt]).toEqual([endOfTime, expect.any(Number)])
+  })
 
-  check("an expiry in the past, two expiries, or one out of range is refused", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const now = yield* Clock.currentTimeMillis
-      const cases = [
-        [{ expiresAt: now - 1 }, "expiresAt", "future"],
-        [{ expiresAt: 1 }, "expiresAt", "future"],
-        [{ expiresAt: now + 60_000, ttlMs: 60_000 }, "expiresAt", "ttlMs"],
-        [{ ttlMs: endOfTime }, "ttlMs"],
-        [{ expiresAt: endOfTime + 1 }, "expiresAt"],
-        [{ ttlMs: -1 }, "ttlMs"]
-      ] as const
-      for (const [times, ...named] of cases) {
-        expectError(yield* put(namespace, "k", 1, { json: { value: 1, ...times } }), 400, ...named)
-        const operation = { op: "set", namespace, key: "k", value: 1, ...times }
-        expectError(yield* batch([operation]), 400, "operations[0]", ...named)
-      }
-      expectError(yield* get(namespace, "k"), 404)
-    })
-  )
+  check("an expiry in the past, two expiries, or one out of range is refused", function* () {
+    const namespace = space()
+    const now = yield* Clock.currentTimeMillis
+    const cases = [
+      [{ expiresAt: now - 1 }, "expiresAt", "future"],
+      [{ expiresAt: 1 }, "expiresAt", "future"],
+      [{ expiresAt: now + 60_000, ttlMs: 60_000 }, "expiresAt", "ttlMs"],
+      [{ ttlMs: endOfTime }, "ttlMs"],
+      [{ expiresAt: endOfTime + 1 }, "expiresAt"],
+      [{ ttlMs: -1 }, "ttlMs"]
+    ] as const
+    for (const [times, ...named] of cases) {
+      expectError(yield* put(namespace, "k", 1, { json: { value: 1, ...times } }), 400, ...named)
+      const operation = { op: "set", namespace, key: "k", value: 1, ...times }
+      expectError(yield* batch([operation]), 400, "operations[0]", ...named)
+    }
+    expectError(yield* get(namespace, "k"), 404)
+  })
 
-  check("a set without an expiry removes the previous one", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", 1, { json: { value: 1, ttlMs: 3_600_000 } })
-      expect(bodyOf<EntryBody>(yield* put(namespace, "k", 2)).expiresAt).toBeNull()
-      expect(bodyOf<EntryBody>(yield* get(namespace, "k")).expiresAt).toBeNull()
-    })
-  )
+  check("a set without an expiry removes the previous one", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", 1, { json: { value: 1, ttlMs: 3_600_000 } })
+    expect(bodyOf<EntryBody>(yield* put(namespace, "k", 2)).expiresAt).toBeNull()
+    expect(bodyOf<EntryBody>(yield* get(namespace, "k")).expiresAt).toBeNull()
+  })
 
-  check("an expired entry is absent to every request, and its version continues", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      const start = yield* end
-      yield* put(namespace, "k", "short", { json: { value: "short", ttlMs: 20 } })
-      yield* put(namespace, "other", 1)
-      yield* untilGone(namespace, "k")
-      expect(items(yield* call("GET", listAt(namespace))).map(entry => entry.key)).toEqual(["other"])
-      expectError(yield* put(namespace, "k", 1, { headers: { "if-match": "*" } }), 412, "absent")
-      expectError(yield* remove(namespace, "k", { headers: { "if-match": '"1"' } }), 412, "absent")
-      expect((yield* remove(namespace, "k")).text).toBe('{"deleted":false}')
-      const again = yield* put(namespace, "k", "again", { headers: { "if-none-match": "*" } })
-      expect(again.headers.etag).toBe('"3"')
-      const records = yield* changesOf(namespace, start)
-      expect(records.map(({ op, key, version, actor }) => [op, key, version, actor])).toEqual([
-        ["set", "k", 1, "api"],
-        ["set", "other", 1, "api"],
-        ["delete", "k", 2, "expiry"],
-        ["set", "k", 3, "api"]
-      ])
-    })
-  )
+  check("an expired entry is absent to every request, and its version continues", function* () {
+    const namespace = space()
+    const start = yield* end
+    yield* put(namespace, "k", "short", { json: { value: "short", ttlMs: 20 } })
+    yield* put(namespace, "other", 1)
+    yield* untilGone(namespace, "k")
+    expect(items(yield* call("GET", listAt(namespace))).map(entry => entry.key)).toEqual(["other"])
+    expectError(yield* put(namespace, "k", 1, { headers: { "if-match": "*" } }), 412, "absent")
+    expectError(yield* remove(namespace, "k", { headers: { "if-match": '"1"' } }), 412, "absent")
+    expect((yield* remove(namespace, "k")).text).toBe('{"deleted":false}')
+    const again = yield* put(namespace, "k", "again", { headers: { "if-none-match": "*" } })
+    expect(again.headers.etag).toBe('"3"')
+    const records = yield* changesOf(namespace, start)
+    expect(records.map(({ op, key, version, actor }) => [op, key, version, actor])).toEqual([
+      ["set", "k", 1, "api"],
+      ["set", "other", 1, "api"],
+      ["delete", "k", 2, "expiry"],
+      ["set", "k", 3, "api"]
+    ])
+  })
 
-  check("an expired entry has a delete by expiry in the log", () =>
-    Effect.gen(function* () {
-      const { log } = yield* Site
-      const namespace = space()
-      const start = yield* end
-      yield* call("PUT", at(namespace, "k"), { json: { value: 1, ttlMs: 1 } })
-      yield* untilGone(namespace, "k")
-      yield* log.expire
-      const [, deleted] = yield* changesOf(namespace, start)
-      expect(deleted).toMatchObject({ op: "delete", key: "k", value: null, version: 2, actor: "expiry" })
-    })
-  )
+  check("an expired entry has a delete by expiry in the log", function* () {
+    const { log } = yield* Site
+    const namespace = space()
+    const start = yield* end
+    yield* call("PUT", at(namespace, "k"), { json: { value: 1, ttlMs: 1 } })
+    yield* untilGone(namespace, "k")
+    yield* log.expire
+    const [, deleted] = yield* changesOf(namespace, start)
+    expect(deleted).toMatchObject({ op: "delete", key: "k", value: null, version: 2, actor: "expiry" })
+  })
 }

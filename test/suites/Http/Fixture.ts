@@ -4,6 +4,7 @@ import { Context, Effect, Layer, type Scope } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { keys, type Transport } from "../../Harness.ts"
+import type { Steps } from "../Steps.ts"
 import * as Client from "./Client.ts"
 import * as Contract from "./Contract.ts"
 import * as Wire from "./Wire.ts"
@@ -33,7 +34,7 @@ export const site = (
   })
 
 /** Registers one case. The cases of a suite share one service, so that each uses its own namespaces. */
-export type Check = (title: string, body: () => Effect.Effect<void, unknown, Site | Scope.Scope>) => void
+export type Check = (title: string, body: () => Steps<Site | Scope.Scope>) => void
 
 /** The options of a request in addition to method and target. */
 export interface Extras {

@@ -21,101 +21,91 @@ const setAll = (namespace: string, count: number) =>
 
 /** Answers in gzip. */
 export const compression = (check: Check) => {
-  check("lists, pages and documents come in gzip to those who take it, and are the same", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* setAll(namespace, 1500)
-      const keys = Array.from({ length: 50 }, (_, index) => ({ namespace, key: `k${index}` }))
-      const requests: ReadonlyArray<readonly [method: string, target: string, json?: unknown]> = [
-        ["GET", `${listAt(namespace)}?limit=100`],
-        ["GET", listAt(namespace)],
-        ["GET", `/api/v1/changes?namespace=${segment(namespace)}&wait=1`],
-        ["POST", "/api/v1/kv/read", { keys }],
-        ["GET", "/api/v1/openapi.json"]
-      ]
-      for (const [method, target, json] of requests) {
-        const extras = json === undefined ? {} : { json }
-        const plain = yield* call(method, target, extras)
-        const packed = yield* call(method, target, { ...extras, headers: gzip })
-        expect([target, plain.headers["content-encoding"], packed.headers["content-encoding"]]).toEqual([
-          target,
-          undefined,
-          "gzip"
-        ])
-        expect([plain.headers.vary, packed.headers.vary]).toEqual(["Accept-Encoding", "Accept-Encoding"])
-        expect(packed.text).toBe(plain.text)
-        expect(packed.bytes.length).toBeLessThan(plain.bytes.length / 3)
-        expect(gunzipSync(packed.bytes).toString()).toBe(plain.text)
-        if (method !== "GET") continue
-        const asked = yield* call("HEAD", target, { headers: gzip })
-        for (const name of ["content-encoding", "content-length", "content-type", "vary"]) {
-          expect([target, name, asked.headers[name]]).toEqual([target, name, packed.headers[name]])
-        }
-        const preferring = yield* call("GET", target, { headers: { "accept-encoding": "identity, gzip;q=0.5" } })
-        expect([preferring.headers["content-encoding"], preferring.text]).toEqual([undefined, plain.text])
+  check("lists, pages and documents come in gzip to those who take it, and are the same", function* () {
+    const namespace = space()
+    yield* setAll(namespace, 1500)
+    const keys = Array.from({ length: 50 }, (_, index) => ({ namespace, key: `k${index}` }))
+    const requests: ReadonlyArray<readonly [method: string, target: string, json?: unknown]> = [
+      ["GET", `${listAt(namespace)}?limit=100`],
+      ["GET", listAt(namespace)],
+      ["GET", `/api/v1/changes?namespace=${segment(namespace)}&wait=1`],
+      ["POST", "/api/v1/kv/read", { keys }],
+      ["GET", "/api/v1/openapi.json"]
+    ]
+    for (const [method, target, json] of requests) {
+      const extras = json === undefined ? {} : { json }
+      const plain = yield* call(method, target, extras)
+      const packed = yield* call(method, target, { ...extras, headers: gzip })
+      expect([target, plain.headers["content-encoding"], packed.headers["content-encoding"]]).toEqual([
+        target,
+        undefined,
+        "gzip"
+      ])
+      expect([plain.headers.vary, packed.headers.vary]).toEqual(["Accept-Encoding", "Accept-Encoding"])
+      expect(packed.text).toBe(plain.text)
+      expect(packed.bytes.length).toBeLessThan(plain.bytes.length / 3)
+      expect(gunzipSync(packed.bytes).toString()).toBe(plain.text)
+      if (method !== "GET") continue
+      const asked = yield* call("HEAD", target, { headers: gzip })
+      for (const name of ["content-encoding", "content-length", "content-type", "vary"]) {
+        expect([target, name, asked.headers[name]]).toEqual([target, name, packed.headers[name]])
       }
-    })
-  )
+      const preferring = yield* call("GET", target, { headers: { "accept-encoding": "identity, gzip;q=0.5" } })
+      expect([preferring.headers["content-encoding"], preferring.text]).toEqual([undefined, plain.text])
+    }
+  })
 
-  check("small answers, entries and errors are never compressed", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", "x".repeat(5000))
-      for (const target of [
-        at(namespace, "k"),
-        at(namespace, "absent"),
-        `${listAt(namespace)}?prefix=none`,
-        `${listAt(namespace)}?cursor=${"x".repeat(3000)}`
-      ]) {
-        const answer = yield* call("GET", target, { headers: gzip })
-        expect([target, answer.headers["content-encoding"]]).toEqual([target, undefined])
-      }
-    })
-  )
+  check("small answers, entries and errors are never compressed", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", "x".repeat(5000))
+    for (const target of [
+      at(namespace, "k"),
+      at(namespace, "absent"),
+      `${listAt(namespace)}?prefix=none`,
+      `${listAt(namespace)}?cursor=${"x".repeat(3000)}`
+    ]) {
+      const answer = yield* call("GET", target, { headers: gzip })
+      expect([target, answer.headers["content-encoding"]]).toEqual([target, undefined])
+    }
+  })
 
-  check("clients that leave streamed lists half-way, or never read them, do not keep others from gzip", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* setAll(namespace, 5000)
-      for (let round = 0; round < 8; round++) {
-        const unread = yield* wire
-        yield* unread.send(head(`GET ${listAt(namespace)}`, "Accept-Encoding: gzip"))
-        const left = yield* wire
-        yield* left.send(head(`GET ${listAt(namespace)}`, "Accept-Encoding: gzip"))
-        yield* left.head
-        yield* left.reset
-      }
-      const answer = yield* call("GET", listAt(namespace), { headers: gzip })
-      expect([answer.headers["content-encoding"], items(answer).length]).toEqual(["gzip", 5000])
-    })
-  )
+  check("clients that leave streamed lists half-way, or never read them, do not keep others from gzip", function* () {
+    const namespace = space()
+    yield* setAll(namespace, 5000)
+    for (let round = 0; round < 8; round++) {
+      const unread = yield* wire
+      yield* unread.send(head(`GET ${listAt(namespace)}`, "Accept-Encoding: gzip"))
+      const left = yield* wire
+      yield* left.send(head(`GET ${listAt(namespace)}`, "Accept-Encoding: gzip"))
+      yield* left.head
+      yield* left.reset
+    }
+    const answer = yield* call("GET", listAt(namespace), { headers: gzip })
+    expect([answer.headers["content-encoding"], items(answer).length]).toEqual(["gzip", 5000])
+  })
 
-  check("many streamed lists at a time take turns, and each is whole", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* setAll(namespace, 3000)
-      const plain = yield* call("GET", listAt(namespace))
-      const answers = yield* Effect.replicateEffect(call("GET", listAt(namespace), { headers: gzip }), 12, {
-        concurrency: "unbounded"
-      })
-      for (const { headers, text } of answers) {
-        expect([headers["content-encoding"], text === plain.text]).toEqual(["gzip", true])
-      }
+  check("many streamed lists at a time take turns, and each is whole", function* () {
+    const namespace = space()
+    yield* setAll(namespace, 3000)
+    const plain = yield* call("GET", listAt(namespace))
+    const answers = yield* Effect.replicateEffect(call("GET", listAt(namespace), { headers: gzip }), 12, {
+      concurrency: "unbounded"
     })
-  )
+    for (const { headers, text } of answers) {
+      expect([headers["content-encoding"], text === plain.text]).toEqual(["gzip", true])
+    }
+  })
 
-  check("event streams are never compressed", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      yield* put(namespace, "k", "x".repeat(5000))
-      const stream = `/api/v1/changes/stream?namespace=${segment(namespace)}`
-      for (const target of [stream, `${stream}&initial=1`]) {
-        const connection = yield* wire
-        yield* connection.send(head(`GET ${target}`, "Accept-Encoding: gzip"))
-        const { headers } = (yield* connection.head)!
-        expect([headers["content-type"], headers["content-encoding"]]).toEqual(["text/event-stream", undefined])
-        yield* connection.cut
-      }
-    })
-  )
+  check("event streams are never compressed", function* () {
+    const namespace = space()
+    yield* put(namespace, "k", "x".repeat(5000))
+    const stream = `/api/v1/changes/stream?namespace=${segment(namespace)}`
+    for (const target of [stream, `${stream}&initial=1`]) {
+      const connection = yield* wire
+      yield* connection.send(head(`GET ${target}`, "Accept-Encoding: gzip"))
+      const { headers } = (yield* connection.head)!
+      expect([headers["content-type"], headers["content-encoding"]]).toEqual(["text/event-stream", undefined])
+      yield* connection.cut
+    }
+  })
 }

@@ -168,103 +168,88 @@ const json = { "content-type": "application/json" }
 
 /** While the store is unavailable. */
 export const duringOutage = (check: Check) => {
-  check("every key-value route is 503 with Retry-After, without the reason", () =>
-    Effect.gen(function* () {
-      for (const [method, target] of everything) {
-        const answer = yield* call(method, target, extrasOf(method))
-        expect([target, answer.status, answer.text]).toEqual([target, 503, '{"error":"Store unavailable"}'])
-        expect(headersOf(answer)).toEqual({ ...json, "retry-after": "1" })
-      }
-    })
-  )
+  check("every key-value route is 503 with Retry-After, without the reason", function* () {
+    for (const [method, target] of everything) {
+      const answer = yield* call(method, target, extrasOf(method))
+      expect([target, answer.status, answer.text]).toEqual([target, 503, '{"error":"Store unavailable"}'])
+      expect(headersOf(answer)).toEqual({ ...json, "retry-after": "1" })
+    }
+  })
 
-  check("errors of a request, or of its credential, still come first", () =>
-    Effect.gen(function* () {
-      expect((yield* get("n", "k", { key: null })).status).toBe(401)
-      expect((yield* remove("n", "k", { key: keys.read })).status).toBe(403)
-      expect((yield* put("n", "x".repeat(2000), 1)).status).toBe(400)
-      expect((yield* call("PUT", at("n", "k"), { body: "{" })).status).toBe(400)
-      expect((yield* batch([])).status).toBe(200)
-    })
-  )
+  check("errors of a request, or of its credential, still come first", function* () {
+    expect((yield* get("n", "k", { key: null })).status).toBe(401)
+    expect((yield* remove("n", "k", { key: keys.read })).status).toBe(403)
+    expect((yield* put("n", "x".repeat(2000), 1)).status).toBe(400)
+    expect((yield* call("PUT", at("n", "k"), { body: "{" })).status).toBe(400)
+    expect((yield* batch([])).status).toBe(200)
+  })
 
-  check("the service is alive and says that it is not ready, with 200", () =>
-    Effect.gen(function* () {
-      for (const [target, text] of [
-        ["/api/v1/health", '{"ok":true}'],
-        ["/api/v1/ready", '{"ok":false}'],
-        ["/api/v1/cluster/status", '{"ok":false,"mode":"store"}'],
-        ["/api/v1/cluster/leader", '{"leader":null,"address":null,"mode":"store"}']
-      ] as const) {
-        const answer = yield* call("GET", target)
-        expect([answer.status, answer.text, headersOf(answer)]).toEqual([200, text, json])
-      }
-      expect((yield* call("POST", "/api/v1/cluster/join", { json: {} })).status).toBe(410)
-      expect((yield* call("GET", "/api/v1/openapi.json")).status).toBe(200)
-    })
-  )
+  check("the service is alive and says that it is not ready, with 200", function* () {
+    for (const [target, text] of [
+      ["/api/v1/health", '{"ok":true}'],
+      ["/api/v1/ready", '{"ok":false}'],
+      ["/api/v1/cluster/status", '{"ok":false,"mode":"store"}'],
+      ["/api/v1/cluster/leader", '{"leader":null,"address":null,"mode":"store"}']
+    ] as const) {
+      const answer = yield* call("GET", target)
+      expect([answer.status, answer.text, headersOf(answer)]).toEqual([200, text, json])
+    }
+    expect((yield* call("POST", "/api/v1/cluster/join", { json: {} })).status).toBe(410)
+    expect((yield* call("GET", "/api/v1/openapi.json")).status).toBe(200)
+  })
 
-  check("the status shows that the service is not ready, if that is requested", () =>
-    Effect.gen(function* () {
-      for (const [query, status] of [
-        ["strict=1", 503],
-        ["strict=0", 200],
-        ["other=1", 200]
-      ] as const) {
-        const answer = yield* call("GET", `/api/v1/ready?${query}`, { key: null })
-        expect([query, answer.status, answer.text, headersOf(answer)]).toEqual([query, status, '{"ok":false}', json])
-      }
-      const misspelled = yield* call("GET", "/api/v1/ready?strict=yes", { key: null })
-      expectError(misspelled, 400, 'strict: must be 0 or 1, not "yes"')
-    })
-  )
+  check("the status shows that the service is not ready, if that is requested", function* () {
+    for (const [query, status] of [
+      ["strict=1", 503],
+      ["strict=0", 200],
+      ["other=1", 200]
+    ] as const) {
+      const answer = yield* call("GET", `/api/v1/ready?${query}`, { key: null })
+      expect([query, answer.status, answer.text, headersOf(answer)]).toEqual([query, status, '{"ok":false}', json])
+    }
+    const misspelled = yield* call("GET", "/api/v1/ready?strict=yes", { key: null })
+    expectError(misspelled, 400, 'strict: must be 0 or 1, not "yes"')
+  })
 }
 
 /** While the store refuses writes. */
 export const whileBusy = (check: Check) => {
-  check("a write is 503 with Retry-After; reads continue", () =>
-    Effect.gen(function* () {
-      const refused = [
-        yield* put("n", "k", 1),
-        yield* remove("n", "k"),
-        yield* batch([{ op: "delete", namespace: "n", key: "k" }])
-      ]
-      for (const answer of refused) expectError(answer, 503, "Too many requests are waiting for the store")
-      const list = yield* call("GET", listAt("n"))
-      expectError(list, 503, "Too many whole lists are being read; use limit")
-      const counted = yield* call("GET", `${listAt("n")}?limit=1&count=1`)
-      expectError(counted, 503, "Too many lists are being counted; leave count out, or try again")
-      for (const answer of [...refused, list, counted])
-        expect(headersOf(answer)).toEqual({ ...json, "retry-after": "3" })
-      expectError(yield* get("n", "k"), 404, "Not found")
-      expect((yield* call("GET", "/api/v1/ready")).text).toBe('{"ok":true}')
-    })
-  )
+  check("a write is 503 with Retry-After; reads continue", function* () {
+    const refused = [
+      yield* put("n", "k", 1),
+      yield* remove("n", "k"),
+      yield* batch([{ op: "delete", namespace: "n", key: "k" }])
+    ]
+    for (const answer of refused) expectError(answer, 503, "Too many requests are waiting for the store")
+    const list = yield* call("GET", listAt("n"))
+    expectError(list, 503, "Too many whole lists are being read; use limit")
+    const counted = yield* call("GET", `${listAt("n")}?limit=1&count=1`)
+    expectError(counted, 503, "Too many lists are being counted; leave count out, or try again")
+    for (const answer of [...refused, list, counted]) expect(headersOf(answer)).toEqual({ ...json, "retry-after": "3" })
+    expectError(yield* get("n", "k"), 404, "Not found")
+    expect((yield* call("GET", "/api/v1/ready")).text).toBe('{"ok":true}')
+  })
 }
 
 /** When the store has a bug. */
 export const whenBroken = (check: Check) => {
-  check("a defect is 500 without detail, on a connection that stays open", () =>
-    Effect.gen(function* () {
-      for (const [method, target] of everything) {
-        const answer = yield* call(method, target, extrasOf(method))
-        expect([target, answer.status, answer.text]).toEqual([target, 500, '{"error":"Internal server error"}'])
-        expect(headersOf(answer)).toEqual(json)
-      }
-      expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
-    })
-  )
+  check("a defect is 500 without detail, on a connection that stays open", function* () {
+    for (const [method, target] of everything) {
+      const answer = yield* call(method, target, extrasOf(method))
+      expect([target, answer.status, answer.text]).toEqual([target, 500, '{"error":"Internal server error"}'])
+      expect(headersOf(answer)).toEqual(json)
+    }
+    expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
+  })
 }
 
 /** When the store fails in the middle of a list. */
 export const whenCut = (check: Check) => {
-  check("a list that fails half-way is cut, so that clients notice it", () =>
-    Effect.gen(function* () {
-      for (const headers of [{}, { "accept-encoding": "gzip" }]) {
-        const outcome = yield* Effect.either(call("GET", listAt("n"), { headers }))
-        expect(outcome._tag).toBe("Left")
-      }
-      expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
-    })
-  )
+  check("a list that fails half-way is cut, so that clients notice it", function* () {
+    for (const headers of [{}, { "accept-encoding": "gzip" }]) {
+      const outcome = yield* Effect.either(call("GET", listAt("n"), { headers }))
+      expect(outcome._tag).toBe("Left")
+    }
+    expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
+  })
 }

@@ -5,12 +5,13 @@ import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../../src/Kv/Entry.ts"
 import { type Selection, Store } from "../../../src/Kv/Store.ts"
 import type { DeleteOperation, Operation, Precondition, SetOperation } from "../../../src/Kv/Write.ts"
+import type { Steps } from "../Steps.ts"
 
 /** The time at the start of each test, in epoch milliseconds. */
 export const start = 1_700_000_000_000
 
 /** Registers one test, which gets a separate store. */
-export type Check = (title: string, body: () => Effect.Effect<void, unknown, Store | ChangeLog | Scope.Scope>) => void
+export type Check = (title: string, body: () => Steps<Store | ChangeLog | Scope.Scope>) => void
 
 export const mebibyte = 1024 * 1024
 

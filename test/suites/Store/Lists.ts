@@ -28,277 +28,239 @@ const setAll = (names: ReadonlyArray<string>, space = namespace) =>
 
 /** Lists, page by page and whole. */
 export const lists = (check: Check) => {
-  check("items come in byte order of the UTF-8 key", () =>
-    Effect.gen(function* () {
-      const names = ["😀", "\uff5e", "\u{10ffff}", "\uffff", "\ue000", "\ud7ff", "é", "e\u0301", "z", "~", "a", "a/b"]
-      names.push("a!", "A", "ab", "10", "9", "\u0001", "\u007f", "\u0080", "😀a", "\uff5e\u{10000}", "\u07ff", "\u0800")
-      yield* setAll(names)
-      expect(yield* keys(namespace)).toEqual(inByteOrder(names))
-      expect(yield* keys(namespace, "", 1)).toEqual(inByteOrder(names))
-      const whole = yield* listAll({ namespace, prefix: "" })
+  check("items come in byte order of the UTF-8 key", function* () {
+    const names = ["😀", "\uff5e", "\u{10ffff}", "\uffff", "\ue000", "\ud7ff", "é", "e\u0301", "z", "~", "a", "a/b"]
+    names.push("a!", "A", "ab", "10", "9", "\u0001", "\u007f", "\u0080", "😀a", "\uff5e\u{10000}", "\u07ff", "\u0800")
+    yield* setAll(names)
+    expect(yield* keys(namespace)).toEqual(inByteOrder(names))
+    expect(yield* keys(namespace, "", 1)).toEqual(inByteOrder(names))
+    const whole = yield* listAll({ namespace, prefix: "" })
+    const all = [...(yield* Stream.runCollect(whole.portions))].flat()
+    expect(all.map(entry => entry.key)).toEqual(inByteOrder(names))
+  })
+
+  check("a list has complete entries, and only those of its namespace", function* () {
+    for (const space of ["n", "n/", "n\u0001", "N", "n%", "m", "o"]) yield* setAll([`of ${space}`], space)
+    expect(yield* list("n")).toEqual({
+      entries: [
+        {
+          namespace: "n",
+          key: "of n",
+          value: "0",
+          version: 1,
+          updatedBy: "tester",
+          updatedAt: start,
+          expiresAt: null
+        }
+      ],
+      lastSeq: 7,
+      more: false
+    })
+    expect(yield* list("nobody's")).toEqual({ entries: [], lastSeq: 7, more: false })
+  })
+
+  check("a prefix is literal", function* () {
+    const names = ["a%b", "a_b", "a*b", "a?b", "a[b]", "axb", "A%b", "a\\%b", "a", "aa", "é", "e\u0301", "日本", "日"]
+    yield* setAll(names)
+    for (const prefix of [
+      "",
+      "a",
+      "a%",
+      "a_",
+      "a*",
+      "a?",
+      "a[",
+      "A",
+      "a\\",
+      "%",
+      "_",
+      "é",
+      "e",
+      "日",
+      "日本",
+      "日本語"
+    ]) {
+      const expected = inByteOrder(names.filter(name => name.startsWith(prefix)))
+      expect(yield* keys(namespace, prefix), prefix).toEqual(expected)
+      expect(yield* keys(namespace, prefix, 1), prefix).toEqual(expected)
+      const whole = yield* listAll({ namespace, prefix })
       const all = [...(yield* Stream.runCollect(whole.portions))].flat()
-      expect(all.map(entry => entry.key)).toEqual(inByteOrder(names))
-    })
-  )
+      expect(
+        all.map(entry => entry.key),
+        prefix
+      ).toEqual(expected)
+    }
+  })
 
-  check("a list has complete entries, and only those of its namespace", () =>
-    Effect.gen(function* () {
-      for (const space of ["n", "n/", "n\u0001", "N", "n%", "m", "o"]) yield* setAll([`of ${space}`], space)
-      expect(yield* list("n")).toEqual({
-        entries: [
-          {
-            namespace: "n",
-            key: "of n",
-            value: "0",
-            version: 1,
-            updatedBy: "tester",
-            updatedAt: start,
-            expiresAt: null
-          }
-        ],
-        lastSeq: 7,
-        more: false
-      })
-      expect(yield* list("nobody's")).toEqual({ entries: [], lastSeq: 7, more: false })
-    })
-  )
-
-  check("a prefix is literal", () =>
-    Effect.gen(function* () {
-      const names = ["a%b", "a_b", "a*b", "a?b", "a[b]", "axb", "A%b", "a\\%b", "a", "aa", "é", "e\u0301", "日本", "日"]
-      yield* setAll(names)
-      for (const prefix of [
-        "",
-        "a",
-        "a%",
-        "a_",
-        "a*",
-        "a?",
-        "a[",
-        "A",
-        "a\\",
-        "%",
-        "_",
-        "é",
-        "e",
-        "日",
-        "日本",
-        "日本語"
-      ]) {
-        const expected = inByteOrder(names.filter(name => name.startsWith(prefix)))
-        expect(yield* keys(namespace, prefix), prefix).toEqual(expected)
-        expect(yield* keys(namespace, prefix, 1), prefix).toEqual(expected)
-        const whole = yield* listAll({ namespace, prefix })
-        const all = [...(yield* Stream.runCollect(whole.portions))].flat()
-        expect(
-          all.map(entry => entry.key),
-          prefix
-        ).toEqual(expected)
-      }
-    })
-  )
-
-  check("a prefix may end at any code point", () =>
-    Effect.gen(function* () {
-      const edges = [
-        "\u0001",
-        "\u007f",
-        "\u0080",
-        "\ud7ff",
-        "\ue000",
-        "\uffff",
-        "\u{10000}",
-        "\u{10fffe}",
-        "\u{10ffff}"
-      ]
-      const names = edges.flatMap(edge => [
-        edge,
-        `${edge}a`,
-        `${edge}${edge}`,
-        `${edge}\u{10ffff}z`,
-        `x${edge}`,
-        `x${edge}y`
-      ])
-      yield* setAll(names)
-      for (const prefix of [...names, ...edges.map(edge => `x${edge}\u{10ffff}`), "x", "\u{10ffff}".repeat(3)]) {
-        expect(yield* keys(namespace, prefix, 2), JSON.stringify(prefix)).toEqual(
-          inByteOrder(names.filter(name => name.startsWith(prefix)))
-        )
-      }
-    })
-  )
-
-  check("half a surrogate pair is the prefix of no key", () =>
-    Effect.gen(function* () {
-      yield* setAll(["😀", "x😀", "\ufffd", "x\ufffd"])
-      for (const prefix of ["\ud83d", "x\ud83d", "\ude00", "x\ud83dy"]) {
-        expect((yield* list(namespace, { prefix })).entries, JSON.stringify(prefix)).toEqual([])
-        const whole = yield* listAll({ namespace, prefix })
-        expect([...(yield* Stream.runCollect(whole.portions))].flat(), JSON.stringify(prefix)).toEqual([])
-      }
-    })
-  )
-
-  check("pages of any size make up the list, and the last one is marked", () =>
-    Effect.gen(function* () {
-      const names = inByteOrder(["a", "b", "b/1", "b/2", "b/😀", "c", "\uff5e"])
-      yield* setAll(names)
-      for (const prefix of ["", "b", "b/"]) {
-        const expected = names.filter(name => name.startsWith(prefix))
-        for (let limit = 1; limit <= names.length + 1; limit++) {
-          for (let first = 0; first < expected.length; first += limit) {
-            const after = first === 0 ? "" : expected[first - 1]!
-            const page = yield* list(namespace, { prefix, after, limit })
-            expect(page.entries.map(entry => entry.key)).toEqual(expected.slice(first, first + limit))
-            expect(page.more).toBe(first + limit < expected.length)
-          }
-        }
-      }
-    })
-  )
-
-  check("a page starts after any text, whether or not it is a key", () =>
-    Effect.gen(function* () {
-      yield* setAll(["b1", "b3", "b5", "c"])
-      const after = (text: string, prefix = "b") =>
-        Effect.map(list(namespace, { prefix, after: text }), page => page.entries.map(entry => entry.key))
-      expect(yield* after("a")).toEqual(["b1", "b3", "b5"])
-      expect(yield* after("b2")).toEqual(["b3", "b5"])
-      expect(yield* after("b3")).toEqual(["b5"])
-      expect(yield* after("b3\u0001")).toEqual(["b5"])
-      expect(yield* after("b5")).toEqual([])
-      expect(yield* after("z")).toEqual([])
-      expect(yield* after("b5", "")).toEqual(["c"])
-    })
-  )
-
-  check("a page starts after any text, also one with U+0000, which no key contains", () =>
-    Effect.gen(function* () {
-      const names = inByteOrder(["\u0001", "a", "a\u0001", "a\u0001b", "ab", "b"])
-      yield* setAll(names)
-      const store = yield* Store
-      for (const after of ["\u0000", "a\u0000", "a\u0000z", "a\u0001\u0000", "ab\u0000\u0000", "b\u0000", "c\u0000"]) {
-        for (const isDescending of [false, true]) {
-          const wanted = (isDescending ? names.toReversed() : names).filter(
-            key => Buffer.compare(Buffer.from(key), Buffer.from(after)) * (isDescending ? -1 : 1) > 0
-          )
-          const { entries } = yield* store.list({ namespace, prefix: "", after, limit: 10, isDescending })
-          expect(entries.map(({ key }) => key)).toEqual(wanted)
-        }
-      }
-    })
-  )
-
-  check("deleted and expired entries are not listed, and do not count as more", () =>
-    Effect.gen(function* () {
-      yield* setAll(["a", "b", "d", "e"])
-      yield* put(namespace, "c", 1, { expiresAt: start + 10 })
-      for (const key of ["b", "d", "e"]) yield* remove(namespace, key)
-      yield* TestClock.setTime(start + 10)
-      const page = yield* list(namespace, { limit: 1 })
-      expect(page).toMatchObject({ entries: [{ key: "a" }], more: false })
-    })
-  )
-
-  check("a page of large values ends early", () =>
-    Effect.gen(function* () {
-      const names = Array.from({ length: 12 }, (_, index) => `k${String(index).padStart(2, "0")}`)
-      const large = "x".repeat(mebibyte - 2)
-      for (const key of names) yield* put(namespace, key, large)
-      const page = yield* list(namespace)
-      expect(page.more).toBe(true)
-      expect(page.entries.length).toBeGreaterThan(0)
-      expect(page.entries.length).toBeLessThanOrEqual(8)
-      expect(yield* keys(namespace)).toEqual(names)
-      const whole = yield* listAll({ namespace, prefix: "" })
-      const portions = [...(yield* Stream.runCollect(whole.portions))]
-      expect(portions.flat().map(entry => entry.key)).toEqual(names)
-      expect(Math.max(...portions.map(portion => portion.length))).toBeLessThanOrEqual(8)
-    })
-  )
-
-  check("a value larger than a page is returned", () =>
-    Effect.gen(function* () {
-      const large = "x".repeat(6 * mebibyte)
-      yield* put(namespace, "a", large)
-      yield* put(namespace, "b", large)
-      const page = yield* list(namespace)
-      expect(page.entries.map(entry => entry.key)).toEqual(["a"])
-      expect(page.entries[0]!.value).toBe(json(large))
-      expect(page.more).toBe(true)
-      expect(yield* keys(namespace)).toEqual(["a", "b"])
-    })
-  )
-
-  check("a whole list is of one snapshot, whatever is written while it is read", () =>
-    Effect.gen(function* () {
-      const names = Array.from({ length: 2500 }, (_, index) => `k${String(index).padStart(4, "0")}`)
-      for (let first = 0; first < names.length; first += 1000) yield* setAll(names.slice(first, first + 1000))
-      const whole = yield* listAll({ namespace, prefix: "" })
-      expect(whole.lastSeq).toBe(2500)
-      let written = false
-      const seen: Array<string> = []
-      yield* Stream.runForEach(whole.portions, portion =>
-        Effect.gen(function* () {
-          seen.push(...portion.map(sketch))
-          if (written) return
-          written = true
-          yield* write(
-            [...names.slice(1500).map(key => set(namespace, key, "new")), set(namespace, "zzz", "new")].slice(-1000)
-          )
-          yield* remove(namespace, names[2400]!)
-        })
+  check("a prefix may end at any code point", function* () {
+    const edges = ["\u0001", "\u007f", "\u0080", "\ud7ff", "\ue000", "\uffff", "\u{10000}", "\u{10fffe}", "\u{10ffff}"]
+    const names = edges.flatMap(edge => [
+      edge,
+      `${edge}a`,
+      `${edge}${edge}`,
+      `${edge}\u{10ffff}z`,
+      `x${edge}`,
+      `x${edge}y`
+    ])
+    yield* setAll(names)
+    for (const prefix of [...names, ...edges.map(edge => `x${edge}\u{10ffff}`), "x", "\u{10ffff}".repeat(3)]) {
+      expect(yield* keys(namespace, prefix, 2), JSON.stringify(prefix)).toEqual(
+        inByteOrder(names.filter(name => name.startsWith(prefix)))
       )
-      expect(seen).toEqual(names.map((key, index) => `${key} 1 ${index % 1000}`))
-      expect((yield* feed(whole.lastSeq)).length).toBe(1001)
-    })
-  )
+    }
+  })
 
-  check("two whole lists at once do not disturb each other", () =>
-    Effect.gen(function* () {
-      yield* setAll(["a"])
-      const before = yield* listAll({ namespace, prefix: "" })
-      yield* setAll(["b"])
-      const after = yield* listAll({ namespace, prefix: "" })
-      const keysOf = (portions: typeof after.portions) =>
-        Effect.map(Stream.runCollect(portions), all => [...all].flat().map(entry => entry.key))
-      expect(yield* keysOf(after.portions)).toEqual(["a", "b"])
-      expect(yield* keysOf(before.portions)).toEqual(["a"])
-      expect([before.lastSeq, after.lastSeq]).toEqual([1, 2])
-    })
-  )
+  check("half a surrogate pair is the prefix of no key", function* () {
+    yield* setAll(["😀", "x😀", "\ufffd", "x\ufffd"])
+    for (const prefix of ["\ud83d", "x\ud83d", "\ude00", "x\ud83dy"]) {
+      expect((yield* list(namespace, { prefix })).entries, JSON.stringify(prefix)).toEqual([])
+      const whole = yield* listAll({ namespace, prefix })
+      expect([...(yield* Stream.runCollect(whole.portions))].flat(), JSON.stringify(prefix)).toEqual([])
+    }
+  })
 
-  check("a descending list has the same items from the last key to the first", () =>
-    Effect.gen(function* () {
-      const names = ["😀", "\uff5e", "\u{10ffff}", "\ue000", "\ud7ff", "é", "z", "a", "a/b", "a!", "A", "ab", "10", "9"]
-      yield* setAll(names)
-      yield* remove(namespace, "z")
-      const down = (prefix: string, limit: number) =>
-        Effect.gen(function* () {
-          const store = yield* Store
-          const found: Array<string> = []
-          for (let after = "", more = true; more; ) {
-            const page = yield* store.list({ namespace, prefix, after, limit, isDescending: true })
-            found.push(...page.entries.map(({ key }) => key))
-            more = page.more
-            after = found.at(-1) ?? ""
-          }
-          return found
-        })
-      for (const prefix of ["", "a", "a/", "😀", "\u{10ffff}", "none"]) {
-        const expected = inByteOrder(names.filter(name => name !== "z" && name.startsWith(prefix))).reverse()
-        for (const limit of [1, 2, 100]) expect(yield* down(prefix, limit), `${prefix} ${limit}`).toEqual(expected)
+  check("pages of any size make up the list, and the last one is marked", function* () {
+    const names = inByteOrder(["a", "b", "b/1", "b/2", "b/😀", "c", "\uff5e"])
+    yield* setAll(names)
+    for (const prefix of ["", "b", "b/"]) {
+      const expected = names.filter(name => name.startsWith(prefix))
+      for (let limit = 1; limit <= names.length + 1; limit++) {
+        for (let first = 0; first < expected.length; first += limit) {
+          const after = first === 0 ? "" : expected[first - 1]!
+          const page = yield* list(namespace, { prefix, after, limit })
+          expect(page.entries.map(entry => entry.key)).toEqual(expected.slice(first, first + limit))
+          expect(page.more).toBe(first + limit < expected.length)
+        }
       }
-      const { list } = yield* Store
-      const from = (prefix: string, after: string) =>
-        Effect.map(list({ namespace, prefix, after, limit: 100, isDescending: true }), ({ entries }) =>
-          entries.map(({ key }) => key)
+    }
+  })
+
+  check("a page starts after any text, whether or not it is a key", function* () {
+    yield* setAll(["b1", "b3", "b5", "c"])
+    const after = (text: string, prefix = "b") =>
+      Effect.map(list(namespace, { prefix, after: text }), page => page.entries.map(entry => entry.key))
+    expect(yield* after("a")).toEqual(["b1", "b3", "b5"])
+    expect(yield* after("b2")).toEqual(["b3", "b5"])
+    expect(yield* after("b3")).toEqual(["b5"])
+    expect(yield* after("b3\u0001")).toEqual(["b5"])
+    expect(yield* after("b5")).toEqual([])
+    expect(yield* after("z")).toEqual([])
+    expect(yield* after("b5", "")).toEqual(["c"])
+  })
+
+  check("a page starts after any text, also one with U+0000, which no key contains", function* () {
+    const names = inByteOrder(["\u0001", "a", "a\u0001", "a\u0001b", "ab", "b"])
+    yield* setAll(names)
+    const store = yield* Store
+    for (const after of ["\u0000", "a\u0000", "a\u0000z", "a\u0001\u0000", "ab\u0000\u0000", "b\u0000", "c\u0000"]) {
+      for (const isDescending of [false, true]) {
+        const wanted = (isDescending ? names.toReversed() : names).filter(
+          key => Buffer.compare(Buffer.from(key), Buffer.from(after)) * (isDescending ? -1 : 1) > 0
         )
-      expect(yield* from("a", "b")).toEqual(["ab", "a/b", "a!", "a"])
-      expect(yield* from("a", "a/b")).toEqual(["a!", "a"])
-      expect(yield* from("a", "A")).toEqual([])
-    })
-  )
+        const { entries } = yield* store.list({ namespace, prefix: "", after, limit: 10, isDescending })
+        expect(entries.map(({ key }) => key)).toEqual(wanted)
+      }
+    }
+  })
+
+  check("deleted and expired entries are not listed, and do not count as more", function* () {
+    yield* setAll(["a", "b", "d", "e"])
+    yield* put(namespace, "c", 1, { expiresAt: start + 10 })
+    for (const key of ["b", "d", "e"]) yield* remove(namespace, key)
+    yield* TestClock.setTime(start + 10)
+    const page = yield* list(namespace, { limit: 1 })
+    expect(page).toMatchObject({ entries: [{ key: "a" }], more: false })
+  })
+
+  check("a page of large values ends early", function* () {
+    const names = Array.from({ length: 12 }, (_, index) => `k${String(index).padStart(2, "0")}`)
+    const large = "x".repeat(mebibyte - 2)
+    for (const key of names) yield* put(namespace, key, large)
+    const page = yield* list(namespace)
+    expect(page.more).toBe(true)
+    expect(page.entries.length).toBeGreaterThan(0)
+    expect(page.entries.length).toBeLessThanOrEqual(8)
+    expect(yield* keys(namespace)).toEqual(names)
+    const whole = yield* listAll({ namespace, prefix: "" })
+    const portions = [...(yield* Stream.runCollect(whole.portions))]
+    expect(portions.flat().map(entry => entry.key)).toEqual(names)
+    expect(Math.max(...portions.map(portion => portion.length))).toBeLessThanOrEqual(8)
+  })
+
+  check("a value larger than a page is returned", function* () {
+    const large = "x".repeat(6 * mebibyte)
+    yield* put(namespace, "a", large)
+    yield* put(namespace, "b", large)
+    const page = yield* list(namespace)
+    expect(page.entries.map(entry => entry.key)).toEqual(["a"])
+    expect(page.entries[0]!.value).toBe(json(large))
+    expect(page.more).toBe(true)
+    expect(yield* keys(namespace)).toEqual(["a", "b"])
+  })
+
+  check("a whole list is of one snapshot, whatever is written while it is read", function* () {
+    const names = Array.from({ length: 2500 }, (_, index) => `k${String(index).padStart(4, "0")}`)
+    for (let first = 0; first < names.length; first += 1000) yield* setAll(names.slice(first, first + 1000))
+    const whole = yield* listAll({ namespace, prefix: "" })
+    expect(whole.lastSeq).toBe(2500)
+    let written = false
+    const seen: Array<string> = []
+    yield* Stream.runForEach(whole.portions, portion =>
+      Effect.gen(function* () {
+        seen.push(...portion.map(sketch))
+        if (written) return
+        written = true
+        yield* write(
+          [...names.slice(1500).map(key => set(namespace, key, "new")), set(namespace, "zzz", "new")].slice(-1000)
+        )
+        yield* remove(namespace, names[2400]!)
+      })
+    )
+    expect(seen).toEqual(names.map((key, index) => `${key} 1 ${index % 1000}`))
+    expect((yield* feed(whole.lastSeq)).length).toBe(1001)
+  })
+
+  check("two whole lists at once do not disturb each other", function* () {
+    yield* setAll(["a"])
+    const before = yield* listAll({ namespace, prefix: "" })
+    yield* setAll(["b"])
+    const after = yield* listAll({ namespace, prefix: "" })
+    const keysOf = (portions: typeof after.portions) =>
+      Effect.map(Stream.runCollect(portions), all => [...all].flat().map(entry => entry.key))
+    expect(yield* keysOf(after.portions)).toEqual(["a", "b"])
+    expect(yield* keysOf(before.portions)).toEqual(["a"])
+    expect([before.lastSeq, after.lastSeq]).toEqual([1, 2])
+  })
+
+  check("a descending list has the same items from the last key to the first", function* () {
+    const names = ["😀", "\uff5e", "\u{10ffff}", "\ue000", "\ud7ff", "é", "z", "a", "a/b", "a!", "A", "ab", "10", "9"]
+    yield* setAll(names)
+    yield* remove(namespace, "z")
+    const down = (prefix: string, limit: number) =>
+      Effect.gen(function* () {
+        const store = yield* Store
+        const found: Array<string> = []
+        for (let after = "", more = true; more; ) {
+          const page = yield* store.list({ namespace, prefix, after, limit, isDescending: true })
+          found.push(...page.entries.map(({ key }) => key))
+          more = page.more
+          after = found.at(-1) ?? ""
+        }
+        return found
+      })
+    for (const prefix of ["", "a", "a/", "😀", "\u{10ffff}", "none"]) {
+      const expected = inByteOrder(names.filter(name => name !== "z" && name.startsWith(prefix))).reverse()
+      for (const limit of [1, 2, 100]) expect(yield* down(prefix, limit), `${prefix} ${limit}`).toEqual(expected)
+    }
+    const { list } = yield* Store
+    const from = (prefix: string, after: string) =>
+      Effect.map(list({ namespace, prefix, after, limit: 100, isDescending: true }), ({ entries }) =>
+        entries.map(({ key }) => key)
+      )
+    expect(yield* from("a", "b")).toEqual(["ab", "a/b", "a!", "a"])
+    expect(yield* from("a", "a/b")).toEqual(["a!", "a"])
+    expect(yield* from("a", "A")).toEqual([])
+  })
 }
 
 /** What is shared by tenants, of a store that may read four whole lists at a time. */

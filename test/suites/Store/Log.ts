@@ -25,313 +25,275 @@ const namespace = "tenant:t1/log"
 
 /** The change log: reading, tenants, retention and waiting. */
 export const log = (check: Check) => {
-  check("an empty log is at 0", () =>
-    Effect.gen(function* () {
-      expect(yield* lastSeq).toBe(0)
-      expect(yield* read(0)).toEqual({ changes: [], lastSeq: 0 })
-      expect(yield* read(0, 1, "t1")).toEqual({ changes: [], lastSeq: 0 })
-      expect(yield* trimAll("1 millis")).toBe(0)
-      expect(yield* expireAll).toBe(0)
-    })
-  )
+  check("an empty log is at 0", function* () {
+    expect(yield* lastSeq).toBe(0)
+    expect(yield* read(0)).toEqual({ changes: [], lastSeq: 0 })
+    expect(yield* read(0, 1, "t1")).toEqual({ changes: [], lastSeq: 0 })
+    expect(yield* trimAll("1 millis")).toBe(0)
+    expect(yield* expireAll).toBe(0)
+  })
 
-  check("every page and every list has the epoch of the log, which does not change", () =>
-    Effect.gen(function* () {
+  check("every page and every list has the epoch of the log, which does not change", function* () {
+    const log = yield* ChangeLog
+    const store = yield* Store
+    const page = (after: number) => log.read({ after, limit: 1, tenant: "" })
+    const { epoch } = yield* page(0)
+    // Fit for headers, for ids of events and for queries.
+    expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
+    for (let index = 0; index < 3; index++) {
+      yield* put(namespace, `k${index}`, index)
+      yield* TestClock.adjust("1 hour")
+    }
+    expect(yield* trimAll("1 minute")).toBe(2)
+    expect(yield* Effect.flip(page(0))).toMatchObject({ _tag: "HistoryTrimmed", epoch })
+    for (const after of [2, 3, 100]) expect(yield* page(after)).toMatchObject({ epoch })
+    for (const space of [namespace, "empty"]) {
+      expect(yield* store.list({ namespace: space, prefix: "", after: "", limit: 1 })).toMatchObject({ epoch })
+      expect(yield* store.listAll({ namespace: space, prefix: "" })).toMatchObject({ epoch })
+    }
+  })
+
+  check("seq is dense from 1 on, and every page size shows the same records", function* () {
+    for (let index = 0; index < 10; index++) yield* put(namespace, `k${index % 3}`, index)
+    yield* remove(namespace, "k1")
+    const whole = yield* feed()
+    expect(whole.map(change => change.seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+    expect(yield* lastSeq).toBe(11)
+    for (let limit = 1; limit <= 12; limit++) expect(yield* feed(0, limit)).toEqual(whole)
+    for (let after = 0; after <= 11; after++) expect(yield* feed(after)).toEqual(whole.slice(after))
+    expect(yield* read(3, 2)).toEqual({ changes: whole.slice(3, 5), lastSeq: 5 })
+  })
+
+  check("with nothing newer lastSeq is after, and beyond the end it is the end", function* () {
+    yield* put(namespace, "k", 1)
+    yield* put(namespace, "k", 2)
+    expect(yield* read(2)).toEqual({ changes: [], lastSeq: 2 })
+    for (const tenant of ["", "t1", "t2"]) {
+      expect(yield* read(3, 1, tenant)).toEqual({ changes: [], lastSeq: 2 })
+      expect(yield* read(Number.MAX_SAFE_INTEGER, 1000, tenant)).toEqual({ changes: [], lastSeq: 2 })
+    }
+  })
+
+  check("a tenant's reader sees its own records and never rescans the others", function* () {
+    const spaces = [
+      "tenant:a/x",
+      "tenant:a",
+      "tenant:ab/x",
+      "tenant:A/x",
+      "tenant:/x",
+      "tenant:b/x",
+      "a",
+      "x/tenant:a/"
+    ]
+    for (const space of spaces) yield* put(space, "k", 1)
+    yield* put("tenant:a/y/z", "k", 1)
+    for (let index = 0; index < 5; index++) yield* put("other", "k", 1)
+    expect((yield* feed(0, 1000, "a")).map(change => change.seq)).toEqual([1, 2, 9])
+    expect((yield* feed(0, 1, "a")).map(change => change.seq)).toEqual([1, 2, 9])
+    expect((yield* read(0, 1000, "a")).lastSeq).toBe(14)
+    expect((yield* read(9, 1000, "a")).lastSeq).toBe(14)
+    expect(yield* read(0, 1000, "nobody")).toEqual({ changes: [], lastSeq: 14 })
+    expect((yield* feed(0, 1000, "ab")).map(change => change.namespace)).toEqual(["tenant:ab/x"])
+    const full = yield* read(0, 2, "a")
+    expect(full.changes.map(change => change.seq)).toEqual([1, 2])
+    expect(full.lastSeq).toBeGreaterThanOrEqual(2)
+    expect(full.lastSeq).toBeLessThan(9)
+  })
+
+  check("a reader of a namespace, or of a part of it, sees its own records", function* () {
+    const spaces = ["a", "tenant:a", "tenant:a/x", "tenant:a/xy", "A", 'a","key":"', "a b", "é😀"]
+    const names = ["k", "k/1", "k/10", "k/2", "K", "%", "k_", "\uffff", "😀", "😀a", '","value":']
+    for (const name of names) for (const space of spaces) yield* put(space, name, 1)
+    yield* remove("tenant:a/x", "k/1")
+    const whole = yield* feed()
+    for (const namespace of [...spaces, "nobody"]) {
+      for (const prefix of [undefined, "", ...names, "k/", "nothing", "\ud83d"]) {
+        for (const tenant of ["", "a", "b"]) {
+          const wanted = whole.filter(
+            record =>
+              record.namespace === namespace &&
+              (prefix === undefined || (prefix.isWellFormed() && record.key.startsWith(prefix))) &&
+              (tenant === "" || (tenant === "a" && namespace.startsWith("tenant:a")))
+          )
+          const part = { namespace, prefix }
+          expect([part, tenant, yield* feed(0, 1000, tenant, part)]).toEqual([part, tenant, wanted])
+          expect(yield* feed(0, 2, tenant, part)).toEqual(wanted)
+        }
+      }
+    }
+    expect((yield* read(0, 1000, "", { namespace: "nobody" })).lastSeq).toBe(whole.length)
+    const full = yield* read(0, 1, "", { namespace: "tenant:a/x", prefix: "k/1" })
+    expect(full).toMatchObject({ changes: [{ key: "k/1" }], lastSeq: full.changes[0]!.seq })
+  })
+
+  check("a namespace with few changes among many is read to the end, however its pages are cut", function* () {
+    for (const own of ["n", "tenant:t/n"]) {
+      yield* put(own, "first", 1)
+      for (let round = 0; round < 5; round++) {
+        yield* write(Array.from({ length: 1000 }, (_, index) => set(`${own}x`, `k${index}`, round)))
+      }
+      yield* put(own, "last", 1)
+      const part = { namespace: own }
+      expect((yield* feed(0, 1000, "", part)).map(record => record.key)).toEqual(["first", "last"])
+      const last = yield* lastSeq
       const log = yield* ChangeLog
-      const store = yield* Store
-      const page = (after: number) => log.read({ after, limit: 1, tenant: "" })
-      const { epoch } = yield* page(0)
-      // Fit for headers, for ids of events and for queries.
-      expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
-      for (let index = 0; index < 3; index++) {
-        yield* put(namespace, `k${index}`, index)
-        yield* TestClock.adjust("1 hour")
+      // An empty page says that more records were present, or that it reaches the end.
+      for (let after = 0; after < last; ) {
+        const page = yield* log.read({ after, limit: 1000, tenant: "", ...part })
+        expect(page.lastSeq).toBeGreaterThan(after)
+        expect(page.isComplete).toBe(page.lastSeq < last)
+        after = page.lastSeq
       }
-      expect(yield* trimAll("1 minute")).toBe(2)
-      expect(yield* Effect.flip(page(0))).toMatchObject({ _tag: "HistoryTrimmed", epoch })
-      for (const after of [2, 3, 100]) expect(yield* page(after)).toMatchObject({ epoch })
-      for (const space of [namespace, "empty"]) {
-        expect(yield* store.list({ namespace: space, prefix: "", after: "", limit: 1 })).toMatchObject({ epoch })
-        expect(yield* store.listAll({ namespace: space, prefix: "" })).toMatchObject({ epoch })
+      expect(yield* read(last, 1, "", part)).toEqual({ changes: [], lastSeq: last })
+      expect(yield* read(last + 9, 1, "", part)).toEqual({ changes: [], lastSeq: last })
+    }
+  })
+
+  check("a page of large values ends early and says where", function* () {
+    const large = "x".repeat(mebibyte - 2)
+    for (let index = 0; index < 12; index++) yield* put(namespace, "k", large)
+    for (const tenant of ["", "t1"]) {
+      const page = yield* read(0, 1000, tenant)
+      expect(page.changes.length).toBeGreaterThan(0)
+      expect(page.changes.length).toBeLessThanOrEqual(8)
+      expect(page.lastSeq).toBe(page.changes.at(-1)!.seq)
+      expect((yield* feed(0, 1000, tenant)).map(change => change.version)).toEqual([
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+      ])
+    }
+  })
+
+  check("a value larger than a page is returned", function* () {
+    for (let index = 0; index < 2; index++) yield* put(namespace, "k", "x".repeat(6 * mebibyte))
+    expect(yield* read(0)).toMatchObject({ changes: [{ seq: 1 }], lastSeq: 1 })
+    expect((yield* feed()).map(change => change.seq)).toEqual([1, 2])
+  })
+
+  check("the due times are the first expiry, and that of the oldest record except the newest", function* () {
+    const { due } = yield* ChangeLog
+    expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })
+    yield* put(namespace, "a", 1, { expiresAt: start + 5000 })
+    expect(yield* due).toEqual({ expiresAt: start + 5000, oldestAt: null })
+    yield* TestClock.setTime(start + 1000)
+    yield* put(namespace, "b", 1, { expiresAt: start + 4000 })
+    expect(yield* due).toEqual({ expiresAt: start + 4000, oldestAt: start })
+    yield* put(namespace, "b", 2)
+    expect(yield* due).toEqual({ expiresAt: start + 5000, oldestAt: start })
+    yield* TestClock.setTime(start + 6000)
+    expect(yield* expireAll).toBe(1)
+    yield* trimAll("1 second")
+    expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })
+  })
+
+  check("trim removes records older than the age, and earlier readers get an error", function* () {
+    yield* put(namespace, "a", 1)
+    yield* put("tenant:t2/x", "b", 1)
+    yield* TestClock.setTime(start + 10_000)
+    yield* put(namespace, "c", 1)
+    expect(yield* trimAll("10 seconds")).toBe(0)
+    expect(yield* trimAll("9999 millis")).toBe(2)
+    expect(yield* trimAll("9999 millis")).toBe(0)
+    for (const tenant of ["", "t1", "nobody"]) {
+      for (const after of [0, 1]) {
+        expect(yield* Effect.flip(read(after, 1, tenant))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 2 })
       }
-    })
-  )
+    }
+    expect((yield* read(2)).changes.map(outline)).toEqual(["set c 1 tester"])
+    expect(yield* read(2, 1, "t2")).toEqual({ changes: [], lastSeq: 3 })
+    expect(yield* read(4)).toEqual({ changes: [], lastSeq: 3 })
+    expect(yield* keys(namespace)).toEqual(["a", "c"])
+    expect((yield* put(namespace, "a", 2)).results).toMatchObject([{ op: "set", entry: { version: 2 } }])
+    expect(yield* lastSeq).toBe(4)
+  })
 
-  check("seq is dense from 1 on, and every page size shows the same records", () =>
-    Effect.gen(function* () {
-      for (let index = 0; index < 10; index++) yield* put(namespace, `k${index % 3}`, index)
-      yield* remove(namespace, "k1")
-      const whole = yield* feed()
-      expect(whole.map(change => change.seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
-      expect(yield* lastSeq).toBe(11)
-      for (let limit = 1; limit <= 12; limit++) expect(yield* feed(0, limit)).toEqual(whole)
-      for (let after = 0; after <= 11; after++) expect(yield* feed(after)).toEqual(whole.slice(after))
-      expect(yield* read(3, 2)).toEqual({ changes: whole.slice(3, 5), lastSeq: 5 })
-    })
-  )
+  check("trim never removes the newest record", function* () {
+    for (let index = 0; index < 3; index++) yield* put(namespace, "k", index)
+    yield* TestClock.adjust("365 days")
+    expect(yield* trimAll("1 millis")).toBe(2)
+    expect(yield* trimAll("1 millis")).toBe(0)
+    expect((yield* feed(2)).map(change => change.seq)).toEqual([3])
+    expect((yield* put(namespace, "k", 3)).lastSeq).toBe(4)
+  })
 
-  check("with nothing newer lastSeq is after, and beyond the end it is the end", () =>
-    Effect.gen(function* () {
-      yield* put(namespace, "k", 1)
-      yield* put(namespace, "k", 2)
-      expect(yield* read(2)).toEqual({ changes: [], lastSeq: 2 })
-      for (const tenant of ["", "t1", "t2"]) {
-        expect(yield* read(3, 1, tenant)).toEqual({ changes: [], lastSeq: 2 })
-        expect(yield* read(Number.MAX_SAFE_INTEGER, 1000, tenant)).toEqual({ changes: [], lastSeq: 2 })
-      }
-    })
-  )
+  check("a tombstone is removed with its record, and not before", function* () {
+    yield* put(namespace, "gone", 1)
+    yield* remove(namespace, "gone")
+    yield* TestClock.adjust("1 hour")
+    expect(yield* trimAll("1 minute")).toBe(1)
+    expect((yield* put(namespace, "gone", 2)).results).toMatchObject([{ op: "set", entry: { version: 3 } }])
+    yield* remove(namespace, "gone")
+    yield* put(namespace, "other", 1)
+    yield* TestClock.adjust("1 hour")
+    expect(yield* trimAll("1 minute")).toBe(3)
+    expect((yield* put(namespace, "gone", 3)).results).toMatchObject([{ op: "set", entry: { version: 1 } }])
+  })
 
-  check("a tenant's reader sees its own records and never rescans the others", () =>
-    Effect.gen(function* () {
-      const spaces = [
-        "tenant:a/x",
-        "tenant:a",
-        "tenant:ab/x",
-        "tenant:A/x",
-        "tenant:/x",
-        "tenant:b/x",
-        "a",
-        "x/tenant:a/"
-      ]
-      for (const space of spaces) yield* put(space, "k", 1)
-      yield* put("tenant:a/y/z", "k", 1)
-      for (let index = 0; index < 5; index++) yield* put("other", "k", 1)
-      expect((yield* feed(0, 1000, "a")).map(change => change.seq)).toEqual([1, 2, 9])
-      expect((yield* feed(0, 1, "a")).map(change => change.seq)).toEqual([1, 2, 9])
-      expect((yield* read(0, 1000, "a")).lastSeq).toBe(14)
-      expect((yield* read(9, 1000, "a")).lastSeq).toBe(14)
-      expect(yield* read(0, 1000, "nobody")).toEqual({ changes: [], lastSeq: 14 })
-      expect((yield* feed(0, 1000, "ab")).map(change => change.namespace)).toEqual(["tenant:ab/x"])
-      const full = yield* read(0, 2, "a")
-      expect(full.changes.map(change => change.seq)).toEqual([1, 2])
-      expect(full.lastSeq).toBeGreaterThanOrEqual(2)
-      expect(full.lastSeq).toBeLessThan(9)
-    })
-  )
+  check("an old tombstone's record does not remove a newer one", function* () {
+    yield* write([set(namespace, "k", 1)])
+    yield* remove(namespace, "k")
+    yield* TestClock.adjust("1 hour")
+    yield* put(namespace, "k", 2)
+    yield* remove(namespace, "k")
+    yield* put(namespace, "other", 1)
+    expect(yield* trimAll("1 minute")).toBe(2)
+    expect((yield* put(namespace, "k", 3)).results).toMatchObject([{ op: "set", entry: { version: 5 } }])
+  })
 
-  check("a reader of a namespace, or of a part of it, sees its own records", () =>
-    Effect.gen(function* () {
-      const spaces = ["a", "tenant:a", "tenant:a/x", "tenant:a/xy", "A", 'a","key":"', "a b", "é😀"]
-      const names = ["k", "k/1", "k/10", "k/2", "K", "%", "k_", "\uffff", "😀", "😀a", '","value":']
-      for (const name of names) for (const space of spaces) yield* put(space, name, 1)
-      yield* remove("tenant:a/x", "k/1")
-      const whole = yield* feed()
-      for (const namespace of [...spaces, "nobody"]) {
-        for (const prefix of [undefined, "", ...names, "k/", "nothing", "\ud83d"]) {
-          for (const tenant of ["", "a", "b"]) {
-            const wanted = whole.filter(
-              record =>
-                record.namespace === namespace &&
-                (prefix === undefined || (prefix.isWellFormed() && record.key.startsWith(prefix))) &&
-                (tenant === "" || (tenant === "a" && namespace.startsWith("tenant:a")))
-            )
-            const part = { namespace, prefix }
-            expect([part, tenant, yield* feed(0, 1000, tenant, part)]).toEqual([part, tenant, wanted])
-            expect(yield* feed(0, 2, tenant, part)).toEqual(wanted)
-          }
-        }
-      }
-      expect((yield* read(0, 1000, "", { namespace: "nobody" })).lastSeq).toBe(whole.length)
-      const full = yield* read(0, 1, "", { namespace: "tenant:a/x", prefix: "k/1" })
-      expect(full).toMatchObject({ changes: [{ key: "k/1" }], lastSeq: full.changes[0]!.seq })
-    })
-  )
+  check("an entry survives its records, with its version and its expiry", function* () {
+    yield* put(namespace, "k", 1)
+    yield* put(namespace, "k", 2, { expiresAt: start + 7_200_000 })
+    yield* put(namespace, "other", 1)
+    yield* TestClock.adjust("1 hour")
+    expect(yield* trimAll("1 minute")).toBe(2)
+    expect(Option.getOrThrow(yield* get(namespace, "k"))).toMatchObject({ version: 2, value: "2" })
+    yield* TestClock.adjust("1 hour")
+    expect(yield* expireAll).toBe(1)
+    expect((yield* feed(2)).map(outline)).toEqual(["set other 1 tester", "delete k 3 expiry"])
+  })
 
-  check("a namespace with few changes among many is read to the end, however its pages are cut", () =>
-    Effect.gen(function* () {
-      for (const own of ["n", "tenant:t/n"]) {
-        yield* put(own, "first", 1)
-        for (let round = 0; round < 5; round++) {
-          yield* write(Array.from({ length: 1000 }, (_, index) => set(`${own}x`, `k${index}`, round)))
-        }
-        yield* put(own, "last", 1)
-        const part = { namespace: own }
-        expect((yield* feed(0, 1000, "", part)).map(record => record.key)).toEqual(["first", "last"])
-        const last = yield* lastSeq
-        const log = yield* ChangeLog
-        // An empty page says that more records were present, or that it reaches the end.
-        for (let after = 0; after < last; ) {
-          const page = yield* log.read({ after, limit: 1000, tenant: "", ...part })
-          expect(page.lastSeq).toBeGreaterThan(after)
-          expect(page.isComplete).toBe(page.lastSeq < last)
-          after = page.lastSeq
-        }
-        expect(yield* read(last, 1, "", part)).toEqual({ changes: [], lastSeq: last })
-        expect(yield* read(last + 9, 1, "", part)).toEqual({ changes: [], lastSeq: last })
-      }
-    })
-  )
+  check("any number of records may be trimmed at a time", function* () {
+    for (let round = 0; round < 3; round++) {
+      yield* write(Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index}`, round)))
+    }
+    yield* TestClock.adjust("1 hour")
+    expect(yield* trimAll("1 minute")).toBe(2999)
+    expect(yield* Effect.flip(read(0))).toMatchObject({ trimmedSeq: 2999 })
+  })
 
-  check("a page of large values ends early and says where", () =>
-    Effect.gen(function* () {
-      const large = "x".repeat(mebibyte - 2)
-      for (let index = 0; index < 12; index++) yield* put(namespace, "k", large)
-      for (const tenant of ["", "t1"]) {
-        const page = yield* read(0, 1000, tenant)
-        expect(page.changes.length).toBeGreaterThan(0)
-        expect(page.changes.length).toBeLessThanOrEqual(8)
-        expect(page.lastSeq).toBe(page.changes.at(-1)!.seq)
-        expect((yield* feed(0, 1000, tenant)).map(change => change.version)).toEqual([
-          1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-        ])
-      }
-    })
-  )
+  check("a wait for growth that has happened ends at once", function* () {
+    const { awaitPast } = yield* ChangeLog
+    yield* put(namespace, "k", 1)
+    yield* put(namespace, "k", 2)
+    yield* awaitPast(0)
+    yield* awaitPast(1)
+    expect(yield* lastSeq).toBe(2)
+  })
 
-  check("a value larger than a page is returned", () =>
-    Effect.gen(function* () {
-      for (let index = 0; index < 2; index++) yield* put(namespace, "k", "x".repeat(6 * mebibyte))
-      expect(yield* read(0)).toMatchObject({ changes: [{ seq: 1 }], lastSeq: 1 })
-      expect((yield* feed()).map(change => change.seq)).toEqual([1, 2])
-    })
-  )
+  check("all waiters wake up when the log grows, by a write or by expiry", function* () {
+    const { awaitPast } = yield* ChangeLog
+    const wait = (seq: number) =>
+      Effect.gen(function* () {
+        while ((yield* lastSeq) <= seq) yield* awaitPast(seq)
+      })
+    const first = yield* Effect.forkAll(Array.from({ length: 100 }, () => wait(0)))
+    yield* Effect.yieldNow()
+    yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
+    yield* Fiber.join(first)
+    const second = yield* Effect.fork(wait(1))
+    yield* TestClock.setTime(start + 1000)
+    expect(yield* expireAll).toBe(1)
+    yield* Fiber.join(second)
+    expect(yield* lastSeq).toBe(2)
+  })
 
-  check("the due times are the first expiry, and that of the oldest record except the newest", () =>
-    Effect.gen(function* () {
-      const { due } = yield* ChangeLog
-      expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })
-      yield* put(namespace, "a", 1, { expiresAt: start + 5000 })
-      expect(yield* due).toEqual({ expiresAt: start + 5000, oldestAt: null })
-      yield* TestClock.setTime(start + 1000)
-      yield* put(namespace, "b", 1, { expiresAt: start + 4000 })
-      expect(yield* due).toEqual({ expiresAt: start + 4000, oldestAt: start })
-      yield* put(namespace, "b", 2)
-      expect(yield* due).toEqual({ expiresAt: start + 5000, oldestAt: start })
-      yield* TestClock.setTime(start + 6000)
-      expect(yield* expireAll).toBe(1)
-      yield* trimAll("1 second")
-      expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })
-    })
-  )
-
-  check("trim removes records older than the age, and earlier readers get an error", () =>
-    Effect.gen(function* () {
-      yield* put(namespace, "a", 1)
-      yield* put("tenant:t2/x", "b", 1)
-      yield* TestClock.setTime(start + 10_000)
-      yield* put(namespace, "c", 1)
-      expect(yield* trimAll("10 seconds")).toBe(0)
-      expect(yield* trimAll("9999 millis")).toBe(2)
-      expect(yield* trimAll("9999 millis")).toBe(0)
-      for (const tenant of ["", "t1", "nobody"]) {
-        for (const after of [0, 1]) {
-          expect(yield* Effect.flip(read(after, 1, tenant))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 2 })
-        }
-      }
-      expect((yield* read(2)).changes.map(outline)).toEqual(["set c 1 tester"])
-      expect(yield* read(2, 1, "t2")).toEqual({ changes: [], lastSeq: 3 })
-      expect(yield* read(4)).toEqual({ changes: [], lastSeq: 3 })
-      expect(yield* keys(namespace)).toEqual(["a", "c"])
-      expect((yield* put(namespace, "a", 2)).results).toMatchObject([{ op: "set", entry: { version: 2 } }])
-      expect(yield* lastSeq).toBe(4)
-    })
-  )
-
-  check("trim never removes the newest record", () =>
-    Effect.gen(function* () {
-      for (let index = 0; index < 3; index++) yield* put(namespace, "k", index)
-      yield* TestClock.adjust("365 days")
-      expect(yield* trimAll("1 millis")).toBe(2)
-      expect(yield* trimAll("1 millis")).toBe(0)
-      expect((yield* feed(2)).map(change => change.seq)).toEqual([3])
-      expect((yield* put(namespace, "k", 3)).lastSeq).toBe(4)
-    })
-  )
-
-  check("a tombstone is removed with its record, and not before", () =>
-    Effect.gen(function* () {
-      yield* put(namespace, "gone", 1)
-      yield* remove(namespace, "gone")
-      yield* TestClock.adjust("1 hour")
-      expect(yield* trimAll("1 minute")).toBe(1)
-      expect((yield* put(namespace, "gone", 2)).results).toMatchObject([{ op: "set", entry: { version: 3 } }])
-      yield* remove(namespace, "gone")
-      yield* put(namespace, "other", 1)
-      yield* TestClock.adjust("1 hour")
-      expect(yield* trimAll("1 minute")).toBe(3)
-      expect((yield* put(namespace, "gone", 3)).results).toMatchObject([{ op: "set", entry: { version: 1 } }])
-    })
-  )
-
-  check("an old tombstone's record does not remove a newer one", () =>
-    Effect.gen(function* () {
-      yield* write([set(namespace, "k", 1)])
-      yield* remove(namespace, "k")
-      yield* TestClock.adjust("1 hour")
-      yield* put(namespace, "k", 2)
-      yield* remove(namespace, "k")
-      yield* put(namespace, "other", 1)
-      expect(yield* trimAll("1 minute")).toBe(2)
-      expect((yield* put(namespace, "k", 3)).results).toMatchObject([{ op: "set", entry: { version: 5 } }])
-    })
-  )
-
-  check("an entry survives its records, with its version and its expiry", () =>
-    Effect.gen(function* () {
-      yield* put(namespace, "k", 1)
-      yield* put(namespace, "k", 2, { expiresAt: start + 7_200_000 })
-      yield* put(namespace, "other", 1)
-      yield* TestClock.adjust("1 hour")
-      expect(yield* trimAll("1 minute")).toBe(2)
-      expect(Option.getOrThrow(yield* get(namespace, "k"))).toMatchObject({ version: 2, value: "2" })
-      yield* TestClock.adjust("1 hour")
-      expect(yield* expireAll).toBe(1)
-      expect((yield* feed(2)).map(outline)).toEqual(["set other 1 tester", "delete k 3 expiry"])
-    })
-  )
-
-  check("any number of records may be trimmed at a time", () =>
-    Effect.gen(function* () {
-      for (let round = 0; round < 3; round++) {
-        yield* write(Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index}`, round)))
-      }
-      yield* TestClock.adjust("1 hour")
-      expect(yield* trimAll("1 minute")).toBe(2999)
-      expect(yield* Effect.flip(read(0))).toMatchObject({ trimmedSeq: 2999 })
-    })
-  )
-
-  check("a wait for growth that has happened ends at once", () =>
-    Effect.gen(function* () {
-      const { awaitPast } = yield* ChangeLog
-      yield* put(namespace, "k", 1)
-      yield* put(namespace, "k", 2)
-      yield* awaitPast(0)
-      yield* awaitPast(1)
-      expect(yield* lastSeq).toBe(2)
-    })
-  )
-
-  check("all waiters wake up when the log grows, by a write or by expiry", () =>
-    Effect.gen(function* () {
-      const { awaitPast } = yield* ChangeLog
-      const wait = (seq: number) =>
-        Effect.gen(function* () {
-          while ((yield* lastSeq) <= seq) yield* awaitPast(seq)
-        })
-      const first = yield* Effect.forkAll(Array.from({ length: 100 }, () => wait(0)))
-      yield* Effect.yieldNow()
-      yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
-      yield* Fiber.join(first)
-      const second = yield* Effect.fork(wait(1))
-      yield* TestClock.setTime(start + 1000)
-      expect(yield* expireAll).toBe(1)
-      yield* Fiber.join(second)
-      expect(yield* lastSeq).toBe(2)
-    })
-  )
-
-  check("a waiter can be interrupted", () =>
-    Effect.gen(function* () {
-      const { awaitPast } = yield* ChangeLog
-      const waiting = yield* Effect.forkAll(Array.from({ length: 10 }, () => Effect.timeout(awaitPast(0), "1 second")))
-      yield* TestClock.adjust("1 second")
-      const exit = yield* Fiber.await(waiting)
-      expect(exit._tag).toBe("Failure")
-      yield* put(namespace, "k", 1)
-      yield* awaitPast(0)
-      expect(yield* trimAll(Duration.zero)).toBe(0)
-    })
-  )
+  check("a waiter can be interrupted", function* () {
+    const { awaitPast } = yield* ChangeLog
+    const waiting = yield* Effect.forkAll(Array.from({ length: 10 }, () => Effect.timeout(awaitPast(0), "1 second")))
+    yield* TestClock.adjust("1 second")
+    const exit = yield* Fiber.await(waiting)
+    expect(exit._tag).toBe("Failure")
+    yield* put(namespace, "k", 1)
+    yield* awaitPast(0)
+    expect(yield* trimAll(Duration.zero)).toBe(0)
+  })
 }

@@ -1,5 +1,5 @@
 import { expect } from "@effect/vitest"
-import { Effect, Option } from "effect"
+import { Option } from "effect"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import { type Check, feed, get, list, mebibyte, put, remove, write } from "./Fixture.ts"
 
@@ -39,24 +39,20 @@ const texts = [
 
 /** Values are returned character by character. */
 export const values = (check: Check) => {
-  check("every kind of value is returned as the text that was stored", () =>
-    Effect.gen(function* () {
-      for (const [index, value] of texts.entries()) {
-        const key = String(index).padStart(3, "0")
-        yield* write([{ op: "set", namespace: "n", key, value, expiresAt: null }])
-        expect(Option.getOrThrow(yield* get("n", key)).value).toBe(value)
-      }
-      expect((yield* list("n")).entries.map(entry => entry.value)).toEqual(texts)
-      expect((yield* feed()).map(change => change.value)).toEqual(texts)
-    })
-  )
+  check("every kind of value is returned as the text that was stored", function* () {
+    for (const [index, value] of texts.entries()) {
+      const key = String(index).padStart(3, "0")
+      yield* write([{ op: "set", namespace: "n", key, value, expiresAt: null }])
+      expect(Option.getOrThrow(yield* get("n", key)).value).toBe(value)
+    }
+    expect((yield* list("n")).entries.map(entry => entry.value)).toEqual(texts)
+    expect((yield* feed()).map(change => change.value)).toEqual(texts)
+  })
 
-  check("the value null is not the absence of a value", () =>
-    Effect.gen(function* () {
-      yield* put("n", "k", null)
-      expect(Option.getOrThrow(yield* get("n", "k")).value).toBe("null")
-      yield* remove("n", "k")
-      expect((yield* feed()).map(change => change.value)).toEqual(["null", null])
-    })
-  )
+  check("the value null is not the absence of a value", function* () {
+    yield* put("n", "k", null)
+    expect(Option.getOrThrow(yield* get("n", "k")).value).toBe("null")
+    yield* remove("n", "k")
+    expect((yield* feed()).map(change => change.value)).toEqual(["null", null])
+  })
 }

@@ -4,10 +4,10 @@ import type { AddressInfo } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
-import { textFrame, textFrames } from "../../src/Http/WebSocket.ts"
-import { heartbeatFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
-import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
-import { codePoint } from "../CodePoint.ts"
+import { textFrame, textFrames } from "../../../src/Http/WebSocket.ts"
+import { heartbeatFrame, resetFrame } from "../../../src/Kv/ChangeFeed/Frames.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import { codePoint } from "../../CodePoint.ts"
 
 /**
  * The messages that a client receives if frames are written under the WebSocket, between others that it writes itself.

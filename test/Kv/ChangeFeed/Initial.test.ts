@@ -1,10 +1,11 @@
 /** A WebSocket that receives entries before it follows the log: its pace, its failures and its end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
-import type { Close, Connection, Handler } from "../../src/Http/WebSocket.ts"
-import { type Initial, InitialFollower } from "../../src/Kv/ChangeFeed/Follower.ts"
-import { encoded } from "../../src/Kv/Entry.ts"
-import { StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
+import type { Close, Connection } from "../../../src/Http/WebSocket.ts"
+import { type FollowerOwner, type Initial, InitialFollower } from "../../../src/Kv/ChangeFeed/Follower.ts"
+import { encoded } from "../../../src/Kv/Entry.ts"
+import { StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { query } from "./Harness.ts"
 
 const turns = Effect.repeatN(
   Effect.promise(() => new Promise<void>(resolve => setImmediate(resolve))),
@@ -40,29 +41,21 @@ const setup = (
     tick: () => {}
   }
   const call = (name: string) => () => seen.calls.push(name)
-  const handler: Handler = {
-    onOpen: call("open"),
-    onMessage: call("message"),
-    onControl: call("control"),
-    onBlocked: call("blocked"),
-    onRoom: call("room"),
-    onTick: call("tick"),
-    onClosing: call("closing"),
-    onClosed: call("closed")
+  const owner: FollowerOwner = {
+    add: ({ query }, first) => {
+      seen.calls.push("add")
+      expect([query.after, query.epoch, first.end]).toEqual([7, "e", { epoch: "e", after: 7 }])
+    },
+    remove: () => seen.released++,
+    suspend: call("suspend"),
+    resume: call("resume"),
+    heartbeat: call("heartbeat")
   }
   const list: Initial = Effect.as(
     Effect.addFinalizer(() => Effect.sync(() => seen.freed++)),
     { lastSeq: 7, epoch: "e", portions }
   )
-  const make = (initial: Initial) =>
-    new InitialFollower(connection, initial, {
-      fork: Effect.runFork,
-      follow: position => {
-        expect(position).toEqual({ lastSeq: 7, epoch: "e" })
-        return handler
-      },
-      release: () => seen.released++
-    })
+  const make = (initial: Initial) => new InitialFollower(connection, owner, query(), initial, Effect.runFork)
   let follower = make(list)
   const failing = (error: StoreBusy | StoreUnavailable) => {
     follower = make(Effect.fail(error))
@@ -88,7 +81,8 @@ describe("InitialFollower", () => {
       follower.onOpen()
       for (let taken = 1; taken <= 20; taken++) {
         yield* turns
-        expect([seen.frames.length, seen.calls]).toEqual([taken, []])
+        expect([seen.frames.length, seen.calls.includes("add")]).toEqual([taken, false])
+        follower.onTick(1e9)
         expect(read).toBeLessThanOrEqual(taken + 1)
         follower.onRoom()
       }
@@ -96,14 +90,15 @@ describe("InitialFollower", () => {
       expect(seen.frames[0]).toBe('{"type":"initial","entries":[{"namespace":"n","key":"k1","value":1}]}')
       expect(seen.frames.at(-1)).toBe('{"type":"initial-end","lastSeq":7,"epoch":"e"}')
       // The end fills the connection too: the log is followed once there is room.
-      expect([seen.calls, seen.freed]).toEqual([[], 1])
+      expect([new Set(seen.calls), seen.freed]).toEqual([new Set(["suspend"]), 1])
+      seen.calls.length = 0
       follower.onRoom()
       yield* turns
-      follower.onTick(1)
       follower.onBlocked()
+      follower.onRoom()
       follower.onClosing()
       follower.onClosed()
-      expect([seen.calls, seen.released]).toEqual([["open", "tick", "blocked", "closing", "closed"], 0])
+      expect([seen.calls, seen.released]).toEqual([["add", "suspend", "resume", "suspend"], 1])
     })
   )
 
@@ -136,7 +131,7 @@ describe("InitialFollower", () => {
       follower.onClosing()
       follower.onClosed()
       yield* turns
-      expect([seen.freed, seen.released, seen.frames.length, seen.calls]).toEqual([1, 1, 3, []])
+      expect([seen.freed, seen.released, seen.frames.length, seen.calls.includes("add")]).toEqual([1, 1, 3, false])
     })
   )
 })

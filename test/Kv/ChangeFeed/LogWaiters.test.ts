@@ -1,12 +1,12 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer, TestClock } from "effect"
-import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
-import { encode } from "../../src/Kv/Change.ts"
-import * as LogWaiters from "../../src/Kv/ChangeFeed/LogWaiters.ts"
-import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
-import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
-import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
-import { layer, Probe, put, query } from "./ChangeFeedHarness.ts"
+import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
+import { encode } from "../../../src/Kv/Change.ts"
+import * as LogWaiters from "../../../src/Kv/ChangeFeed/LogWaiters.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
+import { alwaysDue, ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { check, Probe, put, query } from "./Harness.ts"
 
 /** A log that has grown to this seq, and does not grow further. It may report its growth only sometimes. */
 const grown = (lastSeq: number, isReported = () => true) =>
@@ -211,106 +211,96 @@ describe("LogWaiters", () => {
     )
   )
 
-  it.scoped("a commit wakes only those that wait for its tenant", () =>
-    Effect.gen(function* () {
-      const { fork } = yield* waiting
-      const [own, all, other] = [reader("a"), reader(""), reader("b")]
-      const fibers = [yield* fork(own), yield* fork(all), yield* fork(other)] as const
-      yield* put("a", 1)
-      yield* settle
-      expect(yield* Fiber.join(fibers[0])).toBe("grown")
-      expect(yield* Fiber.join(fibers[1])).toBe("grown")
-      expect([own.position.after, all.position.after]).toEqual([0, 0])
-      expect(yield* isWaiting(fibers[2])).toBe(true)
-      yield* put("a", 2, 3)
-      yield* settle
-      expect(yield* isWaiting(fibers[2])).toBe(true)
-      yield* put("b", 4)
-      expect(yield* Fiber.join(fibers[2])).toBe("grown")
-      expect(other.position.after).toBe(3)
-    }).pipe(Effect.provide(layer()))
-  )
+  check("a commit wakes only those that wait for its tenant", function* () {
+    const { fork } = yield* waiting
+    const [own, all, other] = [reader("a"), reader(""), reader("b")]
+    const fibers = [yield* fork(own), yield* fork(all), yield* fork(other)] as const
+    yield* put("a", 1)
+    yield* settle
+    expect(yield* Fiber.join(fibers[0])).toBe("grown")
+    expect(yield* Fiber.join(fibers[1])).toBe("grown")
+    expect([own.position.after, all.position.after]).toEqual([0, 0])
+    expect(yield* isWaiting(fibers[2])).toBe(true)
+    yield* put("a", 2, 3)
+    yield* settle
+    expect(yield* isWaiting(fibers[2])).toBe(true)
+    yield* put("b", 4)
+    expect(yield* Fiber.join(fibers[2])).toBe("grown")
+    expect(other.position.after).toBe(3)
+  })
 
-  it.scoped("costs one read for each commit, however many wait", () =>
-    Effect.gen(function* () {
-      const probe = yield* Probe
-      const { fork } = yield* waiting
-      const fibers = yield* Effect.forEach(Array.from({ length: 200 }), (_, i) => fork(reader(`t${i % 20}`)))
-      const before = probe.reads
-      for (let seq = 1; seq <= 5; seq++) {
-        yield* put("a", seq)
-        yield* settle
-      }
-      expect(probe.reads - before).toBe(5)
-      expect(yield* Effect.forEach(fibers, isWaiting)).not.toContain(false)
-    }).pipe(Effect.provide(layer()))
-  )
-
-  it.scoped("says at the deadline and after an interruption how far the log was scanned", () =>
-    Effect.gen(function* () {
-      const { fork } = yield* waiting
-      const [timed, interrupted] = [reader("b"), reader("b")]
-      const deadline = yield* fork(timed, 5000)
-      const fiber = yield* fork(interrupted)
-      yield* put("a", 1, 2, 3)
+  check("costs one read for each commit, however many wait", function* () {
+    const probe = yield* Probe
+    const { fork } = yield* waiting
+    const fibers = yield* Effect.forEach(Array.from({ length: 200 }), (_, i) => fork(reader(`t${i % 20}`)))
+    const before = probe.reads
+    for (let seq = 1; seq <= 5; seq++) {
+      yield* put("a", seq)
       yield* settle
-      yield* TestClock.adjust("5 seconds")
-      expect(yield* Fiber.join(deadline)).toBe("deadline")
-      expect(timed.position.after).toBe(3)
-      yield* Fiber.interrupt(fiber)
-      expect(interrupted.position.after).toBe(3)
-    }).pipe(Effect.provide(layer()))
-  )
+    }
+    expect(probe.reads - before).toBe(5)
+    expect(yield* Effect.forEach(fibers, isWaiting)).not.toContain(false)
+  })
 
-  it.scoped("a reader that has read further by itself is not woken for what it has seen", () =>
-    Effect.gen(function* () {
-      const probe = yield* Probe
-      const { fork, pages } = yield* waiting
-      const first = yield* fork(reader("b"))
-      yield* put("a", 1, 2)
-      yield* pages.fresh(query(0))
-      const ahead = reader("a", 2)
-      const fiber = yield* fork(ahead)
-      yield* put("b", 3)
-      yield* Fiber.join(first)
-      yield* settle
-      expect(yield* isWaiting(fiber)).toBe(true)
-      yield* put("a", 4)
-      expect(yield* Fiber.join(fiber)).toBe("grown")
-      expect(ahead.position.after).toBe(3)
-      expect(probe.reads).toBeGreaterThan(0)
-    }).pipe(Effect.provide(layer()))
-  )
+  check("says at the deadline and after an interruption how far the log was scanned", function* () {
+    const { fork } = yield* waiting
+    const [timed, interrupted] = [reader("b"), reader("b")]
+    const deadline = yield* fork(timed, 5000)
+    const fiber = yield* fork(interrupted)
+    yield* put("a", 1, 2, 3)
+    yield* settle
+    yield* TestClock.adjust("5 seconds")
+    expect(yield* Fiber.join(deadline)).toBe("deadline")
+    expect(timed.position.after).toBe(3)
+    yield* Fiber.interrupt(fiber)
+    expect(interrupted.position.after).toBe(3)
+  })
 
-  it.scoped("wakes all if the log cannot be read, was trimmed or was reset", () =>
-    Effect.gen(function* () {
-      const probe = yield* Probe
-      const { fork, pages } = yield* waiting
-      yield* put("a", 1, 2, 3)
-      yield* pages.fresh(query(0))
-      const readers = () => Effect.all([fork(reader("b", pages.end())), fork(reader("", pages.end()))])
-      const woken = (fibers: ReadonlyArray<Fiber.RuntimeFiber<LogWaiters.WakeReason>>) =>
-        Effect.forEach(fibers, Fiber.join)
-      const duringOutage = yield* readers()
-      probe.isUnavailable = true
-      yield* put("a", 4)
-      expect(yield* woken(duringOutage)).toEqual(["grown", "grown"])
-      probe.isUnavailable = false
-      yield* pages.fresh(query(3))
-      const beforeTrim = yield* readers()
-      probe.trimmedSeq = 99
-      yield* put("a", 5)
-      expect(yield* woken(beforeTrim)).toEqual(["grown", "grown"])
-      probe.trimmedSeq = 0
-      yield* pages.fresh(query(4))
-      const beforeReset = yield* readers()
-      yield* probe.restore
-      yield* put("a", 1)
-      yield* pages.fresh(query(5))
-      const late = yield* fork(reader("a", 1))
-      expect(yield* woken(beforeReset)).toEqual(["grown", "grown"])
-      yield* put("a", 2)
-      expect(yield* Fiber.join(late)).toBe("grown")
-    }).pipe(Effect.provide(layer()))
-  )
+  check("a reader that has read further by itself is not woken for what it has seen", function* () {
+    const probe = yield* Probe
+    const { fork, pages } = yield* waiting
+    const first = yield* fork(reader("b"))
+    yield* put("a", 1, 2)
+    yield* pages.fresh(query(0))
+    const ahead = reader("a", 2)
+    const fiber = yield* fork(ahead)
+    yield* put("b", 3)
+    yield* Fiber.join(first)
+    yield* settle
+    expect(yield* isWaiting(fiber)).toBe(true)
+    yield* put("a", 4)
+    expect(yield* Fiber.join(fiber)).toBe("grown")
+    expect(ahead.position.after).toBe(3)
+    expect(probe.reads).toBeGreaterThan(0)
+  })
+
+  check("wakes all if the log cannot be read, was trimmed or was reset", function* () {
+    const probe = yield* Probe
+    const { fork, pages } = yield* waiting
+    yield* put("a", 1, 2, 3)
+    yield* pages.fresh(query(0))
+    const readers = () => Effect.all([fork(reader("b", pages.end())), fork(reader("", pages.end()))])
+    const woken = (fibers: ReadonlyArray<Fiber.RuntimeFiber<LogWaiters.WakeReason>>) =>
+      Effect.forEach(fibers, Fiber.join)
+    const duringOutage = yield* readers()
+    probe.isUnavailable = true
+    yield* put("a", 4)
+    expect(yield* woken(duringOutage)).toEqual(["grown", "grown"])
+    probe.isUnavailable = false
+    yield* pages.fresh(query(3))
+    const beforeTrim = yield* readers()
+    probe.trimmedSeq = 99
+    yield* put("a", 5)
+    expect(yield* woken(beforeTrim)).toEqual(["grown", "grown"])
+    probe.trimmedSeq = 0
+    yield* pages.fresh(query(4))
+    const beforeReset = yield* readers()
+    yield* probe.restore
+    yield* put("a", 1)
+    yield* pages.fresh(query(5))
+    const late = yield* fork(reader("a", 1))
+    expect(yield* woken(beforeReset)).toEqual(["grown", "grown"])
+    yield* put("a", 2)
+    expect(yield* Fiber.join(late)).toBe("grown")
+  })
 })

@@ -2,19 +2,21 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Duplex } from "node:stream"
+import { it } from "@effect/vitest"
 import { Context, Duration, Effect, Exit, Fiber, Layer, Runtime, type Scope, Stream } from "effect"
 import { type RawData, WebSocket } from "ws"
-import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
-import * as Reply from "../../src/Http/Reply.ts"
-import { takenBy } from "../../src/Http/Server/UnsentBudget.ts"
-import { closed, problemOf, upgrading } from "../../src/Http/WebSocket/Handshake.ts"
-import { upgradeFailed } from "../../src/Http/WebSocket.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
-import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
-import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
-import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
-import { breathe, until } from "../../src/Testing/Time.ts"
+import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
+import * as Reply from "../../../src/Http/Reply.ts"
+import { takenBy } from "../../../src/Http/Server/UnsentBudget.ts"
+import { closed, problemOf, upgrading } from "../../../src/Http/WebSocket/Handshake.ts"
+import { upgradeFailed } from "../../../src/Http/WebSocket.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
+import * as ChangeFeed from "../../../src/Kv/ChangeFeed.ts"
+import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
+import { breathe, until } from "../../../src/Testing/Time.ts"
+import type { Steps } from "../../suites/Steps.ts"
 
 /** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {
@@ -93,6 +95,13 @@ export const layer = (limits?: Partial<ChangeFeed.FollowLimitsShape>) =>
     Layer.provide(Layer.succeed(ChangeFeed.FollowLimits, { followers: 10_000, unsentBytes: 1024 * 1024, ...limits })),
     Layer.provideMerge(Layer.merge(Layer.fresh(log), DrainingSignal.layer))
   )
+
+/** Registers a test with a feed of its own. */
+export const check = (
+  title: string,
+  body: () => Steps<Layer.Layer.Success<ReturnType<typeof layer>> | Scope.Scope>,
+  limits?: Partial<ChangeFeed.FollowLimitsShape>
+): void => it.scoped(title, () => Effect.provide(Effect.gen(body), layer(limits)))
 
 /** Sets entries of a tenant in one write. Returns the last `seq`. */
 export const put = (tenant: string, ...values: ReadonlyArray<unknown>) =>

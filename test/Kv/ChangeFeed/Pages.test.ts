@@ -1,12 +1,12 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Logger, Runtime } from "effect"
-import * as Direct from "../../src/Direct.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
-import { encode, type StoredChange } from "../../src/Kv/Change.ts"
-import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
-import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
-import { alwaysDue, ChangeLog, type ChangePage, type HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
-import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Direct from "../../../src/Direct.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
+import { encode, type StoredChange } from "../../../src/Kv/Change.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
+import { alwaysDue, ChangeLog, type ChangePage, type HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 
 const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
   seq,

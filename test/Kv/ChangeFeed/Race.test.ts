@@ -2,9 +2,9 @@ import { get } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Random } from "effect"
 import { WebSocket } from "ws"
-import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
-import { times } from "../Scale.ts"
-import { type Body, layer, put, query, type Served, seqsOf, serve, untilFollowers } from "./ChangeFeedHarness.ts"
+import { ChangeFeed } from "../../../src/Kv/ChangeFeed.ts"
+import { times } from "../../Scale.ts"
+import { type Body, layer, put, query, type Served, seqsOf, serve, untilFollowers } from "./Harness.ts"
 
 const writers = 4
 const writes = times(60)

@@ -1,7 +1,7 @@
 /** Parts of the WebSocket protocol as tests send them over TCP. */
 import { connect as connectTcp } from "node:net"
 import { Effect } from "effect"
-import type { Served } from "./ChangeFeedHarness.ts"
+import type { Served } from "./Harness.ts"
 
 const key = "dGhlIHNhbXBsZSBub25jZQ=="
 

@@ -1,11 +1,12 @@
 /** Followers of the log at different positions, over connections that record their frames. */
 import { describe, expect, it } from "@effect/vitest"
-import type { Connection } from "../../src/Http/WebSocket.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
-import * as Change from "../../src/Kv/Change.ts"
-import { FollowerSet } from "../../src/Kv/ChangeFeed/FollowerSet.ts"
-import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
-import { query } from "./ChangeFeedHarness.ts"
+import type { Connection } from "../../../src/Http/WebSocket.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
+import * as Change from "../../../src/Kv/Change.ts"
+import { Follower } from "../../../src/Kv/ChangeFeed/Follower.ts"
+import { FollowerSet } from "../../../src/Kv/ChangeFeed/FollowerSet.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import { query } from "./Harness.ts"
 
 const namespace = "tenant:a/n"
 
@@ -41,7 +42,7 @@ const setup = () => {
         for (const [, seq] of frame.toString("latin1").matchAll(/"seq":(\d+)/g)) sent.push(Number(seq))
       }
     } as unknown as Connection
-    set.handler(connection, query(after, tenant), page(after, log.end)).onOpen()
+    new Follower(connection, set, query(after, tenant), page(after, log.end)).onOpen()
     return sent
   }
   return { log, set, follow }
