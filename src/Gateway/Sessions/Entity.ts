@@ -1,3 +1,4 @@
+/** One session in memory, put together of its parts. */
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { LostPart, Session } from "../Protocol/Fields.ts"

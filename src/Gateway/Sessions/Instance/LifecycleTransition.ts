@@ -1,3 +1,4 @@
+/** The transition of a session, of which there is at most one: the start or the end of its instance. */
 import { Deferred, Effect, Exit, Fiber, FiberId, type Scope } from "effect"
 import { type ActivationError, SessionNotActive } from "../../Sessions.ts"
 

@@ -1,3 +1,4 @@
+/** The state of one session and the log of its events. */
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { type EventBody, event } from "../../Protocol/Event.ts"

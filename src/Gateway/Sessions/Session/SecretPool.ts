@@ -1,3 +1,4 @@
+/** The secrets of all sessions, in memory only. */
 import { Effect, Equal, Redacted } from "effect"
 import { type Claim, FairPool } from "../../FairPool.ts"
 import type { SessionsBusy } from "../../Sessions.ts"
