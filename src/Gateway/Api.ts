@@ -1,3 +1,4 @@
+/** The contract of the `gateway` group: the handshake of a client's WebSocket. */
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"

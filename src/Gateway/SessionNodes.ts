@@ -1,3 +1,4 @@
+/** The nodes that share a session database, and the owners of sessions. This is the port. */
 import { Context, Effect, Option } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 

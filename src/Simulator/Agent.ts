@@ -1,3 +1,4 @@
+/** What the simulated agent can do in a turn. */
 import { Duration, Effect } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
 import type { EventBody, Frame, Instance, Turn } from "./Instance.ts"

@@ -1,3 +1,4 @@
+/** Answers of the simulated services, and how they are delivered. */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { Duration, Effect, type Fiber, FiberId, Redacted, Schema, Stream } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"

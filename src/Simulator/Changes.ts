@@ -1,3 +1,4 @@
+/** Waits for changes of mutable state. */
 import { Effect, type Option } from "effect"
 
 /** Lets fibers wait for a condition of mutable state. The owner of the state calls `notify` after each change. */

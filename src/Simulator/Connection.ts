@@ -1,3 +1,4 @@
+/** A WebSocket of a client to a simulated instance. */
 import { Effect, Option, Schema } from "effect"
 import type { RawData, WebSocket } from "ws"
 import { yieldToEventLoop } from "../EventLoop.ts"

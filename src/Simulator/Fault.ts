@@ -1,3 +1,4 @@
+/** The faults that can be injected, and the rules by which requests have them. */
 import { Effect, Random, Schema } from "effect"
 import { Operation } from "./Operation.ts"
 

@@ -1,3 +1,4 @@
+/** The simulated inference proxy. */
 import type { Duration, Redacted } from "effect"
 import { Effect, Schema } from "effect"
 import * as Answer from "./Answer.ts"

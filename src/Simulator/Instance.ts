@@ -1,3 +1,4 @@
+/** The state of a simulated instance, and the history of its events. */
 import { type Clock, Deferred, Duration, Effect, FiberId, Option } from "effect"
 import { Changes } from "./Changes.ts"
 import type { Limits } from "./Options.ts"

@@ -1,3 +1,4 @@
+/** The operations of the simulated services, and their routes. */
 import { Schema } from "effect"
 
 /** The simulated services, each with its own address. */

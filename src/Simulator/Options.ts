@@ -1,3 +1,4 @@
+/** The options and limits of the simulator. */
 import type { Duration, Redacted } from "effect"
 
 /** The limits of the simulator. */

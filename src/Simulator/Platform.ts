@@ -1,3 +1,4 @@
+/** The simulated agent platform. */
 import { Duration, Effect, FiberSet, type Redacted, Schema, type Scope } from "effect"
 import { WebSocketServer } from "ws"
 import * as Answer from "./Answer.ts"

@@ -1,3 +1,4 @@
+/** A turn with every type of event. */
 import { Effect } from "effect"
 import type { Agent } from "./Agent.ts"
 

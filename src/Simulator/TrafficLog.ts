@@ -1,3 +1,4 @@
+/** What the simulator has received. */
 import type { IncomingMessage } from "node:http"
 import { Changes } from "./Changes.ts"
 import { Operation } from "./Operation.ts"

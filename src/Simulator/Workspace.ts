@@ -1,3 +1,4 @@
+/** The files of a simulated instance. */
 import { createHash } from "node:crypto"
 import type { Limits } from "./Options.ts"
 

@@ -1,3 +1,4 @@
+/** A queue with a single producer and a single consumer. */
 import { Cause, Effect, Exit } from "effect"
 
 /** The values that were waiting (at least one unless the queue is done), and whether it is done. */

@@ -7,7 +7,7 @@ import {
   namespaceOf,
   type SessionRecord,
   sessionId
-} from "../../src/Gateway/Sessions/SessionRecord.ts"
+} from "../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"

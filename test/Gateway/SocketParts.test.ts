@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { SerialQueues } from "../../src/Gateway/Socket/SerialQueues.ts"
+import { SerialQueues } from "../../src/Gateway/Socket/ClientConnection.ts"
 import { TokenBucket } from "../../src/Gateway/Socket/TokenBucket.ts"
 
 describe("TokenBucket", () => {

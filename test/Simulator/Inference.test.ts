@@ -1,7 +1,7 @@
 import * as net from "node:net"
 import { expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Redacted } from "effect"
-import * as Titles from "../../src/Gateway/Sessions/Titles.ts"
+import * as Titles from "../../src/Gateway/Sessions/Session/Titles.ts"
 import { cut } from "../../src/Simulator/Answer.ts"
 import { plainText, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"

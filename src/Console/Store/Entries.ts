@@ -2,8 +2,6 @@
 import { Gone, NotFound } from "../../Client/Client.ts"
 import type { EntryLine } from "../../Client/EntryLines.ts"
 import { textOf } from "../../Client/Errors.ts"
-import type { NamespaceCount, TenantCount } from "../../Client/Model.ts"
-import { namespacePage, tenantPage } from "../../Client/Reads.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, parse } from "../JsonText.ts"
 import { client, drain, requests } from "../Service/Connection.ts"

@@ -1,3 +1,4 @@
+/** What a holder has of a fair pool, or waits for. */
 import { constVoid } from "effect/Function"
 import type { Linked } from "../../LinkedList.ts"
 

@@ -73,10 +73,8 @@ const TransferText = Schema.parseJson(Transfer)
 /** The text has the secrets. */
 export const encodeTransfer: (transfer: Transfer) => string = Schema.encodeSync(TransferText)
 
-const decodeTransferText = Schema.decodeUnknownOption(TransferText)
-
 /** Parses a transfer. None has no reason: the text may contain secrets. */
-export const decodeTransfer: (text: string) => Option.Option<Transfer> = text => decodeTransferText(text)
+export const decodeTransfer: (text: unknown) => Option.Option<Transfer> = Schema.decodeUnknownOption(TransferText)
 
 /** The tenant of a session. */
 export const tenantOf = (session: string): string => session.slice(0, session.indexOf("/"))

@@ -1,3 +1,4 @@
+/** The link to other nodes. This is the port; `NodeClient` implements it. */
 import { Context, type Effect, Option, Schema } from "effect"
 import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy, TransferredSession } from "../Sessions.ts"

@@ -1,16 +1,17 @@
+/** One session in memory, put together of its parts. */
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { LostPart, Session } from "../Protocol/Fields.ts"
 import type { History } from "../SessionEvents.ts"
-import { InstanceCleanup } from "./InstanceCleanup.ts"
-import { InstanceCreation } from "./InstanceCreation.ts"
-import { InstanceLifecycle } from "./InstanceLifecycle.ts"
-import { LaunchConfiguration } from "./LaunchConfiguration.ts"
-import { SessionCore, type Shared } from "./SessionCore.ts"
-import { type SessionRecord, toView } from "./SessionRecord.ts"
-import type { SessionState, Update } from "./SessionState.ts"
-import { SessionTitle } from "./Titles.ts"
-import { TurnCommands } from "./TurnCommands.ts"
+import { InstanceCleanup } from "./Instance/InstanceCleanup.ts"
+import { InstanceCreation } from "./Instance/InstanceCreation.ts"
+import { InstanceLifecycle } from "./Instance/InstanceLifecycle.ts"
+import { LaunchConfiguration } from "./Instance/LaunchConfiguration.ts"
+import { TurnCommands } from "./Instance/TurnCommands.ts"
+import { SessionCore, type Shared } from "./Session/SessionCore.ts"
+import { type SessionRecord, toView } from "./Session/SessionRecord.ts"
+import type { SessionState, Update } from "./Session/SessionState.ts"
+import { SessionTitle } from "./Session/Titles.ts"
 
 /** What a session in memory is made of. */
 export interface Options {

@@ -8,11 +8,11 @@ import { NodeLink, type NodeLinkShape } from "../Forwarding/NodeLink.ts"
 import type { History, SessionEvents, SessionUnreadable } from "../SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, SessionNotFound, type Subscriber, type Subscription } from "../Sessions.ts"
-import { partsOf } from "./LaunchConfiguration.ts"
-import { isSessionId, keyOf, lossesOf, randomId, type SessionRecord, toView } from "./SessionRecord.ts"
-import type { SessionRecords } from "./SessionRecords.ts"
+import { partsOf } from "./Instance/LaunchConfiguration.ts"
+import { isSessionId, keyOf, lossesOf, randomId, type SessionRecord, toView } from "./Session/SessionRecord.ts"
+import type { SessionRecords } from "./Session/SessionRecords.ts"
+import { pagesOf, Subscribers, toFrames } from "./Session/Subscribers.ts"
 import { type Settings, subscriberInterval } from "./Settings.ts"
-import { pagesOf, Subscribers, toFrames } from "./Subscribers.ts"
 
 /** Maximum number of events in one read. */
 const pageEvents = 256
@@ -160,15 +160,12 @@ export interface Options {
   readonly run: (work: Effect.Effect<void>) => void
 }
 
-/** Subscriptions on this node to sessions of other nodes. */
-export interface LogSubscriptions {
-  /** A subscription ends with its scope. */
-  readonly subscribe: (
-    caller: Caller,
-    sessionId: string,
-    subscriber: Subscriber
-  ) => Effect.Effect<Subscription, SessionNotFound | StoreUnavailable, Scope.Scope>
-}
+/** Subscribes to a session of another node. The subscription ends with its scope. */
+export type SubscribeToLog = (
+  caller: Caller,
+  sessionId: string,
+  subscriber: Subscriber
+) => Effect.Effect<Subscription, SessionNotFound | StoreUnavailable, Scope.Scope>
 
 /** The followers of the sessions that have subscribers. */
 class Followers {
@@ -247,7 +244,7 @@ export const make = ({
   records,
   run,
   settings
-}: Options): Effect.Effect<LogSubscriptions, never, Scope.Scope> =>
+}: Options): Effect.Effect<SubscribeToLog, never, Scope.Scope> =>
   Effect.gen(function* () {
     const nodes = yield* SessionNodes
     const link = yield* NodeLink
@@ -268,7 +265,7 @@ export const make = ({
         return toView(record, { secrets: [], configuration: lossesOf(record, {}, parts).configuration })
       })
 
-    const subscribe: LogSubscriptions["subscribe"] = ({ tenant }, id, subscriber) =>
+    const subscribe: SubscribeToLog = ({ tenant }, id, subscriber) =>
       Effect.gen(function* () {
         const missing = new SessionNotFound({ sessionId: id })
         if (!isSessionId(id)) return yield* missing
@@ -300,5 +297,5 @@ export const make = ({
       Effect.forEach(followers.all(), notify, { concurrency: concurrentCalls, discard: true })
     )
     yield* Supervision.tickScoped("notification of subscribers", subscriberInterval(settings), followers, notifyAll)
-    return { subscribe }
+    return subscribe
   })

@@ -12,11 +12,11 @@ import { type History, SessionElsewhere } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
-import { storedParts } from "./LaunchConfiguration.ts"
-import { openHistory, type Shared, unknownLifecycle } from "./SessionCore.ts"
-import { isSessionId, keyOf, type SessionRecord } from "./SessionRecord.ts"
-import type { SessionRecords } from "./SessionRecords.ts"
-import * as State from "./SessionState.ts"
+import { storedParts } from "./Instance/LaunchConfiguration.ts"
+import { openHistory, type Shared, unknownLifecycle } from "./Session/SessionCore.ts"
+import { isSessionId, keyOf, type SessionRecord } from "./Session/SessionRecord.ts"
+import type { SessionRecords } from "./Session/SessionRecords.ts"
+import * as State from "./Session/SessionState.ts"
 
 /** How long a load waits for an idle session to be stopped and evicted. */
 const stopTimeout = Duration.seconds(5)

@@ -4,32 +4,18 @@
 import { type Context, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import { type History, SessionElsewhere, type SessionEvents } from "../SessionEvents.ts"
-import {
-  type Caller,
-  type LookupError,
-  SessionNotFound,
-  type Sessions,
-  type Subscriber,
-  type Subscription
-} from "../Sessions.ts"
+import { type Caller, type LookupError, SessionNotFound, type Subscriber, type Subscription } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
-import type { LogSubscriptions } from "./LogSubscriptions.ts"
+import type { SubscribeToLog } from "./LogSubscriptions.ts"
+import { pagesOf } from "./Session/Subscribers.ts"
 import type { SessionCache } from "./SessionCache.ts"
-import { pagesOf } from "./Subscribers.ts"
 
 /** The sessions of this node and of others. */
 export interface Options {
   readonly cache: Pick<SessionCache, "use">
   readonly events: Pick<Context.Tag.Service<SessionEvents>, "find" | "read">
   /** Subscriptions to sessions of other nodes. */
-  readonly fromLog: LogSubscriptions
-}
-
-/** Subscriptions, whichever node the session belongs to. */
-export interface SessionSubscriptions {
-  readonly subscribe: Context.Tag.Service<Sessions>["subscribe"]
-  /** The number of subscriptions. */
-  readonly count: () => number
+  readonly fromLog: SubscribeToLog
 }
 
 /**
@@ -82,8 +68,11 @@ const subscribeTo = (events: Options["events"], entity: Entity, subscriber: Subs
     })
   })
 
-/** Subscribes to the session in memory, or to the log if the session belongs to another node. */
-export const make = ({ cache, events, fromLog }: Options): SessionSubscriptions => {
+/**
+ * `Sessions.subscribe` and the number of subscriptions. It subscribes to the session in memory, or to the log if the
+ * session belongs to another node.
+ */
+export const make = ({ cache, events, fromLog }: Options) => {
   let subscriptions = 0
   const counted = Effect.acquireRelease(
     Effect.sync(() => subscriptions++),
@@ -97,7 +86,7 @@ export const make = ({ cache, events, fromLog }: Options): SessionSubscriptions 
     cache
       .use(caller, sessionId, entity => subscribeTo(events, entity, subscriber))
       .pipe(
-        Effect.catchTag("SessionElsewhere", () => fromLog.subscribe(caller, sessionId, subscriber)),
+        Effect.catchTag("SessionElsewhere", () => fromLog(caller, sessionId, subscriber)),
         Effect.zipLeft(counted)
       )
   return { subscribe, count: () => subscriptions }

@@ -1,3 +1,4 @@
+/** The settings and limits of sessions. */
 import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
 

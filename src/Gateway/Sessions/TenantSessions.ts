@@ -10,10 +10,18 @@ import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
-import { partsOf } from "./LaunchConfiguration.ts"
-import type { SecretPool } from "./SecretPool.ts"
+import { partsOf } from "./Instance/LaunchConfiguration.ts"
+import type { SecretPool } from "./Session/SecretPool.ts"
+import {
+  isSessionId,
+  keyOf,
+  lossesOf,
+  namespaceOf,
+  readRecord,
+  type SessionRecord,
+  toView
+} from "./Session/SessionRecord.ts"
 import type { SessionCache } from "./SessionCache.ts"
-import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecord.ts"
 
 /** The sources of lists of sessions. */
 export interface Sources {

@@ -1,3 +1,4 @@
+/** Reads the events that clients have missed, in turn for all tenants. */
 import { Effect, type Scope } from "effect"
 import { Backoff } from "../../Backoff.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"

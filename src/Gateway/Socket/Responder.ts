@@ -1,3 +1,4 @@
+/** Sends events and answers to one client. */
 import { Effect, type Fiber, type Tracer } from "effect"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import type { MetricTags } from "../../MetricTags.ts"

@@ -6,7 +6,7 @@ import { NodeLink } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import type { History, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, type Peer, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/LogSubscriptions.ts"
-import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { alice, breathe } from "../Fixture.ts"
 
@@ -49,7 +49,7 @@ const make = Effect.gen(function* () {
       })
   }
   const run = yield* FiberSet.makeRuntime<never>()
-  const subscriptions = yield* LogSubscriptions.make({
+  const subscribeToLog = yield* LogSubscriptions.make({
     events: events as typeof SessionEvents.Service,
     records: { find: () => Effect.succeedSome(record) },
     settings: { idleTimeout: Duration.hours(1) },
@@ -80,7 +80,7 @@ const make = Effect.gen(function* () {
     Effect.gen(function* () {
       const seqs: Array<number> = []
       const state = { lost: 0 }
-      const subscription = yield* subscriptions.subscribe(alice, id, {
+      const subscription = yield* subscribeToLog(alice, id, {
         onFrames: frames => {
           onFrames(frames)
           seqs.push(...frames.map(({ seq }) => seq))

@@ -1,0 +1,197 @@
+/**
+ * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
+ * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
+ */
+import { Array as Arr, Array as Arr, Cause, Cause, type Context, Duration, Duration, Effect, Effect, Schedule, Schedule, type Scope, type Scope } from "effect"
+import * as MetricTags from "../../../MetricTags.ts"
+import * as Supervision from "../../../Supervision.ts"
+import * as MetricTags from "../../MetricTags.ts"
+import * as Supervision from "../../Supervision.ts"
+import type { Entity } from "../Entity.ts"
+import type { Shared } from "../Session/SessionCore.ts"
+import type { SessionRecords } from "../Session/SessionRecords.ts"
+import type { SessionCache } from "../SessionCache.ts"
+import type { Sessions } from "../Sessions.ts"
+import { sweepInterval, unusedTtl } from "../Settings.ts"
+import type { Entity } from "./Entity.ts"
+import type { SessionCache } from "./SessionCache.ts"
+import type { Shared } from "./SessionCore.ts"
+import { gatewayActor, type SessionRecords } from "./SessionRecords.ts"
+import { recover, takeOver, takeovers } from "./SessionRecovery.ts"
+import type { SessionTransfer } from "./SessionTransfer.ts"
+
+/** How long the last records may take to be written. */
+const saveTimeout = Duration.seconds(2)
+
+/** The part of the time for stopping sessions that their transfer has at least. In general most of that time is left. */
+const minTransferShare = 1 / 3
+
+/**
+ * Stops sessions within `settings.stopping`, and saves their records. The transfer has the rest of that time, or at least
+ * a third of it.
+ */
+export const shutDown = (
+  { monotonic, settings: { stopping } }: Pick<Shared, "monotonic" | "settings">,
+  sessions: Pick<SessionCache, "all" | "peek">,
+  records: Pick<SessionRecords, "flush">,
+  transfer: Pick<SessionTransfer, "send">
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const startedAt = monotonic()
+    const entities = [...sessions.all()].filter(({ lifecycle }) => lifecycle.needsShutdown)
+    if (entities.length > 0) {
+      yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
+    }
+    const end = ({ cleanup, lifecycle }: Entity) =>
+      Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), cleanup.run(stopping))
+    yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
+    yield* Supervision.within(saveTimeout, records.flush)
+    // A session that could not be stopped is recovered by the node that takes it over.
+    const left = Duration.toMillis(stopping) - (monotonic() - startedAt)
+    const timeout = Math.max(left, Duration.toMillis(stopping) * minTransferShare)
+    yield* transfer.send(session => sessions.peek(session)?.isQuiescent !== false, timeout)
+  })
+
+type Remove = Context.Tag.Service<Sessions>["remove"]
+
+/** Stops an idle session, reconciles any other with its instances, and evicts it if it is not used. */
+const visit = ({ events, monotonic, scope, settings }: Shared, sessions: SessionCache, entity: Entity) =>
+  Effect.gen(function* () {
+    const now = monotonic()
+    if (entity.isIdleSince(now - Duration.toMillis(settings.idleTimeout)) && !entity.journal.isLost()) {
+      yield* Effect.logInfo("A session is idle and is stopped").pipe(Effect.annotateLogs({ session: entity.key }))
+      yield* Effect.forkIn(Effect.ignore(entity.lifecycle.stop("idle", false)), scope)
+    } else yield* entity.lifecycle.reconcile()
+    if (entity.isGivenUp) return sessions.evict(entity)
+    if (!entity.isEvictable) return
+    if (entity.isDeleted) yield* events.remove(entity.key)
+    else if (!entity.isUnusedSince(now - Duration.toMillis(unusedTtl))) return
+    sessions.evict(entity)
+  }).pipe(
+    Effect.ignore,
+    // A bug in one session does not affect the others.
+    Effect.catchAllDefect(defect =>
+      Effect.logError("The background work on a session failed", Cause.die(defect)).pipe(
+        Effect.annotateLogs({ session: entity.key })
+      )
+    )
+  )
+
+/** Sessions whose histories are compared with the memory in one read. */
+const portion = 200
+
+/**
+ * Finds sessions with subscribers whose stored history is behind the memory or missing, as after a restore of the
+ * database. Without this, their subscribers would learn of it with the next event.
+ */
+const compareHistories = ({ events }: Pick<Shared, "events">, sessions: SessionCache) =>
+  Effect.forEach(
+    Arr.chunksOf(
+      [...sessions.all()].filter(entity => entity.hasSubscribers && !entity.isDeleting),
+      portion
+    ),
+    entities => {
+      const known = entities.map(({ journal, key }) => ({ journal, key, headSeq: journal.history().headSeq }))
+      return Effect.map(events.summaries(known.map(({ key }) => key)), summaries => {
+        for (const [index, { headSeq, journal }] of known.entries()) {
+          const summary = summaries[index]
+          if (summary && (summary.headSeq === null || summary.headSeq < headSeq)) journal.lose()
+        }
+      })
+    },
+    { discard: true }
+  )
+
+/**
+ * Deletes the sessions whose entries another client has removed: they are not listed any longer, and no other node finds
+ * them. One whose history is lost as well is deleted when that is replaced.
+ */
+const deleteRemoved = (
+  { scope }: Pick<Shared, "scope">,
+  { all, peek }: SessionCache,
+  records: SessionRecords,
+  remove: Remove
+) =>
+  Effect.forEach(
+    Arr.chunksOf(
+      [...all()]
+        .filter(entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost())
+        .map(({ key }) => key),
+      portion
+    ),
+    keys =>
+      Effect.flatMap(records.missing(keys), missing =>
+        Effect.forEach(
+          missing,
+          key => {
+            const entity = peek(key)
+            if (entity === undefined || entity.isDeleting) return Effect.void
+            const { id, tenant } = entity.record
+            return Effect.logWarning(
+              "The entry of a session was removed by another client; the session is deleted"
+            ).pipe(
+              Effect.annotateLogs({ session: key }),
+              Effect.zipRight(Effect.forkIn(Effect.ignore(remove({ tenant, actor: gatewayActor }, id)), scope))
+            )
+          },
+          { discard: true }
+        )
+      ),
+    { discard: true }
+  )
+
+/** Drops the sessions that another node has taken. */
+const drop = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
+  Effect.flatMap(shared.events.taken, taken => {
+    for (const session of taken) {
+      const entity = sessions.peek(session)
+      if (entity === undefined) shared.secrets.forget(session)
+      else {
+        entity.giveUp()
+        sessions.evict(entity)
+      }
+    }
+    return Effect.annotateLogs(Effect.logWarning("Sessions belong to other nodes now; this node has dropped them"), {
+      sessions: taken.length
+    })
+  })
+
+/** Visits all sessions. */
+const sweep = (shared: Shared, sessions: SessionCache, records: SessionRecords, remove: Remove): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    yield* Effect.ignore(compareHistories(shared, sessions))
+    yield* Effect.ignore(deleteRemoved(shared, sessions, records, remove))
+    yield* Effect.forEach([...sessions.all()], entity => visit(shared, sessions, entity), { discard: true })
+  })
+
+/**
+ * Runs until the scope closes. Then `close` is called, sessions are stopped, and those with secrets are transferred to
+ * other nodes.
+ */
+export const start = (
+  shared: Shared,
+  sessions: SessionCache,
+  records: SessionRecords,
+  transfer: Pick<SessionTransfer, "send">,
+  remove: Remove,
+  close: () => void
+): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const { events, scope, tags } = shared
+    yield* Effect.addFinalizer(() => Effect.zipRight(Effect.sync(close), shutDown(shared, sessions, records, transfer)))
+    // The recovery runs once. `Effect.never` keeps the supervisor from starting it again.
+    const recovery = Effect.zipRight(recover(shared, sessions), Effect.never)
+    yield* Supervision.forkIn("recovery of sessions", recovery, scope)
+    if (events.isShared) {
+      MetricTags.register([takeovers], tags)
+      const outage = Supervision.outage("taking sessions over")
+      const once = Effect.matchCauseEffect(takeOver(shared, sessions), {
+        onFailure: outage.failed,
+        onSuccess: () => outage.over
+      })
+      yield* Supervision.forkIn("taking sessions over", Effect.repeat(once, Schedule.spaced(sweepInterval)), scope)
+    }
+    yield* Supervision.forkIn("dropping sessions of other nodes", Effect.forever(drop(shared, sessions)), scope)
+    const watching = Supervision.tick(sweepInterval, sessions, sweep(shared, sessions, records, remove))
+    yield* Supervision.forkIn("watch over sessions", watching, scope)
+  })

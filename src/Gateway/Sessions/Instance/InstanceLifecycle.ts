@@ -1,0 +1,302 @@
+/**
+ * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
+ */
+import { Cause, Duration, Effect, Exit, Scope } from "effect"
+import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
+import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../../Sessions.ts"
+import type { SessionCore } from "../Session/SessionCore.ts"
+import { randomId } from "../Session/SessionRecord.ts"
+import * as State from "../Session/SessionState.ts"
+import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
+import type { InstanceCreation, Purpose } from "./InstanceCreation.ts"
+import * as InstanceLink from "./InstanceLink.ts"
+import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
+import { CurrentTransition, type LifecycleTransition } from "./LifecycleTransition.ts"
+
+/** How long the end of a session waits for its instances to stop. */
+const stopTimeout = Duration.seconds(15)
+
+/** How long an activation waits for earlier instances to stop. */
+const makeRoomTimeout = Duration.seconds(5)
+
+/** The errors of a transition that a deactivation can have: only those of the store. */
+const storeErrorOf = (done: LifecycleTransition["done"]): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
+  Effect.catchAll(done, error =>
+    error._tag === "StoreBusy" || error._tag === "StoreUnavailable" ? Effect.fail(error) : Effect.void
+  )
+
+const messageOf = (cause: Cause.Cause<ActivationError>): string => {
+  const error = Cause.squash(cause)
+  return error instanceof Error && error.message !== "" ? error.message : "the activation failed"
+}
+
+/** Starts and stops the instance of one session. Concurrent calls share one transition. */
+export class InstanceLifecycle {
+  private readonly current: CurrentTransition
+  private link: InstanceLink.InstanceLink | undefined
+  /**
+   * When the instance of a failed activation may be stopped, in monotonic milliseconds. Until then the platform may
+   * still be creating it.
+   */
+  private reconcileAt = Number.NEGATIVE_INFINITY
+
+  constructor(
+    private readonly session: SessionCore,
+    private readonly configuration: LaunchConfiguration,
+    private readonly creation: InstanceCreation,
+    private readonly cleanup: InstanceCleanup
+  ) {
+    this.current = new CurrentTransition(session.shared.scope, () => session.touch())
+  }
+
+  private get transition(): LifecycleTransition | undefined {
+    return this.current.get()
+  }
+
+  get isActivating(): boolean {
+    return this.transition?.kind === "activation"
+  }
+
+  /** Whether a transition is in progress or the instance is connected. */
+  get isBusy(): boolean {
+    return this.transition !== undefined || this.link !== undefined
+  }
+
+  /** Whether something must be stopped when the gateway shuts down. */
+  get needsShutdown(): boolean {
+    const { instance, pendingStops } = this.session.state
+    return this.session.isRunning || this.transition !== undefined || instance !== null || pendingStops.length > 0
+  }
+
+  /** The connection to the instance, if the session is running. */
+  get connection(): InstanceLink.InstanceLink | undefined {
+    return this.session.isRunning ? this.link : undefined
+  }
+
+  /** Returns the connection to the instance, after an activation if necessary, which concurrent calls share. */
+  activate(): Effect.Effect<InstanceLink.InstanceLink, ActivationError> {
+    return Effect.gen(this, function* () {
+      const { connection, session, transition } = this
+      if (session.isDeleting) return yield* new SessionNotFound({ sessionId: session.record.id })
+      if (session.shared.isClosing()) {
+        return yield* new SessionNotActive({ message: "The gateway is shutting down", mayPass: true })
+      }
+      if (transition?.kind === "deactivation") {
+        yield* transition.ended
+        return yield* this.activate()
+      }
+      if (connection !== undefined) return connection
+      // An agent that lacks secrets or configuration would fail in ways that are hard to understand.
+      const { error } = this.configuration
+      if (error !== undefined) return yield* error
+      const activation = transition ?? (yield* this.beginActivation())
+      if (activation === undefined) return yield* this.activate()
+      yield* activation.done
+      if (this.connection !== undefined) return this.connection
+      return yield* new SessionNotActive({ message: "The instance ended right after its start", mayPass: true })
+    })
+  }
+
+  /**
+   * Stops the session's instance, and cancels an activation in progress. If `isAwaited`, waits for the platform within a
+   * timeout.
+   */
+  stop(reason: string, isAwaited = true): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    return Effect.gen(this, function* () {
+      const { transition } = this
+      const { instance, lifecycle } = this.session.state
+      if (transition?.kind === "deactivation" && lifecycle === "deactivating")
+        return yield* storeErrorOf(transition.done)
+      if (transition !== undefined) {
+        yield* transition.kind === "activation" ? transition.cancel : transition.ended
+        return yield* this.stop(reason, isAwaited)
+      }
+      if (lifecycle === "inactive" && instance === null) return
+      const deactivation = yield* this.current.begin("deactivation", this.deactivate(reason, isAwaited))
+      yield* deactivation === undefined ? this.stop(reason, isAwaited) : storeErrorOf(deactivation.done)
+    })
+  }
+
+  /**
+   * Completes a transition that was left unfinished, and stops instances that the session does not use. `SessionReaper`
+   * stops idle instances.
+   */
+  reconcile(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { cleanup, session, transition } = this
+      const { instance, lifecycle } = session.state
+      if (session.shared.isClosing() || session.isGivenUp) return Effect.void
+      if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
+      const isLeft = transition === undefined && session.shared.monotonic() >= this.reconcileAt
+      if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
+        return Effect.asVoid(this.current.begin("deactivation", this.deactivate("left unfinished", false)))
+      }
+      if (!isLeft || instance === null || session.isRunning) return cleanup.runInBackground()
+      const release = session.setState(state =>
+        // An activation may have started in the meantime.
+        state.lifecycle === "inactive" || state.lifecycle === "error" ? State.releaseInstance(state) : state
+      )
+      return Effect.zipRight(Effect.ignore(release), cleanup.runInBackground())
+    })
+  }
+
+  /** Ends an activation and the connection, after another node has taken the session. */
+  abandon(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { transition } = this
+      const ended = transition?.kind === "activation" ? transition.cancel : Effect.void
+      return Effect.zipRight(ended, this.disconnect())
+    })
+  }
+
+  /** Replaces a history that was lost. Concurrent callers wait for the same attempt. */
+  replaceLost(): Effect.Effect<void> {
+    const ended = Effect.suspend(() => this.transition?.ended ?? Effect.void)
+    const attempt = Effect.suspend(() =>
+      this.session.journal.isLost() ? Effect.zipRight(this.reconcile(), ended) : Effect.void
+    )
+    return Effect.suspend(() => (this.transition?.kind === "deactivation" ? Effect.zipRight(ended, attempt) : attempt))
+  }
+
+  /** Continues with a new history after the old one was lost. */
+  private replaceHistory(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { cleanup, configuration, session, transition } = this
+      if (transition?.kind === "activation") return Effect.zipRight(transition.cancel, this.replaceHistory())
+      if (transition !== undefined) return Effect.void
+      const work = Effect.gen(this, function* () {
+        yield* this.disconnect()
+        yield* configuration.refresh()
+        const { id, tenant } = session.record
+        // Without a record there is no session any longer. Its instances are stopped all the same.
+        if (!session.isDeleting && !(yield* session.shared.records.exists(tenant, id))) session.completeDeletion()
+        yield* session.replaceHistory()
+        yield* session.journal.update(State.recover)
+        yield* cleanup.runInBackground()
+      }).pipe(
+        Effect.catchTag("SessionElsewhere", () =>
+          Effect.zipRight(
+            Effect.annotateLogs(Effect.logWarning("A session belongs to another node now; this node has dropped it"), {
+              session: session.key
+            }),
+            Effect.sync(() => session.giveUp())
+          )
+        )
+      )
+      return Effect.zipRight(
+        Effect.logWarning(
+          "The history of a session was lost or replaced; the session continues with what is stored"
+        ).pipe(Effect.annotateLogs({ session: session.key })),
+        Effect.asVoid(this.current.begin("deactivation", work))
+      )
+    })
+  }
+
+  /** Starts an activation, which waits until the tenant's share allows it. After a failure it is cleaned up. */
+  private beginActivation(): Effect.Effect<LifecycleTransition | undefined> {
+    const { record, shared } = this.session
+    const { activations, scope, settings } = shared
+    const limited = activations.use(record.tenant, 1, () => this.createAndConnect(), settings.activationTimeout)
+    const whenFailed = ({ done }: LifecycleTransition) =>
+      Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile()))
+    return Effect.tap(this.current.begin("activation", limited), begun =>
+      begun === undefined ? Effect.void : Effect.forkIn(whenFailed(begun), scope)
+    )
+  }
+
+  private createAndConnect(): Effect.Effect<void, ActivationError> {
+    const { cleanup, creation, session } = this
+    const { monotonic, settings } = session.shared
+    return Effect.gen(this, function* () {
+      const timeout = settings.activationTimeout
+      yield* this.disconnect()
+      // A creation of unknown outcome is repeated if it has the same parameters.
+      yield* session.setState(state => (creation.isReusable(state.instance) ? state : State.releaseInstance(state)))
+      yield* cleanup.makeRoom(makeRoomTimeout)
+      const fresh = yield* randomId
+      this.reconcileAt = monotonic() + Duration.toMillis(timeout) + delayAfter(1)
+      const { state } = yield* session.journal.update(state => {
+        const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
+        return State.andThen(lost, state => {
+          const instance = { key: fresh, instanceId: null }
+          const next = creation.isReusable(state.instance) ? state : { ...State.releaseInstance(state), instance }
+          return State.transition(next, "activate")
+        })
+      })
+      const key = state.instance?.key ?? fresh
+      yield* Effect.timeoutFail(this.bringUp(key, key === fresh ? "first" : "again"), {
+        duration: timeout,
+        onTimeout: () =>
+          new ActivationTimeout({
+            message: `The agent platform did not start an instance within ${Duration.format(timeout)}`
+          })
+      })
+    }).pipe(
+      Effect.withSpan("Sessions.activate", { attributes: { session: session.key } }),
+      Effect.onExit(exit => {
+        if (Exit.isSuccess(exit)) return Effect.void
+        // The caller that interrupts an activation sets the next state.
+        if (Exit.isInterrupted(exit)) return this.disconnect()
+        const failed = session.journal.update(state => State.transition(state, "failed", messageOf(exit.cause)))
+        return Effect.zipRight(this.disconnect(), Effect.ignore(failed))
+      })
+    )
+  }
+
+  /** The key of an instance is stored before the request, and the id before the connection. */
+  private bringUp(key: string, purpose: Purpose) {
+    return Effect.gen(this, function* () {
+      const { creation, session } = this
+      const instanceId = yield* creation.create(key, purpose)
+      yield* session.setState(state => State.setInstanceId(state, key, instanceId))
+      this.reconcileAt = Number.NEGATIVE_INFINITY
+      const link = yield* this.connect(instanceId)
+      this.link = link
+      yield* session.journal.update(state => State.transition(state, "activated"))
+      yield* link.listen
+    })
+  }
+
+  private connect(instanceId: string) {
+    const { journal, key, shared } = this.session
+    const onEnd = Effect.suspend(() => {
+      const { link } = this
+      if (link?.instanceId !== instanceId) return Effect.void
+      this.link = undefined
+      // The link cannot wait for its own end.
+      return Effect.zipRight(Effect.forkIn(link.close, shared.scope), this.reconcile())
+    })
+    return Effect.provideService(
+      InstanceLink.open({
+        ...{ session: key, instanceId, journal, onEnd },
+        platform: shared.platform,
+        paced: shared.pacedFor(this.session.record.tenant),
+        reported: shared.malformedTypes
+      }),
+      Scope.Scope,
+      shared.scope
+    )
+  }
+
+  private disconnect(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { link } = this
+      this.link = undefined
+      return link === undefined ? Effect.void : link.close
+    })
+  }
+
+  private deactivate(reason: string, isAwaited: boolean): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    const { cleanup, session } = this
+    return Effect.gen(this, function* () {
+      yield* session.journal.update(state =>
+        State.andThen(State.endTurns(State.releaseInstance(state), State.interrupted(reason)), state =>
+          State.transition(state, "deactivate", reason)
+        )
+      )
+      yield* this.disconnect()
+      yield* isAwaited ? cleanup.run(stopTimeout) : cleanup.runInBackground()
+      yield* session.journal.update(state => State.transition(state, "deactivated"))
+    }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason } }))
+  }
+}

@@ -1,0 +1,255 @@
+/**
+ * What clients send to a running instance: messages, interrupts and answers, in order and each at most once.
+ *
+ * A message is recorded in the session's history and then sent. Its turn ends whatever happens in between, and no message
+ * is sent twice.
+ */
+import { Deferred, Duration, Effect, Either } from "effect"
+import { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
+import type { TurnEnd } from "../../Protocol/Event.ts"
+import { type ActivationError, type Caller, SessionConflict, SessionNotActive, SessionsBusy } from "../../Sessions.ts"
+import type { SessionCore } from "../Session/SessionCore.ts"
+import { randomId } from "../Session/SessionRecord.ts"
+import * as State from "../Session/SessionState.ts"
+import { openTurns, sendTimeout } from "../Settings.ts"
+import { CommandQueue, onceIdOf, type StoreError } from "./CommandQueue.ts"
+import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
+import type { InstanceLink } from "./InstanceLink.ts"
+
+/** The connection to an instance, and the deadline for sending, in monotonic milliseconds. */
+interface Connected {
+  readonly link: InstanceLink
+  readonly deadline: number
+}
+
+const notActive = (mayPass: boolean) =>
+  new SessionNotActive({ message: "The session has no running instance", mayPass })
+
+const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
+  refusal.is === "not_running"
+    ? notActive(true)
+    : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
+
+type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
+
+/** A message that is recorded and has not been sent. */
+interface Unsent {
+  readonly turnId: string
+  readonly withdrawn: Deferred.Deferred<void>
+}
+
+/** Maximum number of open questions and approvals. Above it the oldest are closed, and answers to them are refused. */
+const maxRequests = 1024
+
+/** The commands of one session. */
+export class TurnCommands {
+  private readonly commands: CommandQueue
+  /** Questions and approvals that wait for an answer. */
+  private readonly requests = new Set<string>()
+  private unsent: Unsent | undefined
+
+  constructor(
+    private readonly session: SessionCore,
+    private readonly lifecycle: InstanceLifecycle,
+    /** Called with each message that is recorded. */
+    private readonly onMessage: (content: string) => void
+  ) {
+    this.commands = new CommandQueue(session)
+  }
+
+  /** Called when the agent has asked a question or requested an approval. */
+  openRequest(requestId: string): void {
+    this.requests.add(requestId)
+    if (this.requests.size > maxRequests) this.requests.delete(this.requests.values().next().value!)
+  }
+
+  closeRequest(requestId: string): void {
+    this.requests.delete(requestId)
+  }
+
+  closeRequests(): void {
+    this.requests.clear()
+  }
+
+  /**
+   * Starts a turn with a message, after activating the session. Returns the turn's id. A message that was sent before
+   * with the same `clientMessageId` is not sent again, and the result is the same.
+   */
+  send(
+    caller: Pick<Caller, "actor" | "commandId">,
+    content: string,
+    clientMessageId?: string
+  ): Effect.Effect<string, ActivationError | SessionsBusy> {
+    const { session } = this
+    const sub = caller.actor
+    const onceId = onceIdOf(clientMessageId, caller, "message", content)
+    return this.commands.run<Connected, string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
+      prepare: Effect.map(this.lifecycle.activate(), link => this.connected(link)),
+      wait: this.wait(true),
+      run: (connected, done, block) =>
+        Effect.gen(this, function* () {
+          const turnId = `turn-${yield* randomId}`
+          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean, onUnavailable = block) =>
+            session.journal.updateWithRetry(
+              state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : onceId),
+              onUnavailable
+            )
+          const recorded = yield* Effect.either(this.record({ turnId, content, sub, clientMessageId, receipt: onceId }))
+          if (Either.isLeft(recorded)) {
+            const { left } = recorded
+            yield* Deferred.fail(done, left)
+            if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
+            // The store may have recorded it in spite of the failure.
+            const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
+            if (onceId !== undefined) return yield* end(notRecorded, false)
+            // Only a message with the same id has to wait until the store recovers.
+            return yield* Effect.asVoid(
+              Effect.forkIn(
+                end(notRecorded, false, () => {}),
+                session.shared.scope
+              )
+            )
+          }
+          this.onMessage(content)
+          const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content))
+          if (Either.isLeft(sent)) {
+            yield* Deferred.fail(done, this.orNotActive(sent.left, true))
+            return yield* end(State.errored("not_sent", sent.left.message), false)
+          }
+          yield* Deferred.succeed(done, turnId)
+          if (!sent.right) yield* end(State.interrupted("interrupted before the message was sent"), true)
+        })
+    })
+  }
+
+  /** Asks the agent to end a turn, whose end arrives as an event. A message that has not been sent is withdrawn. */
+  interrupt(
+    turnId: string | undefined
+  ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
+    return Effect.gen(this, function* () {
+      const link = yield* this.running()
+      const { state } = this.session
+      const wanted = turnId ?? State.currentTurn(state)
+      if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
+      if (!state.turns.open.has(wanted)) {
+        return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
+      }
+      const { unsent } = this
+      if (unsent?.turnId === wanted) {
+        this.unsent = undefined
+        // Synchronously: an interruption in between would leave the message neither sent nor withdrawn.
+        Deferred.unsafeDone(unsent.withdrawn, Effect.void)
+        return wanted
+      }
+      const sending = link.send({ type: "interrupt", turnId: wanted }, { timeout: sendTimeout })
+      yield* Effect.mapError(sending, error => this.orNotActive(error, false))
+      return wanted
+    })
+  }
+
+  /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
+  answer(
+    caller: Pick<Caller, "commandId">,
+    requestId: string,
+    answer: unknown,
+    clientMessageId?: string
+  ): Effect.Effect<void, AnswerError> {
+    const { session } = this
+    const onceId = onceIdOf(clientMessageId, caller, "answer", requestId, answer)
+    const isOpen = Effect.suspend(() =>
+      this.requests.has(requestId)
+        ? Effect.void
+        : new SessionConflict({ message: `No request ${JSON.stringify(requestId)} waits for an answer` })
+    )
+    return this.commands.run<Connected, void, AnswerError>(onceId, () => {}, {
+      prepare: Effect.zipLeft(
+        Effect.map(this.running(), link => this.connected(link)),
+        isOpen
+      ),
+      wait: this.wait(false),
+      run: ({ deadline, link }, done, block) =>
+        Effect.gen(this, function* () {
+          // It may have been answered in the meantime.
+          yield* isOpen
+          const sending = Effect.mapError(
+            link.send({ type: "answer", requestId, answer }, { timeout: this.millisUntil(deadline) }),
+            error => this.orNotActive(error, false)
+          )
+          const recorded = onceId === undefined ? Effect.void : session.journal.update(State.keepReceipt(onceId))
+          const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
+          yield* Deferred.complete(done, sent)
+          if (Either.isRight(sent) || onceId === undefined) return
+          yield* session.journal.updateWithRetry(
+            state => State.revokeReceipt(State.withoutEvents(state), onceId),
+            block
+          )
+        })
+    })
+  }
+
+  private connected(link: InstanceLink): Connected {
+    return { link, deadline: this.session.shared.monotonic() + Duration.toMillis(sendTimeout) }
+  }
+
+  private millisUntil(deadline: number): number {
+    return Math.max(0, deadline - this.session.shared.monotonic())
+  }
+
+  private running(): Effect.Effect<InstanceLink, SessionNotActive> {
+    return Effect.suspend(() => {
+      const { connection } = this.lifecycle
+      return connection === undefined ? Effect.fail(notActive(false)) : Effect.succeed(connection)
+    })
+  }
+
+  /** The error of sending to an instance. If the instance has ended, it is `SessionNotActive`. */
+  private orNotActive(error: AgentPlatformConnectionError, mayPass: boolean) {
+    return this.session.isRunning ? error : notActive(mayPass)
+  }
+
+  /** Waits for earlier commands and for the connection, until the deadline. */
+  private wait(mayPass: boolean) {
+    return ({ deadline, link }: Connected, before: Effect.Effect<void, StoreError>) =>
+      Effect.timeoutFail(Effect.zipRight(before, link.ready), {
+        duration: this.millisUntil(deadline),
+        onTimeout: () =>
+          new AgentPlatformConnectionError({
+            operation: "connect",
+            reason: "timeout",
+            message: `It could not be sent to the instance within ${Duration.format(sendTimeout)}`
+          })
+      }).pipe(Effect.catchTag("AgentPlatformConnectionError", error => Effect.fail(this.orNotActive(error, mayPass))))
+  }
+
+  /** Records a message, which starts its turn. */
+  private record(message: State.Message) {
+    return Effect.suspend(() => {
+      let refusal: State.Refusal | undefined
+      const accept = (state: State.SessionState): State.Update => {
+        const accepted = State.acceptMessage(state, message, openTurns)
+        refusal = Either.isLeft(accepted) ? accepted.left : undefined
+        return Either.getOrElse(accepted, () => State.withoutEvents(state))
+      }
+      return Effect.flatMap(this.session.journal.update(accept), () =>
+        refusal === undefined ? Effect.void : Effect.fail(refused(refusal))
+      )
+    })
+  }
+
+  /** Sends a recorded message unless it is withdrawn first. Returns whether it was sent. */
+  private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string) {
+    return Effect.gen(this, function* () {
+      const unsent: Unsent = { turnId, withdrawn: yield* Deferred.make<void>() }
+      this.unsent = unsent
+      /** Claims the message for sending. False if it was withdrawn. */
+      const claim = (): boolean => {
+        if (this.unsent !== unsent) return false
+        this.unsent = undefined
+        return true
+      }
+      const sending = link.send({ type: "message", content, turnId }, { timeout: this.millisUntil(deadline), claim })
+      yield* Effect.ensuring(Effect.raceFirst(sending, Deferred.await(unsent.withdrawn)), Effect.sync(claim))
+      return !(yield* Deferred.isDone(unsent.withdrawn))
+    })
+  }
+}

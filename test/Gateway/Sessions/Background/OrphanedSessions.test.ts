@@ -1,0 +1,177 @@
+/** What a gateway that was killed, or a failure, has left in the session database without an entry in the store. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer, Option } from "effect"
+import { SessionElsewhere, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import { keyOf, namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { JsonText } from "../../../../src/Json/JsonText.ts"
+import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
+import { withWallClock } from "../../../../src/Testing/Time.ts"
+import { until } from "../../../Kv/ChangeFeedHarness.ts"
+import { SessionElsewhere, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { keyOf, namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { withWallClock } from "../../../src/Testing/Time.ts"
+import { alice, inMemory, make, pass } from "../../Fixture.ts"
+import { until } from "../../Kv/ChangeFeed/Harness.ts"
+import { alice, inMemory, make, pass } from "../Fixture.ts"
+
+type Events = Context.Tag.Service<SessionEvents>
+
+const configured = { agentType: "echo", environment: { PASSWORD: "p" } }
+const configuration = { environment: JSON.stringify(configured.environment), deployment: null }
+const nothing = { environment: null, deployment: null }
+
+/** Two passes, and the pause between them. */
+const twoPasses = pass("12 minutes", "1 minute")
+
+/** What is stored, with other members of the two stores. */
+const changed = (events: (events: Events) => Partial<Events>, store: Partial<Context.Tag.Service<Store>> = {}) =>
+  Layer.map(inMemory, context =>
+    context.pipe(
+      Context.add(Store, { ...Context.get(context, Store), ...store }),
+      Context.add(SessionEvents, {
+        ...Context.get(context, SessionEvents),
+        ...events(Context.get(context, SessionEvents))
+      })
+    )
+  )
+
+describe("orphaned sessions", () => {
+  it.scoped("of a killed gateway are removed by the next one, and no others", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make()
+      const events = Context.get(stored, SessionEvents)
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, configured)
+      yield* first.sessions.start(alice, id)
+      yield* first.kill
+      // A creation and a deletion that were interrupted by the kill, and an entry that a client has made invalid.
+      yield* events.create("acme/created", "e")
+      yield* events.configure("acme/configured", configuration)
+      yield* events.configure("acme/changed", configuration)
+      const entry = { namespace: namespaceOf("acme"), key: "changed", value: JsonText("0"), expiresAt: null }
+      yield* Context.get(stored, Store).commit({ actor: "a", operations: [{ op: "set", ...entry }] })
+      yield* start
+      yield* pass("9 minutes", "1 minute")
+      expect(yield* events.sessions("", 10)).toEqual([
+        keyOf("acme", id),
+        "acme/changed",
+        "acme/configured",
+        "acme/created"
+      ])
+      yield* pass("2 minutes", "1 minute")
+      expect(yield* events.sessions("", 10)).toEqual([keyOf("acme", id), "acme/changed"])
+      expect(yield* events.configuration(keyOf("acme", id))).toMatchObject({ environment: expect.any(String) })
+    })
+  )
+
+  it.scoped("that still have instances to stop, or belong to another node, are left to those who stop them", () =>
+    Effect.gen(function* () {
+      const removed: Array<string> = []
+      const shared = changed(({ remove }) => ({
+        unfinished: Effect.succeed([]),
+        remove: session => {
+          removed.push(session)
+          return session === "acme/elsewhere" ? new SessionElsewhere({ session }) : remove(session)
+        }
+      }))
+      const { start, stored } = yield* make({ stored: shared })
+      const events = Context.get(stored, SessionEvents)
+      for (const session of ["acme/elsewhere", "acme/orphan", "acme/unfinished"]) yield* events.create(session, "e")
+      const recoveryState = JSON.stringify({ lease: null, turns: [["t", "started"]] })
+      const append = { session: "acme/unfinished", epoch: "e", after: 0, timestamp: 0, texts: [], recoveryState }
+      yield* events.append(append)
+      yield* start
+      yield* twoPasses
+      expect(removed).toEqual(["acme/elsewhere", "acme/orphan"])
+      expect(yield* events.sessions("", 10)).toEqual(["acme/elsewhere", "acme/unfinished"])
+    })
+  )
+
+  it.scoped("are none while their session is being created, and a creation that takes too long fails", () =>
+    withWallClock(() =>
+      Effect.gen(function* () {
+        const gate = yield* Effect.makeLatch(false)
+        let waiting = 0
+        const slow = changed(({ configure }) => ({
+          configure: (...given) =>
+            Effect.zipRight(
+              configure(...given),
+              Effect.suspend(() => {
+                waiting++
+                return gate.await
+              })
+            )
+        }))
+        const { start, stored } = yield* make({ stored: slow })
+        const events = Context.get(stored, SessionEvents)
+        const { sessions } = yield* start
+        const tooLong = yield* Effect.fork(Effect.flip(sessions.create(alice, configured)))
+        yield* until(() => waiting === 1)
+        yield* pass("6 minutes", "1 minute")
+        // It begins just before the second pass.
+        yield* pass("3 minutes", "1 minute")
+        const intime = yield* Effect.fork(sessions.create(alice, configured))
+        yield* until(() => waiting === 2)
+        yield* pass("2 minutes", "1 minute")
+        yield* gate.open
+        expect(yield* Fiber.join(tooLong)).toMatchObject({ reason: "the creation took too long" })
+        const { id } = yield* Fiber.join(intime)
+        yield* twoPasses
+        expect(yield* events.sessions("", 10)).toEqual([keyOf("acme", id)])
+        expect(yield* events.configuration(keyOf("acme", id))).toEqual(configuration)
+        expect((yield* sessions.list(alice)).sessions.map(({ id }) => id)).toEqual([id])
+      })
+    )
+  )
+
+  it.scoped("of creations that failed are removed, at once or when the database is back", () =>
+    Effect.gen(function* () {
+      const unavailable = new StoreUnavailable({ reason: "no answer" })
+      let isUnavailable = false
+      let removals = 0
+      const failing = changed(
+        ({ remove }) => ({
+          remove: session =>
+            Effect.suspend(() => {
+              removals++
+              return isUnavailable ? unavailable : remove(session)
+            })
+        }),
+        { commit: () => unavailable }
+      )
+      const { start, stored } = yield* make({ stored: failing })
+      const events = Context.get(stored, SessionEvents)
+      const { sessions } = yield* start
+      const create = Effect.flip(sessions.create(alice, configured))
+      expect(yield* create).toBe(unavailable)
+      expect(yield* events.sessions("", 10)).toEqual([])
+      isUnavailable = true
+      yield* Effect.repeatN(create, 9)
+      const [orphan] = yield* events.sessions("", 10)
+      expect(yield* events.configuration(orphan!)).toEqual(configuration)
+      // An unavailable database costs a few calls, however many there are.
+      const before = removals
+      yield* pass("25 minutes", "1 minute")
+      expect(removals - before).toBeGreaterThan(0)
+      expect(removals - before).toBeLessThan(10)
+      isUnavailable = false
+      yield* twoPasses
+      expect(yield* events.sessions("", 10)).toEqual([])
+      expect(yield* events.configuration(orphan!)).toEqual(nothing)
+    })
+  )
+
+  it.scoped("are looked for in pages, each of which lets other work go first", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make()
+      const events = Context.get(stored, SessionEvents)
+      for (let index = 0; index < 500; index++) yield* events.create(`acme/${index}`, "e")
+      yield* start
+      yield* twoPasses
+      expect(yield* events.sessions("", 10)).toEqual([])
+      expect(yield* events.find("acme/0")).toEqual(Option.none())
+    })
+  )
+})

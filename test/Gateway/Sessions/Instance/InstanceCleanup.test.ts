@@ -1,0 +1,246 @@
+/** Instances that are to be stopped, and creations that were not answered. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
+import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import type { Sessions } from "../../../../src/Gateway/Sessions.ts"
+import type { Simulator } from "../../../../src/Simulator/Simulator.ts"
+import { alice, breathe, inTime, listen, make, pass } from "../../Fixture.ts"
+
+const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
+
+/** The answers to as many tries as a creation has are lost, although each is carried out. */
+const lostAnswers = { operation: "create", times: 3, fault: { kind: "drop", after: 0 } } as const
+
+const noStops = { operation: "stop", fault: { kind: "status", status: 503 } } as const
+
+/** Lets time pass until a platform is in a state. */
+const reaches = (simulator: Simulator["Type"], isReached: Parameters<Simulator["Type"]["awaitState"]>[0]) =>
+  Effect.flatMap(Effect.fork(simulator.awaitState(isReached)), inTime)
+
+/** Brings a session up twice on a platform that does not stop the first instance, and continues to refuse. */
+const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
+  Effect.gen(function* () {
+    yield* sessions.start(alice, id)
+    const fault = yield* simulator.inject(noStops)
+    const stopping = yield* Effect.fork(sessions.stop(alice, id))
+    yield* inTime(stopping)
+    const starting = yield* Effect.fork(sessions.start(alice, id))
+    expect(yield* inTime(starting)).toMatchObject({ state: "active" })
+    expect((yield* simulator.state).instances).toHaveLength(2)
+    return fault
+  })
+
+describe("secrets given with start_session", () => {
+  it.scoped("are those of its instance, if an earlier creation with other secrets is uncertain", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
+      yield* simulator.inject(lostAnswers)
+      const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      expect(yield* inTime(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
+      const { instanceId } = yield* sessions.start(alice, id, { secrets: secrets("NEW") })
+      const { instances } = yield* simulator.state
+      expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["NEW"])
+      yield* reaches(simulator, ({ instances }) => instances.length === 1)
+    })
+  )
+
+  it.scoped("resume an earlier creation with the same secrets", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("SAME") })
+      yield* simulator.inject(lostAnswers)
+      const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      yield* inTime(failing)
+      expect(yield* sessions.start(alice, id, { secrets: secrets("SAME") })).toMatchObject({ state: "active" })
+      expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ secretNames: ["SAME"] }] })
+    })
+  )
+
+  it.scoped("are those of its instance, while a creation of the last run is being resolved", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets: secrets("TOKEN") })
+      const hang = yield* simulator.inject({ operation: "create", fault: { kind: "hang" } })
+      yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      yield* first.kill
+      yield* simulator.remove(hang)
+      yield* simulator.inject(lostAnswers)
+      const second = yield* start
+      yield* simulator.awaitState(({ requests }) => requests.create >= 2)
+      const starting = yield* Effect.fork(second.sessions.start(alice, id, { secrets: secrets("TOKEN") }))
+      const { instanceId, ...session } = yield* inTime(starting)
+      expect(session).not.toHaveProperty("missingSecrets")
+      const { instances } = yield* simulator.state
+      expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["TOKEN"])
+      yield* pass("30 seconds", "1 second")
+      yield* reaches(simulator, ({ instances }) => instances.length === 1)
+    })
+  )
+
+  it.scoped("are those of its instance, while an earlier creation is in progress", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 18_000 } })
+      yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      const stopping = yield* Effect.fork(sessions.stop(alice, id))
+      expect(yield* inTime(stopping)).toMatchObject({ state: "inactive", instanceId: null })
+      const starting = yield* Effect.fork(sessions.start(alice, id, { secrets: secrets("NEW") }))
+      const { instanceId } = yield* inTime(starting)
+      yield* pass("20 seconds", "1 second")
+      const { created, instances } = yield* reaches(simulator, ({ instances }) => instances.length === 1)
+      expect(created).toBe(2)
+      expect(instances).toMatchObject([{ id: instanceId, secretNames: ["NEW"] }])
+    })
+  )
+})
+
+describe("A platform that does not stop instances", () => {
+  it.scoped("does not prevent users from working, also after a restart", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const [free = "", ...busy] = yield* Effect.forEach([1, 2, 3, 4], () =>
+        Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      yield* Effect.forEach(busy, id => first.sessions.start(alice, id))
+      yield* simulator.inject(noStops)
+      for (const id of busy.slice(0, 2)) {
+        const stopping = yield* Effect.fork(first.sessions.stop(alice, id))
+        expect(yield* inTime(stopping)).toMatchObject({ state: "inactive" })
+      }
+      expect(yield* first.sessions.start(alice, free)).toMatchObject({ state: "active" })
+      yield* first.kill
+      const second = yield* start
+      const refused: Array<string> = []
+      yield* Effect.repeatN(
+        Effect.gen(function* () {
+          const listing = yield* Effect.fork(Effect.either(second.sessions.listFiles(alice, free, {})))
+          const answer = yield* inTime(listing)
+          if (Either.isLeft(answer)) refused.push(answer.left.message)
+        }),
+        24
+      )
+      expect(refused).toEqual([])
+      yield* simulator.clear
+      yield* reaches(simulator, ({ instances }) => instances.length === 1)
+    })
+  )
+
+  it.scoped("is waited for within a limit, also if a request cannot be interrupted at once", () =>
+    Effect.gen(function* () {
+      const answered = yield* Effect.makeLatch(false)
+      const stop = () => Effect.uninterruptible(answered.await)
+      const { start } = yield* make({ platform: platform => ({ ...platform, stop }) })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* sessions.start(alice, id)
+      const stopping = yield* Effect.fork(sessions.stop(alice, id))
+      yield* pass("16 seconds", "1 second")
+      const ended = yield* Fiber.poll(stopping)
+      yield* answered.open
+      expect(ended._tag).toBe("Some")
+    })
+  )
+
+  it.scoped("are asked to stop them at the gateway's shutdown, whatever is in progress", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions, stop } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const fault = yield* leavePendingStop(simulator, sessions, id)
+      yield* simulator.remove(fault)
+      yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
+      const { requests } = yield* simulator.state
+      yield* reaches(simulator, state => state.requests.stop > requests.stop)
+      expect((yield* simulator.state).instances).toHaveLength(2)
+      const closing = yield* Effect.fork(stop)
+      // No time passes until the end has asked for both, so that a slow machine does not use up its limit.
+      yield* simulator.awaitState(state => state.requests.stop >= requests.stop + 3)
+      yield* breathe
+      yield* TestClock.adjust("3 seconds")
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      yield* inTime(closing)
+    })
+  )
+})
+
+describe("a creation without an answer", () => {
+  it.scoped("is resolved after its session was deleted and the gateway was killed", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, {
+        agentType: "echo",
+        deployment: { region: "north" },
+        environment: { PLACE: "here" }
+      })
+      yield* simulator.inject(lostAnswers)
+      const failing = yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
+      yield* inTime(failing)
+      yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 503 } })
+      const removing = yield* Effect.fork(first.sessions.remove(alice, id))
+      yield* inTime(removing)
+      yield* first.kill
+      yield* simulator.clear
+      expect((yield* simulator.state).instances).toHaveLength(1)
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect((yield* simulator.state).created).toBe(1)
+      expect(yield* Effect.flip(second.sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+      yield* pass("10 seconds", "1 second")
+      expect(yield* Context.get(stored, SessionEvents).find(`acme/${id}`)).toMatchObject({ _tag: "None" })
+    })
+  )
+
+  it.scoped("is given up if the platform keeps refusing it, and releases its slot", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make({ settings: { inMemory: 1 } })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { id: other } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503 } })
+      yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
+      const failing = yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
+      yield* inTime(failing)
+      yield* simulator.clear
+      const refusing = yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
+      yield* pass("70 minutes", "20 seconds")
+      const { requests } = yield* simulator.state
+      yield* pass("20 minutes", "20 seconds")
+      expect((yield* simulator.state).requests.create).toBe(requests.create)
+      yield* simulator.remove(refusing)
+      expect(yield* sessions.start(alice, other)).toMatchObject({ state: "active" })
+    })
+  )
+})
+
+describe("a session whose history was removed", () => {
+  it.scoped("keeps its pending stops while the platform does not stop instances, and is used at once", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const { sessions } = first
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* leavePendingStop(simulator, sessions, id)
+      const before = yield* listen(sessions, id)
+      yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
+      yield* inTime(yield* Effect.fork(sessions.send(alice, id, "hello")))
+      yield* before.untilLost
+      expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active" })
+      yield* pass("2 minutes")
+      yield* first.kill
+      yield* simulator.clear
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect(yield* second.sessions.start(alice, id)).toMatchObject({ state: "active" })
+    })
+  )
+})

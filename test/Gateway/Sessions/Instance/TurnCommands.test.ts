@@ -1,0 +1,240 @@
+/** What clients say to a running instance: in order, once, and within its time. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Exit, Fiber, Layer, Option } from "effect"
+import type { Event } from "../../../../src/Gateway/Protocol.ts"
+import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
+import type { SendOptions } from "../../../../src/Upstream/InstanceConnection.ts"
+import { alice, breathe, endsOf, history, inMemory, listen, make, pass } from "../../Fixture.ts"
+import { timeout, withSend } from "./SentMessages.ts"
+
+const endings: ReadonlySet<string> = new Set(["turn_completed", "turn_errored", "turn_interrupted"])
+
+const startsOf = (events: ReadonlyArray<Event>) =>
+  events.flatMap(event => (event.type === "turn_started" ? [event.content] : []))
+
+/** Lets time pass until a fiber has ended, for so many seconds at most; answers how many it took. */
+const secondsUntil = (fiber: Fiber.Fiber<unknown, unknown>, most: number) =>
+  Effect.gen(function* () {
+    let seconds = 0
+    while (Option.isNone(yield* Fiber.poll(fiber)) && seconds < most) {
+      yield* pass("1 second", "1 second")
+      seconds++
+    }
+    return seconds
+  })
+
+/** A session whose instance is out of reach while it works at a turn. */
+const outOfReach = Effect.gen(function* () {
+  const { simulator, start } = yield* make()
+  const gateway = yield* start
+  const { sessions } = gateway
+  const { id } = yield* sessions.create(alice, { agentType: "echo" })
+  const listener = yield* listen(sessions, id)
+  const working = yield* sessions.send(alice, id, "/hang")
+  yield* simulator.awaitState(({ frames }) => frames.message === 1)
+  yield* simulator.refuse("platform", true)
+  yield* simulator.disconnect()
+  yield* listener.until(event => event.type === "session_state" && event.state === "reconnecting")
+  return { simulator, gateway, sessions, id, listener, working }
+})
+
+describe("messages to an instance", () => {
+  it.scoped("a message that cannot be sent fails after fifteen seconds, and so do messages behind it", () =>
+    Effect.gen(function* () {
+      const { id, listener, sessions, simulator, working } = yield* outOfReach
+      const first = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "first")))
+      yield* breathe
+      yield* pass("5 seconds", "1 second")
+      const second = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "second")))
+      const interrupting = yield* Effect.fork(Effect.flip(sessions.interrupt(alice, id, working)))
+      yield* breathe
+      expect(yield* secondsUntil(first, 60)).toBeLessThanOrEqual(10)
+      expect(yield* Fiber.join(first)).toMatchObject({ _tag: "AgentPlatformConnectionError", reason: "timeout" })
+      expect(yield* secondsUntil(second, 60)).toBeLessThanOrEqual(6)
+      expect(yield* Fiber.join(second)).toMatchObject({ reason: "timeout" })
+      expect(yield* secondsUntil(interrupting, 60)).toBeLessThanOrEqual(6)
+      expect(yield* Fiber.join(interrupting)).toMatchObject({ reason: "timeout" })
+      // Neither has been recorded, so neither has a turn.
+      expect(startsOf(listener.events)).toEqual(["/hang"])
+      yield* simulator.refuse("platform", false)
+    })
+  )
+
+  it.scoped("a waiting message does not delay a shutdown, which refuses it", () =>
+    Effect.gen(function* () {
+      const { gateway, id, sessions } = yield* outOfReach
+      const waiting = yield* Effect.fork(Effect.exit(sessions.send(alice, id, "never")))
+      yield* breathe
+      const ending = yield* Effect.fork(gateway.stop)
+      expect(yield* secondsUntil(ending, 60)).toBeLessThanOrEqual(10)
+      expect(yield* secondsUntil(waiting, 60)).toBeLessThanOrEqual(1)
+      expect(Exit.isFailure(yield* Fiber.join(waiting))).toBe(true)
+    })
+  )
+
+  it.scoped("a waiting message with an interrupted caller is not sent, and those behind it keep their order", () =>
+    Effect.gen(function* () {
+      const { id, listener, sessions, simulator } = yield* outOfReach
+      const all = yield* Effect.forEach(["a", "b", "c"], content =>
+        Effect.zipLeft(Effect.fork(sessions.send(alice, id, content)), breathe)
+      )
+      yield* Fiber.interrupt(all[1]!)
+      yield* simulator.refuse("platform", false)
+      const waiting = yield* Effect.fork(Effect.forEach([all[0]!, all[2]!], Fiber.join))
+      yield* secondsUntil(waiting, 15)
+      const turnIds = yield* Fiber.join(waiting)
+      yield* sessions.interrupt(alice, id, undefined)
+      for (const turnId of turnIds) {
+        yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      }
+      expect(startsOf(listener.events)).toEqual(["/hang", "a", "c"])
+      expect((yield* simulator.state).frames.message).toBe(3)
+    })
+  )
+
+  it.scopedLive("turns are published once with content and author, as soon as they are recorded", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const hanging = yield* sessions.send(alice, id, "/hang")
+      const turnId = yield* sessions.send({ ...alice, actor: "bob" }, id, "hello")
+      // The agent works at the first one still.
+      yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+      yield* sessions.interrupt(alice, id, hanging)
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      const starts = (yield* history(listener.subscription)).filter(({ type }) => type === "turn_started")
+      expect(starts).toMatchObject([
+        { turnId: hanging, content: "/hang", sub: "alice" },
+        { turnId, content: "hello", sub: "bob" }
+      ])
+      expect(endsOf(listener.events)).toEqual({ [hanging]: ["turn_interrupted"], [turnId]: ["turn_completed"] })
+      expect((yield* simulator.state).frames.message).toBe(2)
+    })
+  )
+
+  it.scopedLive("a recorded message that cannot be sent ends its turn", () =>
+    Effect.gen(function* () {
+      let isUnavailable = false
+      const { start } = yield* make({
+        platform: withSend(({ send }) => ({
+          send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
+        }))
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      isUnavailable = true
+      expect(yield* Effect.flip(sessions.send(alice, id, "lost"))).toMatchObject({ reason: "timeout" })
+      const ended = yield* listener.until(event => event.type === "turn_errored")
+      expect(ended).toMatchObject({ code: "not_sent", retryable: true })
+      isUnavailable = false
+      const turnId = yield* sessions.send(alice, id, "hello")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      expect(startsOf(listener.events)).toEqual(["lost", "hello"])
+    })
+  )
+
+  it.scopedLive("a message that is interrupted before it is sent is not sent", () =>
+    Effect.gen(function* () {
+      const begun = yield* Effect.makeLatch(false)
+      const gate = yield* Effect.makeLatch(true)
+      const { simulator, start } = yield* make({
+        platform: withSend(({ send }) => ({
+          send: (frame, options: SendOptions = {}) =>
+            Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
+        }))
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      yield* gate.close
+      const sending = yield* Effect.fork(sessions.send(alice, id, "never mind"))
+      yield* begun.await
+      const { turnId } = yield* Effect.map(
+        listener.until(event => event.type === "turn_started"),
+        event => event as Event & { turnId: string }
+      )
+      expect(yield* sessions.interrupt(alice, id, turnId)).toBe(turnId)
+      expect(yield* Fiber.join(sending)).toBe(turnId)
+      yield* listener.until(event => event.type === "turn_interrupted" && event.turnId === turnId)
+      yield* gate.open
+      const next = yield* sessions.send(alice, id, "hello")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === next)
+      expect((yield* simulator.state).frames.message).toBe(1)
+      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_interrupted"], [next]: ["turn_completed"] })
+    })
+  )
+
+  it.scopedLive("a message is withdrawn or sent, wherever the caller that interrupts it goes away", () =>
+    Effect.gen(function* () {
+      const begun = yield* Effect.makeLatch(false)
+      const gate = yield* Effect.makeLatch(true)
+      const { start } = yield* make({
+        platform: withSend(({ send }) => ({
+          send: (frame, options: SendOptions = {}) =>
+            Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
+        }))
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      for (let steps = 16; steps < 56; steps++) {
+        yield* gate.close
+        yield* begun.close
+        const sending = yield* Effect.fork(sessions.send(alice, id, "perhaps"))
+        yield* begun.await
+        // It is interrupted where it first yields.
+        const interrupting = yield* Effect.fork(
+          Effect.withMaxOpsBeforeYield(sessions.interrupt(alice, id, undefined), steps)
+        )
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(interrupting)
+        yield* gate.open
+        const turnId = yield* Fiber.join(sending)
+        const isEnd = (event: Event) => endings.has(event.type) && "turnId" in event && event.turnId === turnId
+        const ended = yield* Effect.timeoutOption(listener.until(isEnd), "30 seconds")
+        expect(Option.isSome(ended), `interrupted after ${steps} steps`).toBe(true)
+      }
+    })
+  )
+
+  it.scoped("while the store is unavailable all messages fail at once", () =>
+    Effect.gen(function* () {
+      let isUnavailable = false
+      const { simulator, start } = yield* make({
+        stored: Layer.map(inMemory, context => {
+          const events = Context.get(context, SessionEvents)
+          const append: typeof events.append = request =>
+            isUnavailable ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : events.append(request)
+          return Context.add(context, SessionEvents, { ...events, append })
+        })
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      isUnavailable = true
+      const unavailable = { _tag: "StoreUnavailable" }
+      const say = (content: string, clientMessageId?: string) =>
+        Effect.flip(sessions.send(alice, id, content, clientMessageId))
+      // No time passes on the clock, so a waiting fiber would wait forever.
+      const together = yield* Effect.all([say("first"), say("second"), say("third", "m-3")], {
+        concurrency: "unbounded"
+      })
+      expect(together).toMatchObject([unavailable, unavailable, unavailable])
+      expect(yield* say("fourth")).toMatchObject(unavailable)
+      expect(yield* say("fifth", "m-5")).toMatchObject(unavailable)
+      isUnavailable = false
+      yield* pass("4 seconds", "1 second")
+      const turnId = yield* sessions.send(alice, id, "third", "m-3")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      expect(startsOf(listener.events)).toEqual(["third"])
+      expect((yield* simulator.state).frames.message).toBe(1)
+    })
+  )
+})

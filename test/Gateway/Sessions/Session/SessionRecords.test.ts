@@ -1,0 +1,341 @@
+/** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
+import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
+import * as EventsInMemory from "../../../../src/Gateway/SessionEvents/Memory.ts"
+import {
+  encodeRecord,
+  namespaceOf,
+  type SessionRecord,
+  sessionId
+} from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { type Recorded, SessionRecords } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
+import { JsonText } from "../../../../src/Json/JsonText.ts"
+import type { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
+import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
+import * as Memory from "../../../../src/Storage/Memory.ts"
+import { identifierChars } from "../../../../src/Upstream/PlatformEvent.ts"
+import { alice, make, type Stored } from "../../Fixture.ts"
+
+type StoreService = Context.Tag.Service<Store>
+
+/** What is stored, with another commit. */
+const withCommit = (change: (commit: StoreService["commit"]) => StoreService["commit"]): Layer.Layer<Stored> =>
+  Layer.merge(
+    Layer.map(Memory.layer, (context: Context.Context<Store | ChangeLog>) => {
+      const store = Context.get(context, Store)
+      return Context.add(context, Store, { ...store, commit: change(store.commit) })
+    }),
+    EventsInMemory.layer()
+  )
+
+const recordOf = (stored: Context.Context<Store>, id: string) =>
+  Effect.flatMap(
+    Context.get(stored, Store).get(namespaceOf("acme"), id),
+    Effect.map(({ value }) => JSON.parse(value))
+  )
+
+/** Waits until a record says so. */
+const untilState = (stored: Context.Context<Store>, id: string, state: string) =>
+  recordOf(stored, id).pipe(
+    Effect.filterOrFail(record => record.state === state),
+    Effect.retry({ schedule: Schedule.spaced("5 millis") })
+  )
+
+describe("Records of sessions", () => {
+  it.scopedLive("are saved with the longest id that the platform may give an instance", () =>
+    Effect.gen(function* () {
+      const long = (id: string) => id.padEnd(identifierChars, "x")
+      const short = (id: string) => id.replace(/x+$/, "")
+      const { start, stored } = yield* make({
+        platform: platform => ({
+          ...platform,
+          create: request => Effect.map(platform.create(request), long),
+          stop: (id, options) => platform.stop(short(id), options),
+          connect: (id, options) => platform.connect(short(id), options)
+        })
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { instanceId } = yield* sessions.start(alice, id)
+      expect(instanceId).toHaveLength(identifierChars)
+      expect(yield* untilState(stored, id, "active")).toMatchObject({ instanceId })
+      expect(yield* sessions.list(alice)).toMatchObject({ sessions: [{ id, instanceId }] })
+    })
+  )
+
+  it.scopedLive("are saved although one of them fails", () =>
+    Effect.gen(function* () {
+      let spoilt = ""
+      const { start, stored } = yield* make({
+        stored: withCommit(commit => write => {
+          if (write.actor === "gateway" && write.operations[0]?.key === spoilt) throw new Error("cannot be encoded")
+          return commit(write)
+        })
+      })
+      const { sessions } = yield* start
+      const ids = yield* Effect.forEach([1, 2, 3], () =>
+        Effect.map(sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      spoilt = ids[0]!
+      yield* Effect.forEach(ids, id => sessions.start(alice, id))
+      yield* untilState(stored, ids[1]!, "active")
+      yield* untilState(stored, ids[2]!, "active")
+      expect(yield* recordOf(stored, spoilt)).toMatchObject({ state: "inactive" })
+      const saved = spoilt
+      spoilt = ""
+      yield* sessions.stop(alice, saved)
+      yield* sessions.start(alice, saved)
+      yield* untilState(stored, saved, "active")
+    })
+  )
+
+  it.scopedLive("keep their sessions in memory until they are saved", () =>
+    Effect.gen(function* () {
+      const [isSaving, isOpen] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
+      const { start, stored } = yield* make({
+        settings: { inMemory: 1 },
+        stored: withCommit(commit => write => {
+          const [operation] = write.operations
+          const isLast = operation?.op === "set" && operation.value.includes('"state":"inactive"')
+          if (write.actor !== "gateway" || !isLast) return commit(write)
+          return Effect.zipRight(Effect.zipRight(isSaving.open, isOpen.await), commit(write))
+        })
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const other = yield* sessions.create(alice, { agentType: "echo" })
+      yield* sessions.start(alice, id)
+      yield* untilState(stored, id, "active")
+      const stopped = yield* sessions.stop(alice, id)
+      yield* isSaving.await
+      const found = yield* Effect.fork(Effect.zipRight(sessions.get(alice, other.id), sessions.get(alice, id)))
+      // All is in memory: after so many rounds of the event loop it waits for the record, or is wrongly done.
+      yield* Effect.repeatN(yieldToEventLoop, 100)
+      expect(yield* Fiber.poll(found)).toEqual(Option.none())
+      yield* isOpen.open
+      expect(yield* Fiber.join(found)).toEqual(stopped)
+    })
+  )
+
+  it.scopedLive("do not exceed the limit with concurrent creations", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make({
+        settings: { perTenant: 5 },
+        stored: withCommit(commit => write => Effect.zipRight(Effect.yieldNow(), commit(write)))
+      })
+      const { sessions } = yield* start
+      const exits = yield* Effect.forEach(
+        Array.from({ length: 60 }),
+        () => Effect.exit(sessions.create(alice, { agentType: "echo" })),
+        { concurrency: "unbounded" }
+      )
+      const created = exits.flatMap(exit => (Exit.isSuccess(exit) ? [exit.value.id] : []))
+      expect(created).toHaveLength(5)
+      const { entries } = yield* Context.get(stored, Store).list({
+        namespace: namespaceOf("acme"),
+        prefix: "",
+        after: "",
+        limit: 100
+      })
+      expect(entries).toHaveLength(5)
+      // Each one that is deleted makes room for one.
+      yield* sessions.remove(alice, created[0]!)
+      yield* sessions.create(alice, { agentType: "echo" })
+      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
+        _tag: "SessionTooLarge",
+        message: "The tenant has 5 sessions; the limit is 5"
+      })
+    })
+  )
+
+  it.scopedLive("that could not be created do not count", () =>
+    Effect.gen(function* () {
+      let isRefused = true
+      const { start } = yield* make({
+        settings: { perTenant: 1 },
+        stored: withCommit(
+          commit => write =>
+            isRefused
+              ? Effect.zipRight(
+                  Effect.yieldNow(),
+                  commit({
+                    ...write,
+                    operations: write.operations.map(op => ({ ...op, precondition: { match: "any" as const } }))
+                  })
+                )
+              : commit(write)
+        )
+      })
+      const { sessions } = yield* start
+      for (let tries = 0; tries < 3; tries++) {
+        expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
+          _tag: "SessionConflict"
+        })
+      }
+      isRefused = false
+      yield* sessions.create(alice, { agentType: "echo" })
+    })
+  )
+
+  for (const who of ["the session's owner", "another client"]) {
+    it.scopedLive(
+      `that ${who} removed while they were being saved are ${who === "another client" ? "" : "not "}missed`,
+      () => {
+        const warnings: Array<string> = []
+        const logger = Logger.make(({ logLevel, message }) => {
+          if (logLevel === LogLevel.Warning) warnings.push(String(message))
+        })
+        return Effect.gen(function* () {
+          const [isSaving, isRemoved] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
+          let saves = 0
+          const { start, stored } = yield* make({
+            stored: withCommit(commit => write => {
+              if (write.operations[0]?.op === "delete") return Effect.zipLeft(commit(write), isRemoved.open)
+              if (write.actor !== "gateway") return commit(write)
+              const saved = Effect.ensuring(
+                commit(write),
+                Effect.sync(() => saves++)
+              )
+              return Effect.zipRight(Effect.zipRight(isSaving.open, isRemoved.await), saved)
+            })
+          })
+          const { sessions } = yield* start
+          const { id } = yield* sessions.create(alice, { agentType: "echo" })
+          yield* sessions.start(alice, id)
+          yield* isSaving.await
+          yield* who === "another client"
+            ? Context.get(stored, Store).commit({
+                actor: "mallory",
+                operations: [{ op: "delete", namespace: namespaceOf("acme"), key: id }]
+              })
+            : sessions.remove(alice, id)
+          yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => saves > 0 })
+          const missed = warnings.filter(text => text.includes("removed by another client"))
+          expect(missed.length > 0).toBe(who === "another client")
+        }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+      }
+    )
+  }
+})
+
+describe("Lists of sessions", () => {
+  const pageSizes = { reads: [] as Array<number> }
+  const counting: Layer.Layer<Stored> = Layer.merge(
+    Layer.map(Memory.layer, (context: Context.Context<Store | ChangeLog>) => {
+      const store = Context.get(context, Store)
+      const list: StoreService["list"] = query =>
+        Effect.tap(store.list(query), ({ entries }) => pageSizes.reads.push(entries.length))
+      return Context.add(context, Store, { ...store, list })
+    }),
+    EventsInMemory.layer()
+  )
+
+  it.scopedLive("have each session once, newest first, skip other entries, and read no more than they return", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make({ stored: counting })
+      const { sessions } = yield* start
+      const created = yield* Effect.forEach(Array.from({ length: 450 }), () =>
+        sessions.create(alice, { agentType: "echo", secrets: { TOKEN: Redacted.make("x") } })
+      )
+      const foreign = (key: string, value: string) => ({
+        ...{ op: "set" as const, namespace: namespaceOf("acme"), key, value: JsonText(value), expiresAt: null }
+      })
+      const other = created[7]!
+      yield* Context.get(stored, Store).commit({
+        actor: "another",
+        operations: [
+          ...Array.from({ length: 50 }, (_, index) => foreign(`${other.id}${index}`, '"no session"')),
+          foreign(other.id.replace(/.$/, "x"), "null"),
+          foreign("f".repeat(36), JSON.stringify({ ...other, id: "f".repeat(36), tenant: "evil" }))
+        ]
+      })
+      const newestFirst = created
+        .toSorted((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1))
+        .map(({ id }) => id)
+      for (const limit of [undefined, 200, 130]) {
+        const found: Array<string> = []
+        let cursor: string | undefined
+        do {
+          pageSizes.reads = []
+          const page = yield* sessions.list(alice, { limit, cursor })
+          expect(page.sessions.length).toBeLessThanOrEqual(limit ?? 200)
+          expect(pageSizes.reads.length).toBeLessThanOrEqual(4)
+          for (const size of pageSizes.reads) expect(size).toBeLessThanOrEqual(limit ?? 200)
+          found.push(...page.sessions.map(({ id }) => id))
+          cursor = page.cursor
+        } while (cursor !== undefined)
+        expect(found).toEqual(newestFirst)
+      }
+    })
+  )
+
+  it.scopedLive("limit a page to a mebibyte", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const first = yield* start
+      // Each record names secrets of 60 kB altogether, which are lost with the process.
+      const names = Array.from({ length: 240 }, (_, index) => `S${index}_`.padEnd(250, "x"))
+      const secrets = Object.fromEntries(names.map(name => [name, Redacted.make("")]))
+      for (let n = 0; n < 30; n++) yield* first.sessions.create(alice, { agentType: "echo", secrets })
+      yield* first.stop
+      const { sessions } = yield* start
+      const page = yield* sessions.list(alice)
+      expect(JSON.stringify(page).length).toBeLessThan(1.2 * 1024 * 1024)
+      expect(page.sessions[0]?.missingSecrets).toHaveLength(240)
+      const rest = yield* sessions.list(alice, { cursor: page.cursor! })
+      expect(page.sessions.length + rest.sessions.length).toBe(30)
+      expect(rest).not.toHaveProperty("cursor")
+    })
+  )
+
+  for (const isOwner of [true, false]) {
+    const then = isOwner ? "are saved over it by the node that owns the session" : "are left as another node wrote them"
+    it.scopedLive(`that are shared, and were changed in the meantime, ${then}`, () =>
+      Effect.gen(function* () {
+        const stored = yield* Layer.build(Memory.layer)
+        const store = Context.get(stored, Store)
+        const records = yield* SessionRecords.make(store, true)
+        const id = yield* sessionId
+        const record: SessionRecord = {
+          ...{ id, tenant: "acme", epoch: "e", agentType: "echo", title: "first", titled: true, state: "inactive" },
+          ...{ instanceId: null, createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
+        }
+        yield* records.create(encodeRecord(record), record, "tester")
+        let title = "second"
+        let isTaken = false
+        let asked = 0
+        const session: Recorded = {
+          key: `acme/${id}`,
+          record,
+          toRecord: () => ({ ...record, title }),
+          isDeleting: false,
+          isDeleted: false,
+          isGivenUp: false,
+          confirm: Effect.suspend(() => {
+            asked++
+            return isTaken ? new StoreUnavailable({ reason: "taken" }) : Effect.void
+          })
+        }
+        records.save(session)
+        yield* records.flush
+        expect((yield* recordOf(stored, id)).title).toBe("second")
+        // What is known to be its own is not asked for again.
+        title = "third"
+        records.save(session)
+        yield* records.flush
+        expect(asked).toBe(1)
+        const value = JsonText(encodeRecord({ ...record, title: "foreign" }))
+        const foreign = { op: "set", namespace: namespaceOf("acme"), key: id, value, expiresAt: null } as const
+        yield* store.commit({ operations: [foreign], actor: "other" })
+        isTaken = !isOwner
+        title = "fourth"
+        records.save(session)
+        // One attempt finds the version changed, the next one asks.
+        yield* Effect.repeat(records.flush, { until: () => asked > 1 && (!isOwner || !records.isDirty(session)) })
+        expect((yield* recordOf(stored, id)).title).toBe(isOwner ? "fourth" : "foreign")
+        expect(records.isDirty(session)).toBe(!isOwner)
+      })
+    )
+  }
+})
