@@ -182,6 +182,7 @@ const make = (settings: Settings) =>
     const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
     yield* Scope.extend(OrphanedSessions.start({ events, store, cache }), scope)
     const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
+    const remove = makeRemove(parts)
     yield* SessionReaper.start(shared, cache, records, transfer, remove, () => {
       isShuttingDown = true
     })
@@ -189,7 +190,7 @@ const make = (settings: Settings) =>
     return Sessions.of({
       create: makeCreate(parts),
       list: ({ tenant }, page = {}) => lists.use(tenant, 1, () => list(tenant, page)),
-      remove: makeRemove(parts),
+      remove,
       subscribe,
       ...lifecycleCalls(cache, events),
       ...turnCalls(cache),

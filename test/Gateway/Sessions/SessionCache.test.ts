@@ -46,6 +46,7 @@ const makeIn = (scope: Scope.Scope) =>
     const records: Pick<SessionRecords, keyof SessionRecords> = {
       find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
       exists: () => Effect.succeed(true),
+      missing: () => Effect.succeed([]),
       create: () => Effect.void,
       remove: () => Effect.succeed(true),
       save: () => {},

@@ -6,16 +6,10 @@ import { type Context, Effect, Either, Option, type Scope } from "effect"
 import * as HousekeepingMetrics from "../../../HousekeepingMetrics.ts"
 import { type Store, StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Supervision from "../../../Supervision.ts"
-import * as HousekeepingMetrics from "../../HousekeepingMetrics.ts"
-import { type Store, StoreUnavailable } from "../../Kv/Store.ts"
 import type { SessionEvents } from "../../SessionEvents.ts"
-import * as Supervision from "../../Supervision.ts"
-import { addressOf, longestCreation, namespaceOf } from "../Session/SessionRecord.ts"
+import { longestCreation } from "../Session/SessionRecord.ts"
+import { withoutEntry } from "../Session/SessionRecords.ts"
 import type { SessionCache } from "../SessionCache.ts"
-import type { SessionEvents } from "../SessionEvents.ts"
-import type { SessionCache } from "./SessionCache.ts"
-import { longestCreation } from "./SessionRecord.ts"
-import { withoutEntry } from "./SessionRecords.ts"
 
 /**
  * The pause between two passes. A session is removed when two passes in a row have found no record of it, so that the

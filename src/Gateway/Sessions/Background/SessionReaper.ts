@@ -2,21 +2,15 @@
  * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
  * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
-import { Array as Arr, Array as Arr, Cause, Cause, type Context, Duration, Duration, Effect, Effect, Schedule, Schedule, type Scope, type Scope } from "effect"
+import { Array as Arr, Cause, type Context, Duration, Effect, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../../MetricTags.ts"
 import * as Supervision from "../../../Supervision.ts"
-import * as MetricTags from "../../MetricTags.ts"
-import * as Supervision from "../../Supervision.ts"
+import type { Sessions } from "../../Sessions.ts"
 import type { Entity } from "../Entity.ts"
 import type { Shared } from "../Session/SessionCore.ts"
-import type { SessionRecords } from "../Session/SessionRecords.ts"
+import { gatewayActor, type SessionRecords } from "../Session/SessionRecords.ts"
 import type { SessionCache } from "../SessionCache.ts"
-import type { Sessions } from "../Sessions.ts"
 import { sweepInterval, unusedTtl } from "../Settings.ts"
-import type { Entity } from "./Entity.ts"
-import type { SessionCache } from "./SessionCache.ts"
-import type { Shared } from "./SessionCore.ts"
-import { gatewayActor, type SessionRecords } from "./SessionRecords.ts"
 import { recover, takeOver, takeovers } from "./SessionRecovery.ts"
 import type { SessionTransfer } from "./SessionTransfer.ts"
 

@@ -1,16 +1,13 @@
 /**
  * The records of sessions in the key-value store, one entry for each. Changed records are written in the background.
  */
+
 import { Cause, type Context, Effect, Option, type Scope } from "effect"
 import { JsonText } from "../../../Json/JsonText.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Precondition } from "../../../Kv/Write.ts"
 import * as Supervision from "../../../Supervision.ts"
-import { JsonText } from "../../Json/JsonText.ts"
-import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import type { Precondition } from "../../Kv/Write.ts"
-import * as Supervision from "../../Supervision.ts"
-import { addressOf, encodeRecord, encodeRecord, namespaceOf, namespaceOf, readRecord, readRecord, type SessionRecord, type SessionRecord } from "./SessionRecord.ts"
+import { addressOf, encodeRecord, namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
 
 /** A session in memory whose record is written back. */
 export interface Recorded {

@@ -5,16 +5,8 @@ import { SessionElsewhere, SessionEvents } from "../../../../src/Gateway/Session
 import { keyOf, namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import { JsonText } from "../../../../src/Json/JsonText.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import { withWallClock } from "../../../../src/Testing/Time.ts"
-import { until } from "../../../Kv/ChangeFeedHarness.ts"
-import { SessionElsewhere, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import { keyOf, namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
-import { JsonText } from "../../../src/Json/JsonText.ts"
-import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { withWallClock } from "../../../src/Testing/Time.ts"
+import { until, withWallClock } from "../../../../src/Testing/Time.ts"
 import { alice, inMemory, make, pass } from "../../Fixture.ts"
-import { until } from "../../Kv/ChangeFeed/Harness.ts"
-import { alice, inMemory, make, pass } from "../Fixture.ts"
 
 type Events = Context.Tag.Service<SessionEvents>
 

@@ -2,30 +2,20 @@
  * Sessions of an earlier run, and a platform that may be unavailable when the gateway restarts; the end of all sessions.
  */
 import { describe, expect, it } from "@effect/vitest"
-import { Cause, Cause, Context, Context, Duration, Effect, Effect, Fiber, Layer, Layer, Logger, Logger, Option, Option, TestClock } from "effect"
+import { Cause, Context, Duration, Effect, Fiber, Layer, Logger, Option, TestClock } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { shutDown } from "../../../../src/Gateway/Sessions/Background/SessionReaper.ts"
 import type { Entity } from "../../../../src/Gateway/Sessions/Entity.ts"
 import * as Registry from "../../../../src/Gateway/Sessions/Registry.ts"
+import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import * as Settings from "../../../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import * as Tracer from "../../../../src/Observability/Tracer.ts"
+import { until } from "../../../../src/Testing/Time.ts"
 import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../../src/Upstream/Inference.ts"
-import { until } from "../../../Kv/ChangeFeedHarness.ts"
-import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
-import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
-import * as Settings from "../../../src/Gateway/Sessions/Settings.ts"
-import { Sessions } from "../../../src/Gateway/Sessions.ts"
-import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
-import * as Tracer from "../../../src/Observability/Tracer.ts"
-import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
-import { Inference } from "../../../src/Upstream/Inference.ts"
 import { alice, make, pass, upstreams } from "../../Fixture.ts"
-import { until } from "../../Kv/ChangeFeed/Harness.ts"
-import { alice, make, pass, upstreams } from "../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */
 const restarted = (
