@@ -73,8 +73,7 @@ export const make = (
           // Steps may take minutes in a large store, and writers wait for them.
           return Effect.annotateLogs(Effect.logInfo("The schema of the database is brought up to date"), { from, to })
         },
-        andThen: query =>
-          clock.measure(Effect.map(query(Queries.clockAndLogEnd.statement.text), Queries.clockAndLogEnd.decode))
+        andThen: query => clock.measure(Effect.map(query(Queries.clockAndLogEnd.text), Queries.clockAndLogEnd.decode))
       }).pipe(
         Effect.zipRight(
           Effect.sync(() => {

@@ -100,11 +100,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
           "tcp_keepalives_idle",
           "tcp_user_timeout"
         ]
-        const [row] = yield* pool.read(
-          { name: "settings", text: `SELECT ${settings.map(setting => `current_setting('${setting}')`).join(", ")}` },
-          [],
-          rows => rows
-        )
+        const [row] = yield* pool.read({
+          name: "settings",
+          text: `SELECT ${settings.map(setting => `current_setting('${setting}')`).join(", ")}`,
+          values: [],
+          decode: rows => rows
+        })
         expect(row).toEqual(["1900ms", "1500ms", "5s", "on", "read committed", "off", "0", "30", "60000"])
         const started = yield* node(optionsOf(url))
         expect(yield* put(started, "k", 1)).toMatchObject({ lastSeq: 1 })

@@ -2,10 +2,9 @@
  * One connection to the database: how it is made and prepared, and statements on a connection that no pool manages.
  */
 import { Effect, Redacted, type Scope } from "effect"
-import type pg from "pg"
+import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { isCanceled, unavailable } from "./DatabaseError.ts"
-import * as PgClient from "./PgClient.ts"
 import type { Parameter, Row } from "./Statement.ts"
 
 /** The address and the session settings of a connection of a pool. */
@@ -58,6 +57,38 @@ export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
   fallback_application_name: "causeway",
   types
 })
+
+/** A client that only fails to connect. It has no address and reads no files. */
+const unusable = (error: unknown): pg.Client => {
+  const config = { host: "localhost", ssl: false, sslnegotiation: "postgres" } satisfies pg.ClientConfig
+  const connect = (callback?: (error: unknown) => void): Promise<never> | undefined => {
+    if (callback === undefined) return Promise.reject(error)
+    process.nextTick(callback, error)
+    return undefined
+  }
+  return Object.assign(new pg.Client(config), { connect: connect as pg.Client["connect"] })
+}
+
+/**
+ * Makes a client. The constructor of `pg.Client` reads the files that `sslrootcert`, `sslcert` and `sslkey` name, and
+ * throws if it cannot. Such a file may be missing for a moment while it is replaced. Here that is a failure of
+ * `connect`, like any other reason why there is no connection. Each client reads the files again.
+ */
+export const makeClient = (config: pg.ClientConfig): pg.Client => {
+  try {
+    return new pg.Client(config)
+  } catch (error) {
+    return unusable(error)
+  }
+}
+
+/** `makeClient` as the constructor that a pool of `pg` calls, where nothing catches an exception. */
+function PoolClient(config: pg.ClientConfig): pg.Client {
+  return makeClient(config)
+}
+
+/** The option of a pool by which it makes its clients. The types of `pg` declare no parameters of the constructor. */
+export const forPool = { Client: PoolClient as unknown as new () => pg.ClientBase }
 
 /**
  * Turns off the limits of a role for whole sessions and transactions. Servers before version 17 do not know the second.
@@ -159,7 +190,7 @@ export const scoped = (
     Effect.sync(() => {
       const name = applicationName === undefined ? {} : { fallback_application_name: applicationName }
       // The statement that fails reports what ends a connection. Without a listener, the event would end the process.
-      return PgClient.make({ ...clientConfig(url), ...name }).on("error", noop)
+      return makeClient({ ...clientConfig(url), ...name }).on("error", noop)
     }),
     close
   ).pipe(Effect.tap(client => Effect.tryPromise({ try: () => connectClient(client, limits), catch: unavailable })))

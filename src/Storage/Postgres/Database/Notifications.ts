@@ -3,19 +3,20 @@
  * loses nothing. So its commit is not flushed: it would hold a lock of the whole server until then.
  */
 import type { Effect } from "effect"
+import { constVoid } from "effect/Function"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import { texts } from "./Encoding.ts"
 import type { Pool } from "./Pool.ts"
-import type { Statement } from "./Statement.ts"
-
-const statement: Statement = {
-  name: "notify",
-  text: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, p) FROM unnest($2::text[]) p"
-}
 
 /** Sends a notification for each payload. */
 export const send = (
   pool: Pick<Pool, "read">,
   channel: string,
   payloads: ReadonlyArray<string>
-): Effect.Effect<void, StoreUnavailable> => pool.read(statement, [channel, texts(payloads)], () => undefined)
+): Effect.Effect<void, StoreUnavailable> =>
+  pool.read({
+    name: "notify",
+    text: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, p) FROM unnest($2::text[]) p",
+    values: [channel, texts(payloads)],
+    decode: constVoid
+  })

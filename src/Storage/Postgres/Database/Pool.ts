@@ -7,7 +7,16 @@ import pg from "pg"
 import * as Direct from "../../../Direct.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Supervision from "../../../Supervision.ts"
-import { type ClientOptions, clientConfig, heldTimeout, limitTo, prepare, queryOn, unusedTimeout } from "./Client.ts"
+import {
+  type ClientOptions,
+  clientConfig,
+  forPool,
+  heldTimeout,
+  limitTo,
+  prepare,
+  queryOn,
+  unusedTimeout
+} from "./Client.ts"
 import {
   isOutcomeUnknown,
   isOverLimit,
@@ -18,8 +27,7 @@ import {
   Unanswered,
   unavailable
 } from "./DatabaseError.ts"
-import * as PgClient from "./PgClient.ts"
-import type { Parameter, Row, Statement } from "./Statement.ts"
+import type { Parameter, Query, Row } from "./Statement.ts"
 
 /** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
@@ -105,7 +113,7 @@ export class Pool {
     this.isNamed = !options.isPooled
     this.pool = new pg.Pool({
       ...clientConfig(options.url),
-      ...PgClient.forPool,
+      ...forPool,
       max: options.max,
       idleTimeoutMillis: unusedTimeout,
       onConnect: async client => {
@@ -143,10 +151,8 @@ export class Pool {
    * effect is direct.
    */
   run<A>(
-    statement: Statement,
-    values: ReadonlyArray<Parameter>,
+    { decode, name, text, values }: Query<A>,
     limit: number,
-    decode: (rows: ReadonlyArray<Row>) => A,
     { isGivenUp = isNeverGivenUp, onSent, serverLimit = 0 }: RunOptions = {}
   ): Effect.Effect<A, QueryError> {
     return Direct.async<A, QueryError>(resume => {
@@ -188,8 +194,8 @@ export class Pool {
         const atStart = stream.bytesRead
         before = atStart
         received = () => stream.bytesRead
-        const text = this.isNamed ? statement : { text: statement.text }
-        const config: pg.QueryArrayConfig = { ...text, values: values as Array<unknown>, rowMode: "array" }
+        const config: pg.QueryArrayConfig = { text, values: values as Array<unknown>, rowMode: "array" }
+        if (this.isNamed) config.name = name
         const onAnswer = (error: Error | null | undefined, result: pg.QueryArrayResult): void => {
           if (error) {
             const failure = ofAnswer(error)
@@ -217,13 +223,11 @@ export class Pool {
 
   /** Like `run`, but any failure becomes `StoreUnavailable`. */
   read<A>(
-    statement: Statement,
-    values: ReadonlyArray<Parameter>,
-    decode: (rows: ReadonlyArray<Row>) => A,
+    query: Query<A>,
     limit = readTimeout,
     options: Pick<RunOptions, "onSent"> = {}
   ): Effect.Effect<A, StoreUnavailable> {
-    const attempt = this.run(statement, values, limit, decode, options)
+    const attempt = this.run(query, limit, options)
     // After a lost statement, the pool no longer uses names.
     return orElseWhenLost(attempt, () => Direct.catchAll(attempt, error => Exit.fail(unavailable(error))))
   }

@@ -80,13 +80,13 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
     const endNow = end(connection, release)
     return {
       end: endNow,
-      run: <A>({ decode, statement, values }: Query<A>) =>
+      run: <A>({ decode, text, values }: Query<A>) =>
         Effect.gen(function* () {
           if ((yield* Monotonic.millis) - startedAt > maxAgeMillis) {
             yield* endNow
             return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAgeMillis} ms` })
           }
-          return decode(yield* connection.query(statement.text, values))
+          return decode(yield* connection.query(text, values))
         }).pipe(bySystemClock)
     }
   })

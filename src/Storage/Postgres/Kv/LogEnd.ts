@@ -1,35 +1,69 @@
-import type { Effect } from "effect"
+/**
+ * The end of the log, as far as a node knows it.
+ */
+import { Effect } from "effect"
 import { LastSeq } from "../../LastSeq.ts"
 
-/** The last `seq` that this node knows. Reads and notifications of several nodes report it in any order. */
+interface End {
+  readonly epoch: string
+  readonly lastSeq: number
+}
+
+/** What one node knows. Reads and notifications of several nodes report the end in any order. */
 export class LogEnd {
   private readonly end = new LastSeq()
-  private known = 0
-  private epoch: string | undefined
-
   /** The last known `seq`. */
-  get last(): number {
-    return this.known
-  }
+  last = 0
+  /** The end that was read last. */
+  private found: End | undefined
+  /** The last `seq` that this node has committed, and whether it was less than the one before. */
+  private own = 0
+  private isBehind = false
 
   /** The log has grown to `lastSeq` or beyond. */
   advance(lastSeq: number): void {
-    if (lastSeq <= this.known) return
-    this.known = lastSeq
+    if (lastSeq <= this.last) return
+    this.last = lastSeq
     this.end.set(lastSeq)
   }
 
+  /** The node has committed a group. Its groups are committed in order. */
+  committed(lastSeq: number): void {
+    if (lastSeq < this.own) this.isBehind = true
+    this.own = lastSeq
+    this.advance(lastSeq)
+  }
+
   /**
-   * A read has found this end. All waiting callers are woken if it has another epoch, or is before the end that was
-   * known when the read started: a log only grows, so that this is another log.
+   * Reads the end. Calls must not overlap. If the log ends before changes that this node has committed or read, although
+   * it has the same epoch, the database was brought back to an older state: `renewEpoch` runs, and the end is read
+   * again. Notifications do not count, because any program can send them.
+   *
+   * All waiting callers are woken if the log has another epoch, or ends before the end that was known when the read
+   * started: a log only grows, so that this is another log.
    */
-  found({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }, knownBefore: number): void {
-    const isOther = (this.epoch !== undefined && epoch !== this.epoch) || lastSeq < knownBefore
-    this.epoch = epoch
-    if (!isOther) return this.advance(lastSeq)
-    this.end.set(0)
-    this.known = lastSeq
-    this.end.set(lastSeq)
+  read<E>(ask: Effect.Effect<End, E>, renewEpoch: (found: End) => Effect.Effect<void, E>): Effect.Effect<void, E> {
+    return Effect.suspend(() => {
+      const { found: before, last } = this
+      const least = Math.max(this.own, before?.lastSeq ?? 0)
+      return Effect.flatMap(ask, found => {
+        this.found = found
+        const isSame = found.epoch === before?.epoch
+        const isCut = isSame && (this.isBehind || found.lastSeq < least)
+        if (!isSame || isCut) {
+          this.own = 0
+          this.isBehind = false
+        }
+        if (isCut) return Effect.zipRight(renewEpoch(found), this.read(ask, renewEpoch))
+        if ((before === undefined || isSame) && found.lastSeq >= last) this.advance(found.lastSeq)
+        else {
+          this.end.set(0)
+          this.last = found.lastSeq
+          this.end.set(found.lastSeq)
+        }
+        return Effect.void
+      })
+    })
   }
 
   awaitPast(seq: number): Effect.Effect<void> {

@@ -8,7 +8,7 @@ import * as Supervision from "../../../Supervision.ts"
 import { texts } from "../Database/Encoding.ts"
 import * as Notifications from "../Database/Notifications.ts"
 import type { Pool } from "../Database/Pool.ts"
-import type { Statement } from "../Database/Statement.ts"
+import type { Query } from "../Database/Statement.ts"
 
 /** The payload of a notification is hashes of sessions, or `*` if any session may have changed. */
 export const channel = "causeway_sessions"
@@ -28,11 +28,14 @@ const askInterval = { listening: Duration.seconds(1), polling: Duration.millis(1
 /** The maximum number of sessions in one query. */
 const portion = 1000
 
-const headsStatement: Statement = {
+/** The epoch and the end of the history of each session, as one text. */
+const heads = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<readonly [session: string, head: string]>> => ({
   name: "heads_of_sessions",
-  text: `SELECT s.session, h.epoch, h.head FROM unnest($1::text[]) s(session)
-    LEFT JOIN causeway.histories h ON h.session = s.session`
-}
+  text: `SELECT s.session, concat(h.epoch, ' ', h.head) FROM unnest($1::text[]) s(session)
+    LEFT JOIN causeway.histories h ON h.session = s.session`,
+  values: [texts(sessions)],
+  decode: rows => rows as ReadonlyArray<readonly [string, string]>
+})
 
 /** Returns the FNV-1a hash of the UTF-16 code units, as 8 hexadecimal digits. All nodes use it. */
 export const hashOf = (session: string): string => {
@@ -151,20 +154,16 @@ export class SessionNotifications {
 
   private ask(pool: Pick<Pool, "read">): Effect.Effect<void, StoreUnavailable> {
     return Effect.suspend(() => {
-      const sessions = [...this.watched.keys()]
-      const found = new Map<string, string>()
-      const portions = Arr.chunksOf(sessions, portion)
-      const askFor = (some: ReadonlyArray<string>) =>
-        pool.read(headsStatement, [texts(some)], rows => {
-          for (const [session, epoch, head] of rows as ReadonlyArray<readonly [string, string | null, number | null]>) {
-            found.set(session, `${epoch} ${head}`)
-          }
-        })
-      return Effect.map(Effect.forEach(portions, askFor, { discard: true }), () => {
-        const before = this.known
-        this.known = found
-        for (const [session, state] of found) if (before.get(session) !== state) this.wake(session)
-      })
+      const portions = Arr.chunksOf([...this.watched.keys()], portion)
+      return Effect.map(
+        Effect.forEach(portions, some => pool.read(heads(some))),
+        read => {
+          const found = new Map(read.flat())
+          const before = this.known
+          this.known = found
+          for (const [session, state] of found) if (before.get(session) !== state) this.wake(session)
+        }
+      )
     })
   }
 }

@@ -70,7 +70,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, commit records ${reasonTo
           }
           await add(client, 1, "2 minutes", "1,0")
           const pages = await Held.pagesOf(client, {
-            statement: { text: "SELECT causeway.prune_commits($1)" },
+            text: "SELECT causeway.prune_commits($1)",
             values: [1000]
           })
           expect(await prune(client, 1000)).toBe(1)

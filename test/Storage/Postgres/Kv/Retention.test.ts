@@ -21,8 +21,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, retention ${reasonToSkip 
         const pagesAfter = async (portions: number): Promise<number> => {
           for (let portion = 0; portion < portions; portion++) await Held.call(client, "trim", [2000, 500])
           await client.query("ANALYZE causeway.changes, causeway.tombstones")
-          const statement = { text: "SELECT causeway.trim($1, $2)" }
-          return await Held.pagesOf(client, { statement, values: [2000, 50] })
+          return await Held.pagesOf(client, Held.calling("trim", [2000, 50]))
         }
         const few = await pagesAfter(2)
         expect(await pagesAfter(60)).toBeLessThan(few + 40)
