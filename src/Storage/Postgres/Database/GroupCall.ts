@@ -5,7 +5,7 @@
 import { Effect, Schedule } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { randomHex } from "../../../RandomHex.ts"
-import { maxGroup } from "../../GroupCommit.ts"
+import { maxGroup } from "../../Commit/GroupCommit.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost, type QueryError } from "./DatabaseError.ts"
 import type { Pool } from "./Pool.ts"
 import { calling, first, type Parameter, type Query } from "./Statement.ts"

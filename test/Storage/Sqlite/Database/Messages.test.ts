@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import { JsonText } from "../../../../src/Json/JsonText.ts"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
-import type { EventWrite } from "../../../../src/Storage/SessionCommit.ts"
+import type { EventWrite } from "../../../../src/Storage/Commit/SessionCommit.ts"
 import {
   type Codec,
   packReply,
