@@ -22,9 +22,6 @@ const notifyInterval = Duration.millis(10)
 const maxInPayload = 900
 const maxPayloads = 10
 
-/** The pause between two queries for the ends of watched histories, with notifications and without. */
-const askInterval = { listening: Duration.seconds(1), polling: Duration.millis(150) }
-
 /** The maximum number of sessions in one query. */
 const portion = 1000
 
@@ -61,7 +58,7 @@ export class SessionNotifications {
   private readonly byHash = new Map<string, Set<string>>()
   private readonly occupancy = new Supervision.Occupancy()
   private pending = new Set<string>()
-  private onPending: () => void = () => {}
+  private readonly work = Effect.unsafeMakeLatch(false)
   /** Whether other nodes may exist. */
   hasOthers = true
   /** Whether notifications arrive. */
@@ -102,7 +99,7 @@ export class SessionNotifications {
     this.wake(session)
     if (!this.hasOthers) return
     this.pending.add(hashOf(session))
-    this.onPending()
+    this.work.unsafeOpen()
   }
 
   /** A notification has arrived. */
@@ -118,33 +115,23 @@ export class SessionNotifications {
 
   /** Sends notifications and polls until the scope closes. */
   run(pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> {
-    const work = Effect.async<void>(resume => {
-      const check = (): void => {
-        if (this.pending.size > 0) resume(Effect.void)
-      }
-      this.onPending = check
-      check()
-    })
     const send = Effect.suspend(() => {
+      this.work.unsafeClose()
       const payloads = payloadsOf(this.pending)
       this.pending = new Set()
       return Notifications.send(pool, channel, payloads)
     })
     const announcing = Effect.forever(
       // The others poll too, so a lost notification delays them only until their next query.
-      Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
+      Effect.zipRight(this.work.await, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
     )
-    const outage = Supervision.outage("asking for changes of sessions")
-    const asking = Effect.suspend(() => Effect.sleep(askInterval[this.isListening ? "listening" : "polling"])).pipe(
-      Effect.zipRight(
-        Effect.matchCauseEffect(this.ask(pool), { onFailure: outage.failed, onSuccess: () => outage.over })
-      )
-    )
+    const rest = Effect.suspend(() => (this.isListening ? Effect.sleep(Notifications.askRest) : Effect.void))
     return Effect.zipRight(
       Supervision.forkScoped("announcing changes of sessions", announcing),
-      Supervision.forkScoped(
+      Supervision.repeatWhenDueScoped(
         "asking for changes of sessions",
-        Effect.forever(Effect.zipRight(this.occupancy.occupied, asking))
+        Notifications.askInterval,
+        Effect.zipRight(this.occupancy.occupied, Effect.as(this.ask(pool), rest))
       )
     )
   }
