@@ -9,7 +9,7 @@ import { commitGroup } from "./Kv/commit_group.sql.ts"
 import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Kv/counts.sql.ts"
 import { advanceExpiry, deleteEntries, expire, lowerExpiry, removeEntries } from "./Kv/deletes.sql.ts"
 import { commitKeyed, markGroup, recallWrites, rememberWrites, removeKeyed } from "./Kv/idempotency.sql.ts"
-import { epoch, identify, position, pruneCommits, renewEpoch, trim } from "./Kv/log.sql.ts"
+import { epoch, identify, lockLog, position, pruneCommits, renewEpoch, trim } from "./Kv/log.sql.ts"
 import { compareTenants, deleteTotals, lowerTotal } from "./Kv/tenant_totals.sql.ts"
 import { isGone, renewLease, trimSessions, writeSessions } from "./SessionEvents/sessions.sql.ts"
 
@@ -200,7 +200,7 @@ EXCEPTION WHEN feature_not_supported THEN NULL; END $$`
 
 /** A text in SQL is checked when it is created: what it calls comes before it. */
 const functions: ReadonlyArray<string> = [
-  ...[position, epoch, identify, renewEpoch, trim],
+  ...[lockLog, position, epoch, identify, renewEpoch, trim],
   ...[deleteEntries, expire, advanceExpiry, lowerExpiry],
   ...[waitingCounts, namespacesView, tenantsView, countEntries, foldCounts],
   ...[commitGroup, removeEntries, pruneCommits],

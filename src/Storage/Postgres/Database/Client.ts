@@ -125,27 +125,16 @@ const settings = (options: ClientOptions): string =>
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
   ].join("; ")
 
-/** The maximum number of attempts to replace the time limit of a role. */
-const maxAttempts = 10
-
-const tooShort = (reason: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `the statement_timeout of the role or of the database is too short: ${reason}` })
-
-/**
- * Sends settings, of which the first is the time limit of statements. The limit of the role applies only to that one,
- * but it may be as short as a millisecond, in which a busy server executes nothing.
- */
-const set = async (client: pg.ClientBase, text: string): Promise<void> => {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      await client.query({ text, query_timeout: connectTimeout } as pg.QueryConfig)
-      return
-    } catch (error) {
-      if (!isCanceled(error)) throw error
-      if (attempt === maxAttempts) throw tooShort(`it was not replaced in ${maxAttempts} attempts`)
-    }
-  }
+/** The failure of a statement that the server has canceled names its cause. The error of another one is unchanged. */
+const nameCause = (error: unknown): never => {
+  if (!isCanceled(error)) throw error
+  const reason = "the statement_timeout of the role or of the database is too short: it was not replaced in time"
+  throw new StoreUnavailable({ reason })
 }
+
+/** Sends settings, of which the first is the time limit of statements. The limit of the role applies to that one. */
+const set = (client: pg.ClientBase, text: string): Promise<unknown> =>
+  client.query({ text, query_timeout: connectTimeout } as pg.QueryConfig).catch(nameCause)
 
 /**
  * The server ends a session within seconds after its client has disconnected, also while a long statement runs or
@@ -219,9 +208,8 @@ export const prepare = async (client: pg.ClientBase, options: ClientOptions): Pr
   // Separate from the next statements, whose transaction must already have these settings.
   if (!options.isPooled) await set(client, settings(options))
   const asked = { text: `${identify}; SELECT pg_is_in_recovery() AS standby`, query_timeout: connectTimeout }
-  const results = await client.query(asked as pg.QueryConfig).catch(error => {
-    throw options.isPooled && isCanceled(error) ? tooShort("a pooler's connections cannot replace it") : error
-  })
+  // A pooler's connections cannot replace the time limit of the role.
+  const results = await client.query(asked as pg.QueryConfig).catch(nameCause)
   if (isStandby(results)) throw new StoreUnavailable({ reason: "the database is a standby" })
 }
 

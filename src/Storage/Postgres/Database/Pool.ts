@@ -52,7 +52,7 @@ const maxWaits = 6
 /** The maximum number of callers that wait for a connection. */
 const maxWaiting = 10_000
 
-/** A connection that is held for several statements. Its caller must release or discard it. */
+/** A connection that is held for several statements. Its caller must release or discard it, once. */
 export interface Connection {
   readonly query: (
     text: string,
@@ -232,20 +232,12 @@ export class Pool {
     return orElseWhenLost(attempt, () => Direct.catchAll(attempt, error => Exit.fail(unavailable(error))))
   }
 
-  /** Takes a connection out of the pool. */
+  /** Takes a connection out of the pool. It must not be interrupted. */
   readonly take: Effect.Effect<Connection, StoreUnavailable> = Effect.async(resume => {
-    let isDropped = false
     this.connect((error, client, done) => {
       if (error !== undefined || client === undefined) return resume(Effect.fail(unavailable(error)))
-      if (isDropped) return done()
-      let isHeld = true
       // The number of statements without an answer or with a failure.
       let unanswered = 0
-      const end = (destroys: boolean) => (): void => {
-        if (!isHeld) return
-        isHeld = false
-        done(destroys)
-      }
       resume(
         Effect.succeed({
           query: (text, values = []) =>
@@ -254,13 +246,10 @@ export class Pool {
               return queryOn(client, text, values, heldTimeout, () => unanswered--)
             }),
           isUsable: () => unanswered === 0,
-          release: end(false),
-          discard: end(true)
+          release: () => done(),
+          discard: () => done(true)
         })
       )
-    })
-    return Effect.sync(() => {
-      isDropped = true
     })
   })
 

@@ -15,10 +15,7 @@
  */
 export const waitingCounts = `CREATE FUNCTION causeway.waiting_counts() RETURNS TABLE (namespace text, entries bigint)
   LANGUAGE plpgsql STABLE ROWS 200
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   BEGIN
     RETURN QUERY SELECT c.namespace, sum(c.entries)::bigint FROM causeway.count_changes c
@@ -76,10 +73,7 @@ export const countEntries = `CREATE FUNCTION causeway.count_entries() RETURNS tr
  */
 export const foldCounts = `CREATE FUNCTION causeway.fold_counts(fewest integer, portion integer) RETURNS integer
   LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   DECLARE
     begun record;

@@ -58,10 +58,7 @@ $function$`
  */
 export const deleteEntries = `CREATE FUNCTION causeway.delete_entries(places tid[]) RETURNS void
   LANGUAGE plpgsql
-  SET enable_seqscan = off
-  SET enable_indexscan = off
-  SET enable_bitmapscan = off
-  SET jit = off
+SET enable_seqscan = off SET enable_indexscan = off SET enable_bitmapscan = off SET jit = off
   AS $function$
   BEGIN
     DELETE FROM causeway.entries e WHERE e.ctid = ANY (places);
@@ -71,10 +68,7 @@ export const deleteEntries = `CREATE FUNCTION causeway.delete_entries(places tid
 /** Deletes entries that have expired, in the order of their expiry. Returns how many, and the last `seq`. */
 export const expire = `CREATE FUNCTION causeway.expire(now bigint, portion integer, OUT expired bigint, OUT last_seq bigint)
   LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   DECLARE
     base bigint;
@@ -122,10 +116,7 @@ SET jit = off
  */
 export const advanceExpiry = `CREATE FUNCTION causeway.advance_expiry(now bigint) RETURNS void
   LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   DECLARE
     begun record;

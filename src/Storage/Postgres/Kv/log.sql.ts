@@ -15,13 +15,22 @@
  */
 export const position = `CREATE FUNCTION causeway.position(position_name text) RETURNS bigint
   LANGUAGE plpgsql STABLE
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   BEGIN
     RETURN (SELECT p.up_to FROM causeway.positions p WHERE p.name = position_name ORDER BY p.id DESC LIMIT 1);
+  END
+  $function$`
+
+/** Takes the lock of the log. Returns the wait for it in microseconds. */
+export const lockLog = `CREATE FUNCTION causeway.lock_log() RETURNS bigint
+  LANGUAGE plpgsql
+  AS $function$
+  DECLARE
+    asked timestamptz := clock_timestamp();
+  BEGIN
+    PERFORM FROM causeway.log FOR UPDATE;
+    RETURN (extract(epoch FROM clock_timestamp() - asked) * 1000000)::bigint;
   END
   $function$`
 
@@ -33,8 +42,7 @@ SET jit = off
 export const trim = `
 CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
+SET enable_seqscan = off SET jit = off
 AS $function$
 DECLARE
   first bigint;
@@ -124,8 +132,7 @@ export const identify = `CREATE FUNCTION causeway.identify() RETURNS boolean
 export const pruneCommits = `
 CREATE FUNCTION causeway.prune_commits(portion integer) RETURNS integer
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
+SET enable_seqscan = off SET jit = off
 AS $function$
 DECLARE
   newest timestamptz := clock_timestamp();

@@ -79,9 +79,7 @@ CREATE FUNCTION causeway.write_sessions(
   texts text[]
 ) RETURNS text
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET jit = off
 AS $function$
 DECLARE
   results text[] := '{}';
@@ -244,10 +242,7 @@ $function$`
 export const trimSessions = `
 CREATE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET jit = off
 AS $function$
 DECLARE
