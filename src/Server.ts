@@ -19,8 +19,9 @@ import * as ProcessMetrics from "./Observability/ProcessMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import { ConsoleGroup, ReferenceGroup } from "./Pages/Api.ts"
 import { sqlite } from "./Storage/Backends.ts"
-import { postgres } from "./Storage/PostgresOnDemand.ts"
+import type * as PostgresSessions from "./Storage/Postgres/SessionEvents.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
+import type { PostgresLocation } from "./Storage/StoreUrl.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
@@ -52,6 +53,17 @@ const gateway = ({ devMode, gateway, shutdownTimeout, store }: Configuration) =>
     sessions: { ...sessions, stopping: Duration.times(shutdownTimeout, 0.3) }
   })
 }
+
+/** A PostgreSQL database, which several nodes may share. Its client, the package `pg`, is loaded when it is built. */
+const postgres = (location: PostgresLocation, options: PostgresSessions.Options) =>
+  Layer.unwrapEffect(
+    Effect.map(
+      Effect.promise(() =>
+        Promise.all([import("./Storage/Postgres.ts"), import("./Storage/Postgres/SessionEvents.ts")])
+      ),
+      ([store, sessions]) => Layer.provideMerge(sessions.layer(options), store.layer(location))
+    )
+  )
 
 /** The store and the histories of sessions. */
 const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>

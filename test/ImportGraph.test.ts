@@ -196,7 +196,7 @@ describe("imports within src", () => {
   })
 
   const isBackend = (file: string) =>
-    /^(?:Storage\/(?:Backends|Memory|Postgres|PostgresOnDemand|Sqlite)|Gateway\/SessionEvents\/Memory)\b/.test(file)
+    /^(?:Storage\/(?:Backends|Memory|Postgres|Sqlite)|Gateway\/SessionEvents\/Memory)\b/.test(file)
 
   it("of storage backends occur only in the composition of the service", () => {
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))

@@ -1,11 +1,12 @@
 /**
  * The key-value store in a PostgreSQL database that several nodes share.
  */
-import { Context, Effect, Either, Layer, Option, type Scope } from "effect"
+import { Context, Effect, Layer, Option, type Scope } from "effect"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import { Store } from "../Kv/Store.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
+import * as StoreCommit from "./Commit/StoreCommit.ts"
 import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
@@ -14,13 +15,11 @@ import * as Metrics from "./Postgres/Database/Metrics.ts"
 import * as Pipeline from "./Postgres/Database/Pipeline.ts"
 import * as Pool from "./Postgres/Database/Pool.ts"
 import * as Snapshots from "./Postgres/Database/Snapshots.ts"
-import type { Query } from "./Postgres/Database/Statement.ts"
 import * as TableMetrics from "./Postgres/Database/TableMetrics.ts"
 import * as BackgroundWork from "./Postgres/Kv/BackgroundWork.ts"
 import * as EntryLog from "./Postgres/Kv/EntryLog.ts"
 import * as EntryStore from "./Postgres/Kv/EntryStore.ts"
 import { LogEnd } from "./Postgres/Kv/LogEnd.ts"
-import { LogGrowth } from "./Postgres/Kv/LogGrowth.ts"
 import * as Queries from "./Postgres/Kv/Queries.ts"
 import * as Writer from "./Postgres/Kv/Writer.ts"
 import * as LogNotifications from "./Postgres/LogNotifications.ts"
@@ -28,7 +27,6 @@ import * as Opening from "./Postgres/Opening.ts"
 import * as Readiness from "./Postgres/Readiness.ts"
 import { maxNameBytes } from "./Postgres/Schema.ts"
 import { SessionNotifications } from "./Postgres/SessionEvents/SessionNotifications.ts"
-import * as StoreCommit from "./StoreCommit.ts"
 import type { PostgresLocation } from "./StoreUrl.ts"
 
 export { StoreRefused } from "./Postgres/Opening.ts"
@@ -93,38 +91,24 @@ export const make = (
       const pools = { reads: reads.use, writes: writes.use, lists: lists.use }
       Metrics.sample({ pools, isListening: sessions.isListening, clockOffset: clock.ahead() }, tags)
     })
-    const growth = new LogGrowth()
-    const read = <A>({ decode, statement, values }: Query<A>) => writes.read(statement, values, decode)
-    const readEnd = Effect.suspend(() => {
-      const known = end.last
-      return Effect.map(growth.check(clock.measure(read(Queries.clockAndLogEnd))), found => ({ ...found, known }))
-    })
-    const askForEnd = Effect.gen(function* () {
-      let found = yield* readEnd
-      if (found.isCut) {
-        yield* Effect.annotateLogs(
-          Effect.logWarning("The change log lacks changes that this node has seen: it gets a new epoch"),
-          { lastSeq: found.lastSeq }
+    const askForEnd = end
+      .read(clock.measure(writes.read(Queries.clockAndLogEnd)), ({ epoch, lastSeq }) =>
+        Effect.logWarning("The change log lacks changes that this node has seen: it gets a new epoch").pipe(
+          Effect.annotateLogs({ lastSeq }),
+          Effect.zipRight(writes.read(Queries.renewEpoch(epoch)))
         )
-        yield* read(Queries.renewEpoch(found.epoch))
-        found = yield* readEnd
-      }
-      end.found(found, found.known)
-    }).pipe(Effect.ensuring(sample))
+      )
+      .pipe(Effect.ensuring(sample))
     // A store whose database is available knows the end of its log from the start.
     yield* Effect.ignore(askForEnd)
     const notifications = yield* DatabaseClock.bySystemClock(
       LogNotifications.make({ pool: writes, url: directUrl, end, ask: askForEnd, sessions })
     )
     yield* DatabaseClock.bySystemClock(TableMetrics.make(reads))
-    const onLastSeq = (lastSeq: number): void => {
-      end.advance(lastSeq)
-      notifications.committed(lastSeq)
-    }
-    const writer = Writer.make(writes, clock.lastServerTime, {
+    const commit = Writer.make(writes, clock.lastServerTime, {
       onLastSeq: (lastSeq, base) => {
-        growth.committed(lastSeq, base)
-        onLastSeq(lastSeq)
+        end.committed(lastSeq, base)
+        notifications.committed(lastSeq)
       },
       onLockWait: millis => Metrics.lockWaited(millis, tags),
       idempotencyBytes: limits.idempotencyBytes,
@@ -132,28 +116,19 @@ export const make = (
     })
     const group = yield* StoreCommit.make({
       commit: (group, _, isGivenUp) =>
-        Effect.map(
-          atNow(now => {
-            growth.sending()
-            return DatabaseClock.bySystemClock(writer.commit(group, now, isGivenUp))
-          }),
-          outcomes =>
-            outcomes.map((outcome, index) =>
-              Either.flatMap(outcome, decided => EntryStore.outcomeOf(group[index]!, decided))
-            )
-        ),
+        atNow(now => {
+          end.sending()
+          return DatabaseClock.bySystemClock(commit(group, { now, isGivenUp }))
+        }),
       maxBatchWaitMillis
     })
-    const store = EntryStore.make({
-      reads,
-      pipeline,
-      lists,
-      maxLists: limits.wholeLists,
-      group,
-      clock
-    })
+    const store = EntryStore.make({ reads, pipeline, lists, maxLists: limits.wholeLists, group, clock })
+    const onLastSeq = (lastSeq: number): void => {
+      end.advance(lastSeq)
+      notifications.committed(lastSeq)
+    }
     const log = yield* EntryLog.make({ reads, writes, clock, atNow, end, onLastSeq })
-    yield* BackgroundWork.run(writes, writer, atNow)
+    yield* BackgroundWork.run(writes, atNow)
     return Context.make(Store, store).pipe(
       Context.add(ChangeLog, log),
       Context.add(Database, { reads, writes, atNow, lastServerTime: clock.lastServerTime, sessions })

@@ -22,7 +22,7 @@ const allowed: Readonly<Record<string, number>> = {
   // The age of a creation: the monotonic clock does not advance while the machine is suspended.
   "Gateway/Sessions/SessionCreation.ts": 1,
   // Expiry and timestamps of entries.
-  "Storage/GroupCommit.ts": 1,
+  "Storage/Commit/GroupCommit.ts": 1,
   "Storage/Housekeeping.ts": 1,
   "Storage/Memory.ts": 1,
   "Storage/Postgres/Database/DatabaseClock.ts": 3,

@@ -7,11 +7,10 @@ import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as Client from "./Database/Client.ts"
-import { unavailable } from "./Database/DatabaseError.ts"
+import { answeredWithin, unavailable } from "./Database/DatabaseError.ts"
 import * as Notifications from "./Database/Notifications.ts"
 import type { Pool } from "./Database/Pool.ts"
 import type { LogEnd } from "./Kv/LogEnd.ts"
-import { NotificationSchedule } from "./Kv/NotificationSchedule.ts"
 import * as SessionNotifications from "./SessionEvents/SessionNotifications.ts"
 
 /** The payload of a notification is the last `seq` that a node has committed. */
@@ -23,9 +22,6 @@ const probeTimeoutMillis = 1500
 
 /** The pause between two attempts to listen. */
 const listenInterval = Duration.seconds(1)
-
-/** The pause between two queries for the end of the log, with notifications and without. */
-const askInterval = { listening: Duration.seconds(1), polling: Duration.millis(150) }
 
 /** The connection for notifications, and what they advance. */
 export interface Options {
@@ -42,6 +38,63 @@ export interface Options {
 export interface LogNotifications {
   /** Notifies the other nodes soon that this node has committed up to `lastSeq`. */
   readonly committed: (lastSeq: number) => void
+}
+
+/** The time between two notifications of any node, in milliseconds. */
+const notifyIntervalMillis = 10
+
+/** The time after which the node sends its notification, however often others have sent theirs, in milliseconds. */
+const maxDelayMillis = 50
+
+/**
+ * Decides when this node notifies the others of its commits. A notification takes a lock of the whole server at its
+ * commit and wakes every node. So all nodes together send about one notification in an interval, whatever their number:
+ * a node that has received one waits for the interval, and a node that has received one of a later commit than its own
+ * sends none.
+ */
+export class NotificationSchedule {
+  /** The last `seq` to be sent. A later one may be lower if the log was replaced by another. */
+  private pending: number | undefined
+  private pendingSince = 0
+  private sent = 0
+  /** When the last notification was received or sent. */
+  private lastAt = Number.NEGATIVE_INFINITY
+
+  /** @param now returns monotonic milliseconds */
+  constructor(private readonly now: () => number) {}
+
+  get isPending(): boolean {
+    return this.pending !== undefined
+  }
+
+  /** This node has committed up to `lastSeq`. */
+  committed(lastSeq: number): void {
+    if (lastSeq === (this.pending ?? this.sent)) return
+    if (this.pending === undefined) this.pendingSince = this.now()
+    this.pending = Math.max(this.pending ?? 0, lastSeq)
+  }
+
+  /** A notification has arrived. A node receives its own notifications too, possibly after a later commit. */
+  received(lastSeq: number): void {
+    this.lastAt = this.now()
+    if (lastSeq !== this.sent && this.pending !== undefined && lastSeq >= this.pending) this.take()
+  }
+
+  /** Returns the milliseconds until this node sends its notification, unless it receives another one before. */
+  wait(): number {
+    const since = Math.max(this.lastAt, this.pendingSince)
+    return Math.max(0, Math.min(since + notifyIntervalMillis, this.pendingSince + maxDelayMillis) - this.now())
+  }
+
+  /** Returns the last `seq` to be sent now, if any. */
+  take(): number | undefined {
+    const { pending } = this
+    if (pending === undefined) return undefined
+    this.lastAt = this.now()
+    this.sent = pending
+    this.pending = undefined
+    return pending
+  }
 }
 
 /** Listens on a connection until it is lost, or until a notification that it sends to itself does not arrive. */
@@ -70,20 +123,11 @@ const listen = (
      * Sends a notification and waits for it. This also detects a pooler, which does not deliver it to this connection.
      */
     const probe = Effect.async<void, StoreUnavailable>(resume => {
-      const fail = (reason: string): void => resume(Exit.fail(new StoreUnavailable({ reason })))
-      const timer = setTimeout(() => fail(`no notification within ${probeTimeoutMillis} ms`), probeTimeoutMillis)
       onProbe = () => resume(Exit.void)
       client.query(`NOTIFY ${own}`, error => {
         if (error) resume(Exit.fail(unavailable(error)))
       })
-      return Effect.sync(() => clearTimeout(timer))
-    }).pipe(
-      Effect.ensuring(
-        Effect.sync(() => {
-          onProbe = () => {}
-        })
-      )
-    )
+    }).pipe(answeredWithin(probeTimeoutMillis))
     const channels = [channel, SessionNotifications.channel, own].map(name => `LISTEN ${name}`).join("; ")
     yield* Client.queryOn(client, channels, [], probeTimeoutMillis)
     const probing = Effect.forever(Effect.zipRight(probe, Effect.zipRight(onListening, Effect.sleep(probeInterval))))
@@ -93,15 +137,13 @@ const listen = (
 /** Listens, polls and notifies until the scope closes. */
 export const make = (options: Options): Effect.Effect<LogNotifications, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { ask, end, pool } = options
-    let isListening = false
-    let onPolling = (): void => {}
-    const setListening = (now: boolean) =>
-      Effect.sync(() => {
-        const was = isListening
-        isListening = now
-        options.sessions.isListening = now
-        if (was && !now) onPolling()
+    const { ask, end, pool, sessions } = options
+    /** Open while no notifications arrive. */
+    const stopped = yield* Effect.makeLatch(true)
+    const setListening = (isListening: boolean) =>
+      Effect.suspend(() => {
+        sessions.isListening = isListening
+        return isListening ? stopped.close : stopped.open
       })
     const schedule = new NotificationSchedule(() => performance.now())
     const onLastSeq = (lastSeq: number): void => {
@@ -119,47 +161,36 @@ export const make = (options: Options): Effect.Effect<LogNotifications, never, S
       )
     )
 
-    /** Sleeps until the next query. It ends at once when notifications stop. */
-    const pause = Effect.suspend(() =>
-      Effect.raceFirst(
-        Effect.sleep(isListening ? askInterval.listening : askInterval.polling),
-        Effect.async<void>(resume => {
-          onPolling = () => resume(Effect.void)
-        })
-      )
+    /** It ends at once when notifications stop. */
+    const rest = Effect.raceFirst(Effect.sleep(Notifications.askRest), stopped.await)
+    yield* Supervision.repeatWhenDueScoped(
+      "asking for the end of the log",
+      Notifications.askInterval,
+      Effect.as(ask, rest)
     )
-    const asking = Supervision.outage("asking for the end of the log")
-    const askOnce = Effect.matchCauseEffect(ask, { onFailure: asking.failed, onSuccess: () => asking.over })
-    yield* Supervision.forkScoped("asking for the end of the log", Effect.forever(Effect.zipRight(askOnce, pause)))
 
-    let onWork = (): void => {}
-    const work = Effect.async<void>(resume => {
-      const check = (): void => {
-        if (schedule.isPending) resume(Effect.void)
-      }
-      onWork = check
-      check()
-    })
+    const work = yield* Effect.makeLatch(false)
     const untilTurn: Effect.Effect<void> = Effect.suspend(() => {
       const millis = schedule.isPending ? schedule.wait() : 0
       return millis > 0 ? Effect.zipRight(Effect.sleep(millis), untilTurn) : Effect.void
     })
     const send = Effect.suspend(() => {
+      work.unsafeClose()
       const lastSeq = schedule.take()
       return lastSeq === undefined ? Effect.void : Notifications.send(pool, channel, [String(lastSeq)])
     })
     yield* Supervision.forkScoped(
       "announcing writes",
       // The others poll too, so a lost notification delays them only until their next query.
-      Effect.forever(Effect.zipRight(work, Effect.zipRight(untilTurn, Effect.ignore(send))))
+      Effect.forever(Effect.zipRight(work.await, Effect.zipRight(untilTurn, Effect.ignore(send))))
     )
 
-    yield* options.sessions.run(pool)
+    yield* sessions.run(pool)
 
     return {
       committed: lastSeq => {
         schedule.committed(lastSeq)
-        onWork()
+        work.unsafeOpen()
       }
     }
   })

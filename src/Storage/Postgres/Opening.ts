@@ -5,9 +5,9 @@ import { Duration, Effect, type Redacted } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf, isOfDevelopment, ofDevelopment } from "../MigrationNames.ts"
 import * as Client from "./Database/Client.ts"
+import { StoreRefused } from "./Database/DatabaseError.ts"
 import * as TableLocks from "./Database/TableLocks.ts"
 import { lockable, type Migration, Migrations } from "./Schema.ts"
-import { StoreRefused } from "./StoreRefused.ts"
 
 export { StoreRefused }
 

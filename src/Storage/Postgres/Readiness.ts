@@ -3,7 +3,7 @@
  * read. A node that starts while the database is unavailable continues without it, and must not serve a database that
  * it would have refused.
  */
-import { Cause, Effect, Either, Fiber, Option, type Redacted, Schedule, type Scope } from "effect"
+import { Cause, Deferred, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import type { AtNow, DatabaseClock } from "./Database/DatabaseClock.ts"
@@ -73,8 +73,7 @@ export const make = (
           // Steps may take minutes in a large store, and writers wait for them.
           return Effect.annotateLogs(Effect.logInfo("The schema of the database is brought up to date"), { from, to })
         },
-        andThen: query =>
-          clock.measure(Effect.map(query(Queries.clockAndLogEnd.statement.text), Queries.clockAndLogEnd.decode))
+        andThen: query => clock.measure(Effect.map(query(Queries.clockAndLogEnd.text), Queries.clockAndLogEnd.decode))
       }).pipe(
         Effect.zipRight(
           Effect.sync(() => {
@@ -84,10 +83,6 @@ export const make = (
         Effect.sandbox
       )
 
-    // Not interrupted at the timeout: in the server, an attempt would continue until the end of its statement, with the
-    // locks of a migration, and the next one would do all of it again.
-    const first = yield* Effect.forkScoped(Effect.interruptible(Effect.either(attempt({}))))
-    const outcome = yield* Effect.timeoutOption(Fiber.join(first), startTimeout)
     const schedule = Schedule.identity<Failure>().pipe(
       Schedule.addDelay(cause => (Option.isSome(refusalIn(cause)) ? pauses.refused : pauses.unavailable))
     )
@@ -97,20 +92,19 @@ export const make = (
       Effect.zipRight(outage.over),
       Effect.delay(pauses.unavailable)
     )
-    const inBackground = (work: Effect.Effect<void, Failure>) => Effect.forkScoped(Effect.interruptible(work))
-    if (Option.isNone(outcome)) {
-      yield* inBackground(
-        Effect.flatMap(
-          Fiber.join(first),
-          Either.match({ onLeft: cause => Effect.zipRight(failed(cause), later), onRight: () => Effect.void })
-        )
+    /** Ended by the first attempt, or by the timeout. After that a refusal no longer ends the start. */
+    const start = yield* Deferred.make<void, Opening.StoreRefused>()
+    const end = Deferred.succeed(start, undefined)
+    const first = Effect.catchAll(attempt({}), cause =>
+      Effect.flatMap(
+        Option.match(refusalIn(cause), { onNone: () => Effect.succeed(false), onSome: it => Deferred.fail(start, it) }),
+        isRefused => (isRefused ? Effect.void : failed(cause).pipe(Effect.zipRight(end), Effect.zipRight(later)))
       )
-    } else if (Either.isLeft(outcome.value)) {
-      const refused = refusalIn(outcome.value.left)
-      if (Option.isSome(refused)) return yield* refused.value
-      yield* failed(outcome.value.left)
-      yield* inBackground(later)
-    }
+    )
+    // Not interrupted at the timeout: in the server, an attempt would continue until the end of its statement, with the
+    // locks of a migration, and the next one would do all of it again.
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(first, end)))
+    yield* Effect.raceFirst(Deferred.await(start), Effect.delay(end, startTimeout))
     return {
       refusal: () => refusal,
       atNow: <A, E>(use: (now: number) => Effect.Effect<A, E>) =>

@@ -7,16 +7,11 @@
 import { Context } from "effect"
 import { commitGroup } from "./Kv/commit_group.sql.ts"
 import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Kv/counts.sql.ts"
-import { advanceExpiry, deleteEntries, expire, lowerExpiry } from "./Kv/expiry.sql.ts"
+import { advanceExpiry, deleteEntries, expire, lowerExpiry, removeEntries } from "./Kv/deletes.sql.ts"
 import { commitKeyed, markGroup, recallWrites, rememberWrites, removeKeyed } from "./Kv/idempotency.sql.ts"
-import { epoch, identify, renewEpoch, trim } from "./Kv/log.sql.ts"
-import { position } from "./Kv/position.sql.ts"
-import { pruneCommits } from "./Kv/prune_commits.sql.ts"
-import { removeEntries } from "./Kv/remove_entries.sql.ts"
+import { epoch, identify, lockLog, position, pruneCommits, renewEpoch, trim } from "./Kv/log.sql.ts"
 import { compareTenants, deleteTotals, lowerTotal } from "./Kv/tenant_totals.sql.ts"
-import { isGone, renewLease } from "./SessionEvents/leases.sql.ts"
-import { trimSessions } from "./SessionEvents/trim_sessions.sql.ts"
-import { writeSessions } from "./SessionEvents/write_sessions.sql.ts"
+import { isGone, renewLease, trimSessions, writeSessions } from "./SessionEvents/sessions.sql.ts"
 
 /** One step of the schema: statements that are executed once, in one transaction with the record of the step. */
 export interface Migration {
@@ -205,7 +200,7 @@ EXCEPTION WHEN feature_not_supported THEN NULL; END $$`
 
 /** A text in SQL is checked when it is created: what it calls comes before it. */
 const functions: ReadonlyArray<string> = [
-  ...[position, epoch, identify, renewEpoch, trim],
+  ...[lockLog, position, epoch, identify, renewEpoch, trim],
   ...[deleteEntries, expire, advanceExpiry, lowerExpiry],
   ...[waitingCounts, namespacesView, tenantsView, countEntries, foldCounts],
   ...[commitGroup, removeEntries, pruneCommits],

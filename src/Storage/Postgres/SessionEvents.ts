@@ -5,22 +5,21 @@
 import { Context, Duration, Effect, Layer, Option, type Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, SessionEvents } from "../../Gateway/SessionEvents.ts"
-import { SessionNodes } from "../../Gateway/SessionNodes.ts"
+import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"
 import * as MetricTags from "../../MetricTags.ts"
-import * as SessionCommit from "../SessionCommit.ts"
+import * as SessionCommit from "../Commit/SessionCommit.ts"
 import { Database } from "./Connections.ts"
 import { bySystemClock } from "./Database/DatabaseClock.ts"
+import type { StoreRefused } from "./Database/DatabaseError.ts"
 import * as Metrics from "./Database/Metrics.ts"
+import type { Pool } from "./Database/Pool.ts"
 import * as Portions from "./Database/Portions.ts"
-import { calling, type Statement } from "./Database/Statement.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as NodeLease from "./SessionEvents/NodeLease.ts"
-import * as Nodes from "./SessionEvents/Nodes.ts"
 import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
-import * as Writer from "./SessionEvents/Writer.ts"
-import type { EventWrite } from "./SessionEvents/Writes.ts"
-import type { StoreRefused } from "./StoreRefused.ts"
+import type { SessionNotifications } from "./SessionEvents/SessionNotifications.ts"
+import * as SessionWriter from "./SessionEvents/SessionWriter.ts"
 
 /** Settings of the histories of sessions, and of this node. */
 export interface Options {
@@ -38,12 +37,56 @@ export const defaultLease = Duration.seconds(10)
 /** The timeout of a portion of a trim, in milliseconds. */
 const trimTimeoutMillis = 6000
 
-const trimStatement = calling("trim_sessions", 2)
+/** This node among those that share the database. */
+interface Presence {
+  /** The id of its run. */
+  readonly node: string
+  /** The address at which other nodes reach it, if there is one. */
+  address: string | null
+  /** The number of nodes, including this one. */
+  count: number
+}
 
-const creation: Statement = {
-  name: "create_history",
-  text: `INSERT INTO causeway.histories (session, epoch, database_epoch) VALUES ($1, $2, causeway.epoch())
-    ON CONFLICT (session) DO NOTHING`
+/** This node, the connections, and the sessions that it owns and watches. */
+interface NodesOptions {
+  readonly presence: Presence
+  readonly reads: Pool
+  readonly writes: Pool
+  readonly owned: OwnedSessions
+  readonly notifications: SessionNotifications
+  /** See `NodeLease.keep`. */
+  readonly leased: Effect.Effect<void>
+}
+
+/** The port `SessionNodes` of this node. */
+const makeNodes = ({ leased, notifications, owned, presence, reads, writes }: NodesOptions): SessionNodesShape => {
+  const { node } = presence
+  return {
+    self: node,
+    status: () => Option.some({ id: node, sessions: owned.size, nodes: presence.count }),
+    tokenOf: owned.tokenOf,
+    hasLost: session => Effect.map(leased, () => owned.tokenOf(session) === undefined),
+    advertise: next =>
+      Effect.suspend(() => {
+        presence.address = next
+        // Each renewal repeats it.
+        return Effect.ignore(bySystemClock(NodeLease.publishAddress(writes, node, next)))
+      }),
+    peers: reads.read(Queries.peers(node)),
+    adopt: (session, from, prepare) =>
+      Effect.gen(function* () {
+        const token = yield* writes.read(Queries.nextToken)
+        yield* prepare(token)
+        const taking = Effect.tap(writes.read(Queries.adopt(session, { node, token }, from)), isAdopted => {
+          if (isAdopted) owned.add(session, token)
+        })
+        // An interruption would not stop the statement. The node would then own a session without knowing it.
+        return yield* Effect.uninterruptible(taking)
+      }),
+    elsewhere: sessions => Effect.map(reads.read(Queries.elsewhere(sessions, node)), found => new Set(found)),
+    watch: (session, onChange) => notifications.watch(session, onChange),
+    ownerOf: session => Effect.map(reads.read(Queries.owner(session, node)), Option.fromNullable)
+  }
 }
 
 /** The histories in a database. Fails if another process has the directory. Calls fail with `StoreUnavailable` until the database is open. */
@@ -57,7 +100,7 @@ export const make = (
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
     const metrics = Metrics.ofNode(node, yield* MetricTags.current)
     const owned = new OwnedSessions(metrics.lost)
-    const presence: Nodes.Presence = { node, address: null, count: 1 }
+    const presence: Presence = { node, address: null, count: 1 }
     const onOthers = (count: number): void => {
       notifications.hasOthers = count > 0
       presence.count = count + 1
@@ -76,15 +119,22 @@ export const make = (
       })
     )
 
-    const commit = Writer.make({ pool: writes, lastServerTime, node, lease: millis, owned, notifications, retention })
-    const group = yield* SessionCommit.make<EventWrite, Writer.WriteError>({
+    const commit = SessionWriter.make({
+      pool: writes,
+      lastServerTime,
+      node,
+      lease: millis,
+      owned,
+      notifications,
+      retention
+    })
+    const group = yield* SessionCommit.make<SessionWriter.EventWrite, SessionWriter.WriteError>({
       commit: (group, _, isGivenUp) => bySystemClock(commit(group, isGivenUp))
     })
-    const run = Queries.on(reads)
     const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
-      create: (session, epoch) => writes.read(creation, [session, epoch], () => undefined),
+      create: (session, epoch) => writes.read(Queries.create(session, epoch)),
       release: session =>
         Effect.suspend(() => {
           const token = owned.tokenOf(session)
@@ -93,26 +143,24 @@ export const make = (
           return Effect.asVoid(group.submit({ op: "release", session, token }))
           // The function that releases a session returns neither outcome.
         }).pipe(Effect.catchTags({ SessionElsewhere: Effect.die, OutOfStep: Effect.die })),
-      find: session => Effect.map(run(Queries.find(session)), Option.fromNullable),
-      read: (session, after, limit) => Effect.map(run(Queries.page(session, after, limit)), Option.fromNullable),
-      receipt: (session, id) => Effect.map(run(Queries.receipt(session, id)), Option.fromNullable),
-      configuration: session => run(Queries.configuration(session)),
-      summaries: sessions => run(Queries.summaries(sessions)),
-      sessions: (after, limit) => run(Queries.sessions(after, limit)),
-      unfinished: run(Queries.unfinished(node, millis)),
+      find: session => Effect.map(reads.read(Queries.find(session)), Option.fromNullable),
+      read: (session, after, limit) => Effect.map(reads.read(Queries.page(session, after, limit)), Option.fromNullable),
+      receipt: (session, id) => Effect.map(reads.read(Queries.receipt(session, id)), Option.fromNullable),
+      configuration: session => reads.read(Queries.configuration(session)),
+      summaries: sessions => reads.read(Queries.summaries(sessions)),
+      sessions: (after, limit) => reads.read(Queries.sessions(after, limit)),
+      unfinished: reads.read(Queries.unfinished(node, millis)),
       isShared: true,
-      abandoned: run(Queries.abandoned(node, millis)),
+      abandoned: reads.read(Queries.abandoned(node, millis)),
       taken: owned.takeLost,
       // By the time of the database: a node whose clock is ahead must not remove recent events of others.
       trim: age =>
         atNow(now => {
           const before = Math.trunc(now - Duration.toMillis(age))
-          return portions(size =>
-            writes.read(trimStatement, [before, size], rows => rows[0]![0] as number, trimTimeoutMillis)
-          )
+          return portions(size => writes.read(Queries.trim(before, size), trimTimeoutMillis))
         })
     })
-    const nodes = Nodes.make({ presence, reads, writes, owned, notifications, leased: bySystemClock(leased) })
+    const nodes = makeNodes({ presence, reads, writes, owned, notifications, leased: bySystemClock(leased) })
     return Context.make(SessionEvents, events).pipe(Context.add(SessionNodes, nodes))
   })
 

@@ -4,8 +4,6 @@ import * as Idempotency from "../../../src/Kv/Idempotency.ts"
 import * as Shares from "../../../src/Kv/IdempotencyShares.ts"
 import { recallWrites, rememberWrites } from "../../../src/Storage/Postgres/Kv/idempotency.sql.ts"
 import { compareTenants } from "../../../src/Storage/Postgres/Kv/tenant_totals.sql.ts"
-import { Op, Result } from "../../../src/Storage/Postgres/SessionEvents/WriteCodes.ts"
-import { writeSessions } from "../../../src/Storage/Postgres/SessionEvents/write_sessions.sql.ts"
 
 /** The distinct numbers that follow a text. */
 const numbersAfter = (text: string, before: string): ReadonlyArray<number> => [
@@ -28,19 +26,5 @@ describe("Postgres, functions", () => {
       expect(numbersAfter(text, "(limit_bytes + ")).toEqual([Shares.steps - 1])
       expect(numbersAfter(text, `(limit_bytes + ${Shares.steps - 1}) / `)).toEqual([Shares.steps])
     }
-  })
-
-  it("number the operations and outcomes of sessions as their callers do", () => {
-    const { append, open, release, renewEpoch } = Op
-    expect(writeSessions).toContain(`IF ops[i] = ${append} THEN\n      UPDATE causeway.histories`)
-    expect(writeSessions).toContain(`IF NOT FOUND AND ops[i] IN (${open}, ${renewEpoch}) THEN`)
-    expect(writeSessions).toContain(`IF ops[i] = ${renewEpoch} THEN\n        UPDATE causeway.histories u SET epoch`)
-    expect(writeSessions).toContain(`ELSIF ops[i] = ${Op.configure} THEN`)
-    expect(writeSessions).toContain(`IF ops[i] = ${release} THEN\n      UPDATE causeway.histories u SET owner = NULL`)
-    const results = [...writeSessions.matchAll(/(?:results\[i\] := |THEN |ELSE |concat\()'\[?(\d)/g)]
-    expect(new Set(results.map(([, number]) => Number(number)))).toEqual(
-      new Set([Result.stored, Result.outOfStep, Result.elsewhere])
-    )
-    expect(numbersAfter(writeSessions, "json_build_array(")).toEqual([Result.history])
   })
 })

@@ -1,7 +1,10 @@
 /** The pages that statements visit while a snapshot is held, so that rows deleted since cannot be removed. */
 import { Effect } from "effect"
+import { constVoid } from "effect/Function"
 import pg from "pg"
-import type { Parameter } from "../../../src/Storage/Postgres/Database/Statement.ts"
+import type { Operation } from "../../../src/Kv/Write.ts"
+import { calling as callingThen, type Parameter, type Query } from "../../../src/Storage/Postgres/Database/Statement.ts"
+import { encodeGroup } from "../../../src/Storage/Postgres/Kv/WriteCalls.ts"
 
 /** A connection, until the scope closes. */
 export const connect = (url: string) =>
@@ -25,13 +28,24 @@ export const duringSnapshot = (url: string) =>
     return { client: yield* connect(url) }
   })
 
+/** The call of a function of the schema. */
+export const calling = (name: string, values: ReadonlyArray<Parameter>) => callingThen(name, values, constVoid)
+
 /** Calls a function of the schema. */
-export const call = (client: pg.Client, name: string, values: ReadonlyArray<Parameter>) =>
-  client.query({
-    name,
-    text: `SELECT causeway.${name}(${values.map((_, index) => `$${index + 1}`).join(", ")})`,
-    values: [...values]
-  })
+export const call = (client: pg.Client, name: string, values: ReadonlyArray<Parameter>) => {
+  const { text } = calling(name, values)
+  return client.query({ name, text, values: [...values] })
+}
+
+/** The parameters of `commit_group` for one write at `now`. */
+export const groupOf = (
+  operations: ReadonlyArray<Operation>,
+  now: number,
+  lockFirst = false
+): ReadonlyArray<Parameter> => [
+  ...[crypto.randomUUID(), now, lockFirst],
+  ...encodeGroup([{ operations, actor: "tester" }])
+]
 
 interface Plan {
   readonly Plan: { readonly "Shared Hit Blocks": number; readonly "Shared Read Blocks": number }
@@ -43,13 +57,13 @@ interface Plan {
  */
 export const pagesOf = async (
   client: pg.Client,
-  { statement, values }: { readonly statement: { readonly text: string }; readonly values: ReadonlyArray<Parameter> },
+  { text, values }: Pick<Query<unknown>, "text" | "values">,
   firstValues = values
 ): Promise<number> => {
   await client.query("BEGIN")
   // The first time fills caches of the catalog.
-  await client.query(statement.text, [...firstValues])
-  const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${statement.text}`, [...values])
+  await client.query(text, [...firstValues])
+  const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`, [...values])
   await client.query("ROLLBACK")
   const { Plan } = (rows[0]["QUERY PLAN"] as ReadonlyArray<Plan>)[0]!
   return Plan["Shared Hit Blocks"] + Plan["Shared Read Blocks"]

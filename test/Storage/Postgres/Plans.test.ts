@@ -45,7 +45,7 @@ const statistics = async (client: pg.Client): Promise<ReadonlyMap<string, Read>>
 const none: Read = { scans: 0, rows: 0 }
 
 /** What a case reads that it should not, by table. */
-const excess = async (client: pg.Client, { most, name, statement: { text }, values }: Case) => {
+const excess = async (client: pg.Client, { most, name, text, values }: Case) => {
   await client.query("BEGIN")
   const before = await statistics(client)
   await client.query({ name, text, values: [...values] })

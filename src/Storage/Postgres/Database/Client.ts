@@ -2,10 +2,9 @@
  * One connection to the database: how it is made and prepared, and statements on a connection that no pool manages.
  */
 import { Effect, Redacted, type Scope } from "effect"
-import type pg from "pg"
+import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { isCanceled, unavailable } from "./DatabaseError.ts"
-import * as PgClient from "./PgClient.ts"
 import type { Parameter, Row } from "./Statement.ts"
 
 /** The address and the session settings of a connection of a pool. */
@@ -59,6 +58,38 @@ export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
   types
 })
 
+/** A client that only fails to connect. It has no address and reads no files. */
+const unusable = (error: unknown): pg.Client => {
+  const config = { host: "localhost", ssl: false, sslnegotiation: "postgres" } satisfies pg.ClientConfig
+  const connect = (callback?: (error: unknown) => void): Promise<never> | undefined => {
+    if (callback === undefined) return Promise.reject(error)
+    process.nextTick(callback, error)
+    return undefined
+  }
+  return Object.assign(new pg.Client(config), { connect: connect as pg.Client["connect"] })
+}
+
+/**
+ * Makes a client. The constructor of `pg.Client` reads the files that `sslrootcert`, `sslcert` and `sslkey` name, and
+ * throws if it cannot. Such a file may be missing for a moment while it is replaced. Here that is a failure of
+ * `connect`, like any other reason why there is no connection. Each client reads the files again.
+ */
+export const makeClient = (config: pg.ClientConfig): pg.Client => {
+  try {
+    return new pg.Client(config)
+  } catch (error) {
+    return unusable(error)
+  }
+}
+
+/** `makeClient` as the constructor that a pool of `pg` calls, where nothing catches an exception. */
+function PoolClient(config: pg.ClientConfig): pg.Client {
+  return makeClient(config)
+}
+
+/** The option of a pool by which it makes its clients. The types of `pg` declare no parameters of the constructor. */
+export const forPool = { Client: PoolClient as unknown as new () => pg.ClientBase }
+
 /**
  * Turns off the limits of a role for whole sessions and transactions. Servers before version 17 do not know the second.
  */
@@ -94,27 +125,16 @@ const settings = (options: ClientOptions): string =>
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
   ].join("; ")
 
-/** The maximum number of attempts to replace the time limit of a role. */
-const maxAttempts = 10
-
-const tooShort = (reason: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `the statement_timeout of the role or of the database is too short: ${reason}` })
-
-/**
- * Sends settings, of which the first is the time limit of statements. The limit of the role applies only to that one,
- * but it may be as short as a millisecond, in which a busy server executes nothing.
- */
-const set = async (client: pg.ClientBase, text: string): Promise<void> => {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      await client.query({ text, query_timeout: connectTimeout } as pg.QueryConfig)
-      return
-    } catch (error) {
-      if (!isCanceled(error)) throw error
-      if (attempt === maxAttempts) throw tooShort(`it was not replaced in ${maxAttempts} attempts`)
-    }
-  }
+/** The failure of a statement that the server has canceled names its cause. The error of another one is unchanged. */
+const nameCause = (error: unknown): never => {
+  if (!isCanceled(error)) throw error
+  const reason = "the statement_timeout of the role or of the database is too short: it was not replaced in time"
+  throw new StoreUnavailable({ reason })
 }
+
+/** Sends settings, of which the first is the time limit of statements. The limit of the role applies to that one. */
+const set = (client: pg.ClientBase, text: string): Promise<unknown> =>
+  client.query({ text, query_timeout: connectTimeout } as pg.QueryConfig).catch(nameCause)
 
 /**
  * The server ends a session within seconds after its client has disconnected, also while a long statement runs or
@@ -159,7 +179,7 @@ export const scoped = (
     Effect.sync(() => {
       const name = applicationName === undefined ? {} : { fallback_application_name: applicationName }
       // The statement that fails reports what ends a connection. Without a listener, the event would end the process.
-      return PgClient.make({ ...clientConfig(url), ...name }).on("error", noop)
+      return makeClient({ ...clientConfig(url), ...name }).on("error", noop)
     }),
     close
   ).pipe(Effect.tap(client => Effect.tryPromise({ try: () => connectClient(client, limits), catch: unavailable })))
@@ -188,9 +208,8 @@ export const prepare = async (client: pg.ClientBase, options: ClientOptions): Pr
   // Separate from the next statements, whose transaction must already have these settings.
   if (!options.isPooled) await set(client, settings(options))
   const asked = { text: `${identify}; SELECT pg_is_in_recovery() AS standby`, query_timeout: connectTimeout }
-  const results = await client.query(asked as pg.QueryConfig).catch(error => {
-    throw options.isPooled && isCanceled(error) ? tooShort("a pooler's connections cannot replace it") : error
-  })
+  // A pooler's connections cannot replace the time limit of the role.
+  const results = await client.query(asked as pg.QueryConfig).catch(nameCause)
   if (isStandby(results)) throw new StoreUnavailable({ reason: "the database is a standby" })
 }
 

@@ -1,9 +1,15 @@
 /**
  * The meaning of errors of the database and of its client. Messages are for the log and contain no parameters.
  */
-import { Data, Effect } from "effect"
+import { Data, Effect, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
+
+/** The store cannot be used in its present state. The message gives the operator the reason. */
+export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {
+  /** The message is for users of the program that it ends. Positions in this code would not help them. */
+  override readonly stack = `${this.name}: ${this.message}`
+}
 
 /** A statement that never reached the database. */
 export class NotSent extends Data.TaggedError("NotSent")<{ readonly reason: string }> {}

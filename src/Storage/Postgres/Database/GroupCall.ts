@@ -5,34 +5,43 @@
 import { Effect, Schedule } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { randomHex } from "../../../RandomHex.ts"
-import { maxGroup } from "../../GroupCommit.ts"
+import { maxGroup } from "../../Commit/GroupCommit.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost, type QueryError } from "./DatabaseError.ts"
 import type { Pool } from "./Pool.ts"
-import type { Parameter, Query, Row, Statement } from "./Statement.ts"
+import { calling, first, type Parameter, type Query } from "./Statement.ts"
 
 /** SQL for the time of the database, in epoch milliseconds. */
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
-/** Adds a fence: a commit record under the id of the group. From then on the group cannot be committed. */
-const fence: Statement = {
+/** The known outcome of a call, at a time of the database in epoch milliseconds. */
+type Outcome =
+  | { readonly _tag: "Committed"; readonly result: string }
+  /** It has no commit record and never will have one, but may have had one. */
+  | { readonly _tag: "Absent"; readonly now: number }
+
+/**
+ * Adds a fence: a commit record under the id of the group. From then on the group cannot be committed. There is no
+ * outcome if the id has a record.
+ */
+const fence = (id: string): Query<Outcome | undefined> => ({
   name: "fence_commit",
-  text: `INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING ${now}`
-}
+  text: `INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING ${now}`,
+  values: [id],
+  decode: ([row]) => (row === undefined ? undefined : { _tag: "Absent", now: row[0] as number })
+})
 
-const lookUp: Statement = {
+const lookUp = (id: string): Query<Outcome> => ({
   name: "look_up_commit",
-  text: `SELECT ${now}, result FROM causeway.commits WHERE id = $1`
-}
-
-/** The maximum number of records that one call of `prune_commits` removes. */
-const pruned = 10_000
-
-/** Removes commit records that no node asks for any longer. Returns whether there may be more. */
-export const prune: Query<boolean> = {
-  statement: { name: "prune_commits", text: "SELECT causeway.prune_commits($1)" },
-  values: [pruned],
-  decode: ([row]) => row![0] === pruned
-}
+  text: `SELECT ${now}, result FROM causeway.commits WHERE id = $1`,
+  values: [id],
+  decode: ([row]) => {
+    // A record that is absent now was old.
+    if (row === undefined) return { _tag: "Absent", now: Infinity }
+    const [now, result] = row as readonly [number, string | null]
+    // An earlier query may have made the fence and lost its answer.
+    return result === null ? { _tag: "Absent", now } : { _tag: "Committed", result }
+  }
+})
 
 /**
  * The time after which a group is not repeated, in milliseconds. Its commit record may have been removed, so that its
@@ -52,7 +61,9 @@ export const statementTimeout = 5000
 /** The factor by which a call may take longer than the largest group: a single write may be larger. */
 const scaleOf = (parameters: ReadonlyArray<Parameter>): number => {
   let bytes = 0
-  for (const parameter of parameters) if (Buffer.isBuffer(parameter)) bytes += parameter.length
+  for (const parameter of parameters) {
+    if (Buffer.isBuffer(parameter) || typeof parameter === "string") bytes += parameter.length
+  }
   return Math.max(1, bytes / maxGroup.bytes)
 }
 
@@ -62,10 +73,8 @@ const attempts = 4
 /** The schedule of further queries for the outcome of a group. */
 const questions = Schedule.addDelay(Schedule.recurs(4), () => "200 millis")
 
-const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
-
 /**
- * Calls a function with an id for the group, under which the function adds a commit record with its result to
+ * Calls the function of this name with an id for the group, under which the function adds a commit record with its result to
  * `causeway.commits`. Each attempt has another id; `isRepeated` is true after an attempt has lost a race. The effect
  * returns the result of a call that was committed. It fails with the error of the database.
  *
@@ -74,19 +83,10 @@ const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
  * write has failed, and may have repeated it on another node. A later attempt would overwrite that.
  */
 export type GroupCall = (
-  call: Statement,
+  name: string,
   parametersOf: (id: string, isRepeated: boolean) => ReadonlyArray<Parameter>,
   isGivenUp: () => boolean
 ) => Effect.Effect<string, QueryError | StoreUnavailable>
-
-/** The known outcome of a call, at a time of the database in epoch milliseconds. */
-type Outcome =
-  | { readonly _tag: "Committed"; readonly result: string }
-  /** It has no commit record and never will have one, but may have had one. */
-  | { readonly _tag: "Absent"; readonly now: number }
-
-const committed = (result: unknown): Outcome | undefined =>
-  typeof result === "string" ? { _tag: "Committed", result } : undefined
 
 /** Calls by one writer. `lastServerTime` returns the server's time in its latest answer, in epoch milliseconds. */
 export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => number): GroupCall => {
@@ -98,23 +98,13 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => num
    * fail that has not yet done so.
    */
   const askOnce = (id: string): Effect.Effect<Outcome, StoreUnavailable> =>
-    Effect.flatMap(
-      pool.read(fence, [id], rows => rows[0]),
-      fenced =>
-        fenced !== undefined
-          ? Effect.succeed<Outcome>({ _tag: "Absent", now: fenced[0] as number })
-          : pool.read(
-              lookUp,
-              [id],
-              // An earlier query may have made the fence and lost its answer. A record that is absent now was old.
-              ([row]) =>
-                committed(row?.[1]) ?? { _tag: "Absent", now: row === undefined ? Infinity : (row[0] as number) }
-            )
+    Effect.flatMap(pool.read(fence(id)), fenced =>
+      fenced === undefined ? pool.read(lookUp(id)) : Effect.succeed(fenced)
     )
 
   const ask = (id: string): Effect.Effect<Outcome, StoreUnavailable> => Effect.retry(askOnce(id), questions)
 
-  return (call, parametersOf, isGivenUp) => {
+  return (name, parametersOf, isGivenUp) => {
     const attempt = (
       /** A time of the database before the group was first sent. */
       earliest: number,
@@ -125,7 +115,7 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => num
         if (isGivenUp()) return new StoreUnavailable({ reason: "no caller waits for the group" })
         const parameters = parametersOf(id, isRepeated)
         const scale = scaleOf(parameters)
-        const answer = pool.run(call, parameters, scale * commitTimeout, textOf, {
+        const answer = pool.run(calling(name, parameters, first<string>), scale * commitTimeout, {
           serverLimit: Math.round(scale * statementTimeout),
           isGivenUp
         })

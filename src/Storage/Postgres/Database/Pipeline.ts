@@ -7,11 +7,10 @@ import { Effect, Exit, type Scope } from "effect"
 import type pg from "pg"
 import { Backoff } from "../../../Backoff.ts"
 import * as Direct from "../../../Direct.ts"
-import { type ClientOptions, clientConfig, prepare, unusedTimeout } from "./Client.ts"
+import { type ClientOptions, clientConfig, makeClient, prepare, unusedTimeout } from "./Client.ts"
 import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.ts"
-import * as PgClient from "./PgClient.ts"
 import type { PoolOptions } from "./Pool.ts"
-import type { Parameter, Row, Statement } from "./Statement.ts"
+import type { Query, Row } from "./Statement.ts"
 
 /** The number of connections of a node. A single server process executes more reads than one node can send. */
 export const lanes = 2
@@ -40,8 +39,7 @@ type Options = Omit<ClientOptions, "isPooled"> & Pick<PoolOptions, "refusal">
 type Callback = (error: QueryError | undefined, rows: ReadonlyArray<Row>) => void
 
 interface Waiting {
-  readonly statement: Statement
-  readonly values: ReadonlyArray<Parameter>
+  readonly query: Query<unknown>
   readonly callback: Callback
 }
 
@@ -89,7 +87,7 @@ class Lane {
     return this.pending > 0 && this.checks > 1
   }
 
-  query(statement: Statement, values: ReadonlyArray<Parameter>, done: Callback): void {
+  query(query: Query<unknown>, done: Callback): void {
     const refusal = this.options.refusal?.()
     if (refusal !== undefined) return done(notSent(refusal), [])
     if (this.pending >= maxPending) return done(notSent("too many statements wait for an answer"), [])
@@ -99,9 +97,9 @@ class Lane {
       this.checks = this.silentChecks = 0
       done(error, rows)
     }
-    if (this.hasConnected) this.send({ statement, values, callback })
+    if (this.hasConnected) this.send({ query, callback })
     else {
-      this.waiting.push({ statement, values, callback })
+      this.waiting.push({ query, callback })
       this.open()
     }
   }
@@ -143,7 +141,7 @@ class Lane {
   open(): void {
     if (this.client !== undefined) return
     this.checks = this.pausedChecks = 0
-    const client = PgClient.make({ ...clientConfig(this.options.url), pipeline: true })
+    const client = makeClient({ ...clientConfig(this.options.url), pipeline: true })
     this.client = client
     const lose = (error: unknown): void => {
       if (this.client === client) this.fail(notSent(error))
@@ -165,7 +163,7 @@ class Lane {
     )
   }
 
-  private send({ callback, statement: { name, text }, values }: Waiting): void {
+  private send({ callback, query: { name, text, values } }: Waiting): void {
     this.client!.query({ name, text, values: values as Array<unknown>, rowMode: "array" }, (error, result) =>
       callback(error ? ofAnswer(error) : undefined, error ? [] : result.rows)
     )
@@ -202,11 +200,7 @@ export interface Pipeline {
    * Runs one statement and decodes its rows. It fails if nothing is received for about two seconds, or if the answer is
    * not complete after ten. The effect is direct.
    */
-  readonly run: <A>(
-    statement: Statement,
-    values: ReadonlyArray<Parameter>,
-    decode: (rows: ReadonlyArray<Row>) => A
-  ) => Effect.Effect<A, QueryError>
+  readonly run: <A>(query: Query<A>) => Effect.Effect<A, QueryError>
 }
 
 const noop = (): void => {}
@@ -233,16 +227,16 @@ export const make = (options: Options): Effect.Effect<Pipeline, never, Scope.Sco
         })
     ),
     ({ all }) => ({
-      run: <A>(statement: Statement, values: ReadonlyArray<Parameter>, decode: (rows: ReadonlyArray<Row>) => A) =>
+      run: <A>(query: Query<A>) =>
         Direct.async<A, QueryError>(resume => {
           const best = choose(all)
           const answer: Callback = (error, rows) =>
-            resume(error === undefined ? Direct.attempt(() => decode(rows)) : Exit.fail(error))
-          best.query(statement, values, (error, rows) => {
+            resume(error === undefined ? Direct.attempt(() => query.decode(rows)) : Exit.fail(error))
+          best.query(query, (error, rows) => {
             // The server may allow no more connections. Another one may be open.
             const other = error?._tag === "NotSent" ? all.find(lane => lane !== best && lane.isMade) : undefined
             if (other === undefined) answer(error, rows)
-            else other.query(statement, values, answer)
+            else other.query(query, answer)
           })
           return noop
         })

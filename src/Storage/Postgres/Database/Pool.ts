@@ -7,7 +7,16 @@ import pg from "pg"
 import * as Direct from "../../../Direct.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Supervision from "../../../Supervision.ts"
-import { type ClientOptions, clientConfig, heldTimeout, limitTo, prepare, queryOn, unusedTimeout } from "./Client.ts"
+import {
+  type ClientOptions,
+  clientConfig,
+  forPool,
+  heldTimeout,
+  limitTo,
+  prepare,
+  queryOn,
+  unusedTimeout
+} from "./Client.ts"
 import {
   isOutcomeUnknown,
   isOverLimit,
@@ -18,8 +27,7 @@ import {
   Unanswered,
   unavailable
 } from "./DatabaseError.ts"
-import * as PgClient from "./PgClient.ts"
-import type { Parameter, Row, Statement } from "./Statement.ts"
+import type { Parameter, Query, Row } from "./Statement.ts"
 
 /** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
@@ -44,7 +52,7 @@ const maxWaits = 6
 /** The maximum number of callers that wait for a connection. */
 const maxWaiting = 10_000
 
-/** A connection that is held for several statements. Its caller must release or discard it. */
+/** A connection that is held for several statements. Its caller must release or discard it, once. */
 export interface Connection {
   readonly query: (
     text: string,
@@ -105,7 +113,7 @@ export class Pool {
     this.isNamed = !options.isPooled
     this.pool = new pg.Pool({
       ...clientConfig(options.url),
-      ...PgClient.forPool,
+      ...forPool,
       max: options.max,
       idleTimeoutMillis: unusedTimeout,
       onConnect: async client => {
@@ -143,10 +151,8 @@ export class Pool {
    * effect is direct.
    */
   run<A>(
-    statement: Statement,
-    values: ReadonlyArray<Parameter>,
+    { decode, name, text, values }: Query<A>,
     limit: number,
-    decode: (rows: ReadonlyArray<Row>) => A,
     { isGivenUp = isNeverGivenUp, onSent, serverLimit = 0 }: RunOptions = {}
   ): Effect.Effect<A, QueryError> {
     return Direct.async<A, QueryError>(resume => {
@@ -188,8 +194,8 @@ export class Pool {
         const atStart = stream.bytesRead
         before = atStart
         received = () => stream.bytesRead
-        const text = this.isNamed ? statement : { text: statement.text }
-        const config: pg.QueryArrayConfig = { ...text, values: values as Array<unknown>, rowMode: "array" }
+        const config: pg.QueryArrayConfig = { text, values: values as Array<unknown>, rowMode: "array" }
+        if (this.isNamed) config.name = name
         const onAnswer = (error: Error | null | undefined, result: pg.QueryArrayResult): void => {
           if (error) {
             const failure = ofAnswer(error)
@@ -217,31 +223,21 @@ export class Pool {
 
   /** Like `run`, but any failure becomes `StoreUnavailable`. */
   read<A>(
-    statement: Statement,
-    values: ReadonlyArray<Parameter>,
-    decode: (rows: ReadonlyArray<Row>) => A,
+    query: Query<A>,
     limit = readTimeout,
     options: Pick<RunOptions, "onSent"> = {}
   ): Effect.Effect<A, StoreUnavailable> {
-    const attempt = this.run(statement, values, limit, decode, options)
+    const attempt = this.run(query, limit, options)
     // After a lost statement, the pool no longer uses names.
     return orElseWhenLost(attempt, () => Direct.catchAll(attempt, error => Exit.fail(unavailable(error))))
   }
 
-  /** Takes a connection out of the pool. */
+  /** Takes a connection out of the pool. It must not be interrupted. */
   readonly take: Effect.Effect<Connection, StoreUnavailable> = Effect.async(resume => {
-    let isDropped = false
     this.connect((error, client, done) => {
       if (error !== undefined || client === undefined) return resume(Effect.fail(unavailable(error)))
-      if (isDropped) return done()
-      let isHeld = true
       // The number of statements without an answer or with a failure.
       let unanswered = 0
-      const end = (destroys: boolean) => (): void => {
-        if (!isHeld) return
-        isHeld = false
-        done(destroys)
-      }
       resume(
         Effect.succeed({
           query: (text, values = []) =>
@@ -250,13 +246,10 @@ export class Pool {
               return queryOn(client, text, values, heldTimeout, () => unanswered--)
             }),
           isUsable: () => unanswered === 0,
-          release: end(false),
-          discard: end(true)
+          release: () => done(),
+          discard: () => done(true)
         })
       )
-    })
-    return Effect.sync(() => {
-      isDropped = true
     })
   })
 

@@ -1,7 +1,7 @@
 /**
  * Snapshots for many reads. Each has its own connection.
  */
-import { Effect, type Scope } from "effect"
+import { Effect, ExecutionStrategy, Exit, Scope } from "effect"
 import { tenantOf } from "../../../Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
@@ -34,12 +34,6 @@ export interface Snapshot {
   readonly end: Effect.Effect<void>
 }
 
-/** A connection, and the release of its share. */
-interface Held {
-  readonly connection: Connection
-  readonly release: () => void
-}
-
 /** Takes a snapshot for a list of a namespace. It lasts until the scope closes or `end` runs. */
 export type TakeSnapshot = (namespace: string) => Effect.Effect<Snapshot, StoreUnavailable | StoreBusy, Scope.Scope>
 
@@ -47,46 +41,40 @@ export type TakeSnapshot = (namespace: string) => Effect.Effect<Snapshot, StoreU
 export const make = (pool: Pool, max: number): TakeSnapshot => {
   const shares = new SnapshotShares(max)
 
-  const take = (namespace: string) =>
-    Effect.suspend((): Effect.Effect<Held, StoreUnavailable | StoreBusy> => {
+  const takeShare = (namespace: string) =>
+    Effect.suspend(() => {
       const release = shares.take(tenantOf(namespace))
-      if (release === undefined) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
-      return Effect.onError(
-        Effect.map(pool.take, connection => ({ connection, release })),
-        () => Effect.sync(release)
-      )
+      return release === undefined ? new StoreBusy({ retryAfterSeconds: 1 }) : Effect.succeed(release)
     })
 
-  const begin = Effect.fnUntraced(function* (namespace: string) {
-    let isOver = false
-    /** Ends the snapshot. It discards a connection that does not answer. */
-    const end = (connection: Connection, release: () => void) =>
-      Effect.suspend(() => {
-        if (isOver) return Effect.void
-        isOver = true
-        release()
-        if (!connection.isUsable()) return Effect.sync(connection.discard)
-        return Effect.matchEffect(connection.query("ROLLBACK"), {
+  /** Ends a transaction. It discards a connection that does not answer. */
+  const giveBack = (connection: Connection) =>
+    connection.isUsable()
+      ? Effect.matchEffect(connection.query("ROLLBACK"), {
           onFailure: () => Effect.sync(connection.discard),
           onSuccess: () => Effect.sync(connection.release)
         })
-      })
-    const { connection, release } = yield* Effect.acquireRelease(take(namespace), ({ connection, release }) =>
-      end(connection, release)
-    )
+      : Effect.sync(connection.discard)
+
+  const begin = Effect.fnUntraced(function* (namespace: string) {
+    const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
+    const connection = yield* Effect.zipRight(
+      Effect.acquireRelease(takeShare(namespace), release => Effect.sync(release)),
+      Effect.acquireRelease(pool.take, giveBack)
+    ).pipe(Scope.extend(scope))
+    const end = Scope.close(scope, Exit.void)
     const startedAt = yield* Monotonic.millis
     const begun = connection.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${settingsText}`)
     yield* answeredWithin(readTimeout)(begun)
-    const endNow = end(connection, release)
     return {
-      end: endNow,
-      run: <A>({ decode, statement, values }: Query<A>) =>
+      end,
+      run: <A>({ decode, text, values }: Query<A>) =>
         Effect.gen(function* () {
           if ((yield* Monotonic.millis) - startedAt > maxAgeMillis) {
-            yield* endNow
+            yield* end
             return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAgeMillis} ms` })
           }
-          return decode(yield* connection.query(statement.text, values))
+          return decode(yield* connection.query(text, values))
         }).pipe(bySystemClock)
     }
   })

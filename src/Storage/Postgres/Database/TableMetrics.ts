@@ -8,8 +8,7 @@ import * as Monotonic from "../../../Monotonic.ts"
 import { LabelValues } from "../../../Observability/LabelValues.ts"
 import * as Supervision from "../../../Supervision.ts"
 import type { Pool } from "./Pool.ts"
-import type { Row, Statement } from "./Statement.ts"
-import * as VacuumHolders from "./VacuumHolders.ts"
+import type { Query, Row } from "./Statement.ts"
 
 const bytes = Metric.gauge("postgres_table_bytes", {
   description: "Size of a table of the store in PostgreSQL with its indexes, in bytes."
@@ -34,15 +33,81 @@ const interval = Duration.minutes(1)
 /** The timeout of a query, in milliseconds. Another session may have locked a table. */
 const timeoutMillis = 1000
 
-const sizes: Statement = {
+const sizes = {
   name: "table_sizes",
   text: `SELECT relname, pg_total_relation_size(oid) FROM pg_class
     WHERE relnamespace = to_regnamespace('causeway') AND relkind = 'r' ORDER BY oid`
 }
 
-const counts: Statement = {
+const counts = {
   name: "table_rows",
   text: `SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables WHERE schemaname = 'causeway' ORDER BY relid`
+}
+
+/**
+ * `session`: a transaction in this database; `prepared`: one that was prepared in it; `slot`: a replication slot;
+ * `standby`: one with `hot_standby_feedback` and without a slot.
+ */
+const holders = ["session", "prepared", "slot", "standby"] as const
+
+/**
+ * For each kind of holder: the seconds since the start of the oldest transaction, if the role may read it; the oldest
+ * transaction id that is held; and the number of ids assigned since then. Every role may read ids. A running `VACUUM`
+ * and transactions in other databases hold nothing back.
+ */
+export const vacuumHolders = {
+  name: "vacuum_holders",
+  text: `SELECT holder, max(seconds)::float8 AS seconds, (array_agg(xid ORDER BY age(xid) DESC))[1]::text AS xid,
+      max(age(xid)) AS age FROM (
+      SELECT CASE WHEN datid IS NULL THEN 'standby' ELSE 'session' END AS holder,
+        extract(epoch FROM clock_timestamp() - xact_start) AS seconds,
+        CASE WHEN backend_xid IS NULL OR age(backend_xmin) > age(backend_xid) THEN backend_xmin ELSE backend_xid END AS xid
+      FROM pg_stat_activity
+      WHERE (datid IS NULL OR datname = current_database()) AND pid <> pg_backend_pid()
+        AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum v WHERE v.pid = pg_stat_activity.pid)
+      UNION ALL
+      SELECT 'prepared', extract(epoch FROM clock_timestamp() - prepared), transaction FROM pg_prepared_xacts
+      WHERE database = current_database()
+      UNION ALL
+      SELECT 'slot', NULL, xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
+    ) held GROUP BY holder`
+}
+
+/**
+ * The time for which each kind of holder has held vacuum back. If the role may not read it, it is the time for which
+ * the oldest id has not changed.
+ */
+export class HeldBack {
+  readonly #seen = new Map<string, { readonly xid: string; readonly since: number }>()
+
+  /**
+   * @param rows the result of {@link vacuumHolders}
+   * @param now monotonic time in milliseconds
+   * @returns seconds, for every kind of holder
+   */
+  update(rows: ReadonlyArray<Row>, now: number): ReadonlyMap<(typeof holders)[number], number> {
+    const found = new Map(
+      rows.map(([holder, seconds, xid, age]) => [
+        String(holder),
+        { seconds: Number(seconds ?? 0), xid: String(xid), age: Number(age) }
+      ])
+    )
+    return new Map(
+      holders.map(holder => {
+        const oldest = found.get(holder)
+        // While no id has been assigned since, every new snapshot has the same id, and nothing is held back.
+        if (oldest === undefined || oldest.age <= 0) {
+          this.#seen.delete(holder)
+          return [holder, Math.max(0, oldest?.seconds ?? 0)]
+        }
+        const before = this.#seen.get(holder)
+        const since = before?.xid === oldest.xid ? before.since : now
+        this.#seen.set(holder, { xid: oldest.xid, since })
+        return [holder, Math.max(0, oldest.seconds, (now - since) / 1000)]
+      })
+    )
+  }
 }
 
 /**
@@ -52,7 +117,7 @@ const counts: Statement = {
 export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> =>
   Effect.flatMap(MetricTags.current, tags => {
     const tables = new LabelValues(maxTables)
-    const held = new VacuumHolders.HeldBack()
+    const held = new HeldBack()
 
     /** Sets a gauge for each table from a column. Tables that share a label are added up. */
     const update = (
@@ -71,27 +136,19 @@ export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope
       }
     }
 
-    const measureSizes = pool.read(sizes, [], rows => update(bytes, rows, 1), timeoutMillis)
-    const measureRows = pool.read(
-      counts,
-      [],
-      rows => {
-        update(tableRows, rows, 1, MetricLabel.make("state", "live"))
-        update(tableRows, rows, 2, MetricLabel.make("state", "dead"))
-      },
-      timeoutMillis
-    )
+    const measure = (statement: { readonly name: string; readonly text: string }, decode: Query<void>["decode"]) =>
+      pool.read({ ...statement, values: [], decode }, timeoutMillis)
+    const measureSizes = measure(sizes, rows => update(bytes, rows, 1))
+    const measureRows = measure(counts, rows => {
+      update(tableRows, rows, 1, MetricLabel.make("state", "live"))
+      update(tableRows, rows, 2, MetricLabel.make("state", "dead"))
+    })
     const measureHolders = Effect.flatMap(Monotonic.millis, now =>
-      pool.read(
-        VacuumHolders.statement,
-        [],
-        rows => {
-          for (const [holder, seconds] of held.update(rows, now)) {
-            Metric.taggedWithLabels(heldBack, [MetricLabel.make("holder", holder)]).unsafeUpdate(seconds, tags)
-          }
-        },
-        timeoutMillis
-      )
+      measure(vacuumHolders, rows => {
+        for (const [holder, seconds] of held.update(rows, now)) {
+          Metric.taggedWithLabels(heldBack, [MetricLabel.make("holder", holder)]).unsafeUpdate(seconds, tags)
+        }
+      })
     )
     const measurement = Effect.forEach([measureHolders, measureRows, measureSizes], Effect.ignore, { discard: true })
     return Supervision.forkScoped("measuring tables", Effect.repeat(measurement, Schedule.spaced(interval)))

@@ -9,7 +9,6 @@ import { DirectFlight } from "../../../SingleFlight.ts"
 import type { AtNow, DatabaseClock } from "../Database/DatabaseClock.ts"
 import { type Pool, readTimeout } from "../Database/Pool.ts"
 import * as Portions from "../Database/Portions.ts"
-import type { Query } from "../Database/Statement.ts"
 import type { LogEnd } from "./LogEnd.ts"
 import * as Queries from "./Queries.ts"
 
@@ -41,20 +40,16 @@ const countChanges = (): ((now: string) => number) => {
 /** The port `ChangeLog` over PostgreSQL. */
 export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =>
   Effect.gen(function* () {
-    const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-      reads.read(statement, values, decode)
-    const runPortion = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-      writes.read(statement, values, decode, portionTimeoutMillis)
     const expiry = Portions.make()
     const retention = Portions.make()
     const histories = new DirectFlight<string, number, StoreUnavailable>(
       yield* Effect.runtime<never>(),
       "A reader of the log's history failed"
     )
-    const history = Direct.map(run(Queries.history), countChanges())
+    const history = Direct.map(reads.read(Queries.history), countChanges())
 
     const expirePortion = (size: number, now: number) =>
-      Direct.map(runPortion(Queries.expire(now, size)), ({ count, lastSeq }) => {
+      Direct.map(writes.read(Queries.expire(now, size), portionTimeoutMillis), ({ count, lastSeq }) => {
         if (lastSeq !== null) onLastSeq(lastSeq)
         return count
       })
@@ -62,22 +57,22 @@ export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =
     return ChangeLog.of({
       read: (query, onSent) =>
         Direct.flatMap(
-          Direct.suspend(() => {
-            const { decode, statement, values } = Queries.changes(query)
-            return reads.read(statement, values, decode, readTimeout, { onSent })
-          }),
+          Direct.suspend(() => reads.read(Queries.changes(query), readTimeout, { onSent })),
           page =>
             "_tag" in page
               ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: page.epoch }))
               : Exit.succeed(page)
         ),
       history: histories.next("", () => history),
-      lastSeq: Direct.suspend(() => run(Queries.end)),
+      lastSeq: Direct.suspend(() => reads.read(Queries.end)),
       awaitPast: seq => end.awaitPast(seq),
-      trim: age => atNow(now => retention(size => runPortion(Queries.trim(now - Duration.toMillis(age), size)))),
+      trim: age =>
+        atNow(now =>
+          retention(size => writes.read(Queries.trim(now - Duration.toMillis(age), size), portionTimeoutMillis))
+        ),
       expire: expiry(size => atNow(now => expirePortion(size, now))),
       due: Direct.map(
-        Direct.suspend(() => run(Queries.due)),
+        Direct.suspend(() => reads.read(Queries.due)),
         ({ expiresAt, oldestAt }) => {
           const ahead = clock.ahead()
           return {

@@ -1,27 +1,21 @@
 /**
  * The port `Store` over the connections of a node.
  */
-import { Effect, Either, Exit, Option } from "effect"
+import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../Direct.ts"
-import {
-  BackupRefused,
-  EntriesTooLarge,
-  IdempotencyConflict,
-  PreconditionFailed,
-  Store,
-  type StoreUnavailable
-} from "../../../Kv/Store.ts"
-import { type Committed, committed, type Write } from "../../../Kv/Write.ts"
-import type * as StoreCommit from "../../StoreCommit.ts"
-import type { DatabaseClock } from "../Database/DatabaseClock.ts"
+import { BackupRefused, EntriesTooLarge, type Selection, Store, type StoreUnavailable } from "../../../Kv/Store.ts"
+import type * as StoreCommit from "../../Commit/StoreCommit.ts"
+import type { EntryQuery } from "../../EntryRows.ts"
+import { bySystemClock, type DatabaseClock } from "../Database/DatabaseClock.ts"
+import { answeredWithin } from "../Database/DatabaseError.ts"
 import type { Pipeline } from "../Database/Pipeline.ts"
 import * as Pool from "../Database/Pool.ts"
 import * as Snapshots from "../Database/Snapshots.ts"
 import type { Query } from "../Database/Statement.ts"
-import type { Outcome } from "./Group.ts"
-import * as Lists from "./Lists.ts"
+import * as ListQueries from "./ListQueries.ts"
 import * as Namespaces from "./Namespaces.ts"
 import * as Queries from "./Queries.ts"
+import type { WriteError } from "./Writer.ts"
 
 /** The connections and the group commit of the store. */
 export interface Options {
@@ -33,7 +27,7 @@ export interface Options {
   readonly lists: Pool.Pool
   /** The maximum number of whole lists at a time. */
   readonly maxLists: number
-  readonly group: StoreCommit.StoreCommit<PreconditionFailed | IdempotencyConflict | StoreUnavailable>
+  readonly group: StoreCommit.StoreCommit<WriteError>
   readonly clock: DatabaseClock
 }
 
@@ -43,25 +37,84 @@ const backupRefused = new BackupRefused({
     "The store is in PostgreSQL: back it up by pg_basebackup or pg_dump. causeway migrate-store copies it into SQLite"
 })
 
-/** The outcome of a write, as the port returns it. */
-export const outcomeOf = (
-  write: Write,
-  outcome: Outcome
-): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> => {
-  if (outcome._tag === "Committed") return Either.right(committed(write, outcome.committed))
-  if (outcome._tag === "KeyReused") return Either.left(new IdempotencyConflict({ isInProgress: false }))
-  const { currentVersion, index, isChangedBefore } = outcome
-  return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
+/** The size of a portion of a whole list: small, so that a client with a slow connection reads one in time. */
+const portionSize = { limit: 1000, size: 256 * 1024 }
+
+/** The timeout of counting the entries of a list, in milliseconds. */
+const countTimeoutMillis = 60_000
+
+/** Counts the entries of a selection in a snapshot. */
+const countAll = (
+  snapshot: Snapshots.Snapshot,
+  selection: Selection,
+  { due, readsRows }: ListQueries.Counting,
+  now: number
+): Effect.Effect<number, StoreUnavailable> =>
+  Effect.gen(function* () {
+    let total = readsRows ? 0 : -due
+    for (let after: string | undefined = ""; after !== undefined; ) {
+      // Each part has the timeout of a read, so that an unavailable database is noticed as soon as by other reads.
+      const { count, last }: ListQueries.Part = yield* answeredWithin(Pool.readTimeout)(
+        snapshot.run(ListQueries.part(selection, after, readsRows, now))
+      )
+      total += count
+      after = last
+    }
+    return total
+  }).pipe(answeredWithin(countTimeoutMillis), bySystemClock)
+
+/** The lists of the port `Store`. A whole list is read from one snapshot, in portions. */
+const makeLists = (
+  reads: Pool.Pool,
+  snapshot: Snapshots.TakeSnapshot,
+  now: () => number
+): Pick<Context.Tag.Service<Store>, "list" | "listAll"> => {
+  /** The first page of a query in a snapshot, with the number of entries if the query requests it. */
+  const firstPage = (snapshot: Snapshots.Snapshot, query: EntryQuery) =>
+    Effect.gen(function* () {
+      const { counting, ...page } = yield* snapshot
+        .run(ListQueries.entries(query))
+        .pipe(answeredWithin(Pool.readTimeout), bySystemClock)
+      return counting === undefined ? page : { ...page, count: yield* countAll(snapshot, query, counting, query.now) }
+    })
+
+  return {
+    list: query => {
+      const page = Direct.suspend(() => reads.read(ListQueries.entries({ ...query, now: now() })))
+      if (query.isCounted !== true) return page
+      return Direct.flatMap(page, ({ counting, ...page }) =>
+        counting === undefined
+          ? Exit.succeed(page)
+          : Effect.scoped(Effect.flatMap(snapshot(query.namespace), held => firstPage(held, { ...query, now: now() })))
+      )
+    },
+    listAll: query =>
+      Effect.gen(function* () {
+        const at = now()
+        const held = yield* snapshot(query.namespace)
+        const portionOf = { ...query, ...portionSize, now: at }
+        /** A list that was read to its end needs no snapshot any longer, even if the scope stays open. */
+        const endAfterLast = <A extends { readonly more: boolean }, E>(portion: Effect.Effect<A, E>) =>
+          Effect.tap(portion, ({ more }) => (more ? Effect.void : held.end))
+        const first = yield* endAfterLast(firstPage(held, { ...portionOf, after: "" }))
+        const portion = (after: string) =>
+          endAfterLast(held.run(ListQueries.entries({ ...portionOf, isCounted: false, after })))
+        const portions = Stream.paginateEffect("", after =>
+          Effect.map(after === "" ? Effect.succeed(first) : portion(after), ({ entries, more }) => [
+            entries,
+            more ? Option.some(entries.at(-1)!.key) : Option.none()
+          ])
+        )
+        const { count, epoch, lastSeq } = first
+        return { lastSeq, epoch, portions, ...(count === undefined ? {} : { count }) }
+      })
+  }
 }
 
 /** The port `Store` over PostgreSQL. */
 export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options) => {
-  const run = <A>({ decode, statement, values }: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-    reads.read(statement, values, decode)
   const runShort = <A>(query: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-    pipeline === undefined
-      ? run(query)
-      : Pool.orElseWhenLost(pipeline.run(query.statement, query.values, query.decode), () => run(query))
+    pipeline === undefined ? reads.read(query) : Pool.orElseWhenLost(pipeline.run(query), () => reads.read(query))
 
   return Store.of({
     get: (namespace, key) =>
@@ -71,16 +124,18 @@ export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options
       ),
     getMany: (addresses, maxBytes, keysOnly = false) =>
       Direct.flatMap(
-        Direct.suspend(() => run(Queries.getMany(addresses, maxBytes, keysOnly, clock.now()))),
+        Direct.suspend(() => reads.read(Queries.getMany(addresses, maxBytes, keysOnly, clock.now()))),
         read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
       ),
-    ...Lists.make({ reads, snapshot: Snapshots.make(lists, maxLists), now: clock.now }),
-    namespaces: query => Direct.suspend(() => run(Namespaces.namespaces(query, clock.now()))),
-    tenants: query => Direct.suspend(() => run(Namespaces.tenants(query, clock.now()))),
+    ...makeLists(reads, Snapshots.make(lists, maxLists), clock.now),
+    namespaces: query => Direct.suspend(() => reads.read(Namespaces.namespaces(query, clock.now()))),
+    tenants: query => Direct.suspend(() => reads.read(Namespaces.tenants(query, clock.now()))),
     commit: group.commit,
     backup: backupRefused,
     now: clock.now,
-    ready: Effect.suspend(() => (group.isStuck() ? Effect.succeed(false) : Effect.as(run(Queries.history), true))).pipe(
+    ready: Effect.suspend(() =>
+      group.isStuck() ? Effect.succeed(false) : Effect.as(reads.read(Queries.history), true)
+    ).pipe(
       Effect.timeoutTo({ duration: "1 second", onSuccess: answer => answer, onTimeout: () => false }),
       Effect.catchAll(() => Effect.succeed(false))
     )

@@ -7,9 +7,8 @@ import * as Entry from "../../../Kv/Entry.ts"
 import { pageBytes, type Selection } from "../../../Kv/Store.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
-import type { Query, Statement } from "../Database/Statement.ts"
-import { isDue } from "./Expiry.ts"
-import { ceiling, floor, lastSeq, page, printedEntry, printedKey, textsOf } from "./PrintedRows.ts"
+import type { Query } from "../Database/Statement.ts"
+import { ceiling, floor, isDue, lastSeq, page, printedEntry, printedKey, textsOf } from "./SqlParts.ts"
 
 /** The maximum numbers of entries that a page counts, and of expired rows that it visits. More of both may exist. */
 const countedWithPage = 5000
@@ -37,6 +36,8 @@ export interface EntryPage {
   /** Instead of the count, if one statement cannot count all. */
   readonly counting?: Counting
 }
+
+type Statement = Pick<Query<unknown>, "name" | "text">
 
 /** The properties of a query that determine its statement. */
 interface ListForm {
@@ -122,15 +123,7 @@ export const entries = (query: EntryQuery): Query<EntryPage> => {
   const isCountBounded = hasCount && high !== undefined
   const isAllCounted = hasCount && !isCountBounded && low === ""
   return {
-    statement: listOf({
-      isAfter,
-      isBounded,
-      isDescending,
-      keysOnly,
-      isCounted: hasCount,
-      isCountBounded,
-      isAllCounted
-    }),
+    ...listOf({ isAfter, isBounded, isDescending, keysOnly, isCounted: hasCount, isCountBounded, isAllCounted }),
     values: [
       range === undefined ? 0 : limit + 1,
       namespace,
@@ -178,14 +171,12 @@ export const part = (selection: Selection, after: string, readsRows: boolean, no
     : ["", ""]
   const end = readsRows ? "$4" : "$3"
   return {
-    statement: {
-      name: "count",
-      text: `SELECT count(*) ${filter}, count(*), max(key) FROM (
-          SELECT key${column} FROM causeway.entries
-          WHERE namespace = $1 AND key ${after === "" ? ">=" : ">"} $2 ${high === undefined ? "" : `AND key < ${end}`}
-          ORDER BY key LIMIT ${limit}
-        ) k`
-    },
+    name: "count",
+    text: `SELECT count(*) ${filter}, count(*), max(key) FROM (
+        SELECT key${column} FROM causeway.entries
+        WHERE namespace = $1 AND key ${after === "" ? ">=" : ">"} $2 ${high === undefined ? "" : `AND key < ${end}`}
+        ORDER BY key LIMIT ${limit}
+      ) k`,
     values: [
       selection.namespace,
       after === "" ? low : after,

@@ -1,5 +1,5 @@
 /**
- * Reads of namespaces and tenants with the numbers of their entries.
+ * Reads of namespaces and tenants with the numbers of their entries: base numbers, and pending changes of them.
  */
 import {
   maxDue,
@@ -10,11 +10,22 @@ import {
 } from "../../../Kv/Store.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import * as Encoding from "../Database/Encoding.ts"
-import type { Query, Statement } from "../Database/Statement.ts"
-import { baseEntries, comeOrGone } from "./Counts.ts"
-import { isDue } from "./Expiry.ts"
-import { floor, lastSeq } from "./PrintedRows.ts"
-import { tenantOf } from "./TenantOf.ts"
+import type { Query } from "../Database/Statement.ts"
+import { floor, isDue, lastSeq } from "./SqlParts.ts"
+
+/** SQL for `Kv/Entry.tenantOf` of a column. */
+const tenantOf = (namespace: string): string =>
+  `CASE WHEN starts_with(${namespace}, 'tenant:') THEN split_part(substr(${namespace}, 8), '/', 1) ELSE '' END`
+
+/** SQL for the entries of a namespace without pending changes. */
+const baseEntries = (namespace: string): string =>
+  `coalesce((SELECT b.entries FROM causeway.base_namespaces b WHERE b.namespace = ${namespace}), 0)`
+
+/**
+ * SQL for the change in the number of namespaces of a tenant when one of them that has `before` entries gets `more`.
+ */
+const comeOrGone = (before: string, more: string): string =>
+  `CASE WHEN ${before} + ${more} > 0 THEN 1 ELSE 0 END - CASE WHEN ${before} > 0 THEN 1 ELSE 0 END`
 
 /** SQL for the end of a range. `''` means no end; a text longer than any name in an index replaces it. */
 const endOf = (high: string): string => `coalesce(nullif(${high}, ''), repeat(chr(1114111), 700))`
@@ -38,7 +49,7 @@ const changed = `changed AS MATERIALIZED (
   ) c GROUP BY c.namespace
 )`
 
-const namespacesStatement: Statement = {
+const namespacesStatement = {
   name: "namespaces",
   text: `WITH ${due}, ${changed}, net AS MATERIALIZED (
       SELECT jsonb_object_agg(changed.namespace, changed.entries) AS map FROM changed
@@ -69,7 +80,7 @@ export const namespaces = (query: NamespaceQuery, now: number): Query<NamespaceP
   const { after, limit } = query
   const ranges = KeyOrder.rangesOfNamespaces(query)
   return {
-    statement: namespacesStatement,
+    ...namespacesStatement,
     values: [
       now,
       Encoding.texts(ranges.map(({ low }) => low)),
@@ -85,7 +96,7 @@ export const namespaces = (query: NamespaceQuery, now: number): Query<NamespaceP
   }
 }
 
-const tenantsStatement: Statement = {
+const tenantsStatement = {
   name: "tenants",
   text: `WITH ${due}, ${changed}, moved AS MATERIALIZED (
       SELECT ${tenantOf("c.namespace")} AS tenant, sum(${comeOrGone("c.before", "c.entries")}) AS namespaces,
@@ -124,7 +135,7 @@ export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
   const range = KeyOrder.rangeOfTenants(query)
   const { high = "", low } = range ?? { low: "" }
   return {
-    statement: tenantsStatement,
+    ...tenantsStatement,
     values: [now, low, high, range === undefined ? 0 : limit + 1],
     decode: ([row]) => {
       const all = JSON.parse(row![0] as string) as ReadonlyArray<readonly [string, number, number]>

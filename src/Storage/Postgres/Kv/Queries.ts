@@ -1,31 +1,36 @@
 /**
  * The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot.
  */
+import { constVoid } from "effect/Function"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
 import { type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as Encoding from "../Database/Encoding.ts"
-import { calling, type Query, type Statement } from "../Database/Statement.ts"
-import * as Positions from "./Positions.ts"
-import { lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./PrintedRows.ts"
-
-const getStatement: Statement = {
-  name: "get",
-  text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
-    WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`
-}
+import { calling, first, type Query } from "../Database/Statement.ts"
+import {
+  expiryPosition,
+  lastSeq,
+  page,
+  printedChange,
+  printedEntry,
+  printedKey,
+  separator,
+  textsOf
+} from "./SqlParts.ts"
 
 /** The entry, unless it is absent or has expired at `now`, in epoch milliseconds. */
 export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
-  statement: getStatement,
+  name: "get",
+  text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
+    WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`,
   values: [namespace, key, now],
   decode: ([row]) => (row === undefined ? undefined : toEntry(namespace, key, row as EntryRow))
 })
 
 /** The values are read only if all of them are within the limit. */
-const getManyStatement: Statement = {
+const getManyStatement = {
   name: "get many",
   text: `WITH found AS MATERIALIZED (
       SELECT n.position, octet_length(e.value)::bigint AS bytes
@@ -47,7 +52,7 @@ const getManyStatement: Statement = {
 }
 
 /** Without the values, which are not read. */
-const getManyKeysStatement: Statement = {
+const getManyKeysStatement = {
   name: "get many keys",
   text: `SELECT true, ${lastSeq}, causeway.epoch(), array_to_string(array_agg(position ORDER BY position), ','),
       string_agg(json, U&'\\001e' ORDER BY position)
@@ -66,7 +71,7 @@ export const getMany = (
   keysOnly: boolean,
   now: number
 ): Query<EntriesRead | undefined> => ({
-  statement: keysOnly ? getManyKeysStatement : getManyStatement,
+  ...(keysOnly ? getManyKeysStatement : getManyStatement),
   values: [
     Encoding.texts(addresses.map(({ namespace }) => namespace)),
     Encoding.texts(addresses.map(({ key }) => key)),
@@ -94,7 +99,7 @@ export const getMany = (
   }
 })
 
-const changesStatement = (name: string, condition: string): Statement => ({
+const changesStatement = (name: string, condition: string) => ({
   name,
   text: `SELECT page.texts, page.selected, ${lastSeq}, log.trimmed_seq, causeway.epoch() FROM causeway.log, (
     ${page(printedChange, "seq", `FROM causeway.changes WHERE ${condition}`, String(pageBytes))}
@@ -118,11 +123,11 @@ const partChanges = changesStatement(
 const changesBy = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery) => {
   if (namespace === undefined) {
     return tenant === ""
-      ? { statement: allChanges, values: [limit, after] }
-      : { statement: tenantChanges, values: [limit, after, tenant] }
+      ? { ...allChanges, values: [limit, after] }
+      : { ...tenantChanges, values: [limit, after, tenant] }
   }
   const isPossible = prefix.isWellFormed() && (tenant === "" || tenant === Entry.tenantOf(namespace))
-  return { statement: partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
+  return { ...partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
 }
 
 /** Records after the requested position were removed: all up to `trimmedSeq`. */
@@ -157,26 +162,26 @@ export interface ClockAndLogEnd {
 
 /** The end of the log and the time of the database. */
 export const clockAndLogEnd: Query<ClockAndLogEnd> = {
-  statement: {
-    name: "clock_and_log_end",
-    text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`
-  },
+  name: "clock_and_log_end",
+  text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`,
   values: [],
   decode: ([row]) => ({ lastSeq: row![0] as number, now: row![1] as number, epoch: row![2] as string })
 }
 
 /** Stores a new epoch of the log, unless another node has done so. */
 export const renewEpoch = (epoch: string): Query<void> => ({
-  statement: { name: "renew_epoch", text: "SELECT causeway.renew_epoch() WHERE causeway.epoch() = $1" },
+  name: "renew_epoch",
+  text: "SELECT causeway.renew_epoch() WHERE causeway.epoch() = $1",
   values: [epoch],
-  decode: () => undefined
+  decode: constVoid
 })
 
 /** The last `seq`. */
 export const end: Query<number> = {
-  statement: { name: "last_seq", text: `SELECT ${lastSeq}` },
+  name: "last_seq",
+  text: `SELECT ${lastSeq}`,
   values: [],
-  decode: ([row]) => row![0] as number
+  decode: first
 }
 
 /** The result of one removal of expired entries. */
@@ -188,37 +193,31 @@ export interface Expired {
 
 /** Removes at most `limit` entries that have expired at `now`, in epoch milliseconds. */
 export const expire = (now: number, limit: number): Query<Expired> => ({
-  statement: { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
+  name: "expire",
+  text: "SELECT expired, last_seq FROM causeway.expire($1, $2)",
   values: [now, limit],
   decode: ([row]) => ({ count: row![0] as number, lastSeq: row![1] as number | null })
 })
 
-const trimCall = calling("trim", 2)
-
 /** Removes at most `limit` records of the log from before a time in epoch milliseconds. Returns how many. */
-export const trim = (before: number, limit: number): Query<number> => ({
-  statement: trimCall,
-  values: [before, limit],
-  decode: ([row]) => row![0] as number
-})
+export const trim = (before: number, limit: number): Query<number> => calling("trim", [before, limit], first<number>)
 
 /** The times at which work is due next, by the clock of the database. Removed records are not visited. */
 export const due: Query<Due> = {
-  statement: {
-    name: "due",
-    text: `SELECT
-      (SELECT expires_at FROM causeway.entries WHERE expires_at > ${Positions.of("expiry")} ORDER BY expires_at LIMIT 1),
-      (SELECT timestamp FROM causeway.changes
-        WHERE seq > (SELECT trimmed_seq FROM causeway.log) AND seq < (SELECT max(seq) FROM causeway.changes)
-        ORDER BY seq LIMIT 1)`
-  },
+  name: "due",
+  text: `SELECT
+    (SELECT expires_at FROM causeway.entries WHERE expires_at > ${expiryPosition} ORDER BY expires_at LIMIT 1),
+    (SELECT timestamp FROM causeway.changes
+      WHERE seq > (SELECT trimmed_seq FROM causeway.log) AND seq < (SELECT max(seq) FROM causeway.changes)
+      ORDER BY seq LIMIT 1)`,
   values: [],
   decode: ([row]) => ({ expiresAt: row![0] as number | null, oldestAt: row![1] as number | null })
 }
 
 /** A text that changes with each trim and with the identity of the log. */
 export const history: Query<string> = {
-  statement: { name: "history", text: "SELECT log.history || ' ' || causeway.epoch() FROM causeway.log" },
+  name: "history",
+  text: "SELECT log.history || ' ' || causeway.epoch() FROM causeway.log",
   values: [],
-  decode: ([row]) => row![0] as string
+  decode: first
 }

@@ -36,10 +36,7 @@ CREATE FUNCTION causeway.commit_group(
   op_none_matches text[]
 ) RETURNS text
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $function$
 DECLARE
@@ -94,17 +91,12 @@ DECLARE
   found_rows integer;
   last_seq bigint := 0;
   stamp bigint;
-  lock_asked timestamptz;
   lock_wait bigint := -1;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.commit_group needs the isolation level read committed' USING ERRCODE = '0A000';
   END IF;
-  IF lock_first THEN 
-    lock_asked := clock_timestamp();
-    PERFORM FROM causeway.log FOR UPDATE;
-    lock_wait := (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint;
-   END IF;
+  IF lock_first THEN lock_wait := causeway.lock_log(); END IF;
 
   SELECT array_agg(coalesce(e.version, t.version) ORDER BY n.position),
     array_agg(e.version IS NOT NULL ORDER BY n.position),
@@ -231,11 +223,7 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF steps > 0 AND NOT lock_first THEN 
-    lock_asked := clock_timestamp();
-    PERFORM FROM causeway.log FOR UPDATE;
-    lock_wait := (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint;
-   END IF;
+  IF steps > 0 AND NOT lock_first THEN lock_wait := causeway.lock_log(); END IF;
   SELECT c.seq, c.timestamp INTO last_seq, stamp FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
   last_seq := coalesce(last_seq, 0);
   stamp := greatest(now, stamp);

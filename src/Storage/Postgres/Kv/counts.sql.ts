@@ -1,13 +1,21 @@
 /**
+ * The functions of the numbers of entries of namespaces and tenants: base numbers, and pending changes of them.
+ *
+ * A commit that adds or deletes entries appends rows with the differences. If each commit updated the base numbers
+ * instead, it would leave a version of their row. As long as a snapshot is held, the next commits would visit all of
+ * these versions under the lock of the log. Housekeeping folds pending changes into the base numbers, many at a time
+ * and without that lock. Readers add both in one snapshot.
+ *
+ * Changes get their ids under the lock of the log, so that all changes with smaller ids than a visible one are visible.
+ */
+
+/**
  * Returns the sum of the pending changes of each namespace. A function, so that its scan starts at the position under
  * all settings.
  */
 export const waitingCounts = `CREATE FUNCTION causeway.waiting_counts() RETURNS TABLE (namespace text, entries bigint)
   LANGUAGE plpgsql STABLE ROWS 200
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   BEGIN
     RETURN QUERY SELECT c.namespace, sum(c.entries)::bigint FROM causeway.count_changes c
@@ -65,10 +73,7 @@ export const countEntries = `CREATE FUNCTION causeway.count_entries() RETURNS tr
  */
 export const foldCounts = `CREATE FUNCTION causeway.fold_counts(fewest integer, portion integer) RETURNS integer
   LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
   AS $function$
   DECLARE
     begun record;

@@ -12,10 +12,7 @@
 export const recallWrites = `CREATE FUNCTION causeway.recall_writes(now bigint, key_writes integer[], key_ids text[], key_digests text[])
   RETURNS text
   LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
   AS $function$
   DECLARE
@@ -65,25 +62,18 @@ export const commitKeyed = `CREATE FUNCTION causeway.commit_keyed(
     kept_ids text[] := '{}';
     kept_digests text[] := '{}';
     outcomes text[] := '{}';
-    lock_asked timestamptz;
     lock_wait bigint := 0;
     kept_tenants text[] := '{}';
     found text;
   BEGIN
-    IF lock_first THEN 
-    lock_asked := clock_timestamp();
-    PERFORM FROM causeway.log FOR UPDATE;
-    lock_wait := lock_wait + (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint; END IF;
+    IF lock_first THEN lock_wait := causeway.lock_log(); END IF;
     answer := causeway.recall_writes(now, key_writes, key_ids, key_digests);
     IF answer IS NOT NULL THEN RETURN answer; END IF;
     answer := causeway.commit_group(
       group_id, now, lock_first, namespaces, keys, write_sizes, actors, op_keys, op_values, op_expiries, op_matches,
       op_none_matches
     );
-    
-    lock_asked := clock_timestamp();
-    PERFORM FROM causeway.log FOR UPDATE;
-    lock_wait := lock_wait + (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint;
+    lock_wait := lock_wait + causeway.lock_log();
     numbers := string_to_array(answer, ',')::bigint[];
     numbers[cardinality(numbers)] := greatest(numbers[cardinality(numbers)], 0) + lock_wait;
     answer := array_to_string(numbers, ',');
@@ -160,11 +150,8 @@ export const rememberWrites = `CREATE FUNCTION causeway.remember_writes(
     outcomes text[]
   ) RETURNS text
   LANGUAGE plpgsql
-  SET enable_seqscan = off
-  SET enable_hashjoin = off
-  SET enable_mergejoin = off
-  SET jit = off
-  SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
   AS $function$
   DECLARE
     step bigint := (limit_bytes + 511) / 512;

@@ -1,6 +1,38 @@
 /**
- * The functions of the change log as a whole: its epoch and its retention.
+ * The functions of the change log as a whole, its epoch and its retention, and those of positions and commit records.
  */
+
+/**
+ * Returns the position of a name, from which scans start: no live row has this value or a lesser one. `expiry` is in
+ * epoch milliseconds, `counts` an id of `count_changes`, `commits` in epoch microseconds, `idempotency` an `up_to` of
+ * `remembered_writes`, and `events` in epoch milliseconds. A deleted row stays in its index as long as a snapshot from
+ * before is held, and a scan that starts at the least value visits all such rows.
+ *
+ * A new row with the next id moves a position. An update would leave versions of one row, all of which each reader
+ * visits; the row with the greatest id is found without visiting those before it. A lock protects each move.
+ *
+ * It is a function, so that its scan starts at the newest row under all settings.
+ */
+export const position = `CREATE FUNCTION causeway.position(position_name text) RETURNS bigint
+  LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+  AS $function$
+  BEGIN
+    RETURN (SELECT p.up_to FROM causeway.positions p WHERE p.name = position_name ORDER BY p.id DESC LIMIT 1);
+  END
+  $function$`
+
+/** Takes the lock of the log. Returns the wait for it in microseconds. */
+export const lockLog = `CREATE FUNCTION causeway.lock_log() RETURNS bigint
+  LANGUAGE plpgsql
+  AS $function$
+  DECLARE
+    asked timestamptz := clock_timestamp();
+  BEGIN
+    PERFORM FROM causeway.log FOR UPDATE;
+    RETURN (extract(epoch FROM clock_timestamp() - asked) * 1000000)::bigint;
+  END
+  $function$`
 
 /**
  * Removes the oldest records, but never the newest, with the tombstones that they made. A tombstone has the number of
@@ -10,8 +42,7 @@
 export const trim = `
 CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
+SET enable_seqscan = off SET jit = off
 AS $function$
 DECLARE
   first bigint;
@@ -89,3 +120,43 @@ export const identify = `CREATE FUNCTION causeway.identify() RETURNS boolean
     RETURN false;
   END
   $function$`
+
+/**
+ * Removes commit records that no node asks for any longer. Fences, which have no result, stay for an hour: until then,
+ * the last packet that could deliver the group has been dropped by every network. Other records stay for a minute.
+ *
+ * Scans start at the position, so that records that were removed while a snapshot is held are not visited again. If the
+ * clock of the database was set back, the scan starts at the oldest record. One node at a time does this, by the
+ * advisory lock `CWKP`. Returns how many of up to `portion` records with a result were removed.
+ */
+export const pruneCommits = `
+CREATE FUNCTION causeway.prune_commits(portion integer) RETURNS integer
+LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off
+AS $function$
+DECLARE
+  newest timestamptz := clock_timestamp();
+  newest_fence timestamptz := newest - interval '1 hour';
+  current record;
+  first timestamptz;
+  last timestamptz;
+  amount integer;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(1129794384) THEN RETURN 0; END IF;
+  DELETE FROM causeway.commits c WHERE c.result IS NULL AND c.at < newest_fence;
+  newest := newest - interval '1 minute';
+  SELECT p.id, p.up_to INTO current FROM causeway.positions p WHERE p.name = 'commits' ORDER BY p.id DESC LIMIT 1;
+  first := 'epoch'::timestamptz + current.up_to * interval '1 microsecond';
+  IF first > newest THEN first := 'epoch'; END IF;
+  SELECT count(*), max(o.at) INTO amount, last FROM (
+    SELECT c.at FROM causeway.commits c
+    WHERE c.result IS NOT NULL AND c.at > first AND c.at < newest ORDER BY c.at LIMIT portion
+  ) o;
+  IF amount = 0 THEN RETURN 0; END IF;
+  DELETE FROM causeway.commits c WHERE c.result IS NOT NULL AND c.at > first AND c.at <= last;
+  INSERT INTO causeway.positions (name, id, up_to)
+  VALUES ('commits', current.id + 1, (extract(epoch FROM last) * 1000000)::bigint);
+  DELETE FROM causeway.positions p WHERE p.name = 'commits' AND p.id = current.id;
+  RETURN amount;
+END
+$function$`

@@ -9,10 +9,7 @@
  */
 export const deleteTotals = `CREATE FUNCTION causeway.delete_totals(places tid[]) RETURNS void
   LANGUAGE plpgsql
-  SET enable_seqscan = off
-  SET enable_indexscan = off
-  SET enable_bitmapscan = off
-  SET jit = off
+SET enable_seqscan = off SET enable_indexscan = off SET enable_bitmapscan = off SET jit = off
   AS $function$
   BEGIN
     DELETE FROM causeway.remembered_tenants u WHERE u.ctid = ANY (places);
@@ -22,8 +19,7 @@ export const deleteTotals = `CREATE FUNCTION causeway.delete_totals(places tid[]
 /** Subtracts bytes from the total of a tenant, and removes a total that has none left. Called under the lock of the log. */
 export const lowerTotal = `CREATE FUNCTION causeway.lower_total(of_tenant text, freed bigint) RETURNS void
   LANGUAGE plpgsql
-  SET enable_seqscan = off
-  SET jit = off
+SET enable_seqscan = off SET jit = off
   AS $function$
   DECLARE
     newest bigint;
@@ -44,11 +40,8 @@ export const lowerTotal = `CREATE FUNCTION causeway.lower_total(of_tenant text, 
  */
 export const compareTenants = `CREATE FUNCTION causeway.compare_tenants(now bigint, limit_bytes bigint, added bigint, newest bigint) RETURNS text
   LANGUAGE plpgsql
-  SET enable_seqscan = off
-  SET enable_hashjoin = off
-  SET enable_mergejoin = off
-  SET jit = off
-  SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
   AS $function$
   DECLARE
     step bigint := (limit_bytes + 511) / 512;

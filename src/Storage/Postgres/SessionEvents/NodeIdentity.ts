@@ -9,7 +9,7 @@ import { Effect, Option, type Scope } from "effect"
 import { UnknownException } from "effect/Cause"
 import { messageOf } from "../../../ErrorMessage.ts"
 import { makeDirectory } from "../../FileSystem.ts"
-import { StoreRefused } from "../StoreRefused.ts"
+import { StoreRefused } from "../Database/DatabaseError.ts"
 
 /** The ids of this run and of the one before it. */
 export interface NodeIdentity {

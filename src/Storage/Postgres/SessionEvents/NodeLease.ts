@@ -3,58 +3,91 @@
  * transaction of each write whether the node still owns the session.
  */
 import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
+import { constVoid } from "effect/Function"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import { SingleFlight } from "../../../SingleFlight.ts"
 import * as Supervision from "../../../Supervision.ts"
 import type { Pool } from "../Database/Pool.ts"
-import type { Statement } from "../Database/Statement.ts"
-import { NodeWatch, type Renewals } from "./NodeWatch.ts"
+import type { Query } from "../Database/Statement.ts"
 import type { OwnedSessions } from "./OwnedSessions.ts"
 import * as Queries from "./Queries.ts"
 
-/** Renews the lease. Returns how often it had ended before it was renewed, and whether it existed. */
-const renewal: Statement = {
-  name: "renew_lease",
-  text: "SELECT causeway.renew_lease($1, $2, true), EXISTS (SELECT FROM causeway.nodes WHERE id = $1)"
+/** A node, and the number of renewals of its lease. */
+export interface Renewals {
+  readonly node: string
+  readonly renewals: number
+  /** The length of its lease, in milliseconds. */
+  readonly lease: number
 }
 
+interface Other extends Renewals {
+  readonly hasSameAddress: boolean
+}
+
+/** Renews the lease. Returns how often it had ended before it was renewed, and whether it existed. */
+const renewal = (node: string, lease: number): Query<readonly [lapses: number, hadLease: boolean]> => ({
+  name: "renew_lease",
+  text: "SELECT causeway.renew_lease($1, $2, true), EXISTS (SELECT FROM causeway.nodes WHERE id = $1)",
+  values: [node, lease],
+  decode: ([row]) => [row![0] as number, row![1] as boolean]
+})
+
 /** Stores the address of the node. Returns the leases of the others, and whether they have stored the same address. */
-const publication: Statement = {
+const publication = (node: string, address: string | null): Query<ReadonlyArray<Other>> => ({
   name: "publish_address",
   text: `WITH stored AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
-    SELECT id, renewals, lease, coalesce(address = $2, false) FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
-}
+    SELECT id, renewals, lease, coalesce(address = $2, false) FROM causeway.nodes
+    WHERE id <> $1 AND expires_at > clock_timestamp()`,
+  values: [node, address],
+  decode: rows =>
+    (rows as ReadonlyArray<readonly [string, number, number, boolean]>).map(
+      ([node, renewals, lease, hasSameAddress]) => ({ node, renewals, lease, hasSameAddress })
+    )
+})
 
 /**
  * Ends the lease of a node that has not renewed it since. It takes no session: if the node is alive, it keeps the
  * sessions that no other node has taken, and cannot write to the others, as after every end of a lease.
  */
-const expiry: Statement = {
+const expiry = ({ node, renewals }: Renewals): Query<void> => ({
   name: "expire_lease",
   text: `UPDATE causeway.nodes SET expires_at = clock_timestamp()
-    WHERE id = $1 AND renewals = $2 AND expires_at > clock_timestamp()`
-}
+    WHERE id = $1 AND renewals = $2 AND expires_at > clock_timestamp()`,
+  values: [node, renewals],
+  decode: constVoid
+})
 
-const leaseOf: Statement = {
+const leaseOf = (node: string): Query<Renewals | undefined> => ({
   name: "lease_of_node",
-  text: "SELECT renewals, lease FROM causeway.nodes WHERE id = $1 AND expires_at > clock_timestamp()"
-}
+  text: "SELECT renewals, lease FROM causeway.nodes WHERE id = $1 AND expires_at > clock_timestamp()",
+  values: [node],
+  decode: ([row]) => (row === undefined ? undefined : { node, renewals: row[0] as number, lease: row[1] as number })
+})
 
 /** Removes the lease of a node that has not renewed it since, so that its sessions can be taken at once. */
-const removal: Statement = {
+const removal = ({ node, renewals }: Renewals): Query<void> => ({
   name: "remove_stalled_lease",
-  text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2"
-}
+  text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2",
+  values: [node, renewals],
+  decode: constVoid
+})
 
-const endOfLease: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
+const endOfLease = (node: string): Query<void> => ({
+  name: "end_lease",
+  text: "DELETE FROM causeway.nodes WHERE id = $1",
+  values: [node],
+  decode: constVoid
+})
 
 /** Removes rows of nodes that have been gone for a day. */
-const cleaning: Statement = {
+const cleaning: Query<void> = {
   name: "remove_nodes",
-  text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'"
+  text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'",
+  values: [],
+  decode: constVoid
 }
 
 /** The number of renewals within the length of a lease. */
@@ -92,22 +125,47 @@ export interface Options {
   readonly onLapse: () => void
 }
 
-interface Other extends Renewals {
-  readonly hasSameAddress: boolean
-}
-
 /** Publishes the address at which other nodes reach this one. Returns the others. */
 export const publishAddress = (pool: Pool, node: string, address: string | null) =>
-  pool.read(publication, [node, address], rows =>
-    rows.map(
-      ([id, renewals, lease, hasSameAddress]): Other => ({
-        node: String(id),
-        renewals: Number(renewals),
-        lease: Number(lease),
-        hasSameAddress: hasSameAddress === true
+  pool.read(publication(node, address))
+
+interface Seen {
+  readonly renewals: number
+  /** When this number was first seen. */
+  readonly at: number
+}
+
+/**
+ * Finds nodes that do not renew their leases, by the monotonic clock of this node. If only the clock of the database
+ * counted, a node that is gone would keep its sessions for as long as that clock was set back. Times are its monotonic
+ * milliseconds.
+ */
+export class NodeWatch {
+  private seen = new Map<string, Seen>()
+  private lookedAt = Number.NEGATIVE_INFINITY
+
+  constructor(
+    /** The length of the lease of this node, in milliseconds. */
+    private readonly lease: number
+  ) {}
+
+  /**
+   * Records the leases read at a time. Returns the nodes that have not renewed theirs for the longer of their lease and
+   * that of this node. This node must have read them throughout: while it cannot reach the database, the others may not
+   * reach it either.
+   */
+  update(now: number, others: ReadonlyArray<Renewals>): ReadonlyArray<Renewals> {
+    const known = now - this.lookedAt <= this.lease / 2 ? this.seen : new Map<string, Seen>()
+    this.lookedAt = now
+    this.seen = new Map(
+      others.map(({ node, renewals }) => {
+        const before = known.get(node)
+        return [node, before?.renewals === renewals ? before : { renewals, at: now }]
       })
     )
-  )
+    return others.filter(({ lease, node }) => now - this.seen.get(node)!.at >= Math.max(this.lease, lease))
+  }
+}
 
 /** Warns of each other live node with the address of this one: one of the two cannot be reached. */
 const addressWatch = () => {
@@ -165,16 +223,12 @@ export const keep = ({
 
     const check = Effect.suspend(() => {
       const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
-      const portions = Arr.chunksOf(known, portion)
       return Effect.forEach(
-        portions,
+        Arr.chunksOf(known, portion),
         some => {
-          const query = Queries.taken(
-            some.map(([session]) => session),
-            node
-          )
-          return Effect.map(Queries.on(pool)(query), sessions => {
-            const taken = new Set(sessions)
+          const sessions = some.map(([session]) => session)
+          return Effect.map(pool.read(Queries.taken(sessions, node)), found => {
+            const taken = new Set(found)
             for (const [session, token] of some) if (taken.has(session)) owned.lose(session, token)
           })
         },
@@ -185,14 +239,12 @@ export const keep = ({
     const renew: Effect.Effect<void, StoreUnavailable> = Effect.gen(function* () {
       const startedAt = yield* Monotonic.millis
       // An interruption would not stop the statement, which could then recreate the lease after the node has ended it.
-      const [now, hadLease] = yield* Effect.uninterruptible(
-        pool.read(renewal, [node, millis], ([row]) => [Number(row?.[0]), row?.[1] === true] as const)
-      )
+      const [now, hadLease] = yield* Effect.uninterruptible(pool.read(renewal(node, millis)))
       const others = yield* publishAddress(pool, node, address())
       onOthers(others.length)
       yield* watchAddress(others, address())
       for (const stalled of watch.update(yield* Monotonic.millis, others)) {
-        yield* pool.read(expiry, [stalled.node, stalled.renewals], () => undefined)
+        yield* pool.read(expiry(stalled))
       }
       const isLapsed = now > lapses || (hasRenewed && !hadLease)
       hasRenewed = true
@@ -213,24 +265,17 @@ export const keep = ({
 
     const endPredecessor = (id: string) =>
       Effect.gen(function* () {
-        const before = yield* pool.read(leaseOf, [id], ([row]) => row)
+        const before = yield* pool.read(leaseOf(id))
         if (before === undefined) return
-        const [count, predecessorLease] = [Number(before[0]), Number(before[1])]
-        yield* Effect.sleep((predecessorLease / renewals) * silentIntervals)
-        yield* pool.read(removal, [id, count], () => undefined)
+        yield* Effect.sleep((before.lease / renewals) * silentIntervals)
+        yield* pool.read(removal(before))
       }).pipe(Effect.retry(Schedule.spaced(Duration.times(lease, 1 / renewals))), Effect.ignore)
 
-    yield* Effect.addFinalizer(() =>
-      Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease, [node], () => undefined)))
-    )
+    yield* Effect.addFinalizer(() => Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease(node)))))
     yield* Effect.ignore(renewOnce)
     if (Option.isSome(predecessor)) yield* Effect.forkScoped(Effect.interruptible(endPredecessor(predecessor.value)))
     yield* Supervision.repeatScoped("renewing the lease of the node", Duration.times(lease, 1 / renewals), renewOnce)
-    yield* Supervision.repeatScoped(
-      "removing nodes that are gone",
-      "1 hour",
-      pool.read(cleaning, [], () => undefined)
-    )
+    yield* Supervision.repeatScoped("removing nodes that are gone", "1 hour", pool.read(cleaning))
     const isOver = Effect.map(Monotonic.millis, now => now >= endsAt)
     // A renewal that was under way when the process was frozen may have ended too early.
     const renewed = Effect.zipRight(Effect.ignore(renewOnce), Effect.whenEffect(Effect.ignore(renewOnce), isOver))

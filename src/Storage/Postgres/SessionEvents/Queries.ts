@@ -1,6 +1,7 @@
 /**
  * The queries of the session event log. Each is one statement, and so reads one snapshot.
  */
+import { constVoid } from "effect/Function"
 import {
   type EventPage,
   type History,
@@ -14,14 +15,7 @@ import {
 } from "../../../Gateway/SessionEvents.ts"
 import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
 import { texts } from "../Database/Encoding.ts"
-import type { Pool } from "../Database/Pool.ts"
-import type { Query, Row, Statement } from "../Database/Statement.ts"
-
-/** Runs queries on a pool. */
-export const on =
-  (pool: Pool) =>
-  <A>({ decode, statement, values }: Query<A>) =>
-    pool.read(statement, values, decode)
+import { calling, first, type Query, type Row } from "../Database/Statement.ts"
 
 type HistoryRow = readonly [epoch: string, head: number, trimmed: number, recoveryState: string | null]
 
@@ -32,20 +26,33 @@ const historyOf = ([epoch, headSeq, trimmedSeq, recoveryState]: HistoryRow): His
   recoveryState
 })
 
-const findStatement: Statement = {
-  name: "find_history",
-  text: "SELECT epoch, head, trimmed, recovery_state FROM causeway.histories WHERE session = $1"
-}
+/** Adds an empty history, unless the session has one. */
+export const create = (session: string, epoch: string): Query<void> => ({
+  name: "create_history",
+  text: `INSERT INTO causeway.histories (session, epoch, database_epoch) VALUES ($1, $2, causeway.epoch())
+    ON CONFLICT (session) DO NOTHING`,
+  values: [session, epoch],
+  decode: constVoid
+})
+
+/** Removes up to `portion` events from before a time in epoch milliseconds. Returns how many. */
+export const trim = (before: number, portion: number): Query<number> =>
+  calling("trim_sessions", [before, portion], first<number>)
 
 /** The history of a session. */
 export const find = (session: string): Query<History | undefined> => ({
-  statement: findStatement,
+  name: "find_history",
+  text: "SELECT epoch, head, trimmed, recovery_state FROM causeway.histories WHERE session = $1",
   values: [session],
   decode: ([row]) => (row === undefined ? undefined : historyOf(row as HistoryRow))
 })
 
-// An event has at most as many characters as bytes, so that a page with the bytes below has all characters it may have.
-const pageStatement: Statement = {
+/** The maximum number of bytes in UTF-8 for each UTF-16 code unit. */
+const bytesOfCharacter = 3
+
+/** Up to `limit` events of a session after a number, with its history. */
+export const page = (session: string, after: number, limit: number): Query<EventPage | undefined> => ({
+  // An event has at most as many characters as bytes, so that a page with the bytes below has all characters it may have.
   name: "page_of_events",
   text: `SELECT h.epoch, h.head, h.trimmed, h.recovery_state, e.seq, e.text FROM causeway.histories h
     LEFT JOIN LATERAL (
@@ -56,15 +63,7 @@ const pageStatement: Statement = {
         ) selected
       ) summed WHERE total - size < $4
     ) e ON true
-    WHERE h.session = $1 ORDER BY e.seq`
-}
-
-/** The maximum number of bytes in UTF-8 for each UTF-16 code unit. */
-const bytesOfCharacter = 3
-
-/** Up to `limit` events of a session after a number, with its history. */
-export const page = (session: string, after: number, limit: number): Query<EventPage | undefined> => ({
-  statement: pageStatement,
+    WHERE h.session = $1 ORDER BY e.seq`,
   values: [session, after, limit, pageCharacters * bytesOfCharacter],
   decode: rows => {
     const [first] = rows
@@ -77,18 +76,14 @@ export const page = (session: string, after: number, limit: number): Query<Event
   }
 })
 
-const receiptStatement: Statement = {
-  name: "receipt",
-  text: `SELECT r.digest, r.turn FROM causeway.receipts r JOIN causeway.histories h ON h.id = r.history
-    WHERE h.session = $1 AND r.id = $2`
-}
-
 /** The id of a receipt as it is stored: a JSON text, as the database accepts neither U+0000 nor a lone surrogate. */
 export const storedId = (id: string): string => JSON.stringify(id)
 
 /** The receipt of a message of a session. */
 export const receipt = (session: string, id: string): Query<Receipt | undefined> => ({
-  statement: receiptStatement,
+  name: "receipt",
+  text: `SELECT r.digest, r.turn FROM causeway.receipts r JOIN causeway.histories h ON h.id = r.history
+    WHERE h.session = $1 AND r.id = $2`,
   values: [session, storedId(id)],
   decode: ([row]) => {
     if (row === undefined) return undefined
@@ -97,14 +92,10 @@ export const receipt = (session: string, id: string): Query<Receipt | undefined>
   }
 })
 
-const configurationStatement: Statement = {
-  name: "launch_configuration",
-  text: "SELECT environment, deployment FROM causeway.launch_configurations WHERE session = $1"
-}
-
 /** The launch configuration of a session. */
 export const configuration = (session: string): Query<LaunchConfiguration> => ({
-  statement: configurationStatement,
+  name: "launch_configuration",
+  text: "SELECT environment, deployment FROM causeway.launch_configurations WHERE session = $1",
   values: [session],
   decode: ([row]) => {
     const [environment, deployment] = (row ?? [null, null]) as readonly [string | null, string | null]
@@ -112,18 +103,14 @@ export const configuration = (session: string): Query<LaunchConfiguration> => ({
   }
 })
 
-const summariesStatement: Statement = {
+/** The summaries of sessions, in their order. */
+export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
   name: "summaries",
   text: `SELECT h.head, c.environment IS NOT NULL, c.deployment IS NOT NULL
     FROM unnest($1::text[]) WITH ORDINALITY s(session, position)
     LEFT JOIN causeway.histories h ON h.session = s.session
     LEFT JOIN causeway.launch_configurations c ON c.session = s.session
-    ORDER BY s.position`
-}
-
-/** The summaries of sessions, in their order. */
-export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
-  statement: summariesStatement,
+    ORDER BY s.position`,
   values: [texts(sessions)],
   decode: rows =>
     (rows as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
@@ -131,23 +118,19 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
     )
 })
 
-const sessionsStatement: Statement = {
+/** Sessions of which a history or a launch configuration is stored, after another one. */
+export const sessions = (after: string, limit: number): Query<ReadonlyArray<string>> => ({
   name: "stored_sessions",
   text: `(SELECT session FROM causeway.histories WHERE session > $1 ORDER BY session LIMIT $2)
     UNION
     (SELECT session FROM causeway.launch_configurations WHERE session > $1 ORDER BY session LIMIT $2)
-    ORDER BY session LIMIT $2`
-}
-
-/** Sessions of which a history or a launch configuration is stored, after another one. */
-export const sessions = (after: string, limit: number): Query<ReadonlyArray<string>> => ({
-  statement: sessionsStatement,
+    ORDER BY session LIMIT $2`,
   values: [after, limit],
   decode: rows => rows.map(([session]) => session as string)
 })
 
 /** Sessions with a recovery state that a node may open. There may be many sessions, but few owners. */
-const unfinishedOf = (name: string, condition: string, order: string): Statement => ({
+const unfinishedOf = (name: string, condition: string, order: string) => ({
   name,
   text: `WITH owners AS MATERIALIZED (
       SELECT DISTINCT owner FROM causeway.histories WHERE recovery_state IS NOT NULL
@@ -177,40 +160,32 @@ const maxUnfinished = 1_000_000
 
 /** Sessions with a recovery state that this node owned, or may take over. `lease` is in milliseconds. */
 export const unfinished = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
-  statement: unfinishedStatement,
+  ...unfinishedStatement,
   values: [node, lease, maxUnfinished],
   decode: decodeUnfinished
 })
 
 /** Sessions with a recovery state whose nodes are gone. `lease` is in milliseconds. */
 export const abandoned = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
-  statement: abandonedStatement,
+  ...abandonedStatement,
   values: [node, lease, maxAbandoned],
   decode: decodeUnfinished
 })
 
-const takenStatement: Statement = {
-  name: "taken_sessions",
-  text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
-    WHERE h.owner IS DISTINCT FROM $2`
-}
-
 /** Returns those of `sessions` that do not belong to a node any longer. */
 export const taken = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
-  statement: takenStatement,
+  name: "taken_sessions",
+  text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
+    WHERE h.owner IS DISTINCT FROM $2`,
   values: [texts(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })
 
-const ownerStatement: Statement = {
-  name: "owner_of_session",
-  text: `SELECT n.id, n.address FROM causeway.histories h JOIN causeway.nodes n ON n.id = h.owner
-    WHERE h.session = $1 AND n.id <> $2 AND n.expires_at > clock_timestamp()`
-}
-
 /** The other node that owns a session, if its lease is valid. */
 export const owner = (session: string, node: string): Query<Peer | undefined> => ({
-  statement: ownerStatement,
+  name: "owner_of_session",
+  text: `SELECT n.id, n.address FROM causeway.histories h JOIN causeway.nodes n ON n.id = h.owner
+    WHERE h.session = $1 AND n.id <> $2 AND n.expires_at > clock_timestamp()`,
   values: [session, node],
   decode: ([row]) => {
     if (row === undefined) return undefined
@@ -219,50 +194,37 @@ export const owner = (session: string, node: string): Query<Peer | undefined> =>
   }
 })
 
-const peersStatement: Statement = {
-  name: "peers",
-  text: `SELECT id, address FROM causeway.nodes
-    WHERE id <> $1 AND address IS NOT NULL AND expires_at > clock_timestamp() ORDER BY id`
-}
-
 /** The other nodes that accept requests. */
 export const peers = (node: string): Query<ReadonlyArray<ReachablePeer>> => ({
-  statement: peersStatement,
+  name: "peers",
+  text: `SELECT id, address FROM causeway.nodes
+    WHERE id <> $1 AND address IS NOT NULL AND expires_at > clock_timestamp() ORDER BY id`,
   values: [node],
   decode: rows => (rows as ReadonlyArray<readonly [string, string]>).map(([peer, address]) => ({ node: peer, address }))
 })
 
-const tokenStatement: Statement = { name: "next_token", text: "SELECT nextval('causeway.session_tokens')" }
-
 /** A new fencing token, which no owner of a session has had. */
 export const nextToken: Query<number> = {
-  statement: tokenStatement,
+  name: "next_token",
+  text: "SELECT nextval('causeway.session_tokens')",
   values: [],
-  decode: ([row]) => Number(row?.[0])
-}
-
-const adoptionStatement: Statement = {
-  name: "adopt_session",
-  text: `UPDATE causeway.histories SET owner = $2, token = $3
-    WHERE session = $1 AND owner = $4 AND token = $5 AND recovery_state IS NULL RETURNING 1`
+  decode: first
 }
 
 /** Moves a session without a recovery state from its owner to another node. Returns false if the owner has changed. */
 export const adopt = (session: string, to: SessionOwner, from: SessionOwner): Query<boolean> => ({
-  statement: adoptionStatement,
+  name: "adopt_session",
+  text: `UPDATE causeway.histories SET owner = $2, token = $3
+    WHERE session = $1 AND owner = $4 AND token = $5 AND recovery_state IS NULL RETURNING 1`,
   values: [session, to.node, to.token, from.node, from.token],
   decode: rows => rows.length > 0
 })
 
-const elsewhereStatement: Statement = {
-  name: "sessions_elsewhere",
-  text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
-    JOIN causeway.nodes n ON n.id = h.owner WHERE n.id <> $2 AND n.expires_at > clock_timestamp()`
-}
-
 /** Returns those of `sessions` that belong to other nodes with valid leases. */
 export const elsewhere = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
-  statement: elsewhereStatement,
+  name: "sessions_elsewhere",
+  text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
+    JOIN causeway.nodes n ON n.id = h.owner WHERE n.id <> $2 AND n.expires_at > clock_timestamp()`,
   values: [texts(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })

@@ -8,7 +8,7 @@ import * as Supervision from "../../../Supervision.ts"
 import { texts } from "../Database/Encoding.ts"
 import * as Notifications from "../Database/Notifications.ts"
 import type { Pool } from "../Database/Pool.ts"
-import type { Statement } from "../Database/Statement.ts"
+import type { Query } from "../Database/Statement.ts"
 
 /** The payload of a notification is hashes of sessions, or `*` if any session may have changed. */
 export const channel = "causeway_sessions"
@@ -22,17 +22,17 @@ const notifyInterval = Duration.millis(10)
 const maxInPayload = 900
 const maxPayloads = 10
 
-/** The pause between two queries for the ends of watched histories, with notifications and without. */
-const askInterval = { listening: Duration.seconds(1), polling: Duration.millis(150) }
-
 /** The maximum number of sessions in one query. */
 const portion = 1000
 
-const headsStatement: Statement = {
+/** The epoch and the end of the history of each session, as one text. */
+const heads = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<readonly [session: string, head: string]>> => ({
   name: "heads_of_sessions",
-  text: `SELECT s.session, h.epoch, h.head FROM unnest($1::text[]) s(session)
-    LEFT JOIN causeway.histories h ON h.session = s.session`
-}
+  text: `SELECT s.session, concat(h.epoch, ' ', h.head) FROM unnest($1::text[]) s(session)
+    LEFT JOIN causeway.histories h ON h.session = s.session`,
+  values: [texts(sessions)],
+  decode: rows => rows as ReadonlyArray<readonly [string, string]>
+})
 
 /** Returns the FNV-1a hash of the UTF-16 code units, as 8 hexadecimal digits. All nodes use it. */
 export const hashOf = (session: string): string => {
@@ -58,7 +58,7 @@ export class SessionNotifications {
   private readonly byHash = new Map<string, Set<string>>()
   private readonly occupancy = new Supervision.Occupancy()
   private pending = new Set<string>()
-  private onPending: () => void = () => {}
+  private readonly work = Effect.unsafeMakeLatch(false)
   /** Whether other nodes may exist. */
   hasOthers = true
   /** Whether notifications arrive. */
@@ -99,7 +99,7 @@ export class SessionNotifications {
     this.wake(session)
     if (!this.hasOthers) return
     this.pending.add(hashOf(session))
-    this.onPending()
+    this.work.unsafeOpen()
   }
 
   /** A notification has arrived. */
@@ -115,33 +115,23 @@ export class SessionNotifications {
 
   /** Sends notifications and polls until the scope closes. */
   run(pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope.Scope> {
-    const work = Effect.async<void>(resume => {
-      const check = (): void => {
-        if (this.pending.size > 0) resume(Effect.void)
-      }
-      this.onPending = check
-      check()
-    })
     const send = Effect.suspend(() => {
+      this.work.unsafeClose()
       const payloads = payloadsOf(this.pending)
       this.pending = new Set()
       return Notifications.send(pool, channel, payloads)
     })
     const announcing = Effect.forever(
       // The others poll too, so a lost notification delays them only until their next query.
-      Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
+      Effect.zipRight(this.work.await, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
     )
-    const outage = Supervision.outage("asking for changes of sessions")
-    const asking = Effect.suspend(() => Effect.sleep(askInterval[this.isListening ? "listening" : "polling"])).pipe(
-      Effect.zipRight(
-        Effect.matchCauseEffect(this.ask(pool), { onFailure: outage.failed, onSuccess: () => outage.over })
-      )
-    )
+    const rest = Effect.suspend(() => (this.isListening ? Effect.sleep(Notifications.askRest) : Effect.void))
     return Effect.zipRight(
       Supervision.forkScoped("announcing changes of sessions", announcing),
-      Supervision.forkScoped(
+      Supervision.repeatWhenDueScoped(
         "asking for changes of sessions",
-        Effect.forever(Effect.zipRight(this.occupancy.occupied, asking))
+        Notifications.askInterval,
+        Effect.zipRight(this.occupancy.occupied, Effect.as(this.ask(pool), rest))
       )
     )
   }
@@ -151,20 +141,16 @@ export class SessionNotifications {
 
   private ask(pool: Pick<Pool, "read">): Effect.Effect<void, StoreUnavailable> {
     return Effect.suspend(() => {
-      const sessions = [...this.watched.keys()]
-      const found = new Map<string, string>()
-      const portions = Arr.chunksOf(sessions, portion)
-      const askFor = (some: ReadonlyArray<string>) =>
-        pool.read(headsStatement, [texts(some)], rows => {
-          for (const [session, epoch, head] of rows as ReadonlyArray<readonly [string, string | null, number | null]>) {
-            found.set(session, `${epoch} ${head}`)
-          }
-        })
-      return Effect.map(Effect.forEach(portions, askFor, { discard: true }), () => {
-        const before = this.known
-        this.known = found
-        for (const [session, state] of found) if (before.get(session) !== state) this.wake(session)
-      })
+      const portions = Arr.chunksOf([...this.watched.keys()], portion)
+      return Effect.map(
+        Effect.forEach(portions, some => pool.read(heads(some))),
+        read => {
+          const found = new Map(read.flat())
+          const before = this.known
+          this.known = found
+          for (const [session, state] of found) if (before.get(session) !== state) this.wake(session)
+        }
+      )
     })
   }
 }

@@ -4,7 +4,7 @@
 import type Database from "better-sqlite3"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
-import type { EventWrite } from "../../SessionCommit.ts"
+import type { EventWrite } from "../../Commit/SessionCommit.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { format } from "./Schema.ts"
 

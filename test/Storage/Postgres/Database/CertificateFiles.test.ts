@@ -11,8 +11,7 @@ import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
 import { createDatabase, execute, optionsOf } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { logged, node, put, quiet, ready } from "../Fixture.ts"
-
-const one = { name: "one", text: "SELECT 1" }
+import { one } from "./Fixture.ts"
 
 const missing = /^ENOENT: no such file or directory/
 
@@ -34,7 +33,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, files of certificates ${r
     Effect.gen(function* () {
       const { url, write } = yield* withFile
       const pipeline = yield* Pipeline.make({ url: Redacted.make(url), statementTimeout: 1900 })
-      const read = pipeline.run(one, [], rows => rows.length)
+      const read = pipeline.run(one)
       const reasons = new Set<string>()
       // More statements in all than two connections may have unanswered.
       for (let round = 0; round < 3; round++) {
@@ -57,10 +56,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, files of certificates ${r
       const { admin, remove, url, write } = yield* withFile
       yield* write
       const pool = yield* Pool.make({ url: Redacted.make(url), isPooled: false, max: 1, statementTimeout: 60_000 })
-      const read = pool.read(one, [], rows => rows.length, 60_000)
+      const read = pool.read(one, 60_000)
       expect(yield* read).toBe(1)
       const long = yield* Effect.fork(
-        Effect.flip(pool.read({ name: "long", text: "SELECT pg_sleep(60)" }, [], noRow, 60_000))
+        Effect.flip(pool.read({ name: "long", text: "SELECT pg_sleep(60)", values: [], decode: noRow }, 60_000))
       )
       const running = Effect.promise(() =>
         execute(admin, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'")

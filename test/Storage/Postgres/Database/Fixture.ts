@@ -1,10 +1,11 @@
 /** What tests of connections ask of a server. */
 import { randomUUID } from "node:crypto"
 import { Effect } from "effect"
+import { first, type Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import { execute } from "../../../postgres/Databases.ts"
 
-/** A statement with one row. */
-export const one = { name: "one", text: "SELECT 1" }
+/** A query that returns 1. */
+export const one: Query<number> = { name: "one", text: "SELECT 1", values: [], decode: first }
 
 /** The number of connections of nodes to a database. */
 export const count = (url: string) =>

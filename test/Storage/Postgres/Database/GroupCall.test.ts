@@ -4,9 +4,7 @@ import { Effect, Exit, Fiber, TestClock } from "effect"
 import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
 import * as GroupCall from "../../../../src/Storage/Postgres/Database/GroupCall.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
-import type { Parameter, Row, Statement } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-
-const call: Statement = { name: "call", text: "" }
+import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 
 const isWanted = (): boolean => false
 
@@ -14,24 +12,20 @@ it.effect("after a call of unknown outcome none is made before its id is fenced 
   Effect.gen(function* () {
     let isReachable = false
     const seen: Array<string> = []
-    const answer = <A>(
-      { name }: Statement,
-      values: ReadonlyArray<Parameter>,
-      decode: (rows: ReadonlyArray<Row>) => A
-    ) =>
+    const answer = <A>({ decode, name, values }: Query<A>) =>
       Effect.suspend(() => {
         if (!isReachable) return new Unanswered({ reason: "connection lost" })
         seen.push(`${name} ${String(values[0])}`)
         return Effect.sync(() => decode([["result"]]))
       })
     const pool: Pick<Pool, "run" | "read"> = {
-      run: (statement, values, _limit, decode) => answer(statement, values, decode),
-      read: (statement, values, decode) => Effect.mapError(answer(statement, values, decode), unavailable)
+      run: query => answer(query),
+      read: query => Effect.mapError(answer(query), unavailable)
     }
     const ids: Array<string> = []
     const callGroup = GroupCall.make(pool, () => 0)
     const commit = callGroup(
-      call,
+      "call",
       id => {
         ids.push(id)
         return [id]
@@ -63,7 +57,7 @@ it.effect("a call without an answer is not repeated after no caller waits for it
           return new Unanswered({ reason: "connection lost" })
         }),
       // The mark could be made, so that the call was not committed and never will be.
-      read: ({ name }, _, decode) =>
+      read: ({ decode, name }) =>
         Effect.sync(() => {
           sent.push(name)
           return decode([[1]])
@@ -73,7 +67,7 @@ it.effect("a call without an answer is not repeated after no caller waits for it
     for (let n = 0; n < 2; n++) {
       const failure = yield* Effect.flip(
         callGroup(
-          call,
+          "call",
           id => [id],
           () => isGivenUp
         )

@@ -11,7 +11,7 @@ import { count, limitedRole, one } from "./Fixture.ts"
 const make = (url: string) => Pipeline.make({ url: Redacted.make(url), statementTimeout: 10_000 })
 
 /** A read that returns 1. */
-const read = (pipeline: Pipeline.Pipeline) => pipeline.run(one, [], rows => rows[0]![0])
+const read = (pipeline: Pipeline.Pipeline) => pipeline.run(one)
 
 const asked = Array.from({ length: 60 })
 

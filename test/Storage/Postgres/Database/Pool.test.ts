@@ -22,9 +22,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
       const asked = Array.from({ length: 60 })
       const pool = yield* Pool.make(options)
       // The server counts connections that are being made, and may refuse all of those that are made at once.
-      expect(yield* pool.read(one, [], rows => rows.length)).toBe(1)
+      expect(yield* pool.read(one)).toBe(1)
       for (let round = 0; round < 3; round++) {
-        const answers = yield* Effect.forEach(asked, () => pool.read(one, [], rows => rows.length), {
+        const answers = yield* Effect.forEach(asked, () => pool.read(one), {
           concurrency: "unbounded"
         })
         expect(answers).toEqual(asked.map(() => 1))
@@ -110,18 +110,13 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
         max: 1,
         statementTimeout: 5000
       })
-      yield* pool.read(one, [], () => undefined)
+      yield* pool.read(one)
       // The text as it ends the message by which the limit is set back.
       proxy.set("black hole", "SET statement_timeout = 5000\u0000")
-      yield* pool.run(one, [], 10_000, () => undefined, { serverLimit: 20_000 })
+      yield* pool.run(one, 10_000, { serverLimit: 20_000 })
       yield* Effect.promise(() => proxy.affected)
       // Each attempt waits for a connection for 1.5 s.
-      expect(
-        yield* Effect.retry(
-          pool.read(one, [], rows => rows[0]![0], 10_000),
-          { times: 10 }
-        )
-      ).toBe(1)
+      expect(yield* Effect.retry(pool.read(one, 10_000), { times: 10 })).toBe(1)
     })
   )
 })

@@ -3,7 +3,6 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Operation } from "../../../../src/Kv/Write.ts"
-import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
 import { createStore, execute } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
@@ -15,15 +14,8 @@ const database = Effect.promise(() => createStore())
 
 const now = 1_700_000_000_000
 
-const groupOf = (operations: ReadonlyArray<Operation>) => [
-  crypto.randomUUID(),
-  now,
-  true,
-  ...Group.encode([{ operations, actor: "tester" }])
-]
-
 const commit = (client: pg.Client, operations: ReadonlyArray<Operation>) =>
-  Held.call(client, "commit_group", groupOf(operations))
+  Held.call(client, "commit_group", Held.groupOf(operations, now, true))
 
 const fold = async (client: pg.Client, fewest: number, portion: number): Promise<number> =>
   (await client.query("SELECT causeway.fold_counts($1, $2) AS folded", [fewest, portion])).rows[0].folded
@@ -97,23 +89,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reaso
     Effect.gen(function* () {
       const { client } = yield* Held.duringSnapshot(yield* database)
       yield* Effect.promise(async () => {
-        const statement = {
-          text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-        }
         let written = 0
         const write = async (groups: number): Promise<void> => {
           for (const end = written + groups; written < end; written++)
             await commit(client, [set(one, `k${written}`, 1)])
         }
         const measure = async () => {
-          const values = groupOf([set(one, "measured", 1)])
+          const groupOf = (key: string) => Held.groupOf([set(one, key, 1)], now, true)
           return {
-            commit: await Held.pagesOf(client, { statement, values }, groupOf([set(one, "measured before", 1)])),
+            commit: await Held.pagesOf(
+              client,
+              Held.calling("commit_group", groupOf("measured")),
+              groupOf("measured before")
+            ),
             namespaces: await Held.pagesOf(client, Namespaces.namespaces(page, now)),
             tenants: await Held.pagesOf(client, Namespaces.tenants(page, now)),
             // As lists with counts do.
             namespace: await Held.pagesOf(client, {
-              statement: { text: "SELECT entries FROM causeway.namespaces WHERE namespace = $1" },
+              text: "SELECT entries FROM causeway.namespaces WHERE namespace = $1",
               values: [one]
             })
           }

@@ -3,8 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Operation } from "../../../../src/Kv/Write.ts"
-import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
-import * as IdempotencyRecords from "../../../../src/Storage/Postgres/Kv/IdempotencyRecords.ts"
+import * as WriteCalls from "../../../../src/Storage/Postgres/Kv/WriteCalls.ts"
 import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import { onlyLong } from "../../../Scale.ts"
@@ -16,12 +15,7 @@ const database = Effect.promise(() => createStore())
 const now = 1_700_000_000_000
 const namespace = "tenant:t/rows"
 
-const groupOf = (operations: ReadonlyArray<Operation>) => [
-  crypto.randomUUID(),
-  now,
-  false,
-  ...Group.encode([{ operations, actor: "tester" }])
-]
+const groupOf = (operations: ReadonlyArray<Operation>) => Held.groupOf(operations, now)
 
 /** A group of one write with an idempotency key. */
 const keyedGroupOf = (id: string, limitBytes: number) => {
@@ -31,14 +25,10 @@ const keyedGroupOf = (id: string, limitBytes: number) => {
     idempotencyKey: { tenant: "t", id, digest: "digest" }
   }
   return [
-    ...[crypto.randomUUID(), now, false, ...Group.encode([write])],
-    ...IdempotencyRecords.encode([write], { limitBytes, compares: false })
+    ...[crypto.randomUUID(), now, false, ...WriteCalls.encodeGroup([write])],
+    ...WriteCalls.encodeKeys([write], { limitBytes, compares: false })
   ]
 }
-
-const callOf = (name: string, parameters: number) => ({
-  text: `SELECT causeway.${name}(${Array.from({ length: parameters }, (_, index) => `$${index + 1}`).join(", ")})`
-})
 
 const commit = (client: pg.Client, operations: ReadonlyArray<Operation>) =>
   Held.call(client, "commit_group", groupOf(operations))
@@ -79,7 +69,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, dead rows ${reasonToSkip 
         for (const [name, operations] of Object.entries(cases)) {
           const pages = await Held.pagesOf(
             client,
-            { statement: callOf("commit_group", 12), values: groupOf(operations(2)) },
+            Held.calling("commit_group", groupOf(operations(2))),
             groupOf(operations(1))
           )
           expect(pages, name).toBeLessThan(100)
@@ -105,7 +95,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, dead rows ${reasonToSkip 
         expect(rows).toEqual([{ tenant: "t", is_sum: true }])
         const pages = await Held.pagesOf(
           client,
-          { statement: callOf("commit_keyed", 19), values: keyedGroupOf("measured", 700) },
+          Held.calling("commit_keyed", keyedGroupOf("measured", 700)),
           keyedGroupOf("measured before", 700)
         )
         expect(pages).toBeLessThan(250)
@@ -128,7 +118,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, dead rows ${reasonToSkip 
             }
             return await Held.pagesOf(
               client,
-              { statement: callOf("commit_keyed", 19), values: keyedGroupOf("measured", limitBytes) },
+              Held.calling("commit_keyed", keyedGroupOf("measured", limitBytes)),
               keyedGroupOf("measured before", limitBytes)
             )
           }

@@ -3,8 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-import * as Expiry from "../../../../src/Storage/Postgres/Kv/Expiry.ts"
-import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
+import { advanceExpiry } from "../../../../src/Storage/Postgres/Kv/BackgroundWork.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
 import * as Queries from "../../../../src/Storage/Postgres/Kv/Queries.ts"
@@ -20,18 +19,13 @@ const namespace = "tenant:t/expiring"
 /** Writes entries of names of their own at `now`, which expire at `expiresAt`. */
 const write = async (client: pg.Client, name: string, count: number, now: number, expiresAt: number): Promise<void> => {
   const operations = Array.from({ length: count }, (_, index) => set(namespace, `${name}-${index}`, 1, { expiresAt }))
-  await Held.call(client, "commit_group", [
-    crypto.randomUUID(),
-    now,
-    false,
-    ...Group.encode([{ operations, actor: "tester" }])
-  ])
+  await Held.call(client, "commit_group", Held.groupOf(operations, now))
 }
 
 const expire = async (client: pg.Client, now: number): Promise<number> =>
   Number((await client.query("SELECT expired FROM causeway.expire($1, 500)", [now])).rows[0].expired)
 
-const advance = (client: pg.Client, now: number) => client.query(Expiry.advance.text, [now])
+const advance = (client: pg.Client, now: number) => client.query(advanceExpiry(now).text, [now])
 
 const stored = async (client: pg.Client): Promise<number> =>
   Number((await client.query("SELECT count(*) FROM causeway.entries")).rows[0].count)
@@ -39,8 +33,8 @@ const stored = async (client: pg.Client): Promise<number> =>
 const position = async (client: pg.Client): Promise<number> =>
   Number((await client.query("SELECT causeway.position('expiry') AS at")).rows[0].at)
 
-const answerOf = async <A>(client: pg.Client, { decode, statement, values }: Query<A>): Promise<A> => {
-  const { rows } = await client.query({ text: statement.text, values: [...values], rowMode: "array" })
+const answerOf = async <A>(client: pg.Client, { decode, text, values }: Query<A>): Promise<A> => {
+  const { rows } = await client.query({ text, values: [...values], rowMode: "array" })
   return decode(
     rows.map(row => row.map((cell: unknown) => (typeof cell === "string" && /^\d+$/.test(cell) ? Number(cell) : cell)))
   )
@@ -68,7 +62,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
             await Held.pagesOf(client, counted(now, "other")),
             await Held.pagesOf(client, Queries.due),
             await Held.pagesOf(client, Namespaces.namespaces(namespaces, now)),
-            await Held.pagesOf(client, { statement: { text: "SELECT * FROM causeway.expire($1, 500)" }, values: [now] })
+            await Held.pagesOf(client, { text: "SELECT * FROM causeway.expire($1, 500)", values: [now] })
           ]
         }
         // A page of the namespace itself would visit its keys, those that are dead included.

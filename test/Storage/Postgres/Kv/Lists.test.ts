@@ -46,12 +46,12 @@ const maxRows = (plan: Plan): number => {
 }
 
 /** Runs a read as in a snapshot, and returns how many rows it touches. */
-const touched = <A>(url: string, { statement, values }: Query<A>) =>
+const touched = <A>(url: string, { text, values }: Query<A>) =>
   Effect.map(
     run(
       url,
       "SET enable_seqscan = off; SET enable_bitmapscan = off",
-      `EXPLAIN (ANALYZE, FORMAT JSON) ${statement.text.replaceAll(/\$(\d+)/g, (_, number) => literal(values[Number(number) - 1]!))}`
+      `EXPLAIN (ANALYZE, FORMAT JSON) ${text.replaceAll(/\$(\d+)/g, (_, number) => literal(values[Number(number) - 1]!))}`
     ),
     ([row]) => maxRows((row!["QUERY PLAN"] as ReadonlyArray<{ readonly Plan: Plan }>)[0]!.Plan)
   )

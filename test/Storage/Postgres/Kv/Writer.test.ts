@@ -5,7 +5,7 @@ import { JsonText } from "../../../../src/Json/JsonText.ts"
 import type { Write } from "../../../../src/Kv/Write.ts"
 import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
-import type { Parameter, Row, Statement } from "../../../../src/Storage/Postgres/Database/Statement.ts"
+import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Writer from "../../../../src/Storage/Postgres/Kv/Writer.ts"
 
 const set: Write = {
@@ -33,15 +33,15 @@ const answers: Record<string, string | number> = {
 /** A pool that answers while it is reachable, and what it was sent. */
 const makePool = () => {
   const state = { isReachable: false, sent: [] as Array<{ readonly name: string; readonly id: unknown }> }
-  const answer = <A>({ name }: Statement, [id]: ReadonlyArray<Parameter>, decode: (rows: ReadonlyArray<Row>) => A) =>
+  const answer = <A>({ decode, name, values: [id] }: Query<A>) =>
     Effect.suspend(() => {
       state.sent.push({ name, id })
       if (!state.isReachable) return new Unanswered({ reason: "connection lost" })
       return Effect.sync(() => decode([[answers[name]!]]))
     })
   const pool: Pick<Pool, "run" | "read"> = {
-    run: (statement, values, _limit, decode) => answer(statement, values, decode),
-    read: (statement, values, decode) => Effect.mapError(answer(statement, values, decode), unavailable)
+    run: query => answer(query),
+    read: query => Effect.mapError(answer(query), unavailable)
   }
   return { state, pool }
 }
@@ -54,12 +54,9 @@ describe("a group of unknown outcome is fenced off before one", () => {
       it.effect(`of ${second} follows one of ${first}`, () =>
         Effect.gen(function* () {
           const { pool, state } = makePool()
-          const writer = Writer.make(pool, () => 0, options)
+          const commitGroup = Writer.make(pool, () => 0, options)
           const commit = (write: Write) =>
-            Effect.map(
-              writer.commit([write], 1_700_000_000_000, () => false),
-              ([outcome]) => outcome
-            )
+            Effect.map(commitGroup([write], { now: 1_700_000_000_000, isGivenUp: () => false }), ([outcome]) => outcome)
           const cutOff = yield* Effect.fork(Effect.exit(Effect.flatMap(commit(lost), outcome => outcome!)))
           yield* TestClock.adjust("10 seconds")
           expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)

@@ -1,17 +1,15 @@
 /** Statements that write, with what they may read. */
 import { randomUUID } from "node:crypto"
 import type { Write } from "../../../../src/Kv/Write.ts"
-import * as Group from "../../../../src/Storage/Postgres/Kv/Group.ts"
-import * as IdempotencyRecords from "../../../../src/Storage/Postgres/Kv/IdempotencyRecords.ts"
-import * as PrefixDelete from "../../../../src/Storage/Postgres/Kv/PrefixDelete.ts"
+import * as WriteCalls from "../../../../src/Storage/Postgres/Kv/WriteCalls.ts"
 import * as SessionQueries from "../../../../src/Storage/Postgres/SessionEvents/Queries.ts"
-import * as Writes from "../../../../src/Storage/Postgres/SessionEvents/Writes.ts"
+import * as SessionWriter from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import { type Case, calling, reading } from "./Case.ts"
 import { gone, node, now } from "./Content.ts"
 
 const committing = (title: string, writes: ReadonlyArray<Write>, most: number): Case =>
-  calling("commit_group", [randomUUID(), now, false, ...Group.encode(writes)], most, title)
+  calling("commit_group", [randomUUID(), now, false, ...WriteCalls.encodeGroup(writes)], most, title)
 
 const write = (...operations: ReadonlyArray<Write["operations"][number]>): Write => ({ operations, actor: "tester" })
 
@@ -28,14 +26,14 @@ const keyed: ReadonlyArray<Write> = ["id100", "new"].map(id => ({
 
 const removing = { namespace: one, prefix: "k00", limit: 1000 }
 
-const holder: Writes.LeaseHolder = { node, lease: 10_000, tokenOf: session => Number(session.split("/")[1]) }
+const holder: SessionWriter.LeaseHolder = { node, lease: 10_000, tokenOf: session => Number(session.split("/")[1]) }
 
 const appending = (title: string, session: string, after: number, most: number): Case =>
   calling(
     "write_sessions",
     [
       randomUUID(),
-      ...Writes.encode(
+      ...SessionWriter.encode(
         [
           {
             op: "append",
@@ -76,20 +74,20 @@ export const writes: ReadonlyArray<Case> = [
   ),
   committing("a set of a deleted key", [write(set(one, "gone4", 1))], 20),
   committing("a condition", [write(set(one, "k000500", 1, { precondition: { match: [2] } }))], 20),
-  calling("remove_entries", [randomUUID(), now, ...PrefixDelete.encode(removing, "tester")], 6000),
+  calling("remove_entries", [randomUUID(), now, ...WriteCalls.encodePrefixDelete(removing, "tester")], 6000),
   calling(
     "commit_keyed",
     [
-      ...[randomUUID(), now, false, ...Group.encode(keyed)],
-      ...IdempotencyRecords.encode(keyed, { limitBytes: 1e9, compares: true })
+      ...[randomUUID(), now, false, ...WriteCalls.encodeGroup(keyed)],
+      ...WriteCalls.encodeKeys(keyed, { limitBytes: 1e9, compares: true })
     ],
     50
   ),
   calling(
     "commit_keyed",
     [
-      ...[randomUUID(), now, false, ...Group.encode(keyed.slice(1))],
-      ...IdempotencyRecords.encode(keyed.slice(1), { limitBytes: 1e9, compares: true })
+      ...[randomUUID(), now, false, ...WriteCalls.encodeGroup(keyed.slice(1))],
+      ...WriteCalls.encodeKeys(keyed.slice(1), { limitBytes: 1e9, compares: true })
     ],
     50,
     "commit_keyed with a new key"
@@ -103,7 +101,7 @@ export const writes: ReadonlyArray<Case> = [
     "write_sessions",
     [
       randomUUID(),
-      ...Writes.encode(
+      ...SessionWriter.encode(
         [
           { op: "open", session: "t3/3", epoch: "e" },
           { op: "open", session: "new/1", epoch: "e" },

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeWatch.ts"
+import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeLease.ts"
 
 describe("NodeWatch", () => {
   const one = (renewals: number) => ({ node: "a", renewals, lease: 900 })

@@ -115,7 +115,7 @@ describe("notifications of sessions", () => {
       )
       const settings: Array<unknown> = []
       /** Runs a statement in a transaction that would be flushed, and looks whether it still would. */
-      const read: Pool.Pool["read"] = ({ text }, values) =>
+      const read: Pool.Pool["read"] = ({ text, values }) =>
         Effect.promise(async () => {
           await client.query("BEGIN; SET LOCAL synchronous_commit = on")
           await client.query(text, [...values])

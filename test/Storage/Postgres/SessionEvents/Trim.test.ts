@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
-import * as Writes from "../../../../src/Storage/Postgres/SessionEvents/Writes.ts"
+import * as SessionWriter from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
 import { createStore } from "../../../postgres/Databases.ts"
 import { reasonToSkip } from "../../../postgres/Server.ts"
 import * as Held from "../Held.ts"
@@ -12,18 +12,18 @@ const database = Effect.promise(() => createStore())
 const minute = 60_000
 const session = "t/s"
 const node = "11111111-1111-4111-8111-111111111111"
-const holder: Writes.LeaseHolder = { node, lease: minute, tokenOf: () => 1 }
+const holder: SessionWriter.LeaseHolder = { node, lease: minute, tokenOf: () => 1 }
 
-const parametersOf = (writes: ReadonlyArray<Writes.EventWrite>, mostEvents = 1e6) => [
+const parametersOf = (writes: ReadonlyArray<SessionWriter.EventWrite>, mostEvents = 1e6) => [
   crypto.randomUUID(),
-  ...Writes.encode(writes, holder, { events: mostEvents, bytes: 1e9 }).parameters
+  ...SessionWriter.encode(writes, holder, { events: mostEvents, bytes: 1e9 }).parameters
 ]
 
 /** A history that the node owns, without events. */
 const addHistory = (client: pg.Client) =>
   client.query("INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ($1, 'e', $2, 1)", [session, node])
 
-const append = (after: number, count: number, timestamp: number, receipt?: string): Writes.EventWrite => ({
+const append = (after: number, count: number, timestamp: number, receipt?: string): SessionWriter.EventWrite => ({
   op: "append",
   session,
   epoch: "e",
@@ -34,9 +34,9 @@ const append = (after: number, count: number, timestamp: number, receipt?: strin
   receipt: receipt === undefined ? undefined : { id: receipt, digest: "digest", turnId: null }
 })
 
-const write = async (client: pg.Client, ...writes: ReadonlyArray<Writes.EventWrite>): Promise<void> => {
+const write = async (client: pg.Client, ...writes: ReadonlyArray<SessionWriter.EventWrite>): Promise<void> => {
   const { rows } = await Held.call(client, "write_sessions", parametersOf(writes))
-  expect(Object.values(rows[0])).toEqual([`[${writes.map(() => "0").join(",")}]`])
+  expect(Object.values(rows[0])).toEqual([`[${writes.map(() => "null").join(",")}]`])
 }
 
 const trim = async (client: pg.Client, before: number, portion = 500): Promise<number> =>
@@ -56,8 +56,6 @@ const left = async (client: pg.Client) => {
 const position = async (client: pg.Client): Promise<number> =>
   Number((await client.query("SELECT causeway.position('events') AS at")).rows[0].at)
 
-const trimming = { text: "SELECT causeway.trim_sessions($1, $2)" }
-
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("an append visits no events and receipts that were removed while a snapshot is held", () =>
     Effect.gen(function* () {
@@ -72,9 +70,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
             await Held.call(client, "write_sessions", appending(head, kept))
           }
           await client.query("ANALYZE causeway.events, causeway.receipts")
-          const places = appending(0, 1).map((_, index) => `$${index + 1}`)
-          const text = `SELECT causeway.write_sessions(${places.join(", ")})`
-          return await Held.pagesOf(client, { statement: { text }, values: appending(head + 1, 1) }, appending(head, 1))
+          return await Held.pagesOf(client, Held.calling("write_sessions", appending(head + 1, 1)), appending(head, 1))
         }
         const few = await pagesAfter(5)
         // The versions of the history are visited: two for each append.
@@ -100,7 +96,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
         const pagesAfter = async (count: number): Promise<number> => {
           for (let portion = 0; portion < count; portion++) expect(await trim(client, start + 30_000)).toBe(500)
           await client.query("ANALYZE causeway.events")
-          return await Held.pagesOf(client, { statement: trimming, values: [start + 30_000, 50] })
+          return await Held.pagesOf(client, Held.calling("trim_sessions", [start + 30_000, 50]))
         }
         const few = await pagesAfter(2)
         expect(await pagesAfter(50)).toBeLessThan(few + 60)
@@ -131,7 +127,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
         await other.query("INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ('t/z', 'e', $1, 1)", [
           node
         ])
-        await write(other, { ...append(0, 1, now - 90 * minute), session: "t/z" } as Writes.EventWrite)
+        await write(other, { ...append(0, 1, now - 90 * minute), session: "t/z" } as SessionWriter.EventWrite)
         expect(await trim(client, now - 60 * minute, 3)).toBe(6)
         expect(await trim(client, now - 60 * minute)).toBe(0)
         await other.query("COMMIT")

@@ -9,10 +9,10 @@ import type {
   OutOfStep,
   SessionElsewhere,
   SessionEvents
-} from "../Gateway/SessionEvents.ts"
-import { type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
-import * as MetricTags from "../MetricTags.ts"
-import * as Supervision from "../Supervision.ts"
+} from "../../Gateway/SessionEvents.ts"
+import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import * as MetricTags from "../../MetricTags.ts"
+import * as Supervision from "../../Supervision.ts"
 import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 

@@ -1,10 +1,12 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Cause, Effect, Either, Exit, Fiber, FastCheck as fc, Logger, Option } from "effect"
+import * as TestClock from "effect/TestClock"
 import * as TestContext from "effect/TestContext"
-import * as Direct from "../../src/Direct.ts"
-import { StoreUnavailable } from "../../src/Kv/Store.ts"
-import { times } from "../Scale.ts"
-import { joinAll, settled, setup, tagOf, type Write } from "./GroupCommitFixture.ts"
+import * as Direct from "../../../src/Direct.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import type { CommittedGroup } from "../../../src/Storage/Commit/GroupCommit.ts"
+import { times } from "../../Scale.ts"
+import { joinAll, settled, setup, tagOf, type Write } from "./Fixture.ts"
 
 /** Runs an effect without a fiber. Returns how to interrupt it. */
 const unforked = <A, E>(effect: Effect.Effect<A, E>, onExit: (exit: Exit.Exit<A, E>) => void): (() => void) => {
@@ -65,6 +67,24 @@ describe("GroupCommit", () => {
       })
       expect(Exit.isFailure(yield* Effect.exit(committer.submit("a")))).toBe(true)
       expect(yield* committer.submit("b")).toBe("b")
+    })
+  )
+
+  it.scoped("groups are observed: the number of their writes, their duration, and whether they have failed", () =>
+    Effect.gen(function* () {
+      const observed: Array<CommittedGroup> = []
+      const { submit, answer } = yield* setup({ observe: group => observed.push(group) })
+      yield* Effect.forEach(["a", "b", "c"], submit)
+      yield* TestClock.adjust("40 millis")
+      yield* answer(0)
+      yield* settled
+      yield* TestClock.adjust("20 millis")
+      yield* answer(1, new StoreUnavailable({ reason: "the disk is full" }))
+      yield* settled
+      expect(observed).toEqual([
+        { writes: 1, millis: 40, outcome: "ok" },
+        { writes: 2, millis: 20, outcome: "failed" }
+      ])
     })
   )
 

@@ -1,8 +1,8 @@
 /** A committer over a backend that a test controls. */
 import { Deferred, Effect, Either, Fiber } from "effect"
 import * as TestClock from "effect/TestClock"
-import type { StoreUnavailable } from "../../src/Kv/Store.ts"
-import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
+import type { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as GroupCommit from "../../../src/Storage/Commit/GroupCommit.ts"
 
 export type Write = string
 

@@ -2,7 +2,7 @@
  * The writes that wait for a group commit, and the group in flight.
  */
 import { Effect, type Exit } from "effect"
-import type { StoreUnavailable } from "../Kv/Store.ts"
+import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { Wait } from "./BatchWindow.ts"
 
 /** The weight of a write, for the limits of a group and of the queue. */
@@ -31,12 +31,8 @@ export interface Flight<A, B, E> {
   readonly startedAt: number
   /** Milliseconds after which its writes fail. */
   readonly timeoutMillis: number
-  /** Whether its writes have failed by timeout. */
-  readonly hasTimedOut: boolean
-}
-
-interface MutableFlight<A, B, E> extends Flight<A, B, E> {
-  hasTimedOut: boolean
+  /** `late`: it blocks the waiting writes, which have failed. `timed out`: its own writes have failed, too. */
+  readonly state: "in time" | "late" | "timed out"
 }
 
 /**
@@ -52,8 +48,7 @@ export class GroupQueue<A, B, E> {
   private operations = 0
   private bytes = 0
   private listeners: Array<() => void> = []
-  private current: MutableFlight<A, B, E> | undefined
-  private stuck = false
+  private current: (Flight<A, B, E> & { state: Flight<A, B, E>["state"] }) | undefined
   private closing = false
 
   constructor(
@@ -73,7 +68,7 @@ export class GroupQueue<A, B, E> {
 
   /** Whether the group in flight has exceeded the timeout. */
   get isStuck(): boolean {
-    return this.stuck
+    return this.current !== undefined && this.current.state !== "in time"
   }
 
   /** Whether no more writes are accepted. */
@@ -132,23 +127,20 @@ export class GroupQueue<A, B, E> {
 
   /** Marks a taken group as in flight. For `timeoutMillis` see `Flight`. */
   begin(group: ReadonlyArray<Waiting<A, B, E>>, startedAt: number, timeoutMillis: number): Flight<A, B, E> {
-    const flight: Flight<A, B, E> = { group, startedAt, timeoutMillis, hasTimedOut: false }
-    this.current = flight
+    this.current = { group, startedAt, timeoutMillis, state: "in time" }
     this.changed()
-    return flight
+    return this.current
   }
 
   /** Marks the group in flight as answered. */
   settle(): void {
     this.current = undefined
-    this.stuck = false
     this.changed()
   }
 
-  /** Marks the group in flight as too slow. With `hasTimedOut` its writes fail, too. */
-  stall(hasTimedOut: boolean): void {
-    this.stuck = true
-    if (hasTimedOut && this.current !== undefined) this.current.hasTimedOut = true
+  /** Marks the group in flight as too slow. */
+  stall(state: "late" | "timed out"): void {
+    if (this.current !== undefined) this.current.state = state
     this.changed()
   }
 

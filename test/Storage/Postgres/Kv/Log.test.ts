@@ -1,4 +1,4 @@
-/** The removal of commit records, by which nodes learn the outcome of a lost call. */
+/** What is removed of the log, and of the commit records, by which nodes learn the outcome of a lost call. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
@@ -22,7 +22,7 @@ const prune = async (client: pg.Client, portion: number): Promise<number> =>
 const left = async (client: pg.Client) =>
   (await client.query("SELECT count(result)::int AS records, count(*)::int AS all FROM causeway.commits")).rows[0]
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, commit records ${reasonToSkip ?? ""}`, () => {
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, the log and commit records ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("records are removed after a minute by portions, and fences after an hour", () =>
     Effect.gen(function* () {
       const client = yield* Held.connect(yield* database)
@@ -69,15 +69,38 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, commit records ${reasonTo
             expect(await prune(client, 1000)).toBe(500)
           }
           await add(client, 1, "2 minutes", "1,0")
-          const pages = await Held.pagesOf(client, {
-            statement: { text: "SELECT causeway.prune_commits($1)" },
-            values: [1000]
-          })
+          const pages = await Held.pagesOf(client, Held.calling("prune_commits", [1000]))
           expect(await prune(client, 1000)).toBe(1)
           return pages
         }
         const few = await pagesAfter(2)
         expect(await pagesAfter(30)).toBeLessThan(few + 40)
+      })
+    })
+  )
+
+  it.scopedLive("tombstones that were removed while a snapshot is held are not visited again", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Held.duringSnapshot(yield* database)
+      yield* Effect.promise(async () => {
+        const values = "SELECT 'n', 'k' || n, 2, n FROM generate_series(1, 40000) n"
+        await client.query(`INSERT INTO causeway.tombstones (namespace, key, version, seq) ${values}`)
+        await client.query(
+          `INSERT INTO causeway.changes (namespace, key, version, seq, op, actor, timestamp)
+           SELECT t.*, 'delete', 'tester', 1000 FROM causeway.tombstones t`
+        )
+        const pagesAfter = async (portions: number): Promise<number> => {
+          for (let portion = 0; portion < portions; portion++) await Held.call(client, "trim", [2000, 500])
+          await client.query("ANALYZE causeway.changes, causeway.tombstones")
+          return await Held.pagesOf(client, Held.calling("trim", [2000, 50]))
+        }
+        const few = await pagesAfter(2)
+        expect(await pagesAfter(60)).toBeLessThan(few + 40)
+        const { rows } = await client.query(
+          `SELECT l.trimmed_seq::int, (SELECT min(seq)::int FROM causeway.changes) AS first_record,
+             (SELECT min(seq)::int FROM causeway.tombstones) AS first_tombstone FROM causeway.log l`
+        )
+        expect(rows).toEqual([{ trimmed_seq: 31_000, first_record: 31_001, first_tombstone: 31_001 }])
       })
     })
   )

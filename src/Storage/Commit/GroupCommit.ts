@@ -1,12 +1,15 @@
+/**
+ * Gathers the writes of many callers into groups, and commits each group in one transaction.
+ */
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import { constVoid } from "effect/Function"
-import { MiB } from "../Bytes.ts"
-import * as Direct from "../Direct.ts"
-import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
-import * as Monotonic from "../Monotonic.ts"
-import * as Supervision from "../Supervision.ts"
+import { MiB } from "../../Bytes.ts"
+import * as Direct from "../../Direct.ts"
+import { untilRead } from "../../EventLoop.ts"
+import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import * as Monotonic from "../../Monotonic.ts"
+import * as Supervision from "../../Supervision.ts"
 import { BatchWindow, type Wait } from "./BatchWindow.ts"
-import * as CommitWatchdog from "./CommitWatchdog.ts"
 import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
 
 export type { Weight } from "./GroupQueue.ts"
@@ -96,25 +99,22 @@ export const make = <A, B, E = never>(
       options.maxWaiting ?? 10_000,
       options.maxWaitingBytes ?? 64 * MiB
     )
-    const { answer, fail, reportFaults } = answering<A, B, E>()
-    const commitNext = committing(options, { answer, clock, queue, reportFaults, timeoutMillis })
+    const answers = answering<A, B, E>()
+    const parts: Parts<A, B, E> = { clock, queue, timeoutMillis, ...answers }
 
     /** Fails the writes that will not be committed. */
     const abandon = Effect.suspend(() => {
-      fail(queue.flight?.group ?? [], "the store closed during the commit; its outcome is unknown")
-      fail(queue.dropWaiting(), "the store closed before the write was started; nothing of it was done")
-      return reportFaults
+      answers.fail(queue.flight?.group ?? [], "the store closed during the commit; its outcome is unknown")
+      answers.fail(queue.dropWaiting(), "the store closed before the write was started; nothing of it was done")
+      return answers.reportFaults
     })
 
-    yield* Supervision.forkScoped("group commit", Effect.forever(commitNext))
-    yield* Supervision.forkScoped(
-      "watchdog of group commits",
-      CommitWatchdog.watch({ clock, fail, outage: options.outage, queue, reportFaults, timeoutMillis })
-    )
+    yield* Supervision.forkScoped("group commit", Effect.forever(committing(options, parts)))
+    yield* Supervision.forkScoped("watchdog of group commits", Effect.forever(watching(options, parts)))
     yield* Effect.addFinalizer(() => {
       queue.close()
       const isDone = queue.until(
-        () => queue.flight?.hasTimedOut === true || (queue.flight === undefined && queue.size === 0)
+        () => queue.flight?.state === "timed out" || (queue.flight === undefined && queue.size === 0)
       )
       // Each of many groups may be answered in time, and all of them together exceed the timeout.
       return Effect.zipRight(Supervision.within(closeTimeout, isDone), abandon)
@@ -146,20 +146,18 @@ const answering = <A, B, E>() => {
   return { answer, fail, reportFaults }
 }
 
+/** What the commits and their watchdog share. */
+interface Parts<A, B, E> extends ReturnType<typeof answering<A, B, E>> {
+  readonly clock: Clock.Clock
+  readonly queue: GroupQueue<A, B, E>
+  /** How long a group in flight may take before it blocks the queue. Its own timeout may be longer. */
+  readonly timeoutMillis: number
+}
+
 /** Waits for writes, commits one group, and answers its callers. */
 const committing = <A, B, E>(
   { commit, maxBatchWaitMillis = 0, maxGroup: max = maxGroup, observe, outage, prepare }: Options<A, B, E>,
-  {
-    answer,
-    clock,
-    queue,
-    reportFaults,
-    timeoutMillis
-  }: Pick<ReturnType<typeof answering<A, B, E>>, "answer" | "reportFaults"> & {
-    readonly clock: Clock.Clock
-    readonly queue: GroupQueue<A, B, E>
-    readonly timeoutMillis: number
-  }
+  { answer, clock, queue, reportFaults, timeoutMillis }: Parts<A, B, E>
 ): Effect.Effect<void> => {
   const window = new BatchWindow(maxBatchWaitMillis)
 
@@ -186,7 +184,7 @@ const committing = <A, B, E>(
         commit(
           group.map(item => item.write!),
           now,
-          () => flight.hasTimedOut
+          () => flight.state === "timed out"
         )
       ).pipe(
         Effect.exit,
@@ -211,6 +209,37 @@ const committing = <A, B, E>(
     )
   )
 }
+
+/**
+ * Watches a group in flight. After `timeoutMillis` all waiting writes fail, since the store may be slow or unavailable.
+ * After the group's own timeout its writes fail, too.
+ *
+ * The watchdog sleeps once for all groups, and never longer than `timeoutMillis`: on waking up it checks the group that
+ * is in flight by then.
+ */
+const watching = <A, B, E>(
+  { outage }: Pick<Options<A, B, E>, "outage">,
+  { clock, fail, queue, reportFaults, timeoutMillis }: Parts<A, B, E>
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    yield* queue.until(() => queue.flight !== undefined && queue.flight.state !== "timed out")
+    const flight = queue.flight
+    // The group may be answered before this fiber runs.
+    if (flight === undefined) return
+    const age = Monotonic.unsafeMillis(clock) - flight.startedAt
+    const limit = queue.isStuck ? flight.timeoutMillis : timeoutMillis
+    if (age < limit) return yield* Effect.sleep(Math.min(limit - age, timeoutMillis))
+    // If the process was suspended, the answer may have arrived in the meantime.
+    yield* untilRead
+    if (queue.flight !== flight) return
+    const reason = `a commit takes longer than ${Math.round(limit)} ms`
+    const hasTimedOut = age >= flight.timeoutMillis
+    queue.stall(hasTimedOut ? "timed out" : "late")
+    if (hasTimedOut) fail(flight.group, reason)
+    fail(queue.dropWaiting(), reason)
+    yield* reportFaults
+    if (hasTimedOut && outage !== undefined) yield* outage.failed(Cause.fail(new StoreUnavailable({ reason })))
+  })
 
 const submitting =
   <A, B, E>(queue: GroupQueue<A, B, E>, weigh: (write: A) => Weight): GroupCommit<A, B, E>["submit"] =>

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Logger, LogLevel } from "effect"
-import { StoreUnavailable } from "../../src/Kv/Store.ts"
-import * as SessionCommit from "../../src/Storage/SessionCommit.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as SessionCommit from "../../../src/Storage/Commit/SessionCommit.ts"
 
 describe("a defect of a commit of session histories", () => {
   it.scoped("fails its writes as an unavailable store does, and is logged as one error with its cause", () =>

@@ -1,9 +1,16 @@
 /**
- * SQL that prints entries and changes as JSON, and pages of such texts. Their readers need JSON text.
+ * SQL that several statements share: what prints entries and changes as JSON, whose readers need JSON text, and pages
+ * of such texts.
  */
 
 /** SQL for the last `seq` of the log. */
 export const lastSeq = "coalesce((SELECT max(seq) FROM causeway.changes), 0)"
+
+/** SQL for the position of expiry. A statement reads it once, in its snapshot. */
+export const expiryPosition = "(SELECT causeway.position('expiry'))"
+
+/** An SQL condition for entries that have expired at `now` and are still stored. */
+export const isDue = (now: string): string => `expires_at > ${expiryPosition} AND expires_at <= ${now}`
 
 /** SQL that prints an entry as `toJson` does. */
 export const printedEntry = `concat('{"namespace":', to_json(namespace), ',"key":', to_json(key), ',"value":', value,
