@@ -11,9 +11,8 @@ import type { Parameter } from "../Postgres/Database/Statement.ts"
 import * as TableLocks from "../Postgres/Database/TableLocks.ts"
 import * as Opening from "../Postgres/Opening.ts"
 import { Migrations } from "../Postgres/Schema.ts"
-import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Target } from "./Port.ts"
 import { failed, pages, write } from "./PostgresPages.ts"
-import { type Table, tables } from "./Tables.ts"
+import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Table, type Target, tables } from "./Tables.ts"
 
 type Query = Client.Query
 

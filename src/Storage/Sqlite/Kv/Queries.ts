@@ -18,7 +18,7 @@ import {
 import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
-import type { ReadConnection } from "../Database/ReadConnection.ts"
+import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
 import { ChangeQueries, type LogRead } from "./ChangeQueries.ts"
 import { tenantOfColumn } from "./NamespaceCounts.ts"
 import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"

@@ -6,9 +6,9 @@ import { accessSync, closeSync, constants, openSync, readSync, statSync } from "
 import { dirname } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Effect, Schema } from "effect"
-import { type Format, newerThan, openExclusive, openForReading, refusalOf, unfinishedCopyOf } from "./Connection.ts"
-import { isLocked } from "./DatabaseError.ts"
-import { hasRoom } from "./Files.ts"
+import { type Format, newerThan, openExclusive, openForReading, refusalOf, unfinishedCopyOf } from "../Connection.ts"
+import { isLocked } from "../DatabaseError.ts"
+import { hasRoom } from "../Files.ts"
 
 /** The database cannot be opened; it was not changed. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {

@@ -1,9 +1,9 @@
 import { basename, dirname } from "node:path"
 import type Database from "better-sqlite3"
-import type { DebugLog } from "../../../Observability/DebugLog.ts"
-import * as CommandLog from "./CommandLog.ts"
-import { clearCache, openExclusive, openForReading } from "./Connection.ts"
-import { hasRoom } from "./Files.ts"
+import type { DebugLog } from "../../../../Observability/DebugLog.ts"
+import * as CommandLog from "../CommandLog.ts"
+import { clearCache, openExclusive, openForReading } from "../Connection.ts"
+import { hasRoom } from "../Files.ts"
 
 /** The memory of the connection for short reads. */
 const cacheKiB = 8192
