@@ -1,3 +1,4 @@
+/** The transactions of a database. */
 import { dirname } from "node:path"
 import type Database from "better-sqlite3"
 import { checkpoint, clearCache, closeLast, type Format, openForWriting } from "./Connection.ts"

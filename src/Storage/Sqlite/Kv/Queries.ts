@@ -1,3 +1,4 @@
+/** The reads of the key-value store. */
 import type Database from "better-sqlite3"
 import { compare } from "../../../Client/KeyOrder.ts"
 import type { ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"

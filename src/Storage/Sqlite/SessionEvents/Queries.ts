@@ -1,3 +1,4 @@
+/** The reads of the session database. */
 import type Database from "better-sqlite3"
 import {
   type EventPage,

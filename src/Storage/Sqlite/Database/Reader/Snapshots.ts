@@ -1,3 +1,4 @@
+/** Snapshots of a database that last over several iterations of the event loop. */
 import { Effect, type Scope } from "effect"
 import { StoreBusy, type StoreUnavailable } from "../../../../Kv/Store.ts"
 import * as Monotonic from "../../../../Monotonic.ts"
