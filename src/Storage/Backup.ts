@@ -9,17 +9,27 @@ import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
 import { MiB } from "../Bytes.ts"
 import { version } from "../Version.ts"
-import { attempt, BackupFailed, type Report, refuse } from "./Backup/BackupFailed.ts"
-import { histories, type Manifest, manifestName, type Part, print, store } from "./Backup/Manifest.ts"
+import {
+  attempt,
+  BackupFailed,
+  histories,
+  type Manifest,
+  manifestName,
+  type Part,
+  print,
+  type Report,
+  refuse,
+  store
+} from "./Backup/Manifest.ts"
 import * as Target from "./Backup/Target.ts"
 import { idOf } from "./FileSystem.ts"
 import type { Copied } from "./Sqlite/Copy/Copying.ts"
 import * as CopyPort from "./Sqlite/Copy/CopyPort.ts"
 import { realFile } from "./Sqlite/Database/Files.ts"
-import { isUnfinished } from "./Sqlite/Database/Restored.ts"
+import { isUnfinished } from "./Sqlite/Database/Opening/Restored.ts"
 
-export type { Progress, Report } from "./Backup/BackupFailed.ts"
-export { BackupFailed } from "./Backup/BackupFailed.ts"
+export type { Progress, Report } from "./Backup/Manifest.ts"
+export { BackupFailed } from "./Backup/Manifest.ts"
 
 /** What to back up, and where to. */
 export interface Options {

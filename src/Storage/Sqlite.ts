@@ -12,7 +12,7 @@ import { LastSeq } from "./LastSeq.ts"
 import * as StoreBackup from "./Sqlite/Copy/StoreBackup.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
-import type { StoreRefused } from "./Sqlite/Database/Identification.ts"
+import type { StoreRefused } from "./Sqlite/Database/Opening/Identification.ts"
 import { renewEpoch as renewEpochOf } from "./Sqlite/Database/Opening.ts"
 import * as DiskMetrics from "./Sqlite/DiskMetrics.ts"
 import * as Ports from "./Sqlite/Kv/Ports.ts"
@@ -22,7 +22,7 @@ import { writer } from "./Sqlite/Kv/Tables.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
 
 export type { Options } from "./Sqlite/Database/Database.ts"
-export { StoreRefused } from "./Sqlite/Database/Identification.ts"
+export { StoreRefused } from "./Sqlite/Database/Opening/Identification.ts"
 
 /** The ports of a store in the file `kv.db` of a directory. This process owns the store until the scope closes. */
 export const make = (

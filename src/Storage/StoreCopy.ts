@@ -10,13 +10,22 @@ import { createHash } from "node:crypto"
 import { Effect, Option, Stream } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
 import { randomHex } from "../RandomHex.ts"
-import { type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./StoreCopy/Port.ts"
 import * as Postgres from "./StoreCopy/Postgres.ts"
 import * as Sqlite from "./StoreCopy/Sqlite.ts"
-import { Digest, type Row, sizeOf, type Table, tables } from "./StoreCopy/Tables.ts"
+import {
+  Digest,
+  type Row,
+  type Source,
+  StoreCopyFailed,
+  StoreCopyRefused,
+  sizeOf,
+  type Table,
+  type Target,
+  tables
+} from "./StoreCopy/Tables.ts"
 import type { StoreLocation } from "./StoreUrl.ts"
 
-export { StoreCopyFailed, StoreCopyRefused } from "./StoreCopy/Port.ts"
+export { StoreCopyFailed, StoreCopyRefused } from "./StoreCopy/Tables.ts"
 
 /** The progress of a copy. */
 export interface Progress {

@@ -1,8 +1,9 @@
 /**
- * The content of a backup, as the file `backup.json` lists it. A restore uses it to check that the databases are
- * complete and match.
+ * The content of a backup, as the file `backup.json` lists it, and the failure of a backup or a restore. A restore uses
+ * the list to check that the databases are complete and match.
  */
-import { type Option, Schema } from "effect"
+import { Effect, type Option, Schema } from "effect"
+import { messageOf } from "../../ErrorMessage.ts"
 import type { Format } from "../Sqlite/Database/Connection.ts"
 import { format as kv } from "../Sqlite/Kv/Schema.ts"
 import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
@@ -63,3 +64,34 @@ export const print = (manifest: Manifest): string => `${JSON.stringify(manifest,
 
 /** Parses a manifest. Returns `None` for texts that this version does not know. */
 export const parse: (text: string) => Option.Option<Manifest> = Schema.decodeUnknownOption(Schema.parseJson(Manifest))
+
+/** A backup or a restore has failed. */
+export class BackupFailed extends Schema.TaggedError<BackupFailed>()("BackupFailed", {
+  /** The problem: a sentence without its full stop. */
+  message: Schema.String,
+  /** What the user can do about it. */
+  hint: Schema.optionalWith(Schema.String, { exact: true }),
+  /** The restore has taken place nevertheless, and is not finished. */
+  isRestored: Schema.optionalWith(Schema.Boolean, { exact: true })
+}) {}
+
+/** Fails with `BackupFailed`. `message` is a sentence without its full stop; `hint` says what the user can do. */
+export const refuse = (message: string, hint?: string): Effect.Effect<never, BackupFailed> =>
+  Effect.fail(new BackupFailed({ message, ...(hint !== undefined && { hint }) }))
+
+/** Runs a file operation, which may throw the system's error. */
+export const attempt = <A>(problem: string, body: () => A): Effect.Effect<A, BackupFailed> =>
+  Effect.try({
+    try: body,
+    catch: error => new BackupFailed({ message: `${problem}: ${messageOf(error)}` })
+  })
+
+/** The progress of a backup or a restore, in bytes. A verification reports none. */
+export interface Progress {
+  readonly phase: "copy" | "verify"
+  readonly done: number
+  readonly total: number
+}
+
+/** Receives the progress of a backup or a restore. */
+export type Report = (progress: Progress) => void

@@ -29,10 +29,19 @@ import { requireRoom } from "../Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../Sqlite/Copy/CopyPort.ts"
 import type { Verified } from "../Sqlite/Copy/Verification.ts"
 import { closeLast, openForWriting } from "../Sqlite/Database/Connection.ts"
+import * as Restored from "../Sqlite/Database/Opening/Restored.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
-import * as Restored from "../Sqlite/Database/Restored.ts"
-import { attempt, BackupFailed, type Report, refuse } from "./BackupFailed.ts"
-import { histories, manifestName, type Part, parse, store } from "./Manifest.ts"
+import {
+  attempt,
+  BackupFailed,
+  histories,
+  manifestName,
+  type Part,
+  parse,
+  type Report,
+  refuse,
+  store
+} from "./Manifest.ts"
 import * as StoreFile from "./StoreFile.ts"
 import * as Target from "./Target.ts"
 

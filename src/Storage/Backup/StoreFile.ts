@@ -8,9 +8,8 @@ import { Effect, type Scope } from "effect"
 import { Lock } from "../DirectoryLock.ts"
 import { describe, isLocked } from "../Sqlite/Database/DatabaseError.ts"
 import { realFile } from "../Sqlite/Database/Files.ts"
-import { isUnfinished } from "../Sqlite/Database/Restored.ts"
-import { attempt, BackupFailed, refuse } from "./BackupFailed.ts"
-import { store } from "./Manifest.ts"
+import { isUnfinished } from "../Sqlite/Database/Opening/Restored.ts"
+import { attempt, BackupFailed, refuse, store } from "./Manifest.ts"
 
 const hintFor = (file: string): string =>
   basename(file) === store.file

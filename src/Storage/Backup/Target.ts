@@ -7,10 +7,9 @@ import { Effect, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
 import { claimName, flushDirectory, idOf } from "../FileSystem.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
-import { applicationIdOf } from "../Sqlite/Database/Identification.ts"
-import { isReserved } from "../Sqlite/Database/Restored.ts"
-import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
-import { histories, manifestName, store } from "./Manifest.ts"
+import { applicationIdOf } from "../Sqlite/Database/Opening/Identification.ts"
+import { isReserved } from "../Sqlite/Database/Opening/Restored.ts"
+import { attempt, type BackupFailed, histories, manifestName, refuse, store } from "./Manifest.ts"
 import { requireClosed } from "./StoreFile.ts"
 
 /** A backup that is being written. */

@@ -1,3 +1,4 @@
+/** The results of writes with idempotency keys, in memory. */
 import { bytesOf, lifetime } from "../../Kv/Idempotency.ts"
 import * as Shares from "../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../Kv/Write.ts"

@@ -18,8 +18,8 @@ import * as SessionCommit from "../Commit/SessionCommit.ts"
 import * as Damage from "./Database/Damage.ts"
 import * as Database from "./Database/Database.ts"
 import { hasRoom } from "./Database/Files.ts"
-import type { StoreRefused } from "./Database/Identification.ts"
 import type { WriteFailure } from "./Database/Messages.ts"
+import type { StoreRefused } from "./Database/Opening/Identification.ts"
 import type { Reader } from "./Database/Reader.ts"
 import * as DiskMetrics from "./DiskMetrics.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
@@ -92,11 +92,8 @@ const open = (
     return { group, reader, trim: before => run("trim", Effect.succeed(before), trimPortion) }
   })
 
-/** Histories that may have to be opened before they are used. */
-interface Openable {
-  readonly use: <A, E>(f: (opened: Opened) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
-  readonly submit: Group["submit"]
-}
+/** Uses histories, which may have to be opened before. */
+type Use = <A, E>(f: (opened: Opened) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
 
 /**
  * Opens the histories. If a full disk has no space to create or migrate their database, the opening is deferred: every
@@ -105,40 +102,29 @@ interface Openable {
 const openOrDefer = (
   directory: string,
   open: Effect.Effect<Opened, StoreRefused, Scope.Scope>
-): Effect.Effect<Openable, StoreRefused, Scope.Scope> =>
+): Effect.Effect<Use, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const scope = yield* Effect.scope
     // A failed attempt releases what it has acquired.
     const attempt = Effect.flatMap(Scope.fork(scope, ExecutionStrategy.sequential), own =>
       Effect.onError(Scope.extend(open, own), cause => Scope.close(own, Exit.failCause(cause)))
     )
-    const first = yield* Effect.either(attempt)
-    let opened = Option.getOrUndefined(Either.getRight(first))
-    if (Either.isLeft(first)) {
-      if (hasRoom(directory)) return yield* first.left
-      yield* Effect.annotateLogs(
-        Effect.logWarning("session histories cannot be opened until there is room on the disk"),
-        "reason",
-        first.left.message
-      )
-    }
+    const warning = Effect.logWarning("session histories cannot be opened until there is room on the disk")
+    let opened: Opened | undefined = yield* Effect.catchAll(attempt, refused =>
+      hasRoom(directory) ? refused : Effect.as(Effect.annotateLogs(warning, "reason", refused.message), undefined)
+    )
     const one = yield* Effect.makeSemaphore(1)
     const deferred = Effect.suspend((): Effect.Effect<Opened, StoreUnavailable> => {
       if (opened !== undefined) return Effect.succeed(opened)
       if (!hasRoom(directory)) return new StoreUnavailable({ reason: "the disk is full" })
-      return Effect.matchEffect(Effect.uninterruptible(attempt), {
-        onFailure: refused => new StoreUnavailable({ reason: refused.message }),
-        onSuccess: made => {
+      return Effect.uninterruptible(attempt).pipe(
+        Effect.mapError(({ message }) => new StoreUnavailable({ reason: message })),
+        Effect.tap(made => {
           opened = made
-          return Effect.succeed(made)
-        }
-      })
+        })
+      )
     }).pipe(one.withPermits(1))
-    return {
-      use: f => (opened === undefined ? Effect.flatMap(deferred, f) : f(opened)),
-      submit: write =>
-        opened === undefined ? Effect.flatMap(deferred, ({ group }) => group.submit(write)) : opened.group.submit(write)
-    }
+    return f => (opened === undefined ? Effect.flatMap(deferred, f) : f(opened))
   })
 
 /** The histories in the file `sessions.db` of a directory. This process owns the file until the scope closes. */
@@ -146,12 +132,12 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
   Effect.gen(function* () {
     const retention = options.retention ?? Retention.defaults
     const reportDamage = Damage.reporter("session database", "session_database_damage_total", yield* MetricTags.current)
-    const { submit, use } = yield* openOrDefer(options.directory, open(options, retention, reportDamage))
+    const use = yield* openOrDefer(options.directory, open(options, retention, reportDamage))
     const read = <A>(body: (queries: Queries) => A, session?: string): Effect.Effect<A, StoreUnavailable> =>
       use(({ reader }) => reader.read(body, session === undefined ? undefined : { session }))
     const find = <A>(body: (queries: Queries) => A | undefined, session?: string) =>
       Effect.map(read(body, session), Option.fromNullable)
-    const members = SessionCommit.members(submit)
+    const members = SessionCommit.members(write => use(({ group }) => group.submit(write)))
     return SessionEvents.of({
       ...members,
       // Histories belong to no node.

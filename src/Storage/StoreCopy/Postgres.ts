@@ -11,9 +11,8 @@ import type { Parameter } from "../Postgres/Database/Statement.ts"
 import * as TableLocks from "../Postgres/Database/TableLocks.ts"
 import * as Opening from "../Postgres/Opening.ts"
 import { Migrations } from "../Postgres/Schema.ts"
-import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Target } from "./Port.ts"
 import { failed, pages, write } from "./PostgresPages.ts"
-import { type Table, tables } from "./Tables.ts"
+import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Table, type Target, tables } from "./Tables.ts"
 
 type Query = Client.Query
 
@@ -185,6 +184,9 @@ const refuseFull = (query: Query, name: string) =>
     isEmpty === true ? Effect.void : new StoreCopyRefused({ message: notEmpty(name) })
   )
 
+const alreadyCopying = (name: string) =>
+  new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
+
 const removeMark = (query: Query) =>
   query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
 
@@ -206,9 +208,7 @@ const prepare = (query: Query, name: string, sourceId: string, idle: IdleLimits)
       const rows = yield* query("SELECT name FROM causeway.migrations WHERE version = $1 FOR UPDATE SKIP LOCKED", [
         Opening.unfinishedCopy
       ])
-      if (rows.length === 0) {
-        return yield* new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
-      }
+      if (rows.length === 0) return yield* alreadyCopying(name)
       if (copied !== sourceId) {
         return yield* new StoreCopyRefused({ message: otherCopy(name, "drop the schema causeway") })
       }
@@ -233,9 +233,7 @@ export const openTarget = (
       "SELECT FROM causeway.migrations WHERE version = $1 AND name = $2 FOR UPDATE SKIP LOCKED",
       [Opening.unfinishedCopy, sourceId]
     )
-    if (marks.length === 0) {
-      return yield* new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
-    }
+    if (marks.length === 0) return yield* alreadyCopying(name)
     // A node that was open before the mark was made may have taken a lease, or have written, since then.
     const unmarked = Effect.zipRight(removeMark(query), query("COMMIT"))
     yield* lockWriters(query, name).pipe(

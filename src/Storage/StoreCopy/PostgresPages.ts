@@ -7,8 +7,7 @@ import { describe } from "../Postgres/Database/DatabaseError.ts"
 import * as Encoding from "../Postgres/Database/Encoding.ts"
 import type { Row as DatabaseRow, Parameter } from "../Postgres/Database/Statement.ts"
 import { maxNameBytes } from "../Postgres/Schema.ts"
-import { StoreCopyFailed } from "./Port.ts"
-import { type Cell, pageBytes, pageRows, type Row, type Table } from "./Tables.ts"
+import { type Cell, pageBytes, pageRows, type Row, StoreCopyFailed, type Table } from "./Tables.ts"
 
 /** The failure of a copy after it has started. */
 export const failed = (error: unknown) => new StoreCopyFailed({ message: describe(error) })

@@ -18,13 +18,25 @@ import {
 import { describe } from "../Sqlite/Database/DatabaseError.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
 import { realFile } from "../Sqlite/Database/Files.ts"
-import { applicationIdOf } from "../Sqlite/Database/Identification.ts"
+import { applicationIdOf } from "../Sqlite/Database/Opening/Identification.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
 import { recount } from "../Sqlite/Kv/NamespaceCounts.ts"
 import { format as kv } from "../Sqlite/Kv/Schema.ts"
 import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
-import { notEmpty, otherCopy, type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./Port.ts"
-import { pageBytes, pageRows, type Row, sizeOf, type Table, tables } from "./Tables.ts"
+import {
+  notEmpty,
+  otherCopy,
+  pageBytes,
+  pageRows,
+  type Row,
+  type Source,
+  StoreCopyFailed,
+  StoreCopyRefused,
+  sizeOf,
+  type Table,
+  type Target,
+  tables
+} from "./Tables.ts"
 
 type Databases = Readonly<Record<Table["sqlite"]["database"], Database>>
 

@@ -3,7 +3,7 @@ import { closeSync, openSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Logger, LogLevel, Metric, Schema } from "effect"
+import { Effect, Logger, Schema } from "effect"
 import { WebSocket } from "ws"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
@@ -12,6 +12,7 @@ import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { serve } from "../../service/InProcess.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { countedOf, listening } from "./DamageFixture.ts"
 
 const apiKey = "key-that-writes"
 const entriesPerTenant = 200
@@ -42,11 +43,18 @@ interface Damage {
   readonly last: number
 }
 
+/** Overwrites pages of a database. */
+const overwrite = (file: string, pages: ReadonlyArray<number>): void => {
+  const descriptor = openSync(file, "r+")
+  for (const page of pages) writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (page - 1) * 4096)
+  closeSync(descriptor)
+}
+
 /**
  * Damages one page with entries and one with change records, at three quarters of each table, where the rows of `b`
  * are.
  */
-const spoil = (file: string, place: string): Damage => {
+const spoil = (file: string): Damage => {
   const db = new Database(file, { readonly: true })
   const leaves = db
     .prepare<[string], number>("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path")
@@ -55,11 +63,9 @@ const spoil = (file: string, place: string): Damage => {
     const all = leaves.all(table)
     return all[Math.floor(all.length * 0.75)]!
   })
-  const descriptor = openSync(place, "r+")
-  for (const page of pages) writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (page - 1) * 4096)
-  closeSync(descriptor)
+  overwrite(file, pages)
   db.close()
-  const spoilt = new Database(place, { readonly: true })
+  const spoilt = new Database(file, { readonly: true })
   const isSpoilt = (sql: string, ...parameters: ReadonlyArray<unknown>): boolean => {
     try {
       spoilt.prepare(sql).get(...parameters)
@@ -175,20 +181,7 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
     expect((yield* call("/ready")).text).toContain('"ok":true')
   })
 
-const counted = (operation: "read" | "write") =>
-  Effect.map(
-    Metric.value(
-      Metric.tagged(
-        Metric.counter("store_database_damage_total", {
-          description: "Reads and writes of the store database that met a damaged or unreadable page.",
-          incremental: true
-        }),
-        "operation",
-        operation
-      )
-    ),
-    ({ count }) => count
-  )
+const counted = countedOf("store")
 
 describe("a database with damaged pages", () => {
   it.scopedLive("while the service is stopped: it starts, and serves all that does not need them", () =>
@@ -196,7 +189,7 @@ describe("a database with damaged pages", () => {
       const directory = yield* temporaryDirectory
       yield* fill(directory)
       const file = join(directory, "kv.db")
-      const damage = spoil(file, file)
+      const damage = spoil(file)
       const { call, url } = yield* launch(directory)
       yield* examine(url, call, damage)
     })
@@ -208,7 +201,7 @@ describe("a database with damaged pages", () => {
       yield* fill(directory)
       const { call, url } = yield* launch(directory)
       const file = join(directory, "kv.db")
-      yield* examine(url, call, spoil(file, file))
+      yield* examine(url, call, spoil(file))
     })
   )
 
@@ -227,9 +220,7 @@ describe("a database with damaged pages", () => {
           .pluck()
           .all()
         db.close()
-        const descriptor = openSync(file, "r+")
-        writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (last! - 1) * 4096)
-        closeSync(descriptor)
+        overwrite(file, [last!])
         const { call } = yield* launch(directory)
         const entry = `/kv/${encodeURIComponent(namespaceOf("b"))}/${keyOf(7)}`
         expect((yield* call(entry)).status).toBe(200)
@@ -250,9 +241,7 @@ describe("a database with damaged pages", () => {
         .pluck()
         .get()
       db.close()
-      const descriptor = openSync(file, "r+")
-      writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (first! - 1) * 4096)
-      closeSync(descriptor)
+      overwrite(file, [first!])
       const before = yield* counted("read")
       yield* Effect.gen(function* () {
         const log = yield* ChangeLog
@@ -275,7 +264,7 @@ describe("a database with damaged pages", () => {
         const directory = yield* temporaryDirectory
         yield* fill(directory)
         const file = join(directory, "kv.db")
-        const [key = ""] = spoil(file, file).keys
+        const [key = ""] = spoil(file).keys
         const lines: Array<string> = []
         const before = [yield* counted("read"), yield* counted("write")]
         yield* Effect.gen(function* () {
@@ -291,17 +280,7 @@ describe("a database with damaged pages", () => {
           // All of them at once, and so in one group or two.
           const outcomes = yield* Effect.all([write("a"), write("b"), write("a")], { concurrency: "unbounded" })
           expect(outcomes.map(({ _tag }) => _tag)).toEqual(["Right", "Left", "Right"])
-        }).pipe(
-          Effect.provide(Sqlite.layer({ directory, writer })),
-          Effect.provide(
-            Logger.replace(
-              Logger.defaultLogger,
-              Logger.make(({ logLevel, message }) => {
-                if (LogLevel.greaterThanEqual(logLevel, LogLevel.Error)) lines.push(String(message))
-              })
-            )
-          )
-        )
+        }).pipe(Effect.provide(Sqlite.layer({ directory, writer })), listening(lines))
         expect([(yield* counted("read")) - before[0]!, (yield* counted("write")) - before[1]!]).toEqual([3, 1])
         expect(lines).toEqual(["The store database is damaged"])
       })

@@ -102,20 +102,16 @@ const connectSource = (file: string): Database.Database => {
 /** A read transaction of one source. */
 export class Snapshot {
   readonly db: Database.Database
-  private readonly begin: Database.Statement
-  private readonly end: Database.Statement
   private logBytesBefore = 0
 
   constructor(readonly source: Source) {
     this.db = connectSource(source.file)
     this.db.pragma("cache_size = -512")
-    this.begin = this.db.prepare("BEGIN")
-    this.end = this.db.prepare("ROLLBACK")
   }
 
   take(): void {
-    if (this.db.inTransaction) this.end.run()
-    this.begin.run()
+    if (this.db.inTransaction) this.db.exec("ROLLBACK")
+    this.db.exec("BEGIN")
     // The first read of a transaction takes its snapshot.
     number(this.db, "schema_version")
     this.logBytesBefore = this.logBytes

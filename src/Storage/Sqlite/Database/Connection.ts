@@ -1,13 +1,14 @@
 /**
  * The format of database files, whether a file has it, and how connections are opened and closed.
  */
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import type Database from "better-sqlite3"
 import { MiB } from "../../../Bytes.ts"
 import { differenceOf, isOfDevelopment, ofDevelopment } from "../../MigrationNames.ts"
 import * as SqliteDriver from "../../SqliteDriver.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
+import { hasRoom } from "./Files.ts"
 
 /** One step from a schema version to the next: statements without parameters. A released one never changes. */
 export interface Migration {
@@ -136,6 +137,23 @@ export const openExclusive = (file: string, timeoutMillis = 100): Database.Datab
     db.pragma("locking_mode = EXCLUSIVE")
     db.pragma("query_only = ON")
   })
+
+/**
+ * Uses a connection for reads, from which `use` reads at once. On a full disk there is no space for the shared index of a
+ * write-ahead log; then the connection is exclusive.
+ */
+export const withReadable = <A>(
+  file: string,
+  timeoutMillis: number,
+  use: (db: Database.Database, isExclusive: boolean) => A
+): A => {
+  try {
+    return use(openForReading(file, timeoutMillis), false)
+  } catch (error) {
+    if (hasRoom(dirname(file))) throw error
+    return use(openExclusive(file, timeoutMillis), true)
+  }
+}
 
 /**
  * Closes the last connection of the process, and takes the database out of WAL mode: reading a database in this mode

@@ -1,3 +1,4 @@
+/** Reports of pages that are damaged or cannot be read. */
 import { Clock, Effect } from "effect"
 import type { MetricTags } from "../../../MetricTags.ts"
 import * as LabelValues from "../../../Observability/LabelValues.ts"

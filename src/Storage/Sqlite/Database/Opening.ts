@@ -18,8 +18,8 @@ import {
   requireKnownMigrations,
   StoreRefused,
   versionOf
-} from "./Identification.ts"
-import { finish as finishRestore, isUnfinished } from "./Restored.ts"
+} from "./Opening/Identification.ts"
+import { finish as finishRestore, isUnfinished } from "./Opening/Restored.ts"
 
 /** A database that this process owns. */
 export interface Opened {
@@ -162,7 +162,7 @@ const create = (file: string, format: Format): Effect.Effect<void, StoreRefused>
 
 const migrating = (file: string, shown: string, format: Format): Effect.Effect<void, StoreRefused> =>
   // Most starts do not need the migrator.
-  Effect.promise(() => import("./Migrations.ts")).pipe(
+  Effect.promise(() => import("./Opening/Migrations.ts")).pipe(
     Effect.flatMap(({ migrate }) => migrate(file, format)),
     Effect.catchAllCause(cause =>
       refuse(shown, `cannot be brought to schema ${format.migrations.length} (${messageOf(Cause.squash(cause))})`)

@@ -8,8 +8,8 @@ import * as Monotonic from "../../../Monotonic.ts"
 import { idOf } from "../../FileSystem.ts"
 import * as Damage from "./Damage.ts"
 import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
-import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
-import { Snapshots } from "./Snapshots.ts"
+import { type Opened, ReadConnection, type Source } from "./Reader/ReadConnection.ts"
+import { Snapshots } from "./Reader/Snapshots.ts"
 
 /** After an unreadable page, caches are emptied at most once in this interval. */
 const clearCachesIntervalMillis = 1000

@@ -1,3 +1,4 @@
+/** The transactions of a database. */
 import { dirname } from "node:path"
 import type Database from "better-sqlite3"
 import { checkpoint, clearCache, closeLast, type Format, openForWriting } from "./Connection.ts"
@@ -44,16 +45,12 @@ class Connection<W, O> {
   readonly identity: Files.FileIdentity
   /** `undefined` if the database has no log. */
   readonly log: OpenLog | undefined
-  private readonly statements: Readonly<Record<"begin" | "commit" | "rollback", Database.Statement>>
+  private readonly run: Database.Transaction<(body: () => unknown) => unknown>
 
   constructor(file: string, { format, tables }: WriterPlugin<W, O>, mayRenewEpoch: boolean) {
     this.db = openForWriting(file, format)
     try {
-      this.statements = {
-        begin: this.db.prepare("BEGIN IMMEDIATE"),
-        commit: this.db.prepare("COMMIT"),
-        rollback: this.db.prepare("ROLLBACK")
-      }
+      this.run = this.db.transaction(body => body())
       this.tables = tables(this.db)
       this.identity = Files.identify(file)
       this.log = format.log && new OpenLog(this.db, file, format.log, mayRenewEpoch)
@@ -64,16 +61,7 @@ class Connection<W, O> {
   }
 
   transaction<A>(body: () => A): A {
-    let result: A
-    try {
-      this.statements.begin.run()
-      result = body()
-      this.statements.commit.run()
-    } catch (error) {
-      this.rollback()
-      throw error
-    }
-    return result
+    return this.run.immediate(body) as A
   }
 
   /**
@@ -81,11 +69,12 @@ class Connection<W, O> {
    * no page on the disk, and therefore works on a full disk.
    */
   probe(format: Format): void {
-    this.statements.begin.run()
+    this.db.exec("BEGIN IMMEDIATE")
     try {
       this.setVersion(format)
     } finally {
-      this.rollback()
+      // An error may have ended the transaction.
+      if (this.db.inTransaction) this.db.exec("ROLLBACK")
     }
   }
 
@@ -108,11 +97,6 @@ class Connection<W, O> {
   closeLast(): void {
     closeLast(this.db)
     this.log?.close()
-  }
-
-  /** Ends a transaction, unless an error has ended it. */
-  private rollback(): void {
-    if (this.db.inTransaction) this.statements.rollback.run()
   }
 }
 

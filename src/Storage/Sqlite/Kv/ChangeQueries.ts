@@ -8,7 +8,7 @@ import * as Entry from "../../../Kv/Entry.ts"
 import { pageBytes } from "../../../Kv/Store.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { describe, isUnreadable } from "../Database/DatabaseError.ts"
-import type { ReadConnection } from "../Database/ReadConnection.ts"
+import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
 import { afterAllTexts, printed, printedChange, take } from "./Printed.ts"
 
 /** The maximum number of records that a read of a namespace scans, because no index finds those of a namespace. */

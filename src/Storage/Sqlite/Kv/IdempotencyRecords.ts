@@ -1,3 +1,4 @@
+/** The results of writes with idempotency keys, in the tables of the store. */
 import type Database from "better-sqlite3"
 import { bytesOf, lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
 import * as Shares from "../../../Kv/IdempotencyShares.ts"

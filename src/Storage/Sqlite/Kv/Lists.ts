@@ -8,8 +8,8 @@ import { tenantOf } from "../../../Kv/Entry.ts"
 import { type ListPage, type Selection, type Store, StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
+import type { Snapshot } from "../Database/Reader/Snapshots.ts"
 import type { Reader } from "../Database/Reader.ts"
-import type { Snapshot } from "../Database/Snapshots.ts"
 import type { Queries } from "./Queries.ts"
 
 /** The size of a portion of a whole list. It is small, so that a client with a slow connection reads it in time. */

@@ -1,3 +1,4 @@
+/** The numbers of entries and of namespaces, which the writer maintains. */
 import type Database from "better-sqlite3"
 import { tenantOf } from "../../../Kv/Entry.ts"
 

@@ -1,3 +1,4 @@
+/** The reads of the key-value store. */
 import type Database from "better-sqlite3"
 import { compare } from "../../../Client/KeyOrder.ts"
 import type { ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
@@ -18,7 +19,7 @@ import {
 import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
-import type { ReadConnection } from "../Database/ReadConnection.ts"
+import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
 import { ChangeQueries, type LogRead } from "./ChangeQueries.ts"
 import { tenantOfColumn } from "./NamespaceCounts.ts"
 import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
@@ -116,25 +117,20 @@ export class Queries {
    * namespace is counted at once.
    */
   countNames(selection: Selection, limit: number, from = ""): NameCount {
-    const range = KeyOrder.rangeOf(selection)
+    const range = rangeOf(selection, from)
     if (range === undefined) return { count: 0, next: undefined }
-    const { namespace } = selection
-    if (range.low === "" && range.high === undefined) {
-      return { count: this.statements.stored.get(namespace) ?? 0, next: undefined }
-    }
-    const { high = afterAllTexts, low } = range
-    return countOf(this.statements.countNames.get(namespace, from === "" ? low : from, high, limit)!, limit)
+    const [namespace, low, high] = range
+    return low === "" && high === afterAllTexts
+      ? { count: this.statements.stored.get(namespace) ?? 0, next: undefined }
+      : countOf(this.statements.countNames.get(...range, limit)!, limit)
   }
 
   /** The number of visible entries at `now` among at most `limit` names from `from` on. Reads the rows. */
   countVisible(selection: Selection, limit: number, now: number, from = ""): NameCount {
-    const range = KeyOrder.rangeOf(selection)
-    if (range === undefined) return { count: 0, next: undefined }
-    const { high = afterAllTexts, low } = range
-    return countOf(
-      this.statements.countVisible.get(now, selection.namespace, from === "" ? low : from, high, limit)!,
-      limit
-    )
+    const range = rangeOf(selection, from)
+    return range === undefined
+      ? { count: 0, next: undefined }
+      : countOf(this.statements.countVisible.get(now, ...range, limit)!, limit)
   }
 
   /**
@@ -142,10 +138,9 @@ export class Queries {
    * `most` of all entries have. At most this many are examined.
    */
   countDue(selection: Selection, most: number, now: number): number | undefined {
-    const range = KeyOrder.rangeOf(selection)
+    const range = rangeOf(selection)
     if (range === undefined) return 0
-    const { high = afterAllTexts, low } = range
-    const [looked, found] = this.statements.countDue.get(selection.namespace, low, high, now, most + 1)!
+    const [looked, found] = this.statements.countDue.get(...range, now, most + 1)!
     return looked > most ? undefined : found
   }
 
@@ -207,6 +202,12 @@ type NamespaceParameters = [
 type TenantParameters = [now: number, maxDue: number, low: string, high: string | Buffer, limit: number]
 
 type RangeParameters = [namespace: string, start: string, end: string | Buffer]
+
+/** The range of a selection, or its part from `from` on; `undefined` if it is empty. */
+const rangeOf = (selection: Selection, from = ""): RangeParameters | undefined => {
+  const range = KeyOrder.rangeOf(selection)
+  return range && [selection.namespace, from === "" ? range.low : from, range.high ?? afterAllTexts]
+}
 
 /** The number of entries of each namespace that have expired and are still stored. */
 const due = `due AS MATERIALIZED (

@@ -3,7 +3,6 @@
  */
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
-import type { StoredChange } from "../../../Kv/Change.ts"
 import { expiryActor, tenantOf } from "../../../Kv/Entry.ts"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
@@ -62,62 +61,13 @@ interface DueEntry {
   readonly version: number
 }
 
-/** The number of rows that one statement inserts. More rows are not faster. */
-const rowsAtOnce = 8
-
-const columns = ["seq", "op", "namespace", "key", "version", "actor", "timestamp", "tenant", "value"] as const
-
-// OR FAIL: SQLite need not copy pages to undo the statement, because the transaction is rolled back when it fails.
-const insert = (db: Database.Database, rows: number) =>
-  db.prepare(
-    `INSERT OR FAIL INTO changes (${columns.join(", ")}) VALUES ${Array.from({ length: rows }, () => `(${columns.map(() => "?").join(", ")})`).join(", ")}`
-  )
-
-/** Inserts change records into the log, several with each statement. After `flush` all are inserted. */
-class ChangeRows {
-  private readonly insertOne: Database.Statement
-  private readonly insertMany: Database.Statement
-  private waiting: Array<StoredChange> = []
-
-  constructor(db: Database.Database) {
-    this.insertOne = insert(db, 1)
-    this.insertMany = insert(db, rowsAtOnce)
-  }
-
-  add(change: StoredChange): void {
-    if (this.waiting.push(change) < rowsAtOnce) return
-    const parameters: Array<unknown> = []
-    for (const waiting of this.waiting) pushRow(parameters, waiting)
-    this.insertMany.run(parameters)
-    this.waiting = []
-  }
-
-  flush(): void {
-    for (const change of this.waiting) this.insertOne.run(pushRow([], change))
-    this.waiting = []
-  }
-
-  /** Drops records that were not inserted yet. */
-  clear(): void {
-    this.waiting = []
-  }
-}
-
-const pushRow = (parameters: Array<unknown>, change: StoredChange): Array<unknown> => {
-  const { seq, op, namespace, key, version, actor, timestamp, value } = change
-  parameters.push(seq, op, namespace, key, version, actor, timestamp, tenantOf(namespace), value)
-  return parameters
-}
-
 class Tables {
   private readonly statements: ReturnType<typeof prepare>
-  private readonly changes: ChangeRows
   private readonly counts: NamespaceCounts
   private readonly idempotencyRecords: IdempotencyRecords
 
   constructor(db: Database.Database, idempotencyBytes: number) {
     this.statements = prepare(db)
-    this.changes = new ChangeRows(db)
     this.counts = new NamespaceCounts(db)
     this.idempotencyRecords = new IdempotencyRecords(db, idempotencyBytes)
   }
@@ -140,7 +90,7 @@ class Tables {
       if (key !== undefined) this.idempotencyRecords.keep(key, Idempotency.encode(given, committed), now)
       return { _tag: "Committed", committed }
     })
-    this.flush()
+    this.counts.flush()
     const comparison = this.idempotencyRecords.flush(now)
     return comparison === undefined ? outcomes : withComparison(writes, outcomes, comparison)
   }
@@ -165,7 +115,7 @@ class Tables {
           const step: Step<RowState> = { op: "delete", namespace, key, version: version + 1, actor: expiryActor }
           this.applyStep(step, tail.seq + 1 + index, timestamp)
         }
-        this.flush()
+        this.counts.flush()
         return due.length
       }
     },
@@ -195,16 +145,9 @@ class Tables {
 
   /** Starts a transaction, without the records of one that was rolled back. */
   private begin(): Tail {
-    this.changes.clear()
     this.counts.clear()
     this.idempotencyRecords.clear()
     return this.tail()
-  }
-
-  /** Writes what was collected for the end of the transaction. */
-  private flush(): void {
-    this.changes.flush()
-    this.counts.flush()
   }
 
   private stateOf(namespace: string, key: string): RowState | undefined {
@@ -221,7 +164,7 @@ class Tables {
     return writeOfPrefix(prefixDelete, this.statements.keys.all(...parameters), actor)
   }
 
-  /** Applies a step. Its record is in the log after `flush`. */
+  /** Applies a step and adds its record to the log. */
   private applyStep(step: Step<RowState>, seq: number, timestamp: number): void {
     const { actor, key, namespace, op, version } = step
     if (step.op === "set") this.set(step, timestamp)
@@ -230,7 +173,7 @@ class Tables {
       this.statements.insertTombstone.run(namespace, key, version, seq)
     }
     const value = step.op === "set" ? step.value : null
-    this.changes.add({ seq, op, namespace, key, value, version, actor, timestamp })
+    this.statements.record.run(seq, op, namespace, key, version, actor, timestamp, tenantOf(namespace), value)
   }
 
   private set(step: Extract<Step<RowState>, { op: "set" }>, timestamp: number): void {
@@ -289,6 +232,11 @@ const prepare = (db: Database.Database) => ({
   deleteEntry: db.prepare("DELETE FROM entries WHERE namespace = ? AND key = ?"),
   insertTombstone: db.prepare("INSERT INTO tombstones (namespace, key, version, seq) VALUES (?, ?, ?, ?)"),
   deleteTombstone: db.prepare("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
+  // OR FAIL: SQLite need not copy pages to undo the statement, because the transaction is rolled back when it fails.
+  record: db.prepare(
+    `INSERT OR FAIL INTO changes (seq, op, namespace, key, version, actor, timestamp, tenant, value)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+  ),
   keys: db
     .prepare<[namespace: string, low: string, high: string | Buffer, now: number, limit: number], string>(
       `SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`

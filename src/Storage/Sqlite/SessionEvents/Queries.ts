@@ -1,3 +1,4 @@
+/** The reads of the session database. */
 import type Database from "better-sqlite3"
 import {
   type EventPage,
@@ -10,7 +11,7 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
-import type { ReadConnection } from "../Database/ReadConnection.ts"
+import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
 
 interface Row extends History {
   readonly id: number

@@ -20,7 +20,7 @@ import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { times } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "./Epoch/Fixture.ts"
+import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "./EpochFixture.ts"
 
 const setRecordedSeq = (directory: string, seq: number) =>
   writeFileSync(

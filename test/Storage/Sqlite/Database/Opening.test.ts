@@ -26,7 +26,7 @@ import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { refusal, using } from "./Opening/Fixture.ts"
+import { refusal, using } from "../../SqliteFixture.ts"
 
 const { applicationId } = format
 const schemaVersion = format.migrations.length

@@ -1,19 +1,26 @@
-import { expect, it } from "@effect/vitest"
-import { Effect, Fiber, Layer } from "effect"
+/** Counts and whole lists, which take a snapshot. */
+
+import { statSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import { Chunk, Effect, Either, Exit, Fiber, Layer, Scope, Stream } from "effect"
 import * as TestClock from "effect/TestClock"
 import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
 import { Store, StoreBusy } from "../../../../src/Kv/Store.ts"
-import * as Limits from "../../../../src/Limits.ts"
+import { defaults, Limits } from "../../../../src/Limits.ts"
 import type { Reader } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
 import * as Lists from "../../../../src/Storage/Sqlite/Kv/Lists.ts"
 import type { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put, set, start, write } from "../../../suites/Store/Fixture.ts"
+import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
 
 const many = 20_500
 
 /** One snapshot at a time. */
-const limited = Layer.succeed(Limits.Limits, { ...Limits.defaults, wholeLists: 1 })
+const limited = Layer.succeed(Limits, { ...defaults, wholeLists: 1 })
 
 it.scoped("a count that takes several iterations has the same snapshot as the page", () =>
   Effect.gen(function* () {
@@ -102,3 +109,149 @@ it.effect("a count that lasts for more than a minute fails", () =>
     expect(reads).toBeLessThan(8)
   })
 )
+
+const list = Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))
+
+/** Fills the namespace, so that a list of it has 21 portions. */
+const fill = write(Array.from({ length: 20_001 }, (_, index) => set("n", `k${index}`, 1)))
+
+/** Takes the portions one by one, with a pause before each, and says how many came and how it ended. */
+const take = (portions: Stream.Stream<unknown, { readonly reason: string }>, pause: string & `${number} seconds`) => {
+  let taken = 0
+  return portions.pipe(
+    Stream.runForEach(() =>
+      Effect.suspend(() => {
+        taken++
+        return TestClock.adjust(pause)
+      })
+    ),
+    Effect.match({ onFailure: ({ reason }) => ({ taken, reason }), onSuccess: () => ({ taken, reason: "read whole" }) })
+  )
+}
+
+const inStore = <A, E, R>(body: Effect.Effect<A, E, R>) => Effect.provide(body, temporaryLayer("inline"))
+
+describe("whole lists", () => {
+  it.scoped("are read to their end while the client reads", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        expect(yield* take(portions, "40 seconds")).toEqual({ taken: 21, reason: "read whole" })
+      })
+    )
+  )
+
+  it.scoped("let other work in between portions, though the client takes them at once", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        let turns = 0
+        const counting = yield* Effect.fork(
+          Effect.forever(Effect.tap(yieldToEventLoop, () => Effect.sync(() => turns++)))
+        )
+        const seen = yield* Stream.runCollect(Stream.map(portions, () => turns))
+        yield* Fiber.interrupt(counting)
+        // Each portion is read in a separate iteration.
+        expect(new Set(seen).size).toBeGreaterThanOrEqual(20)
+      })
+    )
+  )
+
+  it.scoped("are aborted when nothing is read for a minute", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        expect(yield* take(portions, "60 seconds")).toEqual({ taken: 1, reason: expect.stringContaining("60 s") })
+      })
+    )
+  )
+
+  it.scoped("are aborted after a quarter of an hour, so that no snapshot is held forever", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        expect(yield* take(portions, "50 seconds")).toEqual({ taken: 18, reason: expect.stringContaining("900 s") })
+      })
+    )
+  )
+
+  it.scoped("are limited in number, and the next is refused with Retry-After", () =>
+    Effect.gen(function* () {
+      yield* put("n", "a", 1)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          for (let index = 0; index < 3; index++) yield* list
+          expect((yield* Effect.flip(list))._tag).toBe("StoreBusy")
+        })
+      )
+      const { lastSeq, portions } = yield* list
+      expect([lastSeq, Chunk.size(yield* Stream.runCollect(portions))]).toEqual([1, 1])
+    }).pipe(
+      Effect.provide(
+        Layer.provide(
+          temporaryLayer("inline"),
+          Layer.effect(
+            Limits,
+            Effect.map(Limits, limits => ({ ...limits, wholeLists: 3 }))
+          )
+        )
+      )
+    )
+  )
+
+  it.scoped("of one tenant leave some for the others", () =>
+    sharesOfTenants.pipe(
+      Effect.provide(Layer.provide(temporaryLayer("inline"), Layer.succeed(Limits, { ...defaults, wholeLists: 4 })))
+    )
+  )
+
+  for (const writer of ["inline", "thread"] as const) {
+    it.scopedLive(`that overlap do not let the write-ahead log grow without bound (${writer})`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const MiB = 1024 * 1024
+        const limits = Effect.map(Limits, limits => ({ ...limits, walBytes: 4 * MiB }))
+        yield* Effect.gen(function* () {
+          yield* write(Array.from({ length: 2001 }, (_, index) => set("n", `k${index}`, 1)))
+          const logBytes = () => statSync(join(directory, "kv.db-wal")).size
+          // The next list begins before the last one is released, so that there is always one.
+          const begin = Effect.flatMap(Scope.make(), scope =>
+            Effect.map(Effect.either(Scope.extend(list, scope)), list => ({ scope, list }))
+          )
+          let last = yield* begin
+          let most = 0
+          let cut = 0
+          let refused = 0
+          for (let round = 0; round < 40; round++) {
+            yield* put("n", "large", "x".repeat(MiB / 2))
+            most = Math.max(most, logBytes())
+            const next = yield* begin
+            if (Either.isLeft(next.list)) {
+              refused++
+              expect(next.list.left).toMatchObject({ _tag: "StoreBusy", retryAfterSeconds: 1 })
+            }
+            if (Either.isRight(last.list)) {
+              const read = yield* Effect.either(Stream.runDrain(last.list.right.portions))
+              if (Either.isLeft(read)) {
+                cut++
+                expect(read.left.reason).toContain("the write-ahead log has")
+              }
+            }
+            yield* Scope.close(last.scope, Exit.void)
+            last = next
+          }
+          yield* Scope.close(last.scope, Exit.void)
+          expect(most).toBeLessThan(6 * MiB)
+          expect(cut + refused).toBeGreaterThan(2)
+          expect(cut + refused).toBeLessThan(30)
+          const { portions } = yield* list
+          expect(yield* Stream.runFold(portions, 0, (sum, { length }) => sum + length)).toBe(2002)
+        }).pipe(Effect.provide(Layer.provide(Sqlite.layer({ directory, writer }), Layer.effect(Limits, limits))))
+      })
+    )
+  }
+})

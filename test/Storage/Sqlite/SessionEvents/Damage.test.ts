@@ -3,12 +3,13 @@ import { chmodSync, chownSync, readdirSync, readFileSync, writeFileSync } from "
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Duration, Effect, Logger, LogLevel, Metric } from "effect"
+import { Duration, Effect } from "effect"
 import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
 import { writer as plugin } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { countedOf, listening } from "../DamageFixture.ts"
 
 const retention = { events: 1000, bytes: 1024 * 1024 * 1024 }
 
@@ -49,31 +50,7 @@ const damaged = Effect.gen(function* () {
   return { directory, file }
 })
 
-/** Collects messages of a level and above. */
-const listening = (lines: Array<string>) =>
-  Effect.provide(
-    Logger.replace(
-      Logger.defaultLogger,
-      Logger.make(({ logLevel, message }) => {
-        if (LogLevel.greaterThanEqual(logLevel, LogLevel.Error)) lines.push(String(message))
-      })
-    )
-  )
-
-const counted = (operation: "read" | "write") =>
-  Effect.map(
-    Metric.value(
-      Metric.tagged(
-        Metric.counter("session_database_damage_total", {
-          description: "Reads and writes of the session database that met a damaged or unreadable page.",
-          incremental: true
-        }),
-        "operation",
-        operation
-      )
-    ),
-    ({ count }) => count
-  )
+const counted = countedOf("session")
 
 describe("A damaged session database", () => {
   for (const writer of ["inline", "thread"] as const) {

@@ -19,8 +19,8 @@ import {
   writeFileSync
 } from "node:fs"
 import { basename, join, resolve } from "node:path"
-import { messageOf } from "../../../ErrorMessage.ts"
-import { flushDirectory } from "../../FileSystem.ts"
+import { messageOf } from "../../../../ErrorMessage.ts"
+import { flushDirectory } from "../../../FileSystem.ts"
 
 /** The name of the directory in which a restore that has taken place keeps the files that are still to be moved. */
 const readyName = "restore.ready"

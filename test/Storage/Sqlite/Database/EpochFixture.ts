@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import Database from "better-sqlite3"
 import { Effect, Layer, Logger, Schedule } from "effect"
-import { ChangeLog } from "../../../../../src/Kv/ChangeLog.ts"
-import * as Sqlite from "../../../../../src/Storage/Sqlite.ts"
-import { put } from "../../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
+import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import { put } from "../../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 
 export const quiet = Logger.remove(Logger.defaultLogger)
 

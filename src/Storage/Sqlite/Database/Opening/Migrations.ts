@@ -5,7 +5,7 @@ import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
-import { type Format, type Migration, migrationsTable } from "./Connection.ts"
+import { type Format, type Migration, migrationsTable } from "../Connection.ts"
 
 /** The name of the migration to a schema version: `0001_first_release`. */
 const keyOf = ({ name }: Migration, index: number): string => `${String(index + 1).padStart(4, "0")}_${name}`

@@ -1,8 +1,9 @@
+/** Snapshots of a database that last over several iterations of the event loop. */
 import { Effect, type Scope } from "effect"
-import { StoreBusy, type StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Monotonic from "../../../Monotonic.ts"
-import { SnapshotShares } from "../../SnapshotShares.ts"
-import { DatabaseUnavailable } from "./DatabaseError.ts"
+import { StoreBusy, type StoreUnavailable } from "../../../../Kv/Store.ts"
+import * as Monotonic from "../../../../Monotonic.ts"
+import { SnapshotShares } from "../../../SnapshotShares.ts"
+import { DatabaseUnavailable } from "../DatabaseError.ts"
 import type { Opened } from "./ReadConnection.ts"
 
 /** The maximum number of connections of ended snapshots that are kept for later ones. */

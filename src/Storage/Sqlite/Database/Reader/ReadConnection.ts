@@ -1,9 +1,9 @@
-import { basename, dirname } from "node:path"
+/** The connections of a reader. */
+import { basename } from "node:path"
 import type Database from "better-sqlite3"
-import type { DebugLog } from "../../../Observability/DebugLog.ts"
-import * as CommandLog from "./CommandLog.ts"
-import { clearCache, openExclusive, openForReading } from "./Connection.ts"
-import { hasRoom } from "./Files.ts"
+import type { DebugLog } from "../../../../Observability/DebugLog.ts"
+import * as CommandLog from "../CommandLog.ts"
+import { clearCache, openForReading, withReadable } from "../Connection.ts"
 
 /** The memory of the connection for short reads. */
 const cacheKiB = 8192
@@ -44,18 +44,10 @@ export class ReadConnection {
     }
   }
 
-  /**
-   * Opens the connection for short reads. On a full disk there is no space for the shared index of a write-ahead log;
-   * then the connection is exclusive.
-   */
+  /** Opens the connection for short reads. */
   static open(source: Source): ReadConnection {
-    const { file } = source
-    try {
-      return new ReadConnection(openForReading(file), source, false, cacheKiB)
-    } catch (error) {
-      if (hasRoom(dirname(file))) throw error
-      return new ReadConnection(openExclusive(file), source, true, cacheKiB)
-    }
+    const open = (db: Database.Database, isExclusive: boolean) => new ReadConnection(db, source, isExclusive, cacheKiB)
+    return withReadable(source.file, 100, open)
   }
 
   /** Opens a connection for a long-lived snapshot. */

@@ -3,12 +3,10 @@
  * Others are refused.
  */
 import { accessSync, closeSync, constants, openSync, readSync, statSync } from "node:fs"
-import { dirname } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Effect, Schema } from "effect"
-import { type Format, newerThan, openExclusive, openForReading, refusalOf, unfinishedCopyOf } from "./Connection.ts"
-import { isLocked } from "./DatabaseError.ts"
-import { hasRoom } from "./Files.ts"
+import { type Format, newerThan, openExclusive, refusalOf, unfinishedCopyOf, withReadable } from "../Connection.ts"
+import { isLocked } from "../DatabaseError.ts"
 
 /** The database cannot be opened; it was not changed. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {
@@ -118,14 +116,7 @@ export const requireKnownMigrations = (file: string, { migrations }: Format, ver
   )
 
 /** Reads from a database and its write-ahead log on a temporary connection. */
-const reading = <A>(file: string, body: (db: Database) => A): A => {
-  try {
-    return using(openForReading(file, 0), body)
-  } catch (error) {
-    if (hasRoom(dirname(file))) throw error
-    return using(openExclusive(file, 0), body)
-  }
-}
+const reading = <A>(file: string, body: (db: Database) => A): A => withReadable(file, 0, db => using(db, body))
 
 /** Rolls back the transaction of a killed process if necessary, which takes a connection that writes, and reads. */
 export const readingRecovered = <A>(file: string, body: (db: Database) => A): A => {

@@ -14,12 +14,12 @@ import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Context, Effect, Layer, Logger, type Scope } from "effect"
-import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
-import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
-import * as Restored from "../../../../src/Storage/Sqlite/Database/Restored.ts"
-import { put } from "../../../suites/Store/Fixture.ts"
-import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { backUp, failure, inStore, makeSessions, names, store } from "../../Backup/Fixture.ts"
+import { store as storePart } from "../../../../../src/Storage/Backup/Manifest.ts"
+import * as Restored from "../../../../../src/Storage/Sqlite/Database/Opening/Restored.ts"
+import * as Opening from "../../../../../src/Storage/Sqlite/Database/Opening.ts"
+import { put } from "../../../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
+import { backUp, failure, inStore, makeSessions, names, store } from "../../../Backup/Fixture.ts"
 
 const draftIn = (directory: string): string => join(directory, "restore.0123456789abcdef.part")
 

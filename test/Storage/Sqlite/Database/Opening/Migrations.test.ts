@@ -9,13 +9,13 @@ import {
   type Migration,
   migrationsTable,
   openForWriting
-} from "../../../../src/Storage/Sqlite/Database/Connection.ts"
-import { migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
-import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
-import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
-import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Schema.ts"
-import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
-import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+} from "../../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { migrate } from "../../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
+import * as Opening from "../../../../../src/Storage/Sqlite/Database/Opening.ts"
+import { format as storeFormat } from "../../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import { format as sessionFormat } from "../../../../../src/Storage/Sqlite/SessionEvents/Schema.ts"
+import * as Sqlite from "../../../../../src/Storage/Sqlite/SessionEvents.ts"
+import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
 
 const step = (name: string, ...statements: ReadonlyArray<string>): Migration => ({ name, statements })
 
