@@ -23,12 +23,16 @@ const never = [403, 503]
 
 const status = operation({
   operationId: "getClusterStatus",
+  summary: "Whether the service is healthy",
+  description: "For clients that ask a cluster for its health.",
   never,
   answers: { 200: { description: "The state of the service.", example: { ok: true, mode } } }
 })
 
 const leader = operation({
   operationId: "getClusterLeader",
+  summary: "The leader, which is always null",
+  description: "Every node takes reads and writes.",
   never,
   answers: {
     200: {
@@ -42,6 +46,8 @@ const leader = operation({
 const refused = (operationId: string, title: string, example: Readonly<Record<string, string>>) =>
   operation({
     operationId,
+    summary: "Always 410",
+    description: "Changes nothing. The body is ignored.",
     never: [204, ...never],
     ignored: {
       schema: {
@@ -71,8 +77,6 @@ export const ClusterRoutes = HttpApiGroup.make("cluster")
         }).annotations({ identifier: "ClusterStatus" })
       )
       .annotate(OpenApi.Transform, status)
-      .annotate(OpenApi.Summary, "Whether the service is healthy")
-      .annotate(OpenApi.Description, "For clients that ask a cluster for its health.")
   )
   .add(
     HttpApiEndpoint.get("leader", "/cluster/leader")
@@ -80,8 +84,6 @@ export const ClusterRoutes = HttpApiGroup.make("cluster")
         Schema.Struct({ leader: NoLeader, address: NoLeader, mode: Mode }).annotations({ identifier: "ClusterLeader" })
       )
       .annotate(OpenApi.Transform, leader)
-      .annotate(OpenApi.Summary, "The leader, which is always null")
-      .annotate(OpenApi.Description, "Every node takes reads and writes.")
   )
   .add(
     HttpApiEndpoint.post("join", "/cluster/join")
@@ -91,16 +93,12 @@ export const ClusterRoutes = HttpApiGroup.make("cluster")
         OpenApi.Transform,
         refused("joinCluster", "JoinRequest", { nodeId: "node-1", address: "10.0.0.1:8080" })
       )
-      .annotate(OpenApi.Summary, "Always 410")
-      .annotate(OpenApi.Description, "Changes nothing. The body is ignored.")
   )
   .add(
     HttpApiEndpoint.post("remove", "/cluster/remove")
       .addError(Gone.Wire)
       .annotate(OpenApi.Deprecated, true)
       .annotate(OpenApi.Transform, refused("removeFromCluster", "RemoveRequest", { nodeId: "node-1" }))
-      .annotate(OpenApi.Summary, "Always 410")
-      .annotate(OpenApi.Description, "Changes nothing. The body is ignored.")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)

@@ -97,6 +97,9 @@ const Unhealthy = Report.annotations({ ...HttpApiSchema.annotations({ status: 50
 
 const report = operation({
   operationId: "getGatewayHealth",
+  summary: "The health of the gateway and its dependencies",
+  description:
+    "For load balancers. Keep an instance that answers 200, even if it is `degraded`. Remove one that answers 503 three times in a row. Dependencies that are not configured are left out.",
   answers: {
     200: { description: "The gateway is `ok` or `degraded`.", example },
     503: {
@@ -114,6 +117,9 @@ const report = operation({
 
 const readiness = operation({
   operationId: "getReadiness",
+  summary: "Whether the store answers",
+  description:
+    "For a load balancer. `ok` is false while the store is unavailable. The status is 200 either way, unless `strict` is `1`.",
   answers: {
     200: { description: "Whether the store answers; with `strict=1`, that it does.", example: { ok: true } },
     400: { example: { error: 'strict: must be 0 or 1, not "yes"' } },
@@ -134,11 +140,6 @@ const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>)
         .addSuccess(Report)
         .addSuccess(Unhealthy)
         .annotate(OpenApi.Transform, report)
-        .annotate(OpenApi.Summary, "The health of the gateway and its dependencies")
-        .annotate(
-          OpenApi.Description,
-          "For load balancers. Keep an instance that answers 200, even if it is `degraded`. Remove one that answers 503 three times in a row. Dependencies that are not configured are left out."
-        )
     )
     .add(
       HttpApiEndpoint.get("alive", paths.alive)
@@ -147,11 +148,11 @@ const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>)
           OpenApi.Transform,
           operation({
             operationId: "getHealth",
+            summary: "200 while the process runs",
+            description: "For a supervisor that starts the process again.",
             answers: { 200: { description: "The process runs.", example: { ok: true } } }
           })
         )
-        .annotate(OpenApi.Summary, "200 while the process runs")
-        .annotate(OpenApi.Description, "For a supervisor that starts the process again.")
     )
     .add(
       HttpApiEndpoint.get("ready", paths.ready)
@@ -160,11 +161,6 @@ const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>)
         .addSuccess(NotReady)
         .addError(BadRequest.Wire)
         .annotate(OpenApi.Transform, readiness)
-        .annotate(OpenApi.Summary, "Whether the store answers")
-        .annotate(
-          OpenApi.Description,
-          "For a load balancer. `ok` is false while the store is unavailable. The status is 200 either way, unless `strict` is `1`."
-        )
     )
     .addError(InternalServerError.Wire)
     .annotate(Part, "health")

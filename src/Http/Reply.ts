@@ -1,3 +1,6 @@
+/**
+ * The answers of handlers, independent of the transport, and how @effect/platform sends them.
+ */
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { type Cause, Effect, type Scope, Stream } from "effect"
 import { type ApiError, bodyOf, statusOf } from "./ApiError.ts"
@@ -31,11 +34,8 @@ export const jsonWith = (body: string | Uint8Array, headers: Readonly<Record<str
 })
 
 /** A 200 with JSON text, or its bytes. */
-export const json = (body: string | Uint8Array, headers: Readonly<Record<string, string>> = {}): Reply => ({
-  status: 200,
-  headers: { ...jsonType, ...headers },
-  body
-})
+export const json = (body: string | Uint8Array, headers: Readonly<Record<string, string>> = {}): Reply =>
+  jsonWith(body, jsonHeaders(headers))
 
 /** A 200 with JSON text and its entity tag. Without a spread, because most requests get this answer. */
 export const jsonWithETag = (body: string, etag: string): Reply => ({
@@ -70,7 +70,7 @@ export const webSocket = (upgrade: Upgrade): Reply => ({ ...empty(101), upgrade 
 /** An answer with an error and any status. */
 export const refusal = (status: number, error: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status,
-  headers: { ...jsonType, ...headers },
+  headers: jsonHeaders(headers),
   body: bodyOf(error)
 })
 

@@ -156,11 +156,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.namespaces)
-      .annotate(OpenApi.Summary, "List namespaces, with the numbers of their entries")
-      .annotate(
-        OpenApi.Description,
-        "A namespace exists while it has entries. Namespaces are sorted by their UTF-8 bytes. A `Link` header leads to the next page, if there is one."
-      )
   )
   .add(
     HttpApiEndpoint.get("tenants", "/tenants")
@@ -169,11 +164,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.tenants)
-      .annotate(OpenApi.Summary, "List tenants, with the numbers of their namespaces and entries")
-      .annotate(
-        OpenApi.Description,
-        "A tenant exists while it has entries. Tenants are sorted by their UTF-8 bytes; namespaces that belong to none come first, as one with an empty id. A `Link` header leads to the next page, if there is one."
-      )
   )
   .add(
     HttpApiEndpoint.get("list", "/kv/:namespace")
@@ -183,11 +173,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.list)
-      .annotate(OpenApi.Summary, "List the entries of a namespace")
-      .annotate(
-        OpenApi.Description,
-        "Entries are sorted by the UTF-8 bytes of the key, with `reverse` the other way round. `Kv-Last-Seq` is the position of the change log at which the list was read. With `limit`, a `Link` header leads to the next page, if there is one."
-      )
   )
   .add(
     HttpApiEndpoint.get("get", "/kv/:namespace/:key")
@@ -200,8 +185,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.get)
-      .annotate(OpenApi.Summary, "Read an entry")
-      .annotate(OpenApi.Description, "`ETag` is the version in quotes.")
   )
   .add(
     HttpApiEndpoint.put("set", "/kv/:namespace/:key")
@@ -214,11 +197,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .middleware(JsonBody)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.set)
-      .annotate(OpenApi.Summary, "Set an entry")
-      .annotate(
-        OpenApi.Description,
-        "Replaces the whole entry, including its expiry. `ETag` is the new version in quotes."
-      )
   )
   .add(
     HttpApiEndpoint.del("delete", "/kv/:namespace/:key")
@@ -230,8 +208,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.remove)
-      .annotate(OpenApi.Summary, "Delete an entry")
-      .annotate(OpenApi.Description, "`deleted` is false if there was no entry. In that case no change is recorded.")
   )
   .add(
     HttpApiEndpoint.del("removePrefix", "/kv/:namespace")
@@ -242,11 +218,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(WriteErrors)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.removePrefix)
-      .annotate(OpenApi.Summary, "Delete the entries of a prefix")
-      .annotate(
-        OpenApi.Description,
-        "Deletes the first entries of the prefix, at most `limit`, in one batch: all or none, with a change each and consecutive `seq`. Repeat it while `more` is true."
-      )
   )
   .add(
     HttpApiEndpoint.post("read", "/kv/read")
@@ -260,8 +231,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .middleware(JsonBody)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.read)
-      .annotate(OpenApi.Summary, "Read several entries from one snapshot")
-      .annotate(OpenApi.Description, "The credential that only reads may use it. A key without an entry has null.")
   )
   .add(
     HttpApiEndpoint.post("batch", "/batch")
@@ -273,8 +242,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .middleware(JsonBody)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.batch)
-      .annotate(OpenApi.Summary, "Apply operations atomically, in order")
-      .annotate(OpenApi.Description, "Either all operations are applied, with consecutive `seq`, or none is.")
   )
   .add(
     HttpApiEndpoint.get("backup", "/backup")
@@ -283,11 +250,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(InsufficientStorage.Wire)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.backup)
-      .annotate(OpenApi.Summary, "Copy the whole store")
-      .annotate(
-        OpenApi.Description,
-        "A SQLite database with all entries, tombstones and the change log, all of one snapshot. `causeway restore` restores it. Histories of sessions are not in it. The answer begins when the copy is complete. One backup is made and sent at a time; in the meantime other requests get 503. It needs the credential that writes, and one that is not limited to a tenant."
-      )
   )
   .add(
     HttpApiEndpoint.get("changes", "/changes")
@@ -297,11 +259,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changes)
-      .annotate(OpenApi.Summary, "Poll the change log")
-      .annotate(
-        OpenApi.Description,
-        "Changes are in ascending `seq`. `Kv-Epoch` names the log; send it as `epoch` with the next `after`. Without it, only a `lastSeq` below `after` shows that the log was reset."
-      )
   )
   .add(
     HttpApiEndpoint.get("changesStream", "/changes/stream")
@@ -312,8 +269,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changesStream)
-      .annotate(OpenApi.Summary, "Follow the change log by Server-Sent Events")
-      .annotate(OpenApi.Description, "A comment every 15 seconds keeps the connection alive.")
   )
   .add(
     HttpApiEndpoint.get("changesSocket", "/changes/ws")
@@ -324,11 +279,6 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .addError(Gone.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.changesSocket)
-      .annotate(OpenApi.Summary, "Follow the change log by WebSocket")
-      .annotate(
-        OpenApi.Description,
-        'Frames are `{"type":"changes","changes":[…],"lastSeq":n,"epoch":"…"}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n,"epoch":"…"}`. If the service has another log than `epoch` says, it sends `{"type":"reset","epoch":"…","lastSeq":n}` and closes with 4010: list again. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500. A browser sends the key as a subprotocol: `causeway.v1, bearer.<base64url of the key>`.'
-      )
   )
   .addError(InternalServerError.Wire)
   .addError(ServiceUnavailable.Wire)

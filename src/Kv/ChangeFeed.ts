@@ -57,19 +57,19 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
   }
 >() {}
 
-/** The limits of followers of the change log. */
-export interface FollowLimitsShape {
+/** The default limits of followers of the change log. */
+export const defaults = {
   /** The maximum number of followers: waiting polls, event streams and WebSockets together. */
-  readonly followers: number
+  followers: 10_000,
   /**
    * Above this number of unsent bytes nothing more is sent to a WebSocket. The memory for a client is bounded by this
    * and one page of the log.
    */
-  readonly unsentBytes: number
+  unsentBytes: MiB
 }
 
-/** The default limits. */
-export const defaults: FollowLimitsShape = { followers: 10_000, unsentBytes: MiB }
+/** The limits of followers of the change log. */
+export type FollowLimitsShape = Readonly<typeof defaults>
 
 /** The current limits; the defaults, unless a layer provides others. */
 export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/FollowLimits", {

@@ -1,5 +1,6 @@
 /**
- * Names for generated clients, headers and examples of the key-value endpoints in the OpenAPI document.
+ * The documentation of the key-value endpoints in the OpenAPI document: names for generated clients, summaries, headers
+ * and examples.
  */
 import { etag, type Header, operation, retryAfter } from "../OpenApi/Describe.ts"
 
@@ -81,6 +82,9 @@ const badAfter = malformed('after: must be a whole number not below 0, not "-1"'
 
 export const namespaces = operation({
   operationId: "listNamespaces",
+  summary: "List namespaces, with the numbers of their entries",
+  description:
+    "A namespace exists while it has entries. Namespaces are sorted by their UTF-8 bytes. A `Link` header leads to the next page, if there is one.",
   answers: {
     200: {
       description: "The namespaces of the page.",
@@ -96,6 +100,9 @@ export const namespaces = operation({
 
 export const tenants = operation({
   operationId: "listTenants",
+  summary: "List tenants, with the numbers of their namespaces and entries",
+  description:
+    "A tenant exists while it has entries. Tenants are sorted by their UTF-8 bytes; namespaces that belong to none come first, as one with an empty id. A `Link` header leads to the next page, if there is one.",
   answers: {
     200: {
       description: "The tenants of the page.",
@@ -111,6 +118,9 @@ export const tenants = operation({
 
 export const list = operation({
   operationId: "listEntries",
+  summary: "List the entries of a namespace",
+  description:
+    "Entries are sorted by the UTF-8 bytes of the key, with `reverse` the other way round. `Kv-Last-Seq` is the position of the change log at which the list was read. With `limit`, a `Link` header leads to the next page, if there is one.",
   answers: {
     200: {
       description: "The entries of the namespace, or of the page.",
@@ -123,6 +133,8 @@ export const list = operation({
 
 export const get = operation({
   operationId: "getEntry",
+  summary: "Read an entry",
+  description: "`ETag` is the version in quotes.",
   answers: {
     200: { description: "The entry.", headers: { ETag: etag }, example: entry },
     304: { headers: { ETag: etag } },
@@ -133,6 +145,8 @@ export const get = operation({
 
 export const set = operation({
   operationId: "setEntry",
+  summary: "Set an entry",
+  description: "Replaces the whole entry, including its expiry. `ETag` is the new version in quotes.",
   requests: {
     set: { summary: "Set a value", value: { value: { dark: true }, actor: "importer" } },
     expiring: { summary: "Set a value for a minute", value: { value: "held", ttlMs: 60000 } }
@@ -145,6 +159,8 @@ export const set = operation({
 
 export const remove = operation({
   operationId: "deleteEntry",
+  summary: "Delete an entry",
+  description: "`deleted` is false if there was no entry. In that case no change is recorded.",
   answers: {
     200: { description: "Whether there was an entry to delete.", example: { deleted: true } },
     400: badPrecondition
@@ -153,6 +169,9 @@ export const remove = operation({
 
 export const removePrefix = operation({
   operationId: "deleteEntries",
+  summary: "Delete the entries of a prefix",
+  description:
+    "Deletes the first entries of the prefix, at most `limit`, in one batch: all or none, with a change each and consecutive `seq`. Repeat it while `more` is true.",
   answers: {
     200: { description: "What was deleted.", example: { deleted: true, count: 2, more: false } },
     400: malformed("prefix: is missing")
@@ -163,6 +182,8 @@ export const removePrefix = operation({
 
 export const read = operation({
   operationId: "readEntries",
+  summary: "Read several entries from one snapshot",
+  description: "The credential that only reads may use it. A key without an entry has null.",
   requests: {
     read: {
       summary: "Read two entries",
@@ -187,6 +208,8 @@ export const read = operation({
 
 export const batch = operation({
   operationId: "applyBatch",
+  summary: "Apply operations atomically, in order",
+  description: "Either all operations are applied, with consecutive `seq`, or none is.",
   requests: {
     move: {
       summary: "Move a value, if it is still at version 3",
@@ -216,6 +239,9 @@ export const batch = operation({
 
 export const backup = operation({
   operationId: "backupStore",
+  summary: "Copy the whole store",
+  description:
+    "A SQLite database with all entries, tombstones and the change log, all of one snapshot. `causeway restore` restores it. Histories of sessions are not in it. The answer begins when the copy is complete. One backup is made and sent at a time; in the meantime other requests get 503. It needs the credential that writes, and one that is not limited to a tenant.",
   answers: {
     200: {
       description: "The whole store as a SQLite database.",
@@ -251,6 +277,9 @@ export const backup = operation({
 
 export const changes = operation({
   operationId: "listChanges",
+  summary: "Poll the change log",
+  description:
+    "Changes are in ascending `seq`. `Kv-Epoch` names the log; send it as `epoch` with the next `after`. Without it, only a `lastSeq` below `after` shows that the log was reset.",
   answers: {
     200: {
       description: "The changes, possibly none, and the position to continue from.",
@@ -264,6 +293,8 @@ export const changes = operation({
 
 export const changesStream = operation({
   operationId: "streamChanges",
+  summary: "Follow the change log by Server-Sent Events",
+  description: "A comment every 15 seconds keeps the connection alive.",
   answers: {
     200: { example: `id: 42@${epoch.example}\ndata: ${JSON.stringify(change)}\n\n` },
     400: badAfter,
@@ -273,6 +304,9 @@ export const changesStream = operation({
 
 export const changesSocket = operation({
   operationId: "openChangesSocket",
+  summary: "Follow the change log by WebSocket",
+  description:
+    'Frames are `{"type":"changes","changes":[…],"lastSeq":n,"epoch":"…"}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n,"epoch":"…"}`. If the service has another log than `epoch` says, it sends `{"type":"reset","epoch":"…","lastSeq":n}` and closes with 4010: list again. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500. A browser sends the key as a subprotocol: `causeway.v1, bearer.<base64url of the key>`.',
   answers: {
     400: badAfter,
     403: { description: "The origin of the page may not connect.", example: { error: "This origin may not connect" } },

@@ -23,6 +23,8 @@ export const MetricSample = Schema.Struct({
 
 const json = operation({
   operationId: "getMetrics",
+  summary: "Metrics as JSON, in dev mode only",
+  description: "All series with their current values.",
   answers: {
     200: {
       description: "All series.",
@@ -34,6 +36,8 @@ const json = operation({
 
 const prometheus = operation({
   operationId: "getPrometheusMetrics",
+  summary: "Metrics for Prometheus, if METRICS_PROMETHEUS is true",
+  description: "If METRICS_TOKEN is set, it requires that token as the bearer token, otherwise none.",
   security: [{}, { bearer: [] }],
   answers: {
     200: { example: "# TYPE process_uptime_seconds gauge\nprocess_uptime_seconds 12.5\n" },
@@ -47,8 +51,6 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
     HttpApiEndpoint.get("json", "/api/metrics")
       .addSuccess(Schema.Struct({ metrics: Schema.Array(MetricSample) }).annotations({ identifier: "Metrics" }))
       .annotate(OpenApi.Transform, json)
-      .annotate(OpenApi.Summary, "Metrics as JSON, in dev mode only")
-      .annotate(OpenApi.Description, "All series with their current values.")
   )
   .add(
     HttpApiEndpoint.get("prometheus", "/metrics")
@@ -59,11 +61,6 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
       )
       .addError(Unauthorized.Wire)
       .annotate(OpenApi.Transform, prometheus)
-      .annotate(OpenApi.Summary, "Metrics for Prometheus, if METRICS_PROMETHEUS is true")
-      .annotate(
-        OpenApi.Description,
-        "If METRICS_TOKEN is set, it requires that token as the bearer token, otherwise none."
-      )
   )
   .addError(NotFound.Wire)
   .addError(InternalServerError.Wire)

@@ -12,12 +12,16 @@ const never = [403, 503]
 
 const described = operation({
   operationId: "getOpenApi",
+  summary: "This document, OpenAPI 3.0.3",
+  description: "Generators make clients of it.",
   never,
   answers: { 200: { description: "The description of every endpoint of this service." } }
 })
 
 const protocolDescribed = operation({
   operationId: "getAsyncApi",
+  summary: "The WebSockets, AsyncAPI 3.0",
+  description: "The frames of the change feed's WebSocket and of the gateway's.",
   never,
   answers: { 200: { description: "The description of the WebSockets: the change feed's, and the gateway's `/ws`." } }
 })
@@ -30,8 +34,6 @@ export const DescriptionRoutes = HttpApiGroup.make("description")
         Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({ identifier: "OpenApiDocument" })
       )
       .annotate(OpenApi.Transform, described)
-      .annotate(OpenApi.Summary, "This document, OpenAPI 3.0.3")
-      .annotate(OpenApi.Description, "Generators make clients of it.")
   )
   .add(
     HttpApiEndpoint.get("asyncapi", "/asyncapi.json")
@@ -39,8 +41,6 @@ export const DescriptionRoutes = HttpApiGroup.make("description")
         Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({ identifier: "AsyncApiDocument" })
       )
       .annotate(OpenApi.Transform, protocolDescribed)
-      .annotate(OpenApi.Summary, "The WebSockets, AsyncAPI 3.0")
-      .annotate(OpenApi.Description, "The frames of the change feed's WebSocket and of the gateway's.")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)

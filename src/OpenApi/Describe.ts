@@ -27,6 +27,8 @@ export interface Header {
 export interface Details {
   /** The name of the operation in generated clients. */
   readonly operationId: string
+  readonly summary: string
+  readonly description: string
   readonly answers?: Readonly<Record<number, Answer>>
   /** Examples of request bodies by name. */
   readonly requests?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>
@@ -89,6 +91,8 @@ export const operation =
     return withoutUndefined({
       ...made,
       operationId: details.operationId,
+      summary: details.summary,
+      description: details.description,
       ...(details.security === undefined ? {} : { security: details.security }),
       requestBody: bodyOf(made.requestBody, details),
       responses: Object.fromEntries(

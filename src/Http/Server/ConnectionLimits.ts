@@ -4,22 +4,18 @@
 import { Config } from "effect"
 import * as Setting from "../../Setting.ts"
 
-/** Limits of all connections together. */
-export interface ConnectionLimits {
+/** The limits of all connections together, unless configured. */
+export const defaults = {
   /** Connections at a time, WebSockets included. */
-  readonly connections: number
-  /** Bytes that may wait for clients, over all connections. */
-  readonly unsentBytes: number
-  /** Bytes of request bodies in memory, over all connections. */
-  readonly heldBodyBytes: number
-}
-
-/** The limits unless configured. */
-export const defaults: ConnectionLimits = {
   connections: 25_000,
+  /** Bytes that may wait for clients, over all connections. */
   unsentBytes: 256 * 1024 * 1024,
+  /** Bytes of request bodies in memory, over all connections. */
   heldBodyBytes: 256 * 1024 * 1024
 }
+
+/** Limits of all connections together. */
+export type ConnectionLimits = Readonly<typeof defaults>
 
 /** Each limit as a configuration variable. */
 export const config: Config.Config<ConnectionLimits> = Config.all({
@@ -46,39 +42,29 @@ export const config: Config.Config<ConnectionLimits> = Config.all({
   })
 })
 
-/** Timeouts of connections, in milliseconds. */
-export interface Timing {
-  /** From the first byte of a request to the end of its headers. */
-  readonly headers: number
-  /** From the first byte of a request to the end of its body. */
-  readonly request: number
-  /** How long a connection may stay idle between two requests. */
-  readonly keepAlive: number
+/**
+ * The timeouts of connections, in milliseconds. Answers have none while they are read: polls take a minute, and streams
+ * do not end.
+ */
+export const timing = {
+  /** From the first byte of a request to the end of its headers: slow clients cannot occupy connections. */
+  headers: 15_000,
+  /** From the first byte of a request to the end of its body: 16 MiB take 10 minutes on a link of 0.25 Mbit/s. */
+  request: 600_000,
+  /** How long a connection may stay idle between two requests: longer than the 60 s of common load balancers. */
+  keepAlive: 65_000,
   /** How often the limits above are checked. */
-  readonly check: number
+  check: 5_000,
   /**
    * How long a refused connection is read from, so that the client can read the answer; the interval of checks
    * if the body of a request is still arriving.
    */
-  readonly linger: number
-  /** How long a client may read nothing of an answer. */
-  readonly readTimeout: number
-  /** How long a half-closed connection is served. */
-  readonly halfOpen: number
-}
-
-/**
- * A client has 15 s to send its headers, so that slow ones cannot occupy connections. A body of 16 MiB takes 10
- * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
- * A half-closed connection is served for 10 s, which is enough for every write. Answers have no timeout while they
- * are read: polls take a minute, and streams do not end.
- */
-export const timing: Timing = {
-  headers: 15_000,
-  request: 600_000,
-  keepAlive: 65_000,
-  check: 5_000,
   linger: 1_000,
+  /** How long a client may read nothing of an answer. */
   readTimeout: 60_000,
+  /** How long a half-closed connection is served, which is enough for every write. */
   halfOpen: 10_000
 }
+
+/** Timeouts of connections, in milliseconds. */
+export type Timing = Readonly<typeof timing>

@@ -2,21 +2,16 @@ import { once } from "node:events"
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { Effect, Either } from "effect"
-import { afterEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import * as Body from "../../../src/Http/RequestBody.ts"
 import { type ConnectionLimits, defaults, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
 import { format } from "../../../src/Kv/Body.ts"
 import { Limits } from "../../../src/Limits.ts"
+import { closing, listen, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024
 const bodyFormat = format(Effect.runSync(Limits))
-
-const closing: Array<() => void> = []
-
-afterEach(() => {
-  for (const close of closing.splice(0)) close()
-})
 
 /** A server that reads bodies; those to `/wait` are answered by the test. */
 const serve = async (connectionLimits: Partial<ConnectionLimits>) => {
@@ -31,18 +26,8 @@ const serve = async (connectionLimits: Partial<ConnectionLimits>) => {
       else response.end("ok")
     })
   )
-  gate.open()
-  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
-  closing.push(() => {
-    gate.close()
-    gate.cut()
-  })
-  const { port } = gate.address() as Net.AddressInfo
+  const port = await listen(gate)
   return { gate, port, waiting }
-}
-
-const until = async (condition: () => boolean) => {
-  while (!condition()) await new Promise(resolve => setImmediate(resolve))
 }
 
 /** A client that starts to send a body of `bytes` bytes. */

@@ -1,14 +1,9 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
-import { afterEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import { type Timing, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
-
-const closing: Array<() => void> = []
-
-afterEach(() => {
-  for (const close of closing.splice(0)) close()
-})
+import { closing, listen } from "./Fixture.ts"
 
 /** A server with short limits that hands each answer to `serve`, and a connection to it. */
 const open = async (serve: (response: ServerResponse) => void, given: Partial<Timing> = {}) => {
@@ -18,18 +13,13 @@ const open = async (serve: (response: ServerResponse) => void, given: Partial<Ti
   // The property `closed` of a socket is true before the listeners of its end have been called.
   const ended = new Promise<void>(resolve => gate.once("connection", connection => connection.once("close", resolve)))
   gate.on("request", (_request, response) => serve(response))
-  gate.open()
-  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
-  const socket = Net.connect({ port: (gate.address() as Net.AddressInfo).port, host: "127.0.0.1", allowHalfOpen: true })
+  const socket = Net.connect({ port: await listen(gate), host: "127.0.0.1", allowHalfOpen: true })
   let text = ""
   socket.on("data", chunk => {
     text += chunk.toString()
   })
   socket.on("error", () => undefined)
-  closing.push(() => {
-    socket.destroy()
-    gate.close()
-  })
+  closing.push(() => socket.destroy())
   await new Promise<void>(resolve => socket.once("connect", resolve))
   return { gate, socket, closed: () => ended, text: () => text, server: () => sockets[0]! }
 }

@@ -2,9 +2,10 @@ import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { afterEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import { timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate, type Upgradable } from "../../../src/Http/Server/Gate.ts"
+import { closing, listen, turn } from "./Fixture.ts"
 
 /** The server's ends of its connections. */
 const sockets = (gate: Gate): ReadonlyArray<Net.Socket> => connections.get(gate) ?? []
@@ -24,14 +25,8 @@ const open = async (upgradable?: Upgradable) => {
     answers.set(request.url ?? "", response)
     for (const listener of listeners.splice(0)) listener()
   })
-  gate.open(upgradable)
-  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
-  const address = gate.address() as Net.AddressInfo
-  const socket = Net.connect(address.port, "127.0.0.1")
-  closing.push(() => {
-    socket.destroy()
-    gate.close()
-  })
+  const socket = Net.connect(await listen(gate, upgradable), "127.0.0.1")
+  closing.push(() => socket.destroy())
   const until = async (count: number) => {
     while (seen.length < count) await new Promise<void>(resolve => listeners.push(resolve))
   }
@@ -39,19 +34,11 @@ const open = async (upgradable?: Upgradable) => {
   return { gate, seen, answers, socket, until, read }
 }
 
-const closing: Array<() => void> = []
-
-afterEach(() => {
-  for (const close of closing.splice(0)) close()
-})
-
 const request = (method: string, path: string) =>
   `${method} ${path} HTTP/1.1\r\nhost: x\r\n${method === "PUT" ? "content-length: 0\r\n" : ""}\r\n`
 
 setFlagsFromString("--expose-gc")
 const collect = runInNewContext("gc") as () => void
-
-const turn = () => new Promise(resolve => setImmediate(resolve))
 
 describe("pipelined requests", () => {
   it("are served one after the other", async () => {

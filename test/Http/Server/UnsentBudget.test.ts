@@ -1,19 +1,14 @@
 import { once } from "node:events"
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
-import { afterEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import { type ConnectionLimits, defaults, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
 import { KernelQueues } from "../../../src/Http/Server/KernelQueues.ts"
 import { accountOf } from "../../../src/Http/Server/UnsentBudget.ts"
+import { closing, listen, turn, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024
-
-const closing: Array<() => void> = []
-
-afterEach(() => {
-  for (const close of closing.splice(0)) close()
-})
 
 /** A server that answers `/<n>` with n MiB, `/bytes/<n>` with bytes that all are sent, and `/wait` not at all. */
 const serve = async (limits: Partial<ConnectionLimits>) => {
@@ -34,21 +29,11 @@ const serve = async (limits: Partial<ConnectionLimits>) => {
     } else response.end("x".repeat(Number(url.slice(1) || 0) * MiB))
     accountOf(request.socket)?.recount()
   })
-  gate.open()
-  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
-  closing.push(() => {
-    gate.close()
-    gate.cut()
-  })
-  const { port } = gate.address() as Net.AddressInfo
+  const port = await listen(gate)
   return { gate, port, sockets, waiting }
 }
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
-
-const until = async (condition: () => boolean) => {
-  while (!condition()) await new Promise(resolve => setImmediate(resolve))
-}
 
 /**
  * From now on a connection looks as if the operating system accepted nothing more. It accepts as much as its queues
@@ -218,7 +203,7 @@ describe("unsent bytes", () => {
     let read = 0
     while ((await queue()) >= queued) {
       read += client.socket.read(16_384)?.length ?? 0
-      await new Promise(resolve => setImmediate(resolve))
+      await turn()
     }
     expect(read).toBeLessThan(64 * MiB)
     // The kernel may have accepted more by now, which is visible too.

@@ -4,10 +4,23 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
 import { MiB } from "../../../src/Bytes.ts"
 import { onlyLong } from "../../Scale.ts"
-import { check, connect, layer, put, serve, until, untilFollowers, untilFull } from "./Harness.ts"
+import { check, connect, layer, put, type Served, serve, until, untilFollowers, untilFull } from "./Harness.ts"
 import { frame, handshake } from "./WebSocketBytes.ts"
 
 const megabyte = "x".repeat(MiB)
+
+const count = 24
+
+/** A client that reads nothing of `count` large changes, once its connection takes no more of them. */
+const connectStuck = (served: Served) =>
+  Effect.gen(function* () {
+    const stuck = yield* connect(served, "")
+    stuck.socket.pause()
+    for (let seq = 1; seq <= count; seq++) yield* put("a", `${seq}${megabyte}`)
+    yield* until(() => served.sockets[0]!.writableLength > MiB)
+    yield* untilFull(served.sockets[0]!)
+    return stuck
+  })
 
 describe("ChangeFeed.webSocket, limits", () => {
   check("terminates a peer that answers no pings", function* () {
@@ -32,16 +45,10 @@ describe("ChangeFeed.webSocket, limits", () => {
 
   check("closes a reader that does not drain with 4008, which then resumes without loss", function* () {
     const served = yield* serve
-    const slow = yield* connect(served, "")
-    slow.socket.pause()
-    const count = 24
-    for (let seq = 1; seq <= count; seq++) yield* put("a", `${seq}${megabyte}`)
-    const unsent = () => served.sockets[0]!.writableLength
-    yield* until(() => unsent() > 1024 * 1024)
+    const slow = yield* connectStuck(served)
     const fast = yield* connect(served, "")
     yield* until(() => fast.changes.length === count)
-    expect(unsent()).toBeLessThan(6 * 1024 * 1024)
-    yield* untilFull(served.sockets[0]!)
+    expect(served.sockets[0]!.writableLength).toBeLessThan(6 * MiB)
     yield* TestClock.adjust("29 seconds")
     expect(slow.closed).toBeUndefined()
     yield* TestClock.adjust("2 seconds")
@@ -56,11 +63,7 @@ describe("ChangeFeed.webSocket, limits", () => {
 
   check("lets a slow reader read everything before the close frame", function* () {
     const served = yield* serve
-    const slow = yield* connect(served, "")
-    slow.socket.pause()
-    for (let seq = 1; seq <= 24; seq++) yield* put("a", `${seq}${megabyte}`)
-    yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
-    yield* untilFull(served.sockets[0]!)
+    const slow = yield* connectStuck(served)
     yield* TestClock.adjust("31 seconds")
     yield* TestClock.adjust("25 seconds")
     slow.socket.resume()
@@ -141,12 +144,7 @@ describe("ChangeFeed.webSocket, limits", () => {
 
   check("keeps a reader that drains in time", function* () {
     const served = yield* serve
-    const slow = yield* connect(served, "")
-    slow.socket.pause()
-    const count = 24
-    for (let seq = 1; seq <= count; seq++) yield* put("a", `${seq}${megabyte}`)
-    yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
-    yield* untilFull(served.sockets[0]!)
+    const slow = yield* connectStuck(served)
     yield* TestClock.adjust("29 seconds")
     slow.socket.resume()
     yield* until(() => slow.changes.length === count)
@@ -158,11 +156,7 @@ describe("ChangeFeed.webSocket, limits", () => {
 
   check("cuts off a reader that does not even take the close frame", function* () {
     const served = yield* serve
-    const stuck = yield* connect(served, "")
-    stuck.socket.pause()
-    for (let seq = 1; seq <= 24; seq++) yield* put("a", `${seq}${megabyte}`)
-    yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
-    yield* untilFull(served.sockets[0]!)
+    yield* connectStuck(served)
     yield* TestClock.adjust("70 seconds")
     yield* untilFollowers(0)
   })
