@@ -1,6 +1,16 @@
 /** The client of sessions: its connection and its options. */
 import { describe, expect, it, vi } from "vitest"
-import { BadRequest, ConnectionClosed, Forbidden, InvalidResponse, makeSessions, ServiceUnavailable, type SessionsOptions, TokenUnavailable, Unauthorized } from "../../src/Client/Client.ts"
+import {
+  BadRequest,
+  ConnectionClosed,
+  Forbidden,
+  InvalidResponse,
+  makeSessions,
+  ServiceUnavailable,
+  type SessionsOptions,
+  TokenUnavailable,
+  Unauthorized
+} from "../../src/Client/Client.ts"
 import { closeCodes } from "../../src/Gateway/Protocol/Codes.ts"
 import { failing, failure } from "./Failure.ts"
 import { randomBy, range, until } from "./Harness.ts"
