@@ -1,7 +1,7 @@
 /** Two gateways over one PostgreSQL that restarts, refuses connections, or is behind a pooler in transaction mode. */
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
-import { type Client, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
+import { type Client, completeTurn, createSession } from "./Gateway/Socket/Fixture.ts"
 import * as Bouncer from "./postgres/Bouncer.ts"
 import * as Databases from "./postgres/Databases.ts"
 import * as Server from "./postgres/Server.ts"

@@ -1,7 +1,7 @@
 /** A node that was frozen for longer than its lease, after another one has taken its sessions over. */
 import { assert, layer } from "@effect/vitest"
 import { Duration, Effect, Fiber, Schedule } from "effect"
-import { type Client, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
+import { type Client, completeTurn, createSession } from "./Gateway/Socket/Fixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"

@@ -5,7 +5,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Cause, Deferred, Effect, Random, type Scope } from "effect"
 import type { Event } from "../src/Gateway/Protocol.ts"
-import { type Client, createSession } from "./Gateway/SocketFixture.ts"
+import { type Client, createSession } from "./Gateway/Socket/Fixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import { times } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"

@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { Event } from "../src/Gateway/Protocol.ts"
-import { codeOf, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
+import { codeOf, completeTurn, createSession } from "./Gateway/Socket/Fixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import { onlyLong } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"

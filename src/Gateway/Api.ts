@@ -20,8 +20,6 @@ const HandshakeHeaders = Schema.Struct({
   "x-b3-spanid": text,
   "x-b3-sampled": text
 })
-
-/** See {@link HandshakeHeaders}. */
 export type HandshakeHeaders = typeof HandshakeHeaders.Type
 
 /** The WebSocket of the gateway's clients. Its messages are described by AsyncAPI. */

@@ -103,80 +103,98 @@ const outcomeOf = {
   SessionsBusy: "busy"
 } as const
 
-const routed = (
-  sessions: Context.Tag.Service<Sessions>,
-  nodes: SessionNodesShape,
-  link: NodeLinkShape,
-  tags: MetricTags.MetricTags
-): Execute => {
+/** Executes requests of clients on the nodes that own their sessions. */
+class Routing {
   /** The owners that have answered last. The oldest is evicted first. */
-  const owners = new Map<string, ReachablePeer>()
-  const remember = (session: string, owner: ReachablePeer): void => {
-    owners.delete(session)
-    owners.set(session, owner)
-    if (owners.size > maxCached) owners.delete(owners.keys().next().value!)
+  private readonly owners = new Map<string, ReachablePeer>()
+
+  constructor(
+    private readonly sessions: Context.Tag.Service<Sessions>,
+    private readonly nodes: SessionNodesShape,
+    private readonly link: NodeLinkShape,
+    private readonly tags: MetricTags.MetricTags
+  ) {}
+
+  readonly execute: Execute = (caller, request) => {
+    if (!("sessionId" in request)) return execute(this.sessions, caller, request)
+    const session = `${caller.tenant}/${request.sessionId}`
+    const known = this.owners.get(session)
+    return known === undefined
+      ? Effect.catchTag(execute(this.sessions, caller, request), "SessionElsewhere", () =>
+          this.forward(session, caller, request, undefined)
+        )
+      : this.forward(session, caller, request, known)
   }
-  const count = (outcome: keyof typeof series): void => series[outcome].unsafeUpdate(1, tags)
+
+  private count(outcome: keyof typeof series): void {
+    series[outcome].unsafeUpdate(1, this.tags)
+  }
+
+  private remember(session: string, owner: ReachablePeer): void {
+    this.owners.delete(session)
+    this.owners.set(session, owner)
+    if (this.owners.size > maxCached) this.owners.delete(this.owners.keys().next().value!)
+  }
 
   /** One attempt at another node. */
-  const send = (
+  private send(
     session: string,
     owner: ReachablePeer,
-    caller: Required<Omit<Caller, "hasSubscribers">>,
+    { actor, commandId, tenant }: Required<Omit<Caller, "hasSubscribers">>,
     request: Call
-  ): Effect.Effect<Attempt> =>
-    Effect.gen(function* () {
-      const { actor, commandId, tenant } = caller
-      const sent = yield* Effect.either(link.send(owner, { node: owner.node, tenant, actor, commandId, request }))
+  ): Effect.Effect<Attempt> {
+    const { node } = owner
+    return Effect.map(Effect.either(this.link.send(owner, { node, tenant, actor, commandId, request })), sent => {
       if (Either.isLeft(sent)) {
         const { left } = sent
-        count(outcomeOf[left._tag])
+        this.count(outcomeOf[left._tag])
         if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
-        owners.delete(session)
+        this.owners.delete(session)
         return { isInDoubt: left._tag === "NodeSilent" }
       }
       const reply = sent.right
       if (reply.is === "displaced") {
-        count("displaced")
+        this.count("displaced")
         return { isInDoubt: true }
       }
       if (reply.is !== "answer" && reply.is !== "failure") {
-        count("not_owner")
-        owners.delete(session)
+        this.count("not_owner")
+        this.owners.delete(session)
         return { isInDoubt: false }
       }
-      remember(session, owner)
-      count(reply.is === "answer" ? "answered" : "failed")
+      this.remember(session, owner)
+      this.count(reply.is === "answer" ? "answered" : "failed")
       const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
       return { isInDoubt: false, result }
     })
+  }
 
   /**
    * The owner of a session. After an attempt of unknown outcome, a failed query counts as no owner: its failure would
    * mean to the client that the request was not carried out.
    */
-  const lookUp = (session: string, isInDoubt: boolean): Effect.Effect<Peer | undefined, StoreUnavailable> => {
-    const found = Effect.map(nodes.ownerOf(session), Option.getOrUndefined)
+  private lookUp(session: string, isInDoubt: boolean): Effect.Effect<Peer | undefined, StoreUnavailable> {
+    const found = Effect.map(this.nodes.ownerOf(session), Option.getOrUndefined)
     return isInDoubt ? Effect.orElseSucceed(found, () => undefined) : found
   }
 
   /** Sends the request to the current owner until one answers. */
-  const forward = (
+  private forward(
     session: string,
     { actor, tenant }: Caller,
     request: Call,
     first: ReachablePeer | undefined
-  ): Effect.Effect<Answer, RequestError | Refused> =>
-    Effect.gen(function* () {
+  ): Effect.Effect<Answer, RequestError | Refused> {
+    return Effect.gen(this, function* () {
       const caller = { tenant, actor, commandId: `command-${yield* randomHex(4)}` }
       const startedAt = yield* Monotonic.millis
       let isInDoubt = false
       let known = first
       for (let attempt = 0; ; attempt++) {
-        const owner: Peer | undefined = known ?? (yield* lookUp(session, isInDoubt))
+        const owner: Peer | undefined = known ?? (yield* this.lookUp(session, isInDoubt))
         known = undefined
         if (owner !== undefined && isReachable(owner)) {
-          const { isInDoubt: isLost, result }: Attempt = yield* send(session, owner, caller, request)
+          const { isInDoubt: isLost, result }: Attempt = yield* this.send(session, owner, caller, request)
           if (result !== undefined && isFinal(result, isInDoubt)) {
             return yield* isInDoubt ? afterDoubt(request, result) : result
           }
@@ -184,7 +202,7 @@ const routed = (
           if (isInDoubt && !isRepeatable(request)) return yield* Effect.fail(inDoubt)
         }
         // By now the session may have no owner, or belong to this node.
-        const here = yield* Effect.either(execute(sessions, caller, request))
+        const here = yield* Effect.either(execute(this.sessions, caller, request))
         const isElsewhere = Either.isLeft(here) && here.left._tag === "SessionElsewhere"
         if (!isElsewhere && isFinal(here, isInDoubt)) return yield* isInDoubt ? afterDoubt(request, here) : here
         const elapsed = (yield* Monotonic.millis) - startedAt
@@ -194,16 +212,6 @@ const routed = (
         yield* Effect.sleep(delay)
       }
     })
-
-  return (caller, request) => {
-    if (!("sessionId" in request)) return execute(sessions, caller, request)
-    const session = `${caller.tenant}/${request.sessionId}`
-    const known = owners.get(session)
-    return known === undefined
-      ? Effect.catchTag(execute(sessions, caller, request), "SessionElsewhere", () =>
-          forward(session, caller, request, undefined)
-        )
-      : forward(session, caller, request, known)
   }
 }
 
@@ -215,5 +223,5 @@ export const make: Effect.Effect<Execute, never, Sessions> = Effect.gen(function
   const tags = yield* MetricTags.current
   if (Option.isNone(link)) return (caller, request) => execute(sessions, caller, request)
   MetricTags.register(Object.values(series), tags)
-  return routed(sessions, nodes, link.value, tags)
+  return new Routing(sessions, nodes, link.value, tags).execute
 })

@@ -3,10 +3,11 @@
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Config, Duration, Effect, FiberSet, Layer, Option, Scope } from "effect"
-import type { ApiError } from "../Http/ApiError.ts"
+import { Config, type Context, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Scope } from "effect"
+import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import { subprotocol } from "../Http/HeaderFields.ts"
+import { bearersOf, offeredBy, subprotocol } from "../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
@@ -15,7 +16,7 @@ import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
 import type { HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
-import { Socket } from "./Endpoints.ts"
+import { type Handshake, Socket } from "./Endpoints.ts"
 import { FairPool } from "./FairPool.ts"
 import { makeFileMemory } from "./FileMemory.ts"
 import * as Forwarding from "./Forwarding.ts"
@@ -23,7 +24,6 @@ import { type CloseCode, closeCodes } from "./Protocol/Codes.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { Sessions } from "./Sessions.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
-import { Handshakes, unavailable } from "./Socket/Handshakes.ts"
 import * as Replays from "./Socket/Replays.ts"
 
 /** The limits of connections. */
@@ -75,6 +75,116 @@ export const timing = {
    */
   drainInterval: 2_000
 } as const
+
+/** How long the authentication of a client may take. */
+const handshakeTimeout = Duration.seconds(10)
+
+const bearer = /^bearer +([^\s]+) *$/i
+
+const subprotocolsOf = (headers: HandshakeHeaders) => offeredBy(headers["sec-websocket-protocol"])
+
+/** Whether the client offers no subprotocols or ours. */
+const acceptsSubprotocol = (headers: HandshakeHeaders): boolean => {
+  const offered = subprotocolsOf(headers)
+  return offered.length === 0 || offered.includes(subprotocol)
+}
+
+/**
+ * The token of a request, or why it is refused. Two tokens are refused even if they are equal: a proxy that checks the
+ * request must check the same token.
+ *
+ * @param authorization the header's value; `undefined` if it is repeated
+ */
+const tokenOf = (
+  headers: HandshakeHeaders,
+  authorization: string | undefined
+): Either.Either<Option.Option<Redacted.Redacted>, string> => {
+  const offered = subprotocolsOf(headers)
+  const named = bearersOf(offered)
+  if (named.length > 0 && !offered.includes(subprotocol)) {
+    return Either.left(`A bearer subprotocol requires the subprotocol ${subprotocol}`)
+  }
+  if (headers.authorization === undefined && named.length === 0) return Either.right(Option.none())
+  if (headers.authorization !== undefined && authorization === undefined) {
+    return Either.left("The Authorization header is repeated")
+  }
+  const headed = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
+  if (authorization !== undefined && headed === undefined) {
+    return Either.left("The Authorization header must be a bearer token")
+  }
+  const tokens = headed === undefined ? named : [headed, ...named]
+  return tokens.length === 1 && tokens[0] !== ""
+    ? Either.right(Option.some(Redacted.make(tokens[0]!)))
+    : Either.left("There must be exactly one bearer token")
+}
+
+const unauthorized = (error: string) => new Unauthorized({ error, headers: { "www-authenticate": "Bearer" } })
+
+/** A refusal after which the same handshake may succeed. */
+const unavailable = (error: string) => new ServiceUnavailable({ error, headers: { "retry-after": "1" } })
+
+/** Decides which clients may connect, before their handshakes are answered. */
+class Handshakes {
+  private count = 0
+
+  constructor(
+    private readonly authentication: Context.Tag.Service<Authentication>,
+    private readonly draining: Pick<Context.Tag.Service<DrainingSignal>, "hasStarted">,
+    /** Maximum number of handshakes. The tenant is not known before authentication, so all tenants share it. */
+    private readonly limit: number
+  ) {}
+
+  /** The identity of a client that may connect, or the answer that refuses it. */
+  identify(handshake: Handshake): Effect.Effect<Identity, ApiError> {
+    return Effect.suspend(() => {
+      this.count++
+      return this.admit(handshake)
+    }).pipe(
+      Effect.ensuring(
+        Effect.sync(() => {
+          this.count--
+        })
+      ),
+      Effect.tapError(refusal =>
+        Effect.annotateLogs(Effect.logDebug("A client was refused"), {
+          status: statusOf(refusal),
+          reason: refusal.error
+        })
+      )
+    )
+  }
+
+  private admit({ headers, incoming }: Handshake): Effect.Effect<Identity, ApiError> {
+    return Effect.gen(this, function* () {
+      if (!acceptsSubprotocol(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
+      if (this.draining.hasStarted()) return yield* unavailable("The service is shutting down")
+      if (!this.authentication.admits(headers.origin, headers.host)) {
+        return yield* new Forbidden({ error: "This origin may not connect" })
+      }
+      if (this.count > this.limit) return yield* unavailable(`${this.count} handshakes are in progress`)
+      const token = tokenOf(headers, incoming.authorization)
+      if (Either.isLeft(token)) return yield* unauthorized(token.left)
+      const identity = yield* this.authenticate(token.right, incoming)
+      // Checked last: an ordinary request shows why a handshake is refused, which browsers hide.
+      if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
+      return identity
+    })
+  }
+
+  private authenticate(token: Option.Option<Redacted.Redacted>, incoming: Handshake["incoming"]) {
+    return this.authentication.identify(token, incoming).pipe(
+      Effect.catchTags({
+        Unauthorized: ({ message }) => unauthorized(message),
+        Refused: ({ message }) => new Forbidden({ error: message }),
+        AuthenticationUnavailable: ({ message }) => unavailable(message)
+      }),
+      Effect.timeoutFail({
+        duration: handshakeTimeout,
+        onTimeout: () => unavailable("The credential could not be verified in time")
+      })
+    )
+  }
+}
 
 /** How long requests may take to end after their interruption. */
 const interruptionTimeout = Duration.seconds(1)

@@ -119,8 +119,6 @@ export const AnswerFrame = Schema.Struct({
 
 /** What the gateway sends. */
 export const PlatformFrame = Schema.Union(MessageFrame, InterruptFrame, AnswerFrame)
-
-/** What the gateway sends. */
 export type PlatformFrame = (typeof PlatformFrame)["Type"]
 
 /** A frame as text. */

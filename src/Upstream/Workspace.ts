@@ -15,8 +15,6 @@ export const FileIteration = Schema.Struct({
   size: Count,
   hash: Schema.String
 })
-
-/** An immutable snapshot of one file at one moment. */
 export type FileIteration = (typeof FileIteration)["Type"]
 
 /** A file or directory in a list. */
@@ -31,8 +29,6 @@ export const FileEntry = Schema.Struct({
   timestamp: Schema.optionalWith(Schema.Finite, { exact: true }),
   hash: Schema.optionalWith(Schema.String, { exact: true })
 })
-
-/** A file or directory in a list. */
 export type FileEntry = (typeof FileEntry)["Type"]
 
 /** The content of a file, now or at an iteration. */
@@ -44,8 +40,6 @@ export const FileContent = Schema.Struct({
   size: Schema.optionalWith(Count, { exact: true }),
   hash: Schema.optionalWith(Schema.String, { exact: true })
 })
-
-/** The content of a file, now or at an iteration. */
 export type FileContent = (typeof FileContent)["Type"]
 
 /** The order of iterations, the oldest first. */

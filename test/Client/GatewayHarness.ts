@@ -1,7 +1,7 @@
 /** A gateway with a simulated platform, behind a proxy, which can be killed and started again. */
 import { Effect, Logger, Runtime, TestClock, TestContext } from "effect"
 import { makeSessions, type Sessions, type SessionsOptions } from "../../src/Client/Client.ts"
-import * as SocketFixture from "../Gateway/SocketFixture.ts"
+import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
 import { Proxy, turns } from "./Harness.ts"
 
 export interface GatewayBench {

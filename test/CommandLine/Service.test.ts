@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
-import { completeTurn, connect, createSession } from "../Gateway/SocketFixture.ts"
+import { completeTurn, connect, createSession } from "../Gateway/Socket/Fixture.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { keys } from "../Harness.ts"
 import { serve } from "../service/InProcess.ts"

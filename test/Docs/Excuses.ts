@@ -61,7 +61,7 @@ export const excuses: ReadonlyArray<Excuse> = [
   {
     page: "docs/protocol.md",
     starts: "new WebSocket(",
-    reason: "The host is an example. test/Gateway/SocketCredentials.test.ts connects with these subprotocols."
+    reason: "The host is an example. test/Gateway/Socket/Credentials.test.ts connects with these subprotocols."
   }
 ]
 

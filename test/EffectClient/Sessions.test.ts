@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Chunk, Deferred, Effect, Fiber, Logger, Redacted, Stream, TestClock } from "effect"
 import * as Client from "../../src/EffectClient/Client.ts"
-import * as SocketFixture from "../Gateway/SocketFixture.ts"
+import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 

@@ -5,7 +5,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Exit, Fiber, Layer, Option, Redacted, TestClock } from "effect"
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from "jose"
 import * as Authentication from "../../src/Gateway/Authentication.ts"
-import { until } from "./SocketFixture.ts"
+import { until } from "./Socket/Fixture.ts"
 
 const claims: JWTPayload = { tenant: "acme", sub: "alice", exp: 100_000 }
 

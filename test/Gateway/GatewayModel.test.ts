@@ -8,7 +8,7 @@ import { Effect, Exit, FastCheck as fc, Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import { turnEnds } from "../../src/Gateway/Protocol.ts"
 import { times } from "../Scale.ts"
-import { type Client, connect, createSession, make } from "./SocketFixture.ts"
+import { type Client, connect, createSession, make } from "./Socket/Fixture.ts"
 
 const numRuns = times(12)
 

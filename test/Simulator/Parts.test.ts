@@ -1,6 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { cut } from "../../src/Simulator/Answer.ts"
 import { applyFault, type Fault, isCloseCode, noFaults } from "../../src/Simulator/Fault.ts"
 import { EventHistory } from "../../src/Simulator/Instance.ts"
 import { callOf } from "../../src/Simulator/Operation.ts"
@@ -159,18 +158,6 @@ it("words put together are the text, in no more pieces than asked for", () => {
       expect(pieces.join("")).toBe(parts.join(""))
       expect(pieces.length).toBeLessThanOrEqual(most)
       for (const piece of pieces) expect(piece).not.toBe("")
-    }),
-    { numRuns: runs }
-  )
-})
-
-it("pieces cut smaller are the same bytes", () => {
-  const pieces = fc.array(fc.uint8Array({ maxLength: 20 }), { maxLength: 10 })
-  fc.assert(
-    fc.property(pieces, fc.integer({ min: 1, max: 7 }), (pieces, size) => {
-      const smaller = [...cut(pieces, [size])]
-      expect(Buffer.concat(smaller)).toEqual(Buffer.concat(pieces))
-      for (const { length } of smaller) expect(length > 0 && length <= size).toBe(true)
     }),
     { numRuns: runs }
   )

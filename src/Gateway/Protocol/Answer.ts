@@ -45,8 +45,6 @@ export const ErrorAnswer = Schema.Struct({
   identifier: schemaName("error", "Answer"),
   description: "Answers a request that failed, or a frame that is not a request."
 })
-
-/** An `error` answer, decoded. */
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
 /** The answers to requests, by `type`. */
@@ -89,8 +87,6 @@ export const Answer = Schema.Union(
   answer("pong", "Answers `ping`.", { timestamp: Timestamp }),
   ErrorAnswer
 )
-
-/** An answer, decoded. */
 export type Answer = (typeof Answer)["Type"]
 
 /** The answer with a `type`. */

@@ -17,8 +17,6 @@ export const ErrorCode = Schema.Literal(
   "inference_unavailable",
   "internal"
 ).annotations({ identifier: "ErrorCode", description: "Why a request failed." })
-
-/** A code as text. */
 export type ErrorCode = (typeof ErrorCode)["Type"]
 
 /** The meaning of a code to clients. */

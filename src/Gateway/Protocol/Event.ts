@@ -26,7 +26,6 @@ export const Envelope = Schema.Struct({
   timestamp: described(Timestamp, "When the gateway received the event."),
   traceId: TraceId
 }).annotations({ identifier: "EventEnvelope", description: "The members of every event." })
-
 export type Envelope = (typeof Envelope)["Type"]
 
 const body = <Type extends string, Fields extends Schema.Struct.Fields>(
@@ -208,7 +207,6 @@ export const EventBody = Schema.Union(
     retryable: Schema.Boolean
   })
 )
-
 export type EventBody = (typeof EventBody)["Type"]
 
 /** The `type` of an event. */

@@ -153,13 +153,10 @@ export const SessionState = Schema.Literal(
   "deactivating",
   "error"
 ).annotations({ identifier: "SessionState", description: "The state of a session." })
-
-/** A state as text. */
 export type SessionState = (typeof SessionState)["Type"]
 
 /** A part of a session's launch configuration that may be lost. */
 export const LostPart = Schema.Literal("environment", "deployment")
-
 export type LostPart = (typeof LostPart)["Type"]
 
 /** A session as clients see it, and as it is stored. It never contains the session's secrets. */
@@ -187,5 +184,4 @@ export const Session = Schema.Struct({
     )
   )
 }).annotations({ identifier: "Session", description: "A session." })
-
 export type Session = (typeof Session)["Type"]

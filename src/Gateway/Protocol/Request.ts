@@ -118,8 +118,6 @@ export const Request = Schema.Union(
   }),
   request("ping", "Checks that the connection works.", {})
 )
-
-/** A request, decoded. */
 export type Request = (typeof Request)["Type"]
 
 /** A request as it travels. */

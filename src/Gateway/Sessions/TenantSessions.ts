@@ -157,6 +157,14 @@ const entriesOf = (store: Context.Tag.Service<Store>, tenant: string): Effect.Ef
     }
   })
 
+const endCreation = (count: Count, exit: Exit.Exit<unknown, { readonly _tag: string }>): Effect.Effect<void> =>
+  Effect.sync(() => {
+    count.creating--
+    if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
+    // If the outcome is unknown, the next count determines it.
+    if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
+  })
+
 /** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
 export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
   /** Counts by tenant, the least recently used first. */
@@ -210,13 +218,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
         const counted = Effect.acquireUseRelease(
           add(count),
           () => creation,
-          (_, exit) =>
-            Effect.sync(() => {
-              count.creating--
-              if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
-              // If the outcome is unknown, the next count determines it.
-              if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
-            })
+          (_, exit) => endCreation(count, exit)
         )
         return isDue(count) ? Effect.zipRight(recount(tenant, count), counted) : counted
       }),

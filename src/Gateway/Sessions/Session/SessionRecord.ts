@@ -52,7 +52,6 @@ export const SessionRecord = Schema.Struct({
   /** Whether the title is final: given by the client or generated. */
   titled: Schema.Boolean
 })
-
 export type SessionRecord = (typeof SessionRecord)["Type"]
 
 const RecordText = Schema.parseJson(SessionRecord)

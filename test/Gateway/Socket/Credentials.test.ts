@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { exportJWK, generateKeyPair, type JWK, UnsecuredJWT } from "jose"
-import { connect, make } from "./SocketFixture.ts"
-import { bearer, claims, secret, secretBytes, sign, statusOf, withSecret } from "./SocketTokens.ts"
+import { connect, make } from "./Fixture.ts"
+import { bearer, claims, secret, secretBytes, sign, statusOf, withSecret } from "./Tenants.ts"
 
 /** Publishes keys, and counts how often they are asked for. */
 const publish = (keys: () => ReadonlyArray<JWK> | undefined) =>

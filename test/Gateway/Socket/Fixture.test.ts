@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Deferred, Effect, Exit, Fiber } from "effect"
 import { WebSocketServer } from "ws"
-import { connect } from "./SocketFixture.ts"
+import { connect } from "./Fixture.ts"
 
 const portOf = (server: { readonly address: Server["address"] }): number => {
   const address = server.address()

@@ -2,11 +2,11 @@
 import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Layer, Option, Redacted, Tracer } from "effect"
-import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
-import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
-import { codeOf, completeTurn, connect, createSession, make, type Options, until } from "./SocketFixture.ts"
-import { secret, token } from "./survival/Token.ts"
+import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
+import { secret, token } from "../survival/Token.ts"
+import { codeOf, completeTurn, connect, createSession, make, type Options, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024
 

@@ -3,12 +3,12 @@ import { connect as connectRaw, type Socket as NetSocket } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, FastCheck as fc, Layer, Option, Redacted, type Scope, TestClock } from "effect"
 import { SignJWT } from "jose"
-import { frameBytes, messagesPerSecond, requestsInFlight, subscriptions } from "../../src/Gateway/Protocol/Limits.ts"
-import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
-import { onlyLong, times } from "../Scale.ts"
-import { pass } from "./Fixture.ts"
-import { type Client, codeOf, completeTurn, connect, createSession, make, until } from "./SocketFixture.ts"
+import { frameBytes, messagesPerSecond, requestsInFlight, subscriptions } from "../../../src/Gateway/Protocol/Limits.ts"
+import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
+import { onlyLong, times } from "../../Scale.ts"
+import { pass } from "../Fixture.ts"
+import { type Client, codeOf, completeTurn, connect, createSession, make, until } from "./Fixture.ts"
 
 /** More history than these tests make. */
 const ample = Layer.merge(Memory.layer, EventsInMemory.layer({ events: 1_000_000, bytes: 1024 ** 3 }))

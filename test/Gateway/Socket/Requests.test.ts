@@ -1,11 +1,35 @@
 /** Requests over the socket: their ids and fields, and the positions of subscriptions. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import type { RequestFrame } from "../../src/Gateway/Protocol.ts"
-import { codeOf, completeTurn, createSession } from "./SocketFixture.ts"
-import { codes, twoTenants } from "./SocketTenants.ts"
+import type { RequestFrame } from "../../../src/Gateway/Protocol.ts"
+import { codeOf, completeTurn, connect, createSession, make } from "./Fixture.ts"
+import { codes, twoTenants } from "./Tenants.ts"
 
 describe("Requests over the socket", () => {
+  it.scopedLive("create, subscribe, send: events come in order, and the rest of them after a reconnection", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url } = yield* start
+      const first = yield* connect(url)
+      const sessionId = yield* createSession(first)
+      const subscribed = yield* first.get("subscribed", { type: "subscribe", sessionId })
+      expect(subscribed).toMatchObject({ headSeq: 0, recovered: true, session: { state: "inactive", tenant: "dev" } })
+      yield* completeTurn(first, sessionId, "one")
+      const seen = first.events(sessionId)
+      expect(seen.map(({ seq }) => seq)).toEqual(seen.map((_, index) => index + 1))
+      first.socket.terminate()
+
+      const second = yield* connect(url)
+      const { turnId } = yield* second.get("accepted", { type: "send_message", sessionId, content: "two" })
+      const { epoch } = subscribed
+      const again = yield* second.get("subscribed", { type: "subscribe", sessionId, afterSeq: seen.length, epoch })
+      expect(again.recovered).toBe(true)
+      yield* second.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+      const missed = second.events(sessionId)
+      expect(missed.map(({ seq }) => seq)).toEqual(missed.map((_, index) => seen.length + index + 1))
+    })
+  )
+
   it.scopedLive(
     "a message with a client's id is accepted once over all connections, and a different one is refused",
     () =>

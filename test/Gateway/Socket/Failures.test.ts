@@ -1,12 +1,12 @@
 /** What a client receives when a service behind the gateway fails. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
-import { errorMeanings } from "../../src/Gateway/Protocol/Codes.ts"
-import type { Answer } from "../../src/Gateway/Protocol.ts"
-import { SessionEvents, SessionUnreadable } from "../../src/Gateway/SessionEvents.ts"
-import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
-import { breathe, inMemory, inTime, pass } from "./Fixture.ts"
-import { type Asked, completeTurn, connect, createSession, make } from "./SocketFixture.ts"
+import { errorMeanings } from "../../../src/Gateway/Protocol/Codes.ts"
+import type { Answer } from "../../../src/Gateway/Protocol.ts"
+import { SessionEvents, SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { breathe, inMemory, inTime, pass } from "../Fixture.ts"
+import { type Asked, completeTurn, connect, createSession, make } from "./Fixture.ts"
 
 /** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
 const failure = (answer: Answer) =>

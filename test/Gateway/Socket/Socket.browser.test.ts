@@ -1,12 +1,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
-import { Event } from "../../src/Gateway/Protocol.ts"
-import * as Simulator from "../../src/Simulator/Simulator.ts"
-import * as Environment from "../service/Environment.ts"
-import * as Service from "../service/Service.ts"
-import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import * as Browser from "./browser/Browser.ts"
-import { secret, token } from "./survival/Token.ts"
+import { Event } from "../../../src/Gateway/Protocol.ts"
+import * as Simulator from "../../../src/Simulator/Simulator.ts"
+import * as Environment from "../../service/Environment.ts"
+import * as Service from "../../service/Service.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import * as Browser from "../browser/Browser.ts"
+import { secret, token } from "../survival/Token.ts"
 
 const Conversation = Schema.Struct({
   protocol: Schema.String,

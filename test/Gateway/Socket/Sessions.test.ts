@@ -1,8 +1,8 @@
 /** Requests about sessions over the socket: their answers and failures, also for sessions of another tenant. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Asked, codeOf, completeTurn, createSession } from "./SocketFixture.ts"
-import { ask, codes, twoTenants } from "./SocketTenants.ts"
+import { type Asked, codeOf, completeTurn, createSession } from "./Fixture.ts"
+import { ask, codes, twoTenants } from "./Tenants.ts"
 
 const ofSession = (sessionId: string): ReadonlyArray<Asked> => [
   { type: "get_session", sessionId },

@@ -2,8 +2,8 @@
 import { connect as connectRaw } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { connect, make, until } from "./SocketFixture.ts"
-import { bearer, sign, statusOf, withSecret } from "./SocketTokens.ts"
+import { connect, make, until } from "./Fixture.ts"
+import { bearer, sign, statusOf, withSecret } from "./Tenants.ts"
 
 describe("The handshake", () => {
   it.scopedLive("in dev mode every client is the developer", () =>

@@ -1,0 +1,62 @@
+/** Tokens of clients and what a handshake with them is answered; clients of two tenants at one gateway. */
+
+import { expect } from "@effect/vitest"
+import { Effect, Option, Redacted, Schema } from "effect"
+import { type JWTPayload, SignJWT } from "jose"
+import type * as Authentication from "../../../src/Gateway/Authentication.ts"
+import { Answer } from "../../../src/Gateway/Protocol.ts"
+import { type Asked, type Client, codeOf, connect, make, type Options } from "./Fixture.ts"
+
+export const secret = "a secret of thirty-two bytes or more"
+
+export const secretBytes = new TextEncoder().encode(secret)
+
+export const claims: JWTPayload = { tenant: "acme", sub: "alice", exp: Math.floor(Date.now() / 1000) + 3600 }
+
+/** A token, signed with the secret unless another key is given. */
+export const sign = (
+  payload: JWTPayload = claims,
+  alg = "HS256",
+  key: Parameters<SignJWT["sign"]>[0] = secretBytes,
+  kid?: string
+) => Effect.promise(() => new SignJWT(payload).setProtectedHeader(kid === undefined ? { alg } : { alg, kid }).sign(key))
+
+/** Settings of a gateway that accepts tokens signed with the secret. */
+export const withSecret: Partial<Authentication.Settings> = { secret: Option.some(Redacted.make(secret)) }
+
+/** The status of a refused handshake, 101 where it went through. */
+export const statusOf = (url: string, options: Parameters<typeof connect>[1] = {}) =>
+  Effect.scoped(
+    Effect.match(connect(url, options), {
+      onSuccess: () => 101,
+      onFailure: ({ status, error }) => {
+        expect(error).not.toBe("")
+        return status
+      }
+    })
+  )
+
+export const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
+
+/** A gateway with two tenants' clients. */
+export const twoTenants = (options: Options = {}) =>
+  Effect.gen(function* () {
+    const { simulator, start } = yield* make({ ...options, authentication: withSecret })
+    const { url } = yield* start
+    const connectAs = (tenant: string) =>
+      Effect.flatMap(sign({ ...claims, tenant, sub: `user-of-${tenant}` }), token => connect(url, bearer(token)))
+    return { simulator, connectAs, acme: yield* connectAs("acme"), evil: yield* connectAs("evil") }
+  })
+
+const isAnswer = Schema.is(Answer)
+
+/** The answer to a request, which must have the schema of one. */
+export const ask = (client: Client, request: Asked) =>
+  Effect.map(client.ask(request), answer => {
+    expect(isAnswer(answer), JSON.stringify(answer)).toBe(true)
+    return answer
+  })
+
+/** The codes of the answers to requests, one after the other. */
+export const codes = (client: Client, requests: ReadonlyArray<Asked>) =>
+  Effect.forEach(requests, request => Effect.map(ask(client, request), codeOf))
