@@ -2,6 +2,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
+import { expect } from "vitest"
 import { type Client, type ClientOptions, type Clock, type FollowEvent, makeClient } from "../../src/Client/Client.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
@@ -298,3 +299,13 @@ export class Gathered {
 /** The numbers from one to another. */
 export const range = (first: number, last: number): ReadonlyArray<number> =>
   Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index)
+
+/** The error of a call that must fail. */
+export const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    value => expect.fail(`succeeded with ${JSON.stringify(value)}`),
+    error => error
+  )
+
+/** Begins a call whose failure is looked at later. */
+export const failing = (promise: Promise<unknown>): Promise<unknown> => promise.catch(error => error)

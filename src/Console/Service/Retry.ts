@@ -1,7 +1,6 @@
 /** Retries work while the service is unavailable. */
-import { ConnectionFailed, isClientError } from "../../Client/Errors.ts"
+import { ConnectionFailed, isClientError, RequestRefused } from "../../Client/Errors.ts"
 import { isTransient } from "../../Client/Retry.ts"
-import { RequestRefused } from "../../Client/SessionErrors.ts"
 import { messageOf } from "./Failure.ts"
 import { pause } from "./Pause.ts"
 
