@@ -3,7 +3,14 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { expect } from "vitest"
-import { type Client, type ClientOptions, type Clock, type FollowEvent, makeClient } from "../../src/Client/Client.ts"
+import {
+  type Client,
+  type ClientOptions,
+  type Clock,
+  type FollowEvent,
+  type FollowStatus,
+  makeClient
+} from "../../src/Client/Client.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -294,6 +301,14 @@ export class Gathered {
   get types(): ReadonlyArray<string> {
     return this.events.map(({ type }) => type)
   }
+}
+
+/** What a follower is given: a clock that the test moves, its end, and a listener that gathers what it reports. */
+export const observing = () => {
+  const statuses: Array<FollowStatus> = []
+  const ending = new AbortController()
+  const onStatus = (status: FollowStatus) => statuses.push(status)
+  return { clock: new ManualClock(), ending, signal: ending.signal, statuses, onStatus }
 }
 
 /** The numbers from one to another. */

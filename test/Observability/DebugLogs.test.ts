@@ -1,35 +1,17 @@
 /** What the levels debug and trace add, and that it costs nothing above them. */
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Effect, FastCheck as fc, Layer, Logger, LogLevel, Option, TestClock } from "effect"
+import { Context, Effect, FastCheck as fc, Layer, LogLevel, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as DebugLog from "../../src/Observability/DebugLog.ts"
 import * as FrameSummary from "../../src/Observability/FrameSummary.ts"
-import * as Logging from "../../src/Observability/Logging.ts"
 import * as ProcessMetrics from "../../src/Observability/ProcessMetrics.ts"
 import * as CommandLog from "../../src/Storage/Sqlite/Database/CommandLog.ts"
 import * as SessionEventsInSqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-
-interface Line {
-  readonly level: string
-  readonly message: string
-  readonly annotations?: Readonly<Record<string, unknown>>
-}
-
-const collector = (level: LogLevel.LogLevel) => {
-  const texts: Array<string> = []
-  const logger = Logger.make(options => {
-    texts.push(Logging.toLine(options))
-  })
-  return {
-    texts,
-    lines: (): ReadonlyArray<Line> => texts.map(text => JSON.parse(text)),
-    layer: Layer.merge(Layer.fresh(Logger.replace(Logger.defaultLogger, logger)), Logger.minimumLogLevel(level))
-  }
-}
+import { logged } from "./Recording.ts"
 
 const value = "sesame-in-a-value"
 
@@ -66,7 +48,7 @@ const use = Effect.gen(function* () {
 describe("level debug", () => {
   it.scopedLive("shows database commands without values, in the span of their request", () =>
     Effect.gen(function* () {
-      const { layer, lines, texts } = collector(LogLevel.Debug)
+      const { layer, lines, texts } = logged(LogLevel.Debug)
       yield* Effect.provide(use, layer)
       const commands = lines().filter(({ message }) => message === "Database command")
       const find = (database: string, pattern: RegExp) =>
@@ -90,7 +72,7 @@ describe("level debug", () => {
 
   it.scopedLive("is read once: above it statements are unchanged, and no line is made", () =>
     Effect.gen(function* () {
-      const { layer, lines } = collector(LogLevel.Info)
+      const { layer, lines } = logged(LogLevel.Info)
       yield* Effect.provide(use, layer)
       assert.notInclude(
         lines().map(({ message }) => message),
@@ -106,8 +88,8 @@ describe("level debug", () => {
 describe("level trace", () => {
   it.scoped("shows the state of the runtime", () =>
     Effect.gen(function* () {
-      const trace = collector(LogLevel.Trace)
-      const debug = collector(LogLevel.Debug)
+      const trace = logged(LogLevel.Trace)
+      const debug = logged(LogLevel.Debug)
       for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(ProcessMetrics.layerTrace), layer)
       yield* TestClock.adjust("1 second")
       const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
