@@ -49,59 +49,51 @@ export class Limits extends Context.Reference<Limits>()("causeway/Limits", {
   defaultValue: (): LimitsShape => defaults
 }) {}
 
-const limit = (
-  name: keyof LimitsShape,
-  variable: string,
-  description: string,
-  bounds: { readonly min: number; readonly max: number }
-) => Setting.integer(variable, { description, default: defaults[name], ...bounds })
+const limit = (name: keyof LimitsShape, variable: string, description: string, min: number, max: number) =>
+  Setting.integer(variable, { description, default: defaults[name], min, max })
 
 /** Each limit as a configuration variable. */
 export const config: Config.Config<LimitsShape> = Config.all({
-  keyBytes: limit("keyBytes", "LIMIT_KEY_BYTES", "Longest key, in bytes of UTF-8", { min: 1, max: 8192 }),
-  namespaceBytes: limit("namespaceBytes", "LIMIT_NAMESPACE_BYTES", "Longest namespace, in bytes of UTF-8", {
-    min: 1,
-    max: 8192
-  }),
-  valueBytes: limit("valueBytes", "LIMIT_VALUE_BYTES", "Largest value, in bytes of its JSON text", {
-    min: 1,
-    max: 256 * MiB
-  }),
-  actorBytes: limit("actorBytes", "LIMIT_ACTOR_BYTES", "Longest actor, in bytes of UTF-8", { min: 1, max: 8192 }),
-  batchOperations: limit("batchOperations", "LIMIT_BATCH_OPERATIONS", "Most operations in a batch", {
-    min: 1,
-    max: 100_000
-  }),
-  bodyBytes: limit("bodyBytes", "LIMIT_BODY_BYTES", "Largest request body, in bytes", { min: 1, max: 512 * MiB }),
-  jsonDepth: limit("jsonDepth", "LIMIT_JSON_DEPTH", "Most levels of nesting in a value", { min: 1, max: 1000 }),
+  keyBytes: limit("keyBytes", "LIMIT_KEY_BYTES", "Longest key, in bytes of UTF-8", 1, 8192),
+  namespaceBytes: limit("namespaceBytes", "LIMIT_NAMESPACE_BYTES", "Longest namespace, in bytes of UTF-8", 1, 8192),
+  valueBytes: limit("valueBytes", "LIMIT_VALUE_BYTES", "Largest value, in bytes of its JSON text", 1, 256 * MiB),
+  actorBytes: limit("actorBytes", "LIMIT_ACTOR_BYTES", "Longest actor, in bytes of UTF-8", 1, 8192),
+  batchOperations: limit("batchOperations", "LIMIT_BATCH_OPERATIONS", "Most operations in a batch", 1, 100_000),
+  bodyBytes: limit("bodyBytes", "LIMIT_BODY_BYTES", "Largest request body, in bytes", 1, 512 * MiB),
+  jsonDepth: limit("jsonDepth", "LIMIT_JSON_DEPTH", "Most levels of nesting in a value", 1, 1000),
   wholeLists: limit(
     "wholeLists",
     "LIMIT_WHOLE_LISTS",
     "Maximum number of concurrent reads of lists without a limit and counts of long lists; one tenant may have three quarters of them; further requests are answered 503",
-    { min: 1, max: 1000 }
+    1,
+    1000
   ),
   walBytes: limit(
     "walBytes",
     "LIMIT_WAL_BYTES",
     "Size of the write-ahead log, in bytes, above which lists without a limit are aborted",
-    { min: MiB, max: 1024 * 1024 * MiB }
+    MiB,
+    1024 * 1024 * MiB
   ),
   messageFragments: limit(
     "messageFragments",
     "LIMIT_MESSAGE_FRAGMENTS",
     "Most fragments of a WebSocket message; with more the connection is closed with 1008",
-    { min: 1, max: 16_384 }
+    1,
+    16_384
   ),
   messageSeconds: limit(
     "messageSeconds",
     "LIMIT_MESSAGE_SECONDS",
     "Seconds that a WebSocket message may take to arrive; after that the connection is closed with 4011",
-    { min: 1, max: 3600 }
+    1,
+    3600
   ),
   idempotencyBytes: limit(
     "idempotencyBytes",
     "LIMIT_IDEMPOTENCY_BYTES",
     "Bytes of the records of writes with an Idempotency-Key; above it the tenants with the most bytes lose their oldest",
-    { min: MiB, max: 1024 * 1024 * MiB }
+    MiB,
+    1024 * 1024 * MiB
   )
 })

@@ -20,7 +20,6 @@ export {
 export type * from "./Model.ts"
 export type { GetOptions, ListOptions, NamespacesOptions, TenantsOptions, VersionOptions } from "./Reads.ts"
 export type { CallOptions, JsonFormat, Token } from "./Requests.ts"
-export * from "./SessionErrors.ts"
 export type * from "./SessionModel.ts"
 export {
   type CreateOptions,

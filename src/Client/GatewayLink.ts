@@ -1,10 +1,18 @@
 /** The connection to the gateway, which is opened again after a loss. */
-import { ConnectionFailed, isClientError, ResponseTooLarge, Unauthorized } from "./Errors.ts"
+import {
+  ConnectionClosed,
+  ConnectionFailed,
+  isClientError,
+  isSessionsError,
+  type RequestRefused,
+  ResponseTooLarge,
+  type SessionsError,
+  Unauthorized
+} from "./Errors.ts"
 import type { Answer, RequestFrame } from "./GatewayFrames.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { type AskOptions, RequestTable, refusalOf } from "./RequestTable.ts"
 import { Retries } from "./Retry.ts"
-import { ConnectionClosed, isSessionsError, type RequestRefused, type SessionsError } from "./SessionErrors.ts"
 import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
 import { Lifetime, pause } from "./Time.ts"
 import { connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"

@@ -1,8 +1,7 @@
 /** The pending requests of a connection to the gateway. */
-import { ConnectionFailed, refused } from "./Errors.ts"
+import { AnswerLost, ConnectionFailed, RequestRefused, refused } from "./Errors.ts"
 import type { Answer, RequestFrame } from "./GatewayFrames.ts"
 import type { Requests } from "./Requests.ts"
-import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
 import { Lifetime } from "./Time.ts"
 
 /** The maximum number of unanswered requests, and of frames per second. The limits of the gateway are 64 and 100. */

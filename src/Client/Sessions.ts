@@ -1,10 +1,9 @@
 /** A client of the gateway: sessions with agents, their events, and their files. */
-import { ConnectionFailed, refused } from "./Errors.ts"
+import { ConnectionClosed, ConnectionFailed, refused } from "./Errors.ts"
 import type { Answer, AnswerOf, RequestFrame } from "./GatewayFrames.ts"
 import { GatewayLink } from "./GatewayLink.ts"
 import { type CallOptions, Requests, type Token } from "./Requests.ts"
 import type { OnLoss } from "./RequestTable.ts"
-import { ConnectionClosed } from "./SessionErrors.ts"
 import type {
   ConnectionStatus,
   FileContent,

@@ -1,9 +1,8 @@
 /** Subscriptions to the events of sessions, over consecutive connections. */
-import { refused } from "./Errors.ts"
+import { AnswerLost, RequestRefused, refused } from "./Errors.ts"
 import type { AnswerOf } from "./GatewayFrames.ts"
 import type { GatewayLink } from "./GatewayLink.ts"
 import { Backoff } from "./Retry.ts"
-import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
 import type { Position, SessionEvent, SessionUpdate } from "./SessionModel.ts"
 import type { Clock } from "./Time.ts"
 

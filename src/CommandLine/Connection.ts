@@ -88,55 +88,48 @@ const parseUrl = (text: string, source: string): Effect.Effect<string, CommandFa
   return Effect.succeed(text.replace(/\/+$/, ""))
 }
 
-interface Source<A> {
-  readonly value: A
+/** A value that the user may have given. */
+interface Candidate {
+  readonly text: Option.Option<string>
+  /** Where it is from, for messages. */
   readonly source: string
 }
 
-const from = <A>(value: Option.Option<A>, source: string): Option.Option<Source<A>> =>
-  Option.map(value, value => ({ value, source }))
+/** A credential, or the path of its file. */
+interface Credential extends Candidate {
+  readonly isFile?: boolean
+  /** The address that is configured with it. It is sent only to that origin. */
+  readonly configuredUrl?: string | undefined
+}
 
-/** Whether a credential may be sent to `url`. One that is configured with an address is sent only to that origin. */
-const belongsTo = (url: string, configuredUrl: string | undefined): boolean =>
+const belongsTo = (url: string, { configuredUrl }: Credential): boolean =>
   configuredUrl === undefined || (URL.canParse(configuredUrl) && new URL(configuredUrl).origin === new URL(url).origin)
 
-/** The credentials for `url` in order of precedence. Each file is read when it is used. */
-const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profileName: string, url: string) =>
+/** The first credential for `url`, in order of precedence. */
+const credentialFor = (given: Given, kind: Kind, profile: Profile.Profile, profileName: string, url: string) =>
   Effect.gen(function* () {
-    const isLocal = loopback.test(new URL(url).hostname)
-    const urlOfEnvironment = Option.getOrUndefined(yield* variable("CAUSEWAY_URL"))
-    const ofOrigin = <A>(configuredUrl: string | undefined, found: Option.Option<A>): Option.Option<A> =>
-      Option.filter(found, () => belongsTo(url, configuredUrl))
+    const isLocalStore = kind === "store" && loopback.test(new URL(url).hostname)
     const { file, token } = variables[kind]
-    const read = (path: Option.Option<Source<string>>) =>
-      Option.map(path, ({ source, value }) => ({ source, read: Profile.readToken(value) }))
-    const take = (text: Option.Option<Source<string>>) =>
-      Option.map(text, ({ source, value }) => ({
-        source,
-        read: Effect.suspend(() => Profile.credentialOf(source, value))
-      }))
-    const isStore = kind === "store"
-    const environment = [
-      ofOrigin(urlOfEnvironment, take(from(yield* variable(token), token))),
-      ofOrigin(urlOfEnvironment, read(from(yield* variable(file), file))),
+    const configured = { configuredUrl: Option.getOrUndefined(yield* variable("CAUSEWAY_URL")) }
+    const environment: ReadonlyArray<Credential> = [
+      { text: yield* variable(token), source: token, ...configured },
+      { text: yield* variable(file), source: file, isFile: true, ...configured },
       // The key of the service itself is sent only to the service of this machine.
-      take(isStore && isLocal ? from(yield* variable("KV_API_KEY"), "KV_API_KEY") : Option.none())
+      ...(isLocalStore ? [{ text: yield* variable("KV_API_KEY"), source: "KV_API_KEY" }] : [])
     ]
-    const ofProfile = [
-      ofOrigin(
-        profile.url,
-        take(from(Option.fromNullable(isStore ? profile.token : profile.sessionToken), profileName))
-      ),
-      ofOrigin(
-        profile.url,
-        read(from(Option.fromNullable(isStore ? profile.tokenFile : profile.sessionTokenFile), profileName))
-      )
+    const [text, path] =
+      kind === "store" ? [profile.token, profile.tokenFile] : [profile.sessionToken, profile.sessionTokenFile]
+    const common = { source: profileName, configuredUrl: profile.url }
+    const ofProfile: ReadonlyArray<Credential> = [
+      { text: Option.fromNullable(text), ...common },
+      { text: Option.fromNullable(path), isFile: true, ...common }
     ]
-    return [
-      read(from(given.tokenFile, "--token-file")),
+    const all: ReadonlyArray<Credential> = [
+      { text: given.tokenFile, source: "--token-file", isFile: true },
       ...(Option.isSome(given.profile) ? [...ofProfile, ...environment] : [...environment, ...ofProfile]),
-      take(isStore && isLocal ? from(Option.some(developmentKey), "the key of dev mode") : Option.none())
+      ...(isLocalStore ? [{ text: Option.some(developmentKey), source: "the key of dev mode" }] : [])
     ]
+    return all.find(credential => Option.isSome(credential.text) && belongsTo(url, credential))
   })
 
 /** Finds the address and the profile. A profile of `--profile` precedes the environment; any other follows it. */
@@ -147,33 +140,36 @@ const locate = (given: Given) =>
     const name = Option.orElse(given.profile, () => ofEnvironment)
     const profile = yield* Profile.load(name)
     const profileName = `the profile ${Option.getOrElse(name, () => "default")}`
+    const environment: Candidate = { text: yield* variable("CAUSEWAY_URL"), source: "CAUSEWAY_URL" }
+    const ofProfile: Candidate = { text: Option.fromNullable(profile.url), source: profileName }
     const urls = [
-      from(given.url, "--url"),
-      ...(Option.isSome(given.profile)
-        ? [from(Option.fromNullable(profile.url), profileName), from(yield* variable("CAUSEWAY_URL"), "CAUSEWAY_URL")]
-        : [from(yield* variable("CAUSEWAY_URL"), "CAUSEWAY_URL"), from(Option.fromNullable(profile.url), profileName)])
+      { text: given.url, source: "--url" },
+      ...(Option.isSome(given.profile) ? [ofProfile, environment] : [environment, ofProfile])
     ]
-    const { source, value } = Option.getOrElse(Option.firstSomeOf(urls), () => ({ value: defaultUrl, source: "" }))
-    return { url: yield* parseUrl(value, source), timeout: Duration.seconds(given.timeout), profile, profileName }
+    const { source, text } = urls.find(({ text }) => Option.isSome(text)) ?? ofProfile
+    const url = yield* parseUrl(
+      Option.getOrElse(text, () => defaultUrl),
+      source
+    )
+    return { url, timeout: Duration.seconds(given.timeout), profile, profileName }
   })
 
 /** The service for a request that needs no credential. */
 export const withoutCredential = (given: Given): Effect.Effect<Connection, CommandFailed> =>
-  Effect.map(locate(given), ({ timeout, url }) => ({
-    url,
-    kind: "store",
-    token: Redacted.make(""),
-    source: "",
-    timeout
-  }))
+  Effect.map(locate(given), ({ timeout, url }) => ({ url, kind: "store", ...noCredential, timeout }))
+
+const noCredential = { token: Redacted.make(""), source: "" }
 
 /** The service and the credential for a command. */
 export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Connection, CommandFailed> =>
   Effect.gen(function* () {
     const { profile, profileName, timeout, url } = yield* locate(given)
-    const found = Option.firstSomeOf(yield* credentials(given, kind, profile, profileName, url))
-    if (Option.isNone(found)) return { url, kind, token: Redacted.make(""), source: "", timeout }
-    return { url, kind, token: yield* found.value.read, source: found.value.source, timeout }
+    const found = yield* credentialFor(given, kind, profile, profileName, url)
+    if (found === undefined) return { url, kind, ...noCredential, timeout }
+    const { isFile = false, source } = found
+    const text = Option.getOrElse(found.text, () => "")
+    const token = yield* isFile ? Profile.readToken(text) : Profile.credentialOf(source, text)
+    return { url, kind, token, source, timeout }
   })
 
 /** The service and the credential for a command of the store, and a client that preserves the text of values. */

@@ -82,12 +82,10 @@ export const parse = (path: string, content: string): Either.Either<Readonly<Rec
  * not enter, such as the home of another user, counts as absent too. Fails if others can read or write the file.
  */
 const readPrivate = (path: string, isOptional: boolean): Effect.Effect<string | undefined, CommandFailed> => {
-  const absent = isOptional ? ["ENOENT", "ENOTDIR", "EACCES"] : ["ENOENT", "ENOTDIR"]
+  const absent = ["ENOENT", "ENOTDIR", ...(isOptional ? ["EACCES"] : [])]
   const unreadable = (error: unknown) => wrong(`${path} cannot be read: ${messageOf(error)}`)
   const access = Effect.try({ try: () => statSync(path), catch: error => error }).pipe(
-    Effect.catchAll(error =>
-      absent.some(code => hasCode(error, code)) ? Effect.succeed(undefined) : Effect.fail(unreadable(error))
-    )
+    Effect.catchAll(error => (hasCode(error, ...absent) ? Effect.succeed(undefined) : Effect.fail(unreadable(error))))
   )
   return Effect.flatMap(access, found => {
     if (found === undefined) return Effect.succeed(undefined)

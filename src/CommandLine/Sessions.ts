@@ -13,7 +13,7 @@ import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
 import { answer, isJson, Output, record, write } from "./Terminal/Output.ts"
 import { type Column, list as details, table } from "./Terminal/Table.ts"
-import { cleanName, count } from "./Terminal/Text.ts"
+import { cleanName, count, type Paint } from "./Terminal/Text.ts"
 
 const id = Args.text({ name: "session" }).pipe(Args.withDescription("The id of the session, as in the list"))
 
@@ -100,6 +100,19 @@ export const show = Command.make("show", { id, ...Connection.sessionOptions }, (
 /** A newer gateway may send other events. Text for people omits them. */
 const isKnown = Schema.is(Event)
 
+const drawUpdate = (screen: Screen.Screen, update: Client.SessionUpdate, paint: Paint): Screen.Drawn => {
+  switch (update.type) {
+    case "event":
+      return isKnown(update.event) ? Screen.draw(screen, update.event, paint) : [screen, ""]
+    case "synced":
+      return Screen.drawLine(screen, paint.dim(`· the session is ${update.session.state}`))
+    case "reset":
+      return Screen.drawLine(screen, paint.yellow("· the history was reset; this is the new one"))
+    case "trimmed":
+      return Screen.drawLine(screen, paint.yellow("· earlier events are no longer kept"))
+  }
+}
+
 /** `causeway sessions tail <session>`. */
 export const tail = Command.make(
   "tail",
@@ -118,32 +131,14 @@ export const tail = Command.make(
       const { paint } = yield* Output
       const after =
         Option.isSome(from) && Option.isSome(epoch) ? { after: { seq: from.value, epoch: epoch.value } } : {}
-      let screen = Screen.empty
-      const draw = (text: (screen: Screen.Screen) => Screen.Drawn) =>
-        Effect.suspend(() => {
-          const [next, shown] = text(screen)
-          screen = next
-          return shown === "" ? Effect.void : write(shown)
-        })
-      const print = (update: Client.SessionUpdate) => {
-        if (isRecord) return record(update)
-        switch (update.type) {
-          case "event": {
-            const { event } = update
-            return isKnown(event) ? draw(screen => Screen.draw(screen, event, paint)) : Effect.void
-          }
-          case "synced":
-            return draw(screen => Screen.drawLine(screen, paint.dim(`· the session is ${update.session.state}`)))
-          case "reset":
-            return draw(screen => Screen.drawLine(screen, paint.yellow("· the history was reset; this is the new one")))
-          case "trimmed":
-            return draw(screen => Screen.drawLine(screen, paint.yellow("· earlier events are no longer kept")))
-        }
-      }
       yield* sessions.subscribe(id, after).pipe(
         Stream.mapError(explain),
         Stream.takeUntil(({ type }) => once && type === "synced"),
-        Stream.runForEach(print)
+        Stream.runFoldEffect(Screen.empty, (screen, update) => {
+          if (isRecord) return Effect.as(record(update), screen)
+          const [next, shown] = drawUpdate(screen, update, paint)
+          return Effect.as(shown === "" ? Effect.void : write(shown), next)
+        })
       )
     }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Print the events of a session, and follow them until interrupted"))

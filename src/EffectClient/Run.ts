@@ -1,8 +1,7 @@
 /** Adapts the plain client to Effect: its clock, its token, its calls. */
 import { Duration, Effect, FiberId, Redacted, Runtime, Stream } from "effect"
 import type * as Plain from "../Client/Client.ts"
-import { isClientError } from "../Client/Errors.ts"
-import { isSessionsError } from "../Client/SessionErrors.ts"
+import { isClientError, isSessionsError } from "../Client/Errors.ts"
 import { fromPlain, fromPlainSessions } from "./Errors.ts"
 
 /** The credential, or an effect that returns it for each attempt. */

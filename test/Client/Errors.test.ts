@@ -1,6 +1,7 @@
 /** What the client reads from messages of the service, because answers have it nowhere else. */
 import { assert, describe, it } from "@effect/vitest"
 import { Either } from "effect"
+import fc from "fast-check"
 import {
   BadRequest,
   type ErrorDetails,
@@ -9,6 +10,7 @@ import {
   serverTimeOf,
   withoutOperation
 } from "../../src/Client/Errors.ts"
+import { compare } from "../../src/Client/KeyOrder.ts"
 import * as Issues from "../../src/Http/Issues.ts"
 import * as Errors from "../../src/Kv/Endpoints/Errors.ts"
 import * as Operations from "../../src/Kv/Endpoints/Operations.ts"
@@ -66,5 +68,21 @@ describe("an error of a batch", () => {
   it("have that time also for a single write", () => {
     const checked = Operations.expiresAt({ expiresAt: now - 1 }, now)
     assert.strictEqual(Either.isLeft(checked) && serverTimeOf(new BadRequest(details(checked.left.error))), now)
+  })
+})
+
+describe("the order of keys", () => {
+  it("is that of their bytes in UTF-8", () => {
+    const character = fc.oneof(
+      fc.constantFrom("a", "b", "\u0001", "é", "\ud7ff", "\ue000", "\uffff", "\u{10000}", "\u{10ffff}"),
+      fc.string({ unit: "grapheme", minLength: 1, maxLength: 1 })
+    )
+    const text = fc.array(character, { maxLength: 6 }).map(parts => parts.join(""))
+    fc.assert(
+      fc.property(text, text, (a, b) => {
+        assert.strictEqual(Math.sign(compare(a, b)), Buffer.compare(Buffer.from(a), Buffer.from(b)))
+      }),
+      { numRuns: 500 }
+    )
   })
 })

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest"
 import { type FollowStatus, type TransportName, Unauthorized } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
 import { onlyLong } from "../Scale.ts"
-import { Gathered, ManualClock, passUntil, range, settled, until, withService } from "./Harness.ts"
+import { Gathered, ManualClock, observing, passUntil, range, settled, until, withService } from "./Harness.ts"
 
 const namespace = "tenant:acme/settings"
 const transports: ReadonlyArray<TransportName> = ["webSocket", "serverSentEvents", "longPolling"]
@@ -17,11 +17,8 @@ describe.each(transports)("a follower by %s", transport => {
     withService(async ({ connect, direct }) => {
       const writer = direct()
       for (const value of range(1, 3)) await writer.set(namespace, `k${value}`, value, { actor: "anna" })
-      const statuses: Array<FollowStatus> = []
-      const ending = new AbortController()
+      const { ending, onStatus, signal, statuses } = observing()
       const reason = new Error("enough")
-      const { signal } = ending
-      const onStatus = (status: FollowStatus) => statuses.push(status)
       const gathered = new Gathered(connect(only).follow({ after: 1, signal, onStatus }))
       await until(() => statuses.length === 1)
       expect(statuses).toEqual([{ type: "connected", transport }])
@@ -87,10 +84,7 @@ describe.each(transports)("a follower by %s", transport => {
 
   it("continues after lost connections and restarts, without gaps or duplicates", () =>
     withService(async ({ connect, direct, proxy, service }) => {
-      const clock = new ManualClock()
-      const ending = new AbortController()
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const { clock, ending, onStatus, statuses } = observing()
       const gathered = new Gathered(connect({ ...only, clock }).follow({ after: 0, signal: ending.signal, onStatus }))
       let written = 0
       const write = async (count: number) => {
@@ -114,10 +108,7 @@ describe.each(transports)("a follower by %s", transport => {
 
   it("notices a connection that has fallen silent", () =>
     withService(async ({ connect, direct, proxy }) => {
-      const clock = new ManualClock()
-      const ending = new AbortController()
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const { clock, ending, onStatus, statuses } = observing()
       const writer = direct()
       await writer.set(namespace, "k", 1)
       const gathered = new Gathered(connect({ ...only, clock }).follow({ after: 0, signal: ending.signal, onStatus }))
@@ -141,7 +132,7 @@ describe.each(transports)("a follower by %s", transport => {
 
   it("receives an event if its history is no longer kept", () =>
     withService(async ({ connect, direct, proxy, service }) => {
-      const clock = new ManualClock()
+      const { clock, ending, onStatus, signal, statuses } = observing()
       const writer = direct()
       for (const value of range(1, 4)) await writer.set(namespace, `k${value}`, value)
       await service.trim()
@@ -149,10 +140,6 @@ describe.each(transports)("a follower by %s", transport => {
       await late.done
       expect([late.events, late.ended]).toEqual([[{ type: "trimmed", after: 1, trimmedSeq: 3 }], {}])
 
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
-      const ending = new AbortController()
-      const { signal } = ending
       const gathered = new Gathered(connect({ ...only, clock }).follow({ namespace, signal, onStatus }))
       await until(() => statuses.length === 1)
       proxy.isDown = true
@@ -173,12 +160,8 @@ describe.each(transports)("a follower by %s", transport => {
 
   it("receives an event if the log was reset", () =>
     withService(async ({ connect, direct, service }) => {
-      const clock = new ManualClock()
-      const ending = new AbortController()
-      const { signal } = ending
+      const { clock, ending, onStatus, signal, statuses } = observing()
       for (const value of range(1, 4)) await direct().set(namespace, `k${value}`, value)
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
       const client = connect({ ...only, clock })
       const all = new Gathered(client.follow({ after: 0, onStatus }))
       const part = new Gathered(client.follow({ namespace, signal, onStatus }))
@@ -197,12 +180,8 @@ describe.each(transports)("a follower by %s", transport => {
 
   it("detects another log, however long that is", () =>
     withService(async ({ connect, direct, service }) => {
-      const clock = new ManualClock()
-      const ending = new AbortController()
-      const { signal } = ending
+      const { clock, ending, onStatus, signal, statuses } = observing()
       for (const value of range(1, 4)) await direct().set(namespace, `k${value}`, value)
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
       const client = connect({ ...only, clock })
       const all = new Gathered(client.follow({ after: 0, onStatus }))
       const part = new Gathered(client.follow({ namespace, signal, onStatus }))
@@ -261,10 +240,8 @@ describe.each(transports)("a follower by %s", transport => {
 
   it("ends at once when it is left, also amid a wait", () =>
     withService(async ({ connect, direct, proxy }) => {
-      const clock = new ManualClock()
+      const { clock, onStatus, statuses } = observing()
       await direct().set(namespace, "k", 1)
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
       const follow = connect({ ...only, clock }).follow({ after: 0, onStatus })
       for await (const _ of follow) break
       const reader = follow[Symbol.asyncIterator]()

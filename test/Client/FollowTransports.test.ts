@@ -3,17 +3,14 @@ import { describe, expect, it } from "vitest"
 import { WebSocket as NodeWebSocket } from "ws"
 import { BadRequest, type FollowStatus, TokenUnavailable } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
-import { Gathered, ManualClock, passUntil, range, until, withService } from "./Harness.ts"
+import { Gathered, ManualClock, observing, passUntil, range, until, withService } from "./Harness.ts"
 
 const namespace = "tenant:acme/settings"
 
 describe("a follower", () => {
   it("takes another way where something refuses WebSockets, and the best way again later", () =>
     withService(async ({ connect, direct, proxy }) => {
-      const clock = new ManualClock()
-      const ending = new AbortController()
-      const statuses: Array<FollowStatus> = []
-      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const { clock, ending, onStatus, statuses } = observing()
       proxy.refusesWebSockets = true
       const gathered = new Gathered(connect({ clock }).follow({ after: 0, signal: ending.signal, onStatus }))
       await until(() => statuses.length === 1)
@@ -92,9 +89,7 @@ describe("a follower", () => {
         }
       }
       for (const token of [keys.write, keys.read]) {
-        const statuses: Array<FollowStatus> = []
-        const onStatus = (status: FollowStatus) => statuses.push(status)
-        const ending = new AbortController()
+        const { ending, onStatus, statuses } = observing()
         const client = connect({ token, WebSocket: BrowserWebSocket, transports: ["webSocket"] })
         const gathered = new Gathered(client.follow({ after: 0, signal: ending.signal, onStatus }))
         await until(() => statuses.length === 1)

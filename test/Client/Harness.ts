@@ -2,7 +2,15 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
-import { type Client, type ClientOptions, type Clock, type FollowEvent, makeClient } from "../../src/Client/Client.ts"
+import { expect } from "vitest"
+import {
+  type Client,
+  type ClientOptions,
+  type Clock,
+  type FollowEvent,
+  type FollowStatus,
+  makeClient
+} from "../../src/Client/Client.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -295,6 +303,24 @@ export class Gathered {
   }
 }
 
+/** What a follower is given: a clock that the test moves, its end, and a listener that gathers what it reports. */
+export const observing = () => {
+  const statuses: Array<FollowStatus> = []
+  const ending = new AbortController()
+  const onStatus = (status: FollowStatus) => statuses.push(status)
+  return { clock: new ManualClock(), ending, signal: ending.signal, statuses, onStatus }
+}
+
 /** The numbers from one to another. */
 export const range = (first: number, last: number): ReadonlyArray<number> =>
   Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index)
+
+/** The error of a call that must fail. */
+export const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    value => expect.fail(`succeeded with ${JSON.stringify(value)}`),
+    error => error
+  )
+
+/** Begins a call whose failure is looked at later. */
+export const failing = (promise: Promise<unknown>): Promise<unknown> => promise.catch(error => error)

@@ -15,8 +15,7 @@ import {
   Unauthorized
 } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
-import { failure } from "./Failure.ts"
-import { ManualClock, until, withService } from "./Harness.ts"
+import { failure, ManualClock, until, withService } from "./Harness.ts"
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<ReadonlyArray<A>> => {
   const all: Array<A> = []

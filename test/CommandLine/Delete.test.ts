@@ -137,7 +137,12 @@ const counted = Effect.gen(function* () {
   yield* set(keysFrom(1000, 20))
   const { epoch, lastSeq } = yield* countOf({ client, connection }, namespace, { prefix })
   const position: Counted = { namespace, prefix, epoch, lastSeq }
-  const deleted = deleteCounted({ client, connection }, position, {}, () => {}, most)
+  let count = 0
+  const onDeleted = (more: number) => {
+    count += more
+  }
+  const remaining = deleteCounted({ client, connection }, position, {}, onDeleted, most)
+  const deleted = Effect.map(remaining, kept => ({ count, kept }))
   return { deleted, remove, set }
 })
 

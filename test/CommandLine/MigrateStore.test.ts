@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
-import * as CopyProgress from "../../src/CommandLine/Store/MigrateStore.ts"
+import * as MigrateStore from "../../src/CommandLine/Store/MigrateStore.ts"
 import { Output } from "../../src/CommandLine/Terminal/Output.ts"
 import { plain } from "../../src/CommandLine/Terminal/Text.ts"
 
@@ -21,29 +21,29 @@ const captured = (isTerminal: boolean) => {
 
 describe("the progress of a copy", () => {
   it("shows the pace and the remaining time", () => {
-    const pace = CopyProgress.paceOf(progress, 10_000)
+    const pace = MigrateStore.paceOf(progress, 10_000)
     expect(pace).toEqual({ rowsPerSecond: 25_000, bytesPerSecond: 10_485_760, secondsLeft: 30 })
-    expect(CopyProgress.line(progress, pace)).toBe(
+    expect(MigrateStore.line(progress, pace)).toBe(
       "copy: 25 %, 250,000 of 1,000,000 rows, changes, 25,000 rows/s, 10.0 MiB/s, 0:30 left"
     )
     // Nothing is divided by zero.
     const nothing = { ...progress, rows: 0, totalRows: 0, bytes: 0 }
-    expect(CopyProgress.line(nothing, CopyProgress.paceOf(nothing, 0))).toBe(
+    expect(MigrateStore.line(nothing, MigrateStore.paceOf(nothing, 0))).toBe(
       "copy: 100 %, 0 of 0 rows, changes, 0 rows/s, 0.0 MiB/s, 0:00 left"
     )
   })
 
   it("draws a bar that is not wider than the terminal", () => {
-    const pace = CopyProgress.paceOf(progress, 10_000)
-    const wide = CopyProgress.bar(progress, pace, 120)
+    const pace = MigrateStore.paceOf(progress, 10_000)
+    const wide = MigrateStore.bar(progress, pace, 120)
     expect(wide).toContain("#######-----------------------")
     for (const columns of [0, 10, 40, 80]) {
-      expect(CopyProgress.bar(progress, pace, columns).length).toBeLessThanOrEqual(columns)
+      expect(MigrateStore.bar(progress, pace, columns).length).toBeLessThanOrEqual(columns)
     }
   })
 
   it("prints durations with hours where there are some", () => {
-    expect([0, 59, 60, 3909].map(CopyProgress.duration)).toEqual(["0:00", "0:59", "1:00", "1:05:09"])
+    expect([0, 59, 60, 3909].map(MigrateStore.duration)).toEqual(["0:00", "0:59", "1:00", "1:05:09"])
   })
 
   it.effect.each([
@@ -57,7 +57,7 @@ describe("the progress of a copy", () => {
       const { output, printed } = captured(!isRecord)
       const tables = [{ table: "entries", rows: 1234, digest: "abc" }]
       yield* Effect.provideService(
-        Effect.flatMap(CopyProgress.reporter("lines", false), ({ done }) =>
+        Effect.flatMap(MigrateStore.reporter("lines", false), ({ done }) =>
           done({ from: "sqlite:a", to: "postgres://b/c", epoch: "e", isRestarted: false, tables })
         ),
         Output,
@@ -70,7 +70,7 @@ describe("the progress of a copy", () => {
   it.effect("prints no more lines than one can read, and the last of each phase", () =>
     Effect.gen(function* () {
       const { output, printed } = captured(false)
-      const { report } = yield* Effect.provideService(CopyProgress.reporter("lines", false), Output, output)
+      const { report } = yield* Effect.provideService(MigrateStore.reporter("lines", false), Output, output)
       for (const phase of ["copy", "verify"] as const) {
         for (let rows = 1; rows <= 100; rows++) {
           yield* TestClock.adjust("100 millis")

@@ -1,34 +1,17 @@
 /** What the levels debug and trace add, and that it costs nothing above them. */
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Effect, Layer, Logger, LogLevel, Option, TestClock } from "effect"
+import { Context, Effect, FastCheck as fc, Layer, LogLevel, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as DebugLog from "../../src/Observability/DebugLog.ts"
-import * as Logging from "../../src/Observability/Logging.ts"
+import * as FrameSummary from "../../src/Observability/FrameSummary.ts"
 import * as ProcessMetrics from "../../src/Observability/ProcessMetrics.ts"
 import * as CommandLog from "../../src/Storage/Sqlite/Database/CommandLog.ts"
 import * as SessionEventsInSqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-
-interface Line {
-  readonly level: string
-  readonly message: string
-  readonly annotations?: Readonly<Record<string, unknown>>
-}
-
-const collector = (level: LogLevel.LogLevel) => {
-  const texts: Array<string> = []
-  const logger = Logger.make(options => {
-    texts.push(Logging.toLine(options))
-  })
-  return {
-    texts,
-    lines: (): ReadonlyArray<Line> => texts.map(text => JSON.parse(text)),
-    layer: Layer.merge(Layer.fresh(Logger.replace(Logger.defaultLogger, logger)), Logger.minimumLogLevel(level))
-  }
-}
+import { logged } from "./Recording.ts"
 
 const value = "sesame-in-a-value"
 
@@ -65,7 +48,7 @@ const use = Effect.gen(function* () {
 describe("level debug", () => {
   it.scopedLive("shows database commands without values, in the span of their request", () =>
     Effect.gen(function* () {
-      const { layer, lines, texts } = collector(LogLevel.Debug)
+      const { layer, lines, texts } = logged(LogLevel.Debug)
       yield* Effect.provide(use, layer)
       const commands = lines().filter(({ message }) => message === "Database command")
       const find = (database: string, pattern: RegExp) =>
@@ -89,7 +72,7 @@ describe("level debug", () => {
 
   it.scopedLive("is read once: above it statements are unchanged, and no line is made", () =>
     Effect.gen(function* () {
-      const { layer, lines } = collector(LogLevel.Info)
+      const { layer, lines } = logged(LogLevel.Info)
       yield* Effect.provide(use, layer)
       assert.notInclude(
         lines().map(({ message }) => message),
@@ -105,8 +88,8 @@ describe("level debug", () => {
 describe("level trace", () => {
   it.scoped("shows the state of the runtime", () =>
     Effect.gen(function* () {
-      const trace = collector(LogLevel.Trace)
-      const debug = collector(LogLevel.Debug)
+      const trace = logged(LogLevel.Trace)
+      const debug = logged(LogLevel.Debug)
       for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(ProcessMetrics.layerTrace), layer)
       yield* TestClock.adjust("1 second")
       const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
@@ -117,4 +100,60 @@ describe("level trace", () => {
       assert.lengthOf(debug.texts, 0)
     })
   )
+})
+
+describe("a frame in debug logs", () => {
+  it("is shown with names and numbers, and the length of text", () => {
+    const frame = {
+      type: "create_session",
+      id: "r1",
+      agentType: "coder",
+      title: "hush",
+      depth: 3,
+      secrets: { API_KEY: "sesame" },
+      environment: { REGION: "eu" },
+      list: ["sesame"],
+      none: null,
+      session: { id: "s1", state: "active", title: "hush", nested: { id: "n" } },
+      error: { code: "conflict", message: "sesame", retryable: false }
+    }
+    assert.deepStrictEqual(FrameSummary.ofText(JSON.stringify(frame)), {
+      type: "create_session",
+      id: "r1",
+      agentType: "coder",
+      title: "<4 characters>",
+      depth: 3,
+      secrets: "<1 members>",
+      environment: "<1 members>",
+      list: "<1 elements>",
+      none: null,
+      session: { id: "s1", state: "active", title: "<4 characters>", nested: "<1 members>" },
+      error: { code: "conflict", message: "<6 characters>", retryable: false }
+    })
+  })
+
+  it("is not parsed if it is long or not JSON", () => {
+    assert.strictEqual(FrameSummary.ofText("sesame{"), "<7 characters>")
+    assert.strictEqual(FrameSummary.ofText("[".repeat(70_000)), "<70000 characters>")
+    assert.deepStrictEqual(FrameSummary.ofText(`{"type":"send_message","content":"${"x".repeat(70_000)}"}`), {
+      type: "send_message",
+      frame: "<70036 characters>"
+    })
+    assert.strictEqual(FrameSummary.ofText('["sesame"]'), "<1 elements>")
+    assert.strictEqual(FrameSummary.ofText('"sesame"'), "<6 characters>")
+  })
+
+  it("has a bounded size and shows no unknown text", () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string({ maxLength: 200 }), fc.jsonValue({ maxDepth: 4 })), frame => {
+        const shown = JSON.stringify(FrameSummary.ofValue(frame))
+        assert.isBelow(shown.length, 40_000)
+      })
+    )
+    const many = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`m${index}`, "sesame".repeat(1000)]))
+    const shown = JSON.stringify(FrameSummary.ofValue(many))
+    assert.notInclude(shown, "sesame")
+    assert.isBelow(shown.length, 2000)
+    assert.deepStrictEqual(FrameSummary.ofValue({ id: "x".repeat(129) }), { id: "<129 characters>" })
+  })
 })

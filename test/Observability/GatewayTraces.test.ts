@@ -3,49 +3,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Logger, LogLevel, Schema, Tracer } from "effect"
 import * as Logging from "../../src/Observability/Logging.ts"
 import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
+import { Effect, LogLevel, Schema } from "effect"
+import * as SocketFixture from "../Gateway/SocketFixture.ts"
+import { logged, recording } from "./Recording.ts"
 
 const remote = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b7169203331" }
 const headers = { traceparent: `00-${remote.traceId}-${remote.spanId}-01` }
-
-const Line = Schema.parseJson(
-  Schema.Struct({
-    level: Schema.String,
-    message: Schema.String,
-    annotations: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.Unknown }), {
-      default: () => ({})
-    })
-  })
-)
-
-/** What is logged from a level on, as the service would write it. */
-const collector = (level: LogLevel.LogLevel) => {
-  const texts: Array<string> = []
-  const logger = Logger.make(options => {
-    texts.push(Logging.toLine(options))
-  })
-  return {
-    texts,
-    lines: () => texts.map(text => Schema.decodeSync(Line)(text)),
-    layer: Layer.merge(Layer.fresh(Logger.replace(Logger.defaultLogger, logger)), Logger.minimumLogLevel(level))
-  }
-}
-
-/** A tracer that keeps the spans that it makes. */
-const recording = Effect.map(Effect.tracer, tracer => {
-  const spans: Array<Tracer.Span> = []
-  return {
-    spans,
-    named: (name: string) => spans.filter(span => span.name === name),
-    tracer: Tracer.make({
-      context: (f, fiber) => tracer.context(f, fiber),
-      span: (...args) => {
-        const span = tracer.span(...args)
-        spans.push(span)
-        return span
-      }
-    })
-  }
-})
 
 const Failed = Schema.Struct({
   type: Schema.Literal("error"),
@@ -143,7 +106,7 @@ describe("traces of the client's socket", () => {
 describe("logs of the client's socket", () => {
   it.scopedLive("have the trace id of every error answer, also without tracing, at level info", () =>
     Effect.gen(function* () {
-      const { layer, lines, texts } = collector(LogLevel.Info)
+      const { layer, lines, texts } = logged(LogLevel.Info)
       const { start } = yield* SocketFixture.make()
       const { url } = yield* start.pipe(Effect.withTracerEnabled(false), Effect.provide(layer))
       const client = yield* SocketFixture.connect(url)
@@ -192,7 +155,7 @@ describe("logs of the client's socket", () => {
     Effect.gen(function* () {
       const at = (level: LogLevel.LogLevel) =>
         Effect.gen(function* () {
-          const { layer, lines, texts } = collector(level)
+          const { layer, lines, texts } = logged(level)
           yield* Effect.gen(function* () {
             const { start } = yield* SocketFixture.make()
             const { url } = yield* start
@@ -226,7 +189,7 @@ describe("logs of the client's socket", () => {
 
   it.scopedLive("name trace and span on every line of a request while tracing is on", () =>
     Effect.gen(function* () {
-      const { layer, lines } = collector(LogLevel.Debug)
+      const { layer, lines } = logged(LogLevel.Debug)
       const { spans, tracer } = yield* recording
       const { start } = yield* SocketFixture.make()
       const { url } = yield* start.pipe(Effect.withTracer(tracer), Effect.provide(layer))
@@ -251,7 +214,7 @@ describe("logs of the client's socket", () => {
 
   it.scopedLive("have a line on a refused client at level debug", () =>
     Effect.gen(function* () {
-      const { layer, lines } = collector(LogLevel.Debug)
+      const { layer, lines } = logged(LogLevel.Debug)
       const { start } = yield* SocketFixture.make({ authentication: {} })
       const { url } = yield* Effect.provide(start, layer)
       yield* Effect.flip(SocketFixture.connect(url, { headers }))

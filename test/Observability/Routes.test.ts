@@ -1,27 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Logger, LogLevel, Tracer } from "effect"
+import { Effect, LogLevel } from "effect"
 import { Api } from "../../src/Api.ts"
 import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
-import * as Logging from "../../src/Observability/Logging.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys, stock } from "../Harness.ts"
 import { edge } from "../Http/Edge/EdgeTransport.ts"
-
-/** A tracer that keeps the spans that it makes. */
-const recording = Effect.map(Effect.tracer, tracer => {
-  const spans: Array<Tracer.Span> = []
-  return {
-    spans,
-    tracer: Tracer.make({
-      context: (f, fiber) => tracer.context(f, fiber),
-      span: (...args) => {
-        const span = tracer.span(...args)
-        spans.push(span)
-        return span
-      }
-    })
-  }
-})
+import { logged, recording } from "./Recording.ts"
 
 const targets = [
   "/api/v1/kv/n/k",
@@ -54,15 +38,8 @@ describe("the lines of a request", () => {
   it.scopedLive("name its trace and span while tracing is on, also if it is refused", () =>
     Effect.gen(function* () {
       const { spans, tracer } = yield* recording
-      const texts: Array<string> = []
-      const logger = Logger.make(options => {
-        texts.push(Logging.toLine(options))
-      })
-      const logging = Layer.merge(
-        Layer.fresh(Logger.replace(Logger.defaultLogger, logger)),
-        Logger.minimumLogLevel(LogLevel.Debug)
-      )
-      const { url } = yield* edge.serve(Memory.layer).pipe(Effect.withTracer(tracer), Effect.provide(logging))
+      const { layer, lines } = logged(LogLevel.Debug)
+      const { url } = yield* edge.serve(Memory.layer).pipe(Effect.withTracer(tracer), Effect.provide(layer))
       const asked: ReadonlyArray<readonly [string, RequestInit, number]> = [
         ["/api/v1/kv/n/none", {}, 404],
         ["/api/v1/kv/n", {}, 200],
@@ -77,14 +54,14 @@ describe("the lines of a request", () => {
         yield* Effect.promise(() => answer.text())
         assert.strictEqual(answer.status, status, target)
       }
-      const lines = texts.map(text => JSON.parse(text)).filter(({ annotations }) => "requestId" in (annotations ?? {}))
-      assert.isAtLeast(lines.length, asked.length)
+      const found = lines().filter(({ annotations }) => "requestId" in annotations)
+      assert.isAtLeast(found.length, asked.length)
       const servers = spans.filter(({ kind }) => kind === "server")
       assert.deepStrictEqual(
         servers.map(span => span.attributes.get("http.response.status_code")),
         asked.map(([, , status]) => status)
       )
-      for (const { annotations } of lines) {
+      for (const { annotations } of found) {
         const span = spans.find(({ spanId }) => spanId === annotations.spanId)
         assert.isDefined(span, JSON.stringify(annotations))
         assert.strictEqual(annotations.traceId, span?.traceId)

@@ -23,12 +23,6 @@ export interface Counted {
   readonly epoch: string
 }
 
-/** The number of deleted entries, and of those that stay because they were written after the count. */
-export interface Outcome {
-  readonly count: number
-  readonly kept: number
-}
-
 const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
 
 /** The maximum number of keys in memory. */
@@ -74,8 +68,8 @@ class WrittenKeys {
 
 /**
  * Deletes the counted entries that were not written since then. Each batch is atomic and requires the version of each
- * entry. `onDeleted` receives the number of entries of each batch. Fails if more than `maxKeys` keys are set in the
- * meantime.
+ * entry. `onDeleted` receives the number of entries of each batch. Returns the number of entries that stay. Fails if more
+ * than `maxKeys` keys are set in the meantime.
  */
 export const deleteCounted = (
   { client, connection }: Connection.Opened,
@@ -83,7 +77,7 @@ export const deleteCounted = (
   options: { readonly actor?: string },
   onDeleted: (count: number) => void,
   maxKeys: number = maxWritten
-): Effect.Effect<Outcome, CommandFailed> => {
+): Effect.Effect<number, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
   const written = new WrittenKeys(connection, counted, maxKeys)
   const explain = Failure.of(connection)
@@ -113,14 +107,14 @@ export const deleteCounted = (
 
   return client.listKeys(namespace, { prefix }).pipe(
     Stream.mapError(explain),
-    Stream.runFoldEffect({ count: 0, kept: 0 }, (sums, page) =>
+    Stream.runFoldEffect(0, (kept, page) =>
       Effect.gen(function* () {
         if (page.epoch !== epoch)
           return yield* failed("The store was restored or replaced after the entries were counted", again)
         yield* written.readTo(page.lastSeq)
         const unchanged = page.items.filter(({ key }) => !written.keys.has(key))
         const count = yield* Effect.mapError(remove(unchanged), explain)
-        return { count: sums.count + count, kept: sums.kept + page.items.length - count }
+        return kept + page.items.length - count
       })
     )
   )
@@ -150,9 +144,6 @@ const confirmed = (service: Connection.Opened, namespace: string, prefix: string
     return { namespace, prefix, ...position }
   })
 
-/** How to repeat the deletion of a prefix. */
-const howToRepeat = "the same command deletes the remaining entries"
-
 /** Deletes in batches until no entry is left. `onDeleted` receives the number of entries of each batch. */
 const deleteAll = (
   { client, connection }: Connection.Opened,
@@ -160,20 +151,19 @@ const deleteAll = (
   prefix: string,
   options: { readonly actor?: string },
   onDeleted: (count: number) => void
-): Effect.Effect<Outcome, CommandFailed> =>
-  Effect.gen(function* () {
-    let total = 0
-    for (let isMore = true; isMore; ) {
-      const { count, more } = yield* Effect.mapError(
-        client.deletePrefix(namespace, prefix, options),
-        Failure.of(connection, howToRepeat)
-      )
-      onDeleted(count)
-      total += count
-      isMore = more && count > 0
-    }
-    return { count: total, kept: 0 }
-  })
+): Effect.Effect<number, CommandFailed> =>
+  client.deletePrefix(namespace, prefix, options).pipe(
+    Effect.tap(({ count }) => Effect.sync(() => onDeleted(count))),
+    Effect.repeat({ while: ({ count, more }) => more && count > 0 }),
+    Effect.mapError(Failure.of(connection, "the same command deletes the remaining entries")),
+    Effect.as(0)
+  )
+
+/** The number of deleted entries, and of those that stay because they were written after the count. */
+interface Outcome {
+  readonly count: number
+  readonly kept: number
+}
 
 /** Deletes the entries with a prefix: if `isAsked`, those that the user has confirmed, otherwise all. */
 const deletePrefix = (
@@ -185,20 +175,21 @@ const deletePrefix = (
 ): Effect.Effect<Outcome, CommandFailed, Output> =>
   Effect.gen(function* () {
     const { note } = yield* Output
-    let total = 0
-    const onDeleted = (count: number) => {
-      total += count
+    let count = 0
+    const onDeleted = (more: number) => {
+      count += more
     }
     const counted = isAsked ? yield* confirmed(service, namespace, prefix) : undefined
-    if (isAsked && counted === undefined) return { count: 0, kept: 0 }
-    return yield* (
+    if (isAsked && counted === undefined) return { count, kept: 0 }
+    const kept = yield* (
       counted === undefined
         ? deleteAll(service, namespace, prefix, options, onDeleted)
         : deleteCounted(service, counted, options, onDeleted)
     ).pipe(
-      Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`))),
-      Effect.onInterrupt(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted.`)))
+      Effect.tapError(() => (count === 0 ? Effect.void : note(`${entries(count)} were deleted before this:`))),
+      Effect.onInterrupt(() => (count === 0 ? Effect.void : note(`${entries(count)} were deleted.`)))
     )
+    return { count, kept }
   })
 
 const outcomeText = ({ count, kept }: Outcome): string => {

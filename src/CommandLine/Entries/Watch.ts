@@ -4,7 +4,7 @@ import type { FollowEvent, FollowStatus } from "../../Client/Model.ts"
 import type { ClientError, FollowOptions, Service } from "../../EffectClient/Client.ts"
 import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
-import { flag, prefix, text, wholeNumber } from "../CommandOptions.ts"
+import { flag, given, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command } from "../Library.ts"
@@ -29,17 +29,9 @@ export const start = (
   { epoch, from, namespace, prefix, tenant, updatesOnly }: Wanted,
   end: { readonly lastSeq: number; readonly epoch: string }
 ): FollowOptions => {
-  const part = {
-    ...(Option.isSome(prefix) && { prefix: prefix.value }),
-    ...(Option.isSome(tenant) && { tenant: tenant.value })
-  }
+  const part = { ...given("prefix", prefix), ...given("tenant", tenant) }
   if (Option.isSome(from)) {
-    return {
-      after: from.value,
-      ...part,
-      ...(Option.isSome(namespace) && { namespace: namespace.value }),
-      ...(Option.isSome(epoch) && { epoch: epoch.value })
-    }
+    return { after: from.value, ...part, ...given("namespace", namespace), ...given("epoch", epoch) }
   }
   if (Option.isSome(namespace)) return { namespace: namespace.value, ...part, initial: !updatesOnly }
   return { after: end.lastSeq, epoch: end.epoch, ...part }

@@ -1,4 +1,3 @@
-/** Requests of the client of sessions: repetition, time limits, and the gateway's limits. */
 import { describe, expect, it } from "vitest"
 import {
   AnswerLost,
@@ -7,10 +6,9 @@ import {
   ConnectionFailed,
   RequestRefused,
   ServiceUnavailable
-} from "../../../src/Client/Client.ts"
-import { failing, failure } from "../Failure.ts"
-import { passUntil, range, until } from "../Harness.ts"
-import { got, session, withGateway } from "../ScriptedGateway.ts"
+} from "../../src/Client/Client.ts"
+import { failing, failure, passUntil, range, until } from "./Harness.ts"
+import { got, session, withGateway } from "./ScriptedGateway.ts"
 
 describe("a request", () => {
   it("that was sent when the connection was lost is repeated where that changes nothing, and else fails", () =>
