@@ -21,9 +21,8 @@ import { Backoff } from "../../Client/Time.ts"
 import * as JsonText from "../JsonText.ts"
 import { messageOf } from "./Failure.ts"
 import { checkHealth } from "./Health.ts"
+import { clear, names, routes } from "./Page.ts"
 import { clock, pause } from "./Pause.ts"
-import { routes } from "./Routes.ts"
-import { clear, names } from "./TabStorage.ts"
 
 const decoded = (part: string): string =>
   new TextDecoder().decode(
