@@ -79,7 +79,7 @@ describe("The metrics in the console", () => {
       asked.push(path)
       return text()
     }
-    stubPage(ask, JSON.stringify({ lockedMetrics: "../metrics", root: "../" }))
+    stubPage(ask, { lockedMetrics: "../metrics", root: "../" })
     const { metricsState, useMetricsToken } = await watch()
     assert.deepStrictEqual([metricsState.value, asked], ["locked", []])
     useMetricsToken("right")

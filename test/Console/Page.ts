@@ -5,10 +5,16 @@ import { vi } from "vitest"
 /** The path of a module. It is imported by path, because its types are those of a browser. */
 export const sourceOf = (file: string): string => fileURLToPath(new URL(`../../src/Console/${file}`, import.meta.url))
 
-/** Sets what the modules need of a browser, and loads them anew. `content` is that of the page's `meta` element. */
-export const stubPage = (answer: typeof fetch, content?: string): void => {
-  const element = content === undefined ? null : { content }
-  vi.stubGlobal("document", { hidden: false, querySelector: () => element, addEventListener: () => {} })
+/** The routes that the service writes into the page, relative to it. */
+const all = {
+  ...{ store: "../api/v1", gateway: "../ws", health: "../health", ready: "../api/v1/ready" },
+  ...{ metrics: "../metrics", metricsJson: "../api/metrics", root: "../" }
+}
+
+/** Sets what the modules need of a browser, and loads them anew. */
+export const stubPage = (answer: typeof fetch, routes: Readonly<Record<string, string>> = all): void => {
+  const content = JSON.stringify(routes)
+  vi.stubGlobal("document", { hidden: false, querySelector: () => ({ content }), addEventListener: () => {} })
   vi.stubGlobal("location", { origin: "http://127.0.0.1:8080", href: "http://127.0.0.1:8080/console/" })
   const stored = new Map<string, string>()
   vi.stubGlobal("sessionStorage", {

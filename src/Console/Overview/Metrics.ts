@@ -1,8 +1,7 @@
 /** Polls the metrics of the service, and keeps the figures of the last 15 minutes. */
 import { signal } from "@preact/signals"
+import { names, routes } from "../Service/Page.ts"
 import { pause } from "../Service/Pause.ts"
-import { routes } from "../Service/Routes.ts"
-import { names } from "../Service/TabStorage.ts"
 import { between, type Figures, fromJson, fromPrometheus, isRestarted, type Snapshot } from "./Figures.ts"
 
 /** The figures, oldest first. */

@@ -142,14 +142,24 @@ const powersOfTwo = Array.from({ length: 20 }, (_, power) => 2 ** (20 + power))
 
 const perSecond = (value: number): string => `${short(value)}/s`
 
+/** The labels of figures whose names do not say enough. */
+const labels: Readonly<Record<string, string>> = {
+  refused: "refused (4xx)",
+  commitP99: "commit p99",
+  eventLoop: "p99",
+  heap: "heap in use"
+}
+
 const Plots = () => {
   const figures = history.value
   const times = useMemo(() => figures.map(({ at }) => at), [figures])
-  const line = (label: string, color: string, name: keyof Figures) => ({
-    label,
-    color,
-    values: figures.map(figure => figure[name])
-  })
+  /** The lines of figures, with the number of their color. */
+  const lines = (colors: Partial<Record<keyof Figures, number>>) =>
+    Object.entries(colors).map(([name, color]) => ({
+      label: labels[name] ?? name,
+      color: `--series-${color}`,
+      values: figures.map(figure => figure[name as keyof Figures])
+    }))
   return (
     <div class="plots">
       <Plot
@@ -158,23 +168,14 @@ const Plots = () => {
         times={times}
         format={perSecond}
         isFilled
-        lines={[
-          line("succeeded", "--series-1", "succeeded"),
-          line("refused (4xx)", "--series-3", "refused"),
-          line("failed", "--series-4", "failed")
-        ]}
+        lines={lines({ succeeded: 1, refused: 3, failed: 4 })}
       />
       <Plot
         title="Latency"
         hint="Excluding long polls and streams"
         times={times}
         format={millis}
-        lines={[
-          line("p50", "--series-1", "p50"),
-          line("p95", "--series-2", "p95"),
-          line("p99", "--series-3", "p99"),
-          line("commit p99", "--series-4", "commitP99")
-        ]}
+        lines={lines({ p50: 1, p95: 2, p99: 3, commitP99: 4 })}
       />
       <Plot
         title="Commits"
@@ -182,18 +183,14 @@ const Plots = () => {
         times={times}
         format={perSecond}
         isFilled
-        lines={[line("writes", "--series-1", "writes"), line("commits", "--series-2", "commits")]}
+        lines={lines({ writes: 1, commits: 2 })}
       />
       <Plot
         title="Change feed"
         hint="Followers, and changes not yet sent to the slowest WebSocket"
         times={times}
         format={short}
-        lines={[
-          line("followers", "--series-1", "followers"),
-          line("lag", "--series-3", "lag"),
-          line("connections", "--series-2", "connections")
-        ]}
+        lines={lines({ followers: 1, lag: 3, connections: 2 })}
       />
       <Plot
         title="Event loop delay"
@@ -201,7 +198,7 @@ const Plots = () => {
         times={times}
         format={millis}
         isFilled
-        lines={[line("p99", "--series-2", "eventLoop")]}
+        lines={lines({ eventLoop: 2 })}
       />
       <Plot
         title="Memory"
@@ -209,7 +206,7 @@ const Plots = () => {
         format={bytes}
         steps={powersOfTwo}
         isFilled
-        lines={[line("resident", "--series-1", "resident"), line("heap in use", "--series-2", "heap")]}
+        lines={lines({ resident: 1, heap: 2 })}
       />
     </div>
   )

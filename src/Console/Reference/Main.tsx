@@ -1,15 +1,75 @@
 /** The API reference: starts the page. It asks for a key first, because the documents require one. */
-import { useSignalEffect } from "@preact/signals"
+import { signal, useSignalEffect } from "@preact/signals"
 import { render } from "preact"
 import { lazy, Suspense } from "preact/compat"
-import { routes } from "../Service/Routes.ts"
-import { signOut } from "../Service/TabStorage.ts"
+import { names, routes, signOut } from "../Service/Page.ts"
 import { Button, IconButton } from "../Widgets/Button.tsx"
+import { download } from "../Widgets/Download.ts"
 import { Icon, Mark } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { SignInCard } from "../Widgets/SignIn.tsx"
 import { applyTheme, isDark, ThemeButton } from "../Widgets/Theme.tsx"
-import { describe, described, isBusy, problem, resume, save } from "./Descriptions.ts"
+import type { OpenApiDocument } from "./Operations.tsx"
+
+interface Described {
+  readonly document: OpenApiDocument
+  readonly key: string
+}
+
+/** The OpenAPI document, and the key that it was read with. */
+const described = signal<Described | undefined>(undefined)
+
+/** Why the last request failed; `""` if it did not. */
+const problem = signal("")
+
+/** Whether a request is in progress. */
+const isBusy = signal(false)
+
+class Refused extends Error {}
+
+const read = async (address: string, key: string): Promise<Response> => {
+  const response = await fetch(address, { headers: { authorization: `Bearer ${key}` } }).catch(() => {
+    throw new Refused("The service does not answer.")
+  })
+  if (response.ok) return response
+  if (response.status === 401) throw new Refused("Invalid key.")
+  const { error = `The service answered ${response.status}.` } = await response.json().catch(() => ({}))
+  throw new Refused(error)
+}
+
+const attempt = async (work: () => Promise<void>): Promise<void> => {
+  isBusy.value = true
+  problem.value = ""
+  try {
+    await work()
+  } catch (error) {
+    problem.value = error instanceof Refused ? error.message : "The answer of the service is invalid."
+  } finally {
+    isBusy.value = false
+  }
+}
+
+/** Reads the OpenAPI document with a key. A valid key is stored for the tab. */
+const describe = (key: string): Promise<void> =>
+  attempt(async () => {
+    if (routes.openApi === undefined) throw new Refused("This application has no OpenAPI document.")
+    const document: OpenApiDocument = await (await read(routes.openApi, key)).json()
+    sessionStorage.setItem(names.credential, key)
+    described.value = { document, key }
+  })
+
+/** Reads it with the stored key, if any. */
+const resume = (): void => {
+  const key = sessionStorage.getItem(names.credential)
+  if (key !== null) void describe(key)
+}
+
+/** Downloads a document as a file. */
+const save = (address: string, name: string): Promise<void> =>
+  attempt(async () => {
+    const response = await read(address, described.peek()?.key ?? "")
+    download(await response.blob(), name)
+  })
 
 /** Swagger UI is loaded after the sign-in, because it is a hundred times as large as the rest of the page. */
 const Operations = lazy(() => import("./Operations.tsx"))

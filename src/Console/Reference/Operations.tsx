@@ -2,8 +2,17 @@
 import { useEffect, useRef } from "preact/hooks"
 import SwaggerUI from "swagger-ui-dist/swagger-ui-es-bundle.js"
 import "swagger-ui-dist/swagger-ui.css"
-import { routes } from "../Service/Routes.ts"
-import type { OpenApiDocument, OpenApiOperation } from "./Descriptions.ts"
+import { routes } from "../Service/Page.ts"
+
+/** The parts of the OpenAPI document that the page uses. */
+export interface OpenApiDocument {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, OpenApiOperation>>>>
+  readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
+}
+
+interface OpenApiOperation {
+  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, unknown>> }>>
+}
 
 /** Whether the response of a request ends. Swagger UI would wait forever for a stream. */
 const isAnswered = ({ responses }: OpenApiOperation): boolean =>

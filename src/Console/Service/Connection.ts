@@ -20,9 +20,8 @@ import { Backoff, isTransient } from "../../Client/Retry.ts"
 import * as JsonText from "../JsonText.ts"
 import { messageOf } from "./Failure.ts"
 import { checkHealth } from "./Health.ts"
+import { clear, names, routes } from "./Page.ts"
 import { clock, pause } from "./Pause.ts"
-import { routes } from "./Routes.ts"
-import { clear, names } from "./TabStorage.ts"
 
 const decoded = (part: string): string =>
   new TextDecoder().decode(
@@ -101,13 +100,7 @@ export const follow = followBy(client)
 export const followTexts = followBy(textClient)
 
 const sessionsWith = (token: string): Sessions =>
-  makeSessions({
-    baseUrl: origin,
-    path: routes.gateway ?? "/ws",
-    token,
-    clock,
-    onStatus: onSessionsStatus
-  })
+  makeSessions({ baseUrl: origin, path: routes.gateway ?? "/ws", token, clock, onStatus: onSessionsStatus })
 
 /** Whether the connection of sessions is open. */
 export const isGatewayConnected = signal(true)
@@ -135,47 +128,33 @@ export const hasSessionToken = computed(() => sessionToken.value !== undefined)
 /** The tenant and the user of the sessions, if the token names them. */
 export const sessionsIdentity = computed(() => claimsOf(sessionToken.value ?? user.value?.credential ?? ""))
 
-const closeSessions = (): void => {
-  sessions.peek()?.close()
-  sessions.value = undefined
-}
-
-/** Tries once. Returns the milliseconds until the next try; `undefined` if the connection is open or refused. */
-const tryToOpenSessions = async (credential: string, backoff: Backoff): Promise<number | undefined> => {
-  const opened = sessionsWith(credential)
-  try {
-    await opened.connect()
-    sessionsRefusal.value = ""
-    sessionsProblem.value = ""
-    sessions.value = opened
-    return undefined
-  } catch (error) {
-    opened.close()
-    const isRetryable = isClientError(error) && isTransient(error)
-    sessionsRefusal.value = isRetryable ? "" : messageOf(error)
-    sessionsProblem.value = isRetryable ? messageOf(error) : ""
-    if (!isRetryable) return undefined
-    return backoff.next("retryAfterMs" in error ? error.retryAfterMs : 0)
-  }
-}
-
 /** Opens the connection of sessions. It is retried until it is open or refused. */
 export const openSessions = async (): Promise<void> => {
   const { value } = user
   if (value === undefined || routes.gateway === undefined || isOpeningSessions.peek()) return
-  closeSessions()
+  sessions.peek()?.close()
+  sessions.value = undefined
   isOpeningSessions.value = true
   const backoff = new Backoff(clock)
-  try {
-    for (;;) {
-      const ms = await tryToOpenSessions(sessionToken.peek() ?? value.credential, backoff)
-      if (ms === undefined) return
+  for (let isDone = false; !isDone; ) {
+    const opened = sessionsWith(sessionToken.peek() ?? value.credential)
+    try {
+      await opened.connect()
+      sessionsRefusal.value = ""
+      sessionsProblem.value = ""
+      sessions.value = opened
+      isDone = true
+    } catch (error) {
+      opened.close()
+      isDone = !isClientError(error) || !isTransient(error)
+      sessionsRefusal.value = isDone ? messageOf(error) : ""
+      sessionsProblem.value = isDone ? "" : messageOf(error)
+      const ms = backoff.next(isClientError(error) && "retryAfterMs" in error ? error.retryAfterMs : 0)
       // The wait ends early when the service is available again.
-      await new Promise<void>(resolve => void clock.after(ms, resolve))
+      if (!isDone) await new Promise<void>(resolve => void clock.after(ms, resolve))
     }
-  } finally {
-    isOpeningSessions.value = false
   }
+  isOpeningSessions.value = false
 }
 
 /** Sets a token that is used only for sessions. */

@@ -1,7 +1,7 @@
 /** The health of the service, which is polled while the page is visible. */
 import { signal } from "@preact/signals"
+import { routes } from "./Page.ts"
 import { pause, retryNow } from "./Pause.ts"
-import { routes } from "./Routes.ts"
 
 export type Status = "ok" | "degraded" | "unhealthy"
 

@@ -1,15 +1,8 @@
 /** The events of a session that the page keeps, and a search of them. */
 import type { SessionEvent } from "../../Client/Client.ts"
 
-/** The limits of the log. The oldest events are removed first. */
-interface Bounds {
-  readonly events: number
-  /** Characters of the events as JSON text. */
-  readonly characters: number
-}
-
-/** The limits in the page. */
-export const bounds: Bounds = { events: 100_000, characters: 64 * 1024 * 1024 }
+/** The limits of the log: events, and their characters as JSON text. The oldest events are removed first. */
+const bounds = { events: 100_000, characters: 64 * 1024 * 1024 }
 
 /** The share of the log that is removed together, because each removal moves all other events. */
 const portion = 1 / 20
@@ -20,7 +13,7 @@ export class EventLog {
   readonly #sizes: Array<number> = []
   #characters = 0
 
-  constructor(private readonly max: Bounds = bounds) {}
+  constructor(private readonly max = bounds) {}
 
   /** In the order of `seq`. */
   get events(): ReadonlyArray<SessionEvent> {
@@ -62,16 +55,8 @@ const bodyOf = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEv
 const portionSize = 2000
 
 /** The index of the first event after a `seq`. */
-const indexAfter = (events: ReadonlyArray<SessionEvent>, seq: number): number => {
-  let low = 0
-  let high = events.length
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if (events[middle]!.seq <= seq) low = middle + 1
-    else high = middle
-  }
-  return low
-}
+const indexAfter = (events: ReadonlyArray<SessionEvent>, seq: number): number =>
+  events.findLastIndex(event => event.seq <= seq) + 1
 
 /** Searches the types and contents of events for a text, ignoring case. It searches in portions, oldest first. */
 export class EventSearch {

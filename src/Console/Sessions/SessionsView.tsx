@@ -15,7 +15,7 @@ import {
   useSessionToken
 } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Navigation.ts"
-import { Button, Form } from "../Widgets/Button.tsx"
+import { Button } from "../Widgets/Button.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
@@ -41,26 +41,24 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
   }
 
   return (
-    <Dialog title="New session" onClose={onClose}>
-      <Form class="dialog-body" onSubmit={() => void run(create)}>
-        <label class="field">
-          Agent type
-          <input data-first value={agentType} onInput={event => setAgentType(event.currentTarget.value)} />
-        </label>
-        <label class="field">
-          Title
-          <input
-            value={title}
-            placeholder="Created from the first message"
-            onInput={event => setTitle(event.currentTarget.value)}
-          />
-        </label>
-        <FailureNote text={failure} />
-        <div class="actions">
-          <Button text="Create" look="primary" isDisabled={isBusy || agentType.trim() === ""} />
-          <Button text="Cancel" onClick={onClose} />
-        </div>
-      </Form>
+    <Dialog title="New session" onClose={onClose} onSubmit={() => void run(create)}>
+      <label class="field">
+        Agent type
+        <input data-first value={agentType} onInput={event => setAgentType(event.currentTarget.value)} />
+      </label>
+      <label class="field">
+        Title
+        <input
+          value={title}
+          placeholder="Created from the first message"
+          onInput={event => setTitle(event.currentTarget.value)}
+        />
+      </label>
+      <FailureNote text={failure} />
+      <div class="actions">
+        <Button text="Create" look="primary" isDisabled={isBusy || agentType.trim() === ""} />
+        <Button text="Cancel" onClick={onClose} />
+      </div>
     </Dialog>
   )
 }

@@ -51,38 +51,36 @@ const Conflict = ({ base, editing, onClose, onOverwrite, onTake }: ConflictProps
   const theirs = stored === undefined ? "" : format(stored.value)
   return (
     <Dialog title="Edit conflict" isWide onClose={onClose}>
-      <div class="dialog-body">
-        <p>
-          Your changes are based on version {base.version}.{" "}
-          {stored === undefined
-            ? `The entry ${absence}.`
-            : `${isolated(stored.updatedBy)} wrote version ${stored.version} on ${dateAndTime(stored.updatedAt)}.`}{" "}
-          Your changes are not saved.
-        </p>
-        {text === theirs ? (
-          <p>The values are the same.</p>
-        ) : (
-          <Diff
-            left={theirs}
-            right={text}
-            leftTitle={
-              stored === undefined
-                ? "Stored: absent"
-                : `Stored: version ${stored.version} by ${isolated(stored.updatedBy)}`
-            }
-            rightTitle={`Yours: based on version ${base.version}`}
-          />
-        )}
-        <Expiries base={base} expiry={draft.expiry} stored={stored} />
-        <div class="actions">
-          <Button
-            text={stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
-            look="primary"
-            onClick={() => onOverwrite(stored)}
-          />
-          <Button text={stored === undefined ? "Discard your changes" : "Use the stored value"} onClick={onTake} />
-          <Button text="Keep editing" look="quiet" onClick={onClose} />
-        </div>
+      <p>
+        Your changes are based on version {base.version}.{" "}
+        {stored === undefined
+          ? `The entry ${absence}.`
+          : `${isolated(stored.updatedBy)} wrote version ${stored.version} on ${dateAndTime(stored.updatedAt)}.`}{" "}
+        Your changes are not saved.
+      </p>
+      {text === theirs ? (
+        <p>The values are the same.</p>
+      ) : (
+        <Diff
+          left={theirs}
+          right={text}
+          leftTitle={
+            stored === undefined
+              ? "Stored: absent"
+              : `Stored: version ${stored.version} by ${isolated(stored.updatedBy)}`
+          }
+          rightTitle={`Yours: based on version ${base.version}`}
+        />
+      )}
+      <Expiries base={base} expiry={draft.expiry} stored={stored} />
+      <div class="actions">
+        <Button
+          text={stored === undefined ? "Create it again" : `Overwrite version ${stored.version}`}
+          look="primary"
+          onClick={() => onOverwrite(stored)}
+        />
+        <Button text={stored === undefined ? "Discard your changes" : "Use the stored value"} onClick={onTake} />
+        <Button text="Keep editing" look="quiet" onClick={onClose} />
       </div>
     </Dialog>
   )

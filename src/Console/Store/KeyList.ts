@@ -26,8 +26,6 @@ export class KeyList {
   readonly isLive = signal(false)
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.revision.value++)
-  /** Whether a page has been read or is being read. */
-  #isStarted = false
   /** Increases when the list starts again. A page that was requested before is ignored. */
   #round = 0
   /** The cursor of the next page; `undefined` for the first page. */
@@ -59,7 +57,6 @@ export class KeyList {
   async loadMore(): Promise<void> {
     if (this.isLoading.value || this.isComplete.value) return
     this.isLoading.value = true
-    this.#isStarted = true
     const round = this.#round
     try {
       const { prefix } = this
@@ -75,7 +72,8 @@ export class KeyList {
     } catch (error) {
       if (round === this.#round) this.#keys.abandonPage()
       if (!isAbort(error)) this.problem.value = messageOf(error)
-      if (isRetryable(error)) this.#retryLater()
+      const retry = () => (this.problem.value === "" ? undefined : this.loadMore())
+      if (isRetryable(error)) untilNextTry(this.#ended.signal).then(retry, () => {})
       // The cursor may be invalid.
       else this.#cursor = undefined
     } finally {
@@ -85,17 +83,8 @@ export class KeyList {
     }
   }
 
-  #retryLater(): void {
-    untilNextTry(this.#ended.signal).then(
-      () => {
-        if (this.problem.value !== "") void this.loadMore()
-      },
-      () => {}
-    )
-  }
-
   /** Starts again from the first page. */
-  async reload(): Promise<void> {
+  async #restart(): Promise<void> {
     this.#round++
     this.#keys.clear()
     this.#cursor = undefined
@@ -117,8 +106,7 @@ export class KeyList {
         if (event.type === "synced") {
           clearTimeout(timer)
           // Pages that were read before the feed started may be outdated.
-          if (this.#isStarted) void this.reload()
-          else void this.loadMore()
+          void this.#restart()
         }
         if (event.type === "change") {
           this.#keys.apply(event.change)

@@ -133,15 +133,7 @@ export class NameList<A> {
 
   /** The number of known names up to a name. */
   #indexAfter(name: string): number {
-    const known = this.items.value
-    let low = 0
-    let high = known.length
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (compare(this.nameOf(known[middle]!), name) <= 0) low = middle + 1
-      else high = middle
-    }
-    return low
+    return this.items.value.findLastIndex(item => compare(this.nameOf(item), name) <= 0) + 1
   }
 }
 

@@ -4,7 +4,7 @@ import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
 import { namespacePage, tenantPage } from "../../Client/Reads.ts"
 import { requests } from "../Service/Connection.ts"
 import { choices, choose } from "../Service/Navigation.ts"
-import { names } from "../Service/TabStorage.ts"
+import { names } from "../Service/Page.ts"
 import { NameList, textOfEnd } from "./NameList.ts"
 
 export interface ListedNamespace {
@@ -64,16 +64,8 @@ export const namespaceOf = (text: string, tenant: string | undefined): string =>
     ? text
     : `tenant:${tenant}/${text}`
 
-const kept = (): ReadonlyArray<string> => {
-  try {
-    return JSON.parse(sessionStorage.getItem(names.namespaces) ?? "[]")
-  } catch {
-    return []
-  }
-}
-
 /** The namespaces that were opened in this tab, latest first. */
-export const remembered = signal(kept())
+export const remembered = signal<ReadonlyArray<string>>(JSON.parse(sessionStorage.getItem(names.namespaces) ?? "[]"))
 
 /** Adds a namespace to those that were opened in this tab. */
 export const remember = (namespace: string): void => {

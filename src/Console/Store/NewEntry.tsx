@@ -4,7 +4,7 @@ import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go } from "../Service/Navigation.ts"
-import { Button, Form } from "../Widgets/Button.tsx"
+import { Button } from "../Widgets/Button.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
@@ -85,35 +85,33 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
     )
   }
   return (
-    <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={ask}>
-      <Form class="dialog-body" onSubmit={() => void trySave()}>
-        <KeyField
-          text={key}
-          onInput={typed => {
-            setKey(typed)
-            clearFailure()
-          }}
-        />
-        <span class="field-title" aria-hidden="true">
-          Value (JSON)
-        </span>
-        <JsonEditor
-          label="Value"
-          text={text}
-          problem={problem}
-          onInput={typed => {
-            setText(typed)
-            setProblem(undefined)
-          }}
-          onSave={() => void trySave()}
-        />
-        <ExpiryField expiry={expiry} stored={null} onChange={setExpiry} />
-        <FailureNote text={failure} />
-        <div class="actions">
-          <Button text="Create" look="primary" isDisabled={key === "" || isBusy} />
-          <Button text="Cancel" onClick={ask} />
-        </div>
-      </Form>
+    <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={ask} onSubmit={() => void trySave()}>
+      <KeyField
+        text={key}
+        onInput={typed => {
+          setKey(typed)
+          clearFailure()
+        }}
+      />
+      <span class="field-title" aria-hidden="true">
+        Value (JSON)
+      </span>
+      <JsonEditor
+        label="Value"
+        text={text}
+        problem={problem}
+        onInput={typed => {
+          setText(typed)
+          setProblem(undefined)
+        }}
+        onSave={() => void trySave()}
+      />
+      <ExpiryField expiry={expiry} stored={null} onChange={setExpiry} />
+      <FailureNote text={failure} />
+      <div class="actions">
+        <Button text="Create" look="primary" isDisabled={key === "" || isBusy} />
+        <Button text="Cancel" onClick={ask} />
+      </div>
     </Dialog>
   )
 }

@@ -34,12 +34,10 @@ interface Stopped {
 
 const StoppedDialog = ({ onClose, written }: Stopped) => (
   <Dialog title="Import stopped" onClose={onClose}>
-    <div class="dialog-body">
-      <p>
-        {entries(written)} of the file {written === 1 ? "was" : "were"} written. A batch of up to {bounds.lines} more
-        may have been written.
-      </p>
-    </div>
+    <p>
+      {entries(written)} of the file {written === 1 ? "was" : "were"} written. A batch of up to {bounds.lines} more may
+      have been written.
+    </p>
   </Dialog>
 )
 
@@ -134,21 +132,19 @@ export const Transfer = ({ list, onClose }: Props) => {
 
   return (
     <Dialog title="Import and export" onClose={() => (written === undefined ? onClose() : stop(written, onClose))}>
-      <div class="dialog-body">
-        <h3>Export</h3>
-        <p class="muted">
-          {list.prefix === "" ? "All entries of " : `Entries that start with ${visible(list.prefix)} in `}
-          <code>{visible(list.namespace)}</code>, one per line: <code>{'{"key":…,"value":…,"expiresAt":…}'}</code>.
-          Concurrent changes may or may not be included.
-        </p>
-        <div class="actions">
-          <Button text="Export" icon="down" isDisabled={isBusy} onClick={exportAll} />
-        </div>
-        {canWrite.value && <ImportForm isBusy={isBusy} onImport={importAll} />}
-        <p class={failure === "" ? "note" : "note bad"} role="status">
-          {failure === "" ? progress : `${failure} ${progress === "" ? "" : `(${progress})`}`}
-        </p>
+      <h3>Export</h3>
+      <p class="muted">
+        {list.prefix === "" ? "All entries of " : `Entries that start with ${visible(list.prefix)} in `}
+        <code>{visible(list.namespace)}</code>, one per line: <code>{'{"key":…,"value":…,"expiresAt":…}'}</code>.
+        Concurrent changes may or may not be included.
+      </p>
+      <div class="actions">
+        <Button text="Export" icon="down" isDisabled={isBusy} onClick={exportAll} />
       </div>
+      {canWrite.value && <ImportForm isBusy={isBusy} onImport={importAll} />}
+      <p class={failure === "" ? "note" : "note bad"} role="status">
+        {failure === "" ? progress : `${failure} ${progress === "" ? "" : `(${progress})`}`}
+      </p>
     </Dialog>
   )
 }

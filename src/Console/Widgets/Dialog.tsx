@@ -1,13 +1,15 @@
 /** Modal dialogs of the browser. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
-import { Button, IconButton } from "./Button.tsx"
+import { Button, Form, IconButton } from "./Button.tsx"
 
 interface Props {
   readonly title: string
   readonly onClose: () => void
   readonly children: ComponentChildren
   readonly isWide?: boolean
+  /** Submits the form that the dialog is. Without it the dialog is no form. */
+  readonly onSubmit?: () => void
 }
 
 /**
@@ -22,7 +24,7 @@ const returnFocus = (dialog: Element | null, opener: Element | null): void => {
   target?.focus()
 }
 
-export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
+export const Dialog = ({ children, isWide = false, onClose, onSubmit, title }: Props) => {
   const element = useRef<HTMLDialogElement>(null)
   const heading = useId()
   useEffect(() => {
@@ -38,7 +40,13 @@ export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
         <h2 id={heading}>{title}</h2>
         <IconButton icon="close" label="Close" onClick={() => element.current?.close()} />
       </header>
-      {children}
+      {onSubmit === undefined ? (
+        <div class="dialog-body">{children}</div>
+      ) : (
+        <Form class="dialog-body" onSubmit={onSubmit}>
+          {children}
+        </Form>
+      )}
     </dialog>
   )
 }
@@ -53,12 +61,10 @@ interface ConfirmProps {
 
 export const Confirm = ({ action, children, onClose, onConfirm, title }: ConfirmProps) => (
   <Dialog title={title} onClose={onClose}>
-    <div class="dialog-body">
-      <p>{children}</p>
-      <div class="actions">
-        <Button text={action} look="danger" onClick={onConfirm} />
-        <Button text="Cancel" isFirst onClick={onClose} />
-      </div>
+    <p>{children}</p>
+    <div class="actions">
+      <Button text={action} look="danger" onClick={onConfirm} />
+      <Button text="Cancel" isFirst onClick={onClose} />
     </div>
   </Dialog>
 )

@@ -1,4 +1,13 @@
-/** The storage of a tab, which all pages of the service in the tab share. */
+/** What the service writes into the page, and what all pages of the tab share. */
+import type { Routes } from "../../Pages/Paths.ts"
+
+const { content } = document.querySelector<HTMLMetaElement>('meta[name="causeway-routes"]')!
+const given: Readonly<Record<string, string>> = JSON.parse(content)
+
+/** Absolute paths. Routes that the application does not have are absent. */
+export const routes = Object.fromEntries(
+  Object.entries(given).map(([name, path]) => [name, new URL(path, location.href).pathname])
+) as Partial<Routes> & Pick<Routes, "root">
 
 /** The names in `sessionStorage`, which other pages of the origin may use too. */
 export const names = {
