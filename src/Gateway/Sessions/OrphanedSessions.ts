@@ -8,7 +8,8 @@ import { type Store, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionCache } from "./SessionCache.ts"
-import { addressOf, longestCreation, namespaceOf } from "./SessionRecord.ts"
+import { longestCreation } from "./SessionRecord.ts"
+import { withoutEntry } from "./SessionRecords.ts"
 
 /**
  * The pause between two passes. A session is removed when two passes in a row have found no record of it, so that the
@@ -34,19 +35,6 @@ export interface Options {
   readonly events: Pick<Context.Tag.Service<SessionEvents>, "find" | "remove" | "sessions">
   readonly store: Pick<Context.Tag.Service<Store>, "getMany">
   readonly cache: Pick<SessionCache, "peek">
-}
-
-/** Those of some sessions that have no entry. One that clients of the key-value store have made invalid is an entry. */
-const withoutEntry = (store: Options["store"], sessions: ReadonlyArray<string>) => {
-  const addresses = sessions.map(session => {
-    const [tenant, key] = addressOf(session)
-    return { namespace: namespaceOf(tenant), key }
-  })
-  return Effect.map(
-    // Without values, none of which can be too large.
-    Effect.catchTag(store.getMany(addresses, 0, true), "EntriesTooLarge", Effect.die),
-    ({ entries }) => sessions.filter((_, index) => entries[index] === undefined)
-  )
 }
 
 /** Removes an orphan, unless it is in use. Returns whether it was removed. */

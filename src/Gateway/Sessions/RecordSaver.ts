@@ -23,7 +23,8 @@ export interface Recorded {
   readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
 }
 
-const gatewayActor = "gateway"
+/** The actor of changes that no client has requested. */
+export const gatewayActor = "gateway"
 
 /** Number of records that are written concurrently. */
 const concurrency = 32

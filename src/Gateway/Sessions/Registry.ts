@@ -182,7 +182,7 @@ const make = (settings: Settings) =>
     const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
     yield* Scope.extend(OrphanedSessions.start({ events, store, cache }), scope)
     const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
-    yield* SessionReaper.start(shared, cache, records, transfer, () => {
+    yield* SessionReaper.start(shared, cache, records, transfer, remove, () => {
       isShuttingDown = true
     })
 

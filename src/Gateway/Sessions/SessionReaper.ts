@@ -2,11 +2,13 @@
  * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
  * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
-import { Array as Arr, Cause, Duration, Effect, Schedule, type Scope } from "effect"
+import { Array as Arr, Cause, type Context, Duration, Effect, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"
 import { takeovers } from "../Forwarding/Metrics.ts"
+import type { Sessions } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
+import { gatewayActor } from "./RecordSaver.ts"
 import type { SessionCache } from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
 import type { SessionRecords } from "./SessionRecords.ts"
@@ -14,6 +16,8 @@ import { recover, takeOver } from "./SessionRecovery.ts"
 import { shutDown } from "./SessionShutdown.ts"
 import type { SessionTransfer } from "./SessionTransfer.ts"
 import { sweepInterval, unusedTtl } from "./Settings.ts"
+
+type Remove = Context.Tag.Service<Sessions>["remove"]
 
 /** Stops an idle session, reconciles any other with its instances, and evicts it if it is not used. */
 const visit = ({ events, monotonic, scope, settings }: Shared, sessions: SessionCache, entity: Entity) =>
@@ -63,6 +67,44 @@ const compareHistories = ({ events }: Pick<Shared, "events">, sessions: SessionC
     { discard: true }
   )
 
+/**
+ * Deletes the sessions whose entries another client has removed: they are not listed any longer, and no other node finds
+ * them. One whose history is lost as well is deleted when that is replaced.
+ */
+const deleteRemoved = (
+  { scope }: Pick<Shared, "scope">,
+  { all, peek }: SessionCache,
+  records: SessionRecords,
+  remove: Remove
+) =>
+  Effect.forEach(
+    Arr.chunksOf(
+      [...all()]
+        .filter(entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost())
+        .map(({ key }) => key),
+      portion
+    ),
+    keys =>
+      Effect.flatMap(records.missing(keys), missing =>
+        Effect.forEach(
+          missing,
+          key => {
+            const entity = peek(key)
+            if (entity === undefined || entity.isDeleting) return Effect.void
+            const { id, tenant } = entity.record
+            return Effect.logWarning(
+              "The entry of a session was removed by another client; the session is deleted"
+            ).pipe(
+              Effect.annotateLogs({ session: key }),
+              Effect.zipRight(Effect.forkIn(Effect.ignore(remove({ tenant, actor: gatewayActor }, id)), scope))
+            )
+          },
+          { discard: true }
+        )
+      ),
+    { discard: true }
+  )
+
 /** Drops the sessions that another node has taken. */
 const drop = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
   Effect.flatMap(shared.events.taken, taken => {
@@ -80,9 +122,10 @@ const drop = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
   })
 
 /** Visits all sessions. */
-const sweep = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>
+const sweep = (shared: Shared, sessions: SessionCache, records: SessionRecords, remove: Remove): Effect.Effect<void> =>
   Effect.gen(function* () {
     yield* Effect.ignore(compareHistories(shared, sessions))
+    yield* Effect.ignore(deleteRemoved(shared, sessions, records, remove))
     yield* Effect.forEach([...sessions.all()], entity => visit(shared, sessions, entity), { discard: true })
   })
 
@@ -95,6 +138,7 @@ export const start = (
   sessions: SessionCache,
   records: SessionRecords,
   transfer: Pick<SessionTransfer, "send">,
+  remove: Remove,
   close: () => void
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
@@ -113,6 +157,6 @@ export const start = (
       yield* Supervision.forkIn("taking sessions over", Effect.repeat(once, Schedule.spaced(sweepInterval)), scope)
     }
     yield* Supervision.forkIn("dropping sessions of other nodes", Effect.forever(drop(shared, sessions)), scope)
-    const watching = Supervision.tick(sweepInterval, sessions, sweep(shared, sessions))
+    const watching = Supervision.tick(sweepInterval, sessions, sweep(shared, sessions, records, remove))
     yield* Supervision.forkIn("watch over sessions", watching, scope)
   })

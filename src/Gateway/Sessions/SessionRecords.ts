@@ -5,13 +5,15 @@ import { type Context, Effect, Option, type Scope } from "effect"
 import { JsonText } from "../../Json/JsonText.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { anyVersion, confirmedVersion, type Recorded, RecordSaver } from "./RecordSaver.ts"
-import { namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
+import { addressOf, namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
 
 /** Reads and writes the records of all tenants. */
 export interface SessionRecords {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
   /** Whether there is an entry, also if it cannot be read. */
   readonly exists: (tenant: string, id: string) => Effect.Effect<boolean, StoreUnavailable>
+  /** Those of some sessions that have no entry, by `<tenant>/<id>`. */
+  readonly missing: (sessions: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, StoreUnavailable>
   readonly create: (
     text: string,
     record: SessionRecord,
@@ -45,6 +47,22 @@ const find = (
     }
     return record
   })
+
+/** Those of some sessions that have no entry. One that clients of the key-value store have made invalid is an entry. */
+export const withoutEntry = (
+  store: Pick<Context.Tag.Service<Store>, "getMany">,
+  sessions: ReadonlyArray<string>
+): Effect.Effect<ReadonlyArray<string>, StoreUnavailable> => {
+  const addresses = sessions.map(session => {
+    const [tenant, key] = addressOf(session)
+    return { namespace: namespaceOf(tenant), key }
+  })
+  return Effect.map(
+    // Without values, none of which can be too large.
+    Effect.catchTag(store.getMany(addresses, 0, true), "EntriesTooLarge", Effect.die),
+    ({ entries }) => sessions.filter((_, index) => entries[index] === undefined)
+  )
+}
 
 /** Removes a record at the version that it has while the session is known to belong to this node. */
 const remove = (
@@ -83,6 +101,7 @@ export const make = (
   Effect.map(RecordSaver.make(store, isShared), saver => ({
     find: (tenant, id) => find(store, tenant, id),
     exists: (tenant, id) => Effect.map(store.get(namespaceOf(tenant), id), Option.isSome),
+    missing: sessions => withoutEntry(store, sessions),
     create: (text, { tenant, id }, actor) => {
       const target = { namespace: namespaceOf(tenant), key: id, value: JsonText(text), expiresAt: null }
       return Effect.asVoid(

@@ -44,6 +44,7 @@ const makeIn = (scope: Scope.Scope) =>
   Effect.gen(function* () {
     const gate = yield* Effect.makeLatch(true)
     const records: SessionRecords = {
+      missing: () => Effect.succeed([]),
       find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
       exists: () => Effect.succeed(true),
       create: () => Effect.void,

@@ -3,6 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Cause, Context, Effect, Layer, Logger, Option } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
+import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
 import * as Settings from "../../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../../src/Gateway/Sessions.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
@@ -141,5 +142,31 @@ describe("recovery of sessions", () => {
         yield* pass("1 second", "1 second")
       }
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+  )
+})
+
+describe("sessions whose entries are removed by another client", () => {
+  it.scoped("are deleted: subscribers learn it, and instances are stopped", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const other = yield* sessions.create(alice, { agentType: "echo" })
+      yield* sessions.start(alice, id)
+      yield* sessions.start(alice, other.id)
+      let deletions = 0
+      const subscriber = { onFrames: () => {}, onDeleted: () => void deletions++, onLost: () => {} }
+      yield* sessions.subscribe(alice, id, subscriber)
+      yield* Context.get(stored, Store).commit({
+        actor: "mallory",
+        operations: [{ op: "delete", namespace: namespaceOf("acme"), key: id }]
+      })
+      for (let seconds = 0; deletions === 0 && seconds < 60; seconds++) yield* pass("1 second", "1 second")
+      expect(deletions).toBe(1)
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      expect(yield* Effect.flip(sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+      expect((yield* sessions.get(alice, other.id)).state).toBe("active")
+      expect(yield* Context.get(stored, SessionEvents).find(`acme/${id}`)).toEqual(Option.none())
+    })
   )
 })
