@@ -4,6 +4,7 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
 import WebSocket from "ws"
+import { MiB } from "../Bytes.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
 import { UnfinishedMessage } from "../UnfinishedMessage.ts"
@@ -82,6 +83,35 @@ const defaults: Limits = {
 /** Most fragments of a frame: 512 bytes each on average, if it is as long as it may be. */
 const fragmentsOf = ({ frameBytes }: Limits): number => Math.ceil(frameBytes / 512)
 
+/**
+ * The bytes that have arrived of unfinished frames, over all sockets. Above the limit the socket with the most is ended
+ * and connects again, so that a platform that finishes no frame cannot fill the memory.
+ */
+export class ArrivingFrames {
+  private readonly frames = new Map<WebSocket, { readonly bytes: number; readonly abandon: () => void }>()
+  private total = 0
+
+  constructor(private readonly limit: number) {}
+
+  /** Records what a socket holds. `abandon` ends the socket. */
+  record(socket: WebSocket, bytes: number, abandon: () => void): void {
+    const before = this.frames.get(socket)?.bytes ?? 0
+    if (bytes === before) return
+    this.total += bytes - before
+    if (bytes === 0) this.frames.delete(socket)
+    else this.frames.set(socket, { bytes, abandon })
+    if (this.total > this.limit) this.abandonLargest()
+  }
+
+  private abandonLargest(): void {
+    const [first, ...others] = this.frames
+    if (first === undefined) return
+    const [socket, { abandon }] = others.reduce((a, b) => (b[1].bytes > a[1].bytes ? b : a), first)
+    this.record(socket, 0, abandon)
+    abandon()
+  }
+}
+
 /** How long the peer has to answer the closing handshake. */
 const closeTimeout = Duration.seconds(1)
 
@@ -92,14 +122,25 @@ const receive = (
   socket: WebSocket,
   queue: SpscQueue<Buffer | OversizedFrame, SocketClosed>,
   limits: Limits,
+  allArriving: ArrivingFrames,
   debug: DebugLog.DebugLog | undefined
 ) => {
   let [frames, bytes, received, tooLarge] = [0, 0, 0, false]
   const isAbove = (share: number): boolean =>
     frames >= limits.waitingFrames * share || bytes >= limits.waitingBytes * share
   const arriving = new UnfinishedMessage(fragmentsOf(limits))
+  let isAbandoned = false
+  const abandon = (): void => {
+    isAbandoned = true
+    socket.terminate()
+  }
+  const onBytes = (chunk: Buffer): void => {
+    if (isAbandoned) return
+    arriving.read(chunk)
+    allArriving.record(socket, arriving.bytes, abandon)
+  }
   // After the listener of `ws`: before it, the first listener would get the bytes that came with the handshake.
-  socket.on("upgrade", ({ socket: wire }) => socket.once("open", () => wire.on("data", chunk => arriving.read(chunk))))
+  socket.on("upgrade", ({ socket: wire }) => socket.once("open", () => wire.on("data", onBytes)))
   const onControlFrame = (): void => {
     // A peer that answers pings and does not finish its message would be read from without a limit.
     if (arriving.bytes === 0) received++
@@ -121,7 +162,12 @@ const receive = (
     tooLarge ||= "code" in error && error.code === tooLargeCode
   })
   socket.on("close", (code, reason) => {
-    const why = tooLarge ? `a frame is longer than ${limits.frameBytes} bytes` : reason.toString("utf8")
+    allArriving.record(socket, 0, abandon)
+    const why = tooLarge
+      ? `a frame is longer than ${limits.frameBytes} bytes`
+      : isAbandoned
+        ? "unfinished frames take too much memory"
+        : reason.toString("utf8")
     const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
     queue.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
   })
@@ -208,8 +254,14 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
     Effect.zipRight(Effect.sync(() => socket.terminate()))
   )
 
+/** The default limit of the bytes of unfinished frames, over all sockets. */
+const arrivingBytes = 128 * MiB
+
 /** Opens real WebSockets, without compression and without following redirects. */
-export const make = (limits: Limits): Context.Tag.Service<PlatformSocket> => ({
+export const make = (
+  limits: Limits,
+  allArriving = new ArrivingFrames(arrivingBytes)
+): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
       const queue = new SpscQueue<Buffer | OversizedFrame, SocketClosed>()
@@ -228,7 +280,7 @@ export const make = (limits: Limits): Context.Tag.Service<PlatformSocket> => ({
         close
       )
       // Frames may arrive together with the answer to the handshake.
-      const { take, received } = receive(socket, queue, limits, debug)
+      const { take, received } = receive(socket, queue, limits, allArriving, debug)
       const acknowledged = acknowledgments(socket)
       yield* Effect.onError(opened(socket), () => Effect.sync(() => socket.terminate()))
       const isClosed = (): boolean => socket.readyState !== WebSocket.OPEN

@@ -69,6 +69,32 @@ describe("PlatformSocket", () => {
     })
   )
 
+  it.scopedLive("ends the socket with the most unfinished bytes if those of all are too many", () =>
+    Effect.gen(function* () {
+      const peers: Array<WebSocket> = []
+      const url = yield* webSockets(socket => peers.push(socket))
+      const { open } = PlatformSocket.make(
+        { frameBytes: 100_000, eventBytes: 100_000, waitingFrames: 10, waitingBytes: 100_000 },
+        new PlatformSocket.ArrivingFrames(50_000)
+      )
+      const honest = yield* open(url, {})
+      const hostile = yield* open(url, {})
+      peers[0]!.send("x".repeat(9999), { fin: false })
+      // Each of its frames takes memory only until it is finished.
+      for (let i = 0; i < 10; i++) {
+        peers[1]!.send("x".repeat(30_000))
+        expect(yield* hostile.take).toHaveLength(30_000)
+      }
+      peers[1]!.send("x".repeat(60_000), { fin: false })
+      expect(yield* Effect.timeout(Effect.flip(hostile.take), "10 seconds")).toMatchObject({
+        tooLarge: false,
+        message: expect.stringContaining("unfinished frames take too much memory")
+      })
+      peers[0]!.send("x", { fin: true })
+      expect(yield* honest.take).toHaveLength(10_000)
+    })
+  )
+
   it.scopedLive("does not count pings as received while a message is not finished", () =>
     Effect.gen(function* () {
       const peers: Array<WebSocket> = []
