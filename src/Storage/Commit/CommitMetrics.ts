@@ -13,11 +13,11 @@ export interface Options {
   readonly target: string
 }
 
-/** Registers the series of an instance with the value 0. Returns the observer of its groups. */
-export type Register = (tags: MetricTags.MetricTags) => (group: CommittedGroup) => void
-
-/** The metrics of one kind of groups. */
-export const make = ({ names, target }: Options): Register => {
+/**
+ * The metrics of one kind of groups. The function that is returned registers the series of an instance with the value 0,
+ * and returns the observer of its groups.
+ */
+export const make = ({ names, target }: Options) => {
   const groups = Metric.counter(names.commits, {
     description: `Groups of writes handed to ${target}, by outcome.`,
     incremental: true
@@ -36,9 +36,9 @@ export const make = ({ names, target }: Options): Register => {
     MetricBoundaries.fromIterable([0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2000]),
     "Milliseconds from the start of a commit of a group of writes until it is durable."
   )
-  return tags => {
+  return (tags: MetricTags.MetricTags) => {
     MetricTags.register([byOutcome.ok, byOutcome.failed, sizes, durations], tags)
-    return ({ millis, outcome, writes }) => {
+    return ({ millis, outcome, writes }: CommittedGroup): void => {
       byOutcome[outcome].unsafeUpdate(1, tags)
       sizes.unsafeUpdate(writes, tags)
       durations.unsafeUpdate(millis, tags)

@@ -32,7 +32,7 @@ export interface Flight<A, B, E> {
   /** Milliseconds after which its writes fail. */
   readonly timeoutMillis: number
   /** `late`: it blocks the waiting writes, which have failed. `timed out`: its own writes have failed, too. */
-  readonly state: "in time" | "late" | "timed out"
+  state: "in time" | "late" | "timed out"
 }
 
 /**
@@ -44,12 +44,14 @@ export interface Flight<A, B, E> {
  */
 export class GroupQueue<A, B, E> {
   private items: Array<Waiting<A, B, E>> = []
-  private count = 0
   private operations = 0
   private bytes = 0
   private listeners: Array<() => void> = []
-  private current: (Flight<A, B, E> & { state: Flight<A, B, E>["state"] }) | undefined
-  private closing = false
+  /** The number of waiting writes, without those in flight. */
+  size = 0
+  flight: Flight<A, B, E> | undefined
+  /** Whether no more writes are accepted. */
+  isClosing = false
 
   constructor(
     private readonly maxGroup: Weight,
@@ -57,32 +59,18 @@ export class GroupQueue<A, B, E> {
     private readonly maxWaitingBytes: number
   ) {}
 
-  /** The number of waiting writes, without those in flight. */
-  get size(): number {
-    return this.count
-  }
-
-  get flight(): Flight<A, B, E> | undefined {
-    return this.current
-  }
-
   /** Whether the group in flight has exceeded the timeout. */
   get isStuck(): boolean {
-    return this.current !== undefined && this.current.state !== "in time"
-  }
-
-  /** Whether no more writes are accepted. */
-  get isClosing(): boolean {
-    return this.closing
+    return this.flight !== undefined && this.flight.state !== "in time"
   }
 
   isFullFor(weight: Weight): boolean {
-    return this.count >= this.maxWaiting || (this.count > 0 && this.bytes + weight.bytes > this.maxWaitingBytes)
+    return this.size >= this.maxWaiting || (this.size > 0 && this.bytes + weight.bytes > this.maxWaitingBytes)
   }
 
   add(item: Waiting<A, B, E>): void {
     this.items.push(item)
-    this.count++
+    this.size++
     this.operations += item.weight.operations
     this.bytes += item.weight.bytes
     this.changed()
@@ -95,7 +83,7 @@ export class GroupQueue<A, B, E> {
     this.leave(item)
     item.write = undefined
     // Amortized: removing an item costs no more than adding it did.
-    if (this.items.length > 2 * this.count) this.items = this.items.filter(({ isQueued }) => isQueued)
+    if (this.items.length > 2 * this.size) this.items = this.items.filter(({ isQueued }) => isQueued)
     this.changed()
   }
 
@@ -127,26 +115,26 @@ export class GroupQueue<A, B, E> {
 
   /** Marks a taken group as in flight. For `timeoutMillis` see `Flight`. */
   begin(group: ReadonlyArray<Waiting<A, B, E>>, startedAt: number, timeoutMillis: number): Flight<A, B, E> {
-    this.current = { group, startedAt, timeoutMillis, state: "in time" }
+    this.flight = { group, startedAt, timeoutMillis, state: "in time" }
     this.changed()
-    return this.current
+    return this.flight
   }
 
   /** Marks the group in flight as answered. */
   settle(): void {
-    this.current = undefined
+    this.flight = undefined
     this.changed()
   }
 
   /** Marks the group in flight as too slow. */
   stall(state: "late" | "timed out"): void {
-    if (this.current !== undefined) this.current.state = state
+    if (this.flight !== undefined) this.flight.state = state
     this.changed()
   }
 
   /** Accepts no more writes. Waiting writes are still committed. */
   close(): void {
-    this.closing = true
+    this.isClosing = true
     this.changed()
   }
 
@@ -155,7 +143,7 @@ export class GroupQueue<A, B, E> {
     const waiting = this.items.filter(({ isQueued }) => isQueued)
     for (const item of waiting) item.isQueued = false
     this.items = []
-    this.count = 0
+    this.size = 0
     this.operations = 0
     this.bytes = 0
     this.changed()
@@ -187,10 +175,10 @@ export class GroupQueue<A, B, E> {
    */
   awaitWrites(expected: number, maxMillis: number): Effect.Effect<Wait | undefined> {
     const isComplete = (): boolean =>
-      this.count >= expected || this.operations >= this.maxGroup.operations || this.bytes >= this.maxGroup.bytes
+      this.size >= expected || this.operations >= this.maxGroup.operations || this.bytes >= this.maxGroup.bytes
     if (maxMillis < 1 || isComplete()) return Effect.succeed(undefined)
     return Effect.async(resume => {
-      const presentAtStart = this.count
+      const presentAtStart = this.size
       const startedAt = performance.now()
       let isOver = false
       const end = (): void => {
@@ -211,7 +199,7 @@ export class GroupQueue<A, B, E> {
 
   private leave(item: Waiting<A, B, E>): void {
     item.isQueued = false
-    this.count--
+    this.size--
     this.operations -= item.weight.operations
     this.bytes -= item.weight.bytes
   }

@@ -15,8 +15,7 @@ const waiting = Metric.gauge("postgres_statements_waiting", {
 
 const pools = ["reads", "writes", "lists"] as const
 
-/** The label `pool` of the metrics. */
-export type PoolName = (typeof pools)[number]
+type PoolName = (typeof pools)[number]
 
 const seriesOf = (pool: PoolName) => {
   const label = MetricLabel.make("pool", pool)
@@ -89,19 +88,12 @@ const lost = Metric.counter("sessions_lost_total", {
   incremental: true
 })
 
-/** The metrics of one node. */
-export interface NodeMetrics {
-  readonly renewed: (found: { readonly owned: number; readonly nodes: number }) => void
-  readonly lapsed: () => void
-  readonly lost: () => void
-}
-
-/** Registers the series of a node. */
-export const ofNode = (id: string, tags: MetricTags.MetricTags): NodeMetrics => {
+/** Registers the series of a node. Returns what changes them. */
+export const ofNode = (id: string, tags: MetricTags.MetricTags) => {
   MetricTags.register([owned, nodes, lapses, lost], tags)
   Metric.taggedWithLabels(info, [MetricLabel.make("node", id)]).unsafeUpdate(1, tags)
   return {
-    renewed: found => {
+    renewed: (found: { readonly owned: number; readonly nodes: number }): void => {
       owned.unsafeUpdate(found.owned, tags)
       nodes.unsafeUpdate(found.nodes, tags)
     },

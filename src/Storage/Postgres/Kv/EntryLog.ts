@@ -49,7 +49,7 @@ export const make = ({ atNow, clock, end, onLastSeq, reads, writes }: Options) =
     const history = Direct.map(reads.read(Queries.history), countChanges())
 
     const expirePortion = (size: number, now: number) =>
-      Direct.map(writes.read(Queries.expire(now, size), portionTimeoutMillis), ({ count, lastSeq }) => {
+      Direct.map(writes.read(Queries.expire(now, size), portionTimeoutMillis), ([count, lastSeq]) => {
         if (lastSeq !== null) onLastSeq(lastSeq)
         return count
       })

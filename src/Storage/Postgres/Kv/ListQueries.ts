@@ -71,7 +71,7 @@ const counted = (isAll: boolean, range: string) => ({
   ) due`
 })
 
-const listStatement = (form: ListForm, number: number): Statement => {
+const listStatement = (form: ListForm, name: string): Statement => {
   const { isAfter, isAllCounted, isBounded, isCountBounded, isCounted, isDescending, keysOnly } = form
   const rows = `FROM causeway.entries WHERE namespace = $2 AND key ${isAfter ? ">" : ">="} $3
     ${isBounded ? "AND key < $6" : ""} AND (expires_at IS NULL OR expires_at > $4)`
@@ -81,27 +81,21 @@ const listStatement = (form: ListForm, number: number): Statement => {
     : `namespace = $2 AND key >= ${low}${isCountBounded ? ` AND key < ${high}` : ""}`
   const { columns, due } = counted(isAllCounted, range)
   return {
-    name: `list ${number}`,
+    name,
     text: `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch() ${isCounted ? `, ${columns}` : ""} FROM (
       ${page(keysOnly ? printedKey : printedEntry, isDescending ? "key DESC" : "key", rows, "$5")}
     ) page ${isCounted ? `, ${due}` : ""}`
   }
 }
 
-const listStatements: Array<Statement | undefined> = []
+const listStatements = new Map<string, Statement>()
 
 /** Returns the statement of a form, which is made when it is first needed. */
 const listOf = (form: ListForm): Statement => {
-  const number =
-    Number(form.isAfter) +
-    2 * Number(form.isBounded) +
-    4 * Number(form.isDescending) +
-    8 * Number(form.keysOnly) +
-    16 * Number(form.isCounted) +
-    32 * Number(form.isCountBounded) +
-    64 * Number(form.isAllCounted)
-  listStatements[number] ??= listStatement(form, number)
-  return listStatements[number]
+  const name = `list ${Object.values(form).map(Number).join("")}`
+  const statement = listStatements.get(name) ?? listStatement(form, name)
+  listStatements.set(name, statement)
+  return statement
 }
 
 /** Returns the lesser of an end and a key; the end if the key is empty. */

@@ -152,16 +152,8 @@ export const changes = (query: ChangeQuery): Query<ChangePage | TrimmedBefore> =
   }
 })
 
-/** The end of the log and the time, which a node polls. */
-export interface ClockAndLogEnd {
-  readonly lastSeq: number
-  readonly epoch: string
-  /** The clock of the database, in epoch milliseconds. */
-  readonly now: number
-}
-
-/** The end of the log and the time of the database. */
-export const clockAndLogEnd: Query<ClockAndLogEnd> = {
+/** The end of the log and the time of the database in epoch milliseconds, which a node polls. */
+export const clockAndLogEnd: Query<{ readonly lastSeq: number; readonly epoch: string; readonly now: number }> = {
   name: "clock_and_log_end",
   text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`,
   values: [],
@@ -184,19 +176,15 @@ export const end: Query<number> = {
   decode: first
 }
 
-/** The result of one removal of expired entries. */
-export interface Expired {
-  readonly count: number
-  /** The last `seq` if entries were removed, otherwise null. */
-  readonly lastSeq: number | null
-}
-
-/** Removes at most `limit` entries that have expired at `now`, in epoch milliseconds. */
-export const expire = (now: number, limit: number): Query<Expired> => ({
+/**
+ * Removes at most `limit` entries that have expired at `now`, in epoch milliseconds. Returns how many, and the last
+ * `seq` if there were any.
+ */
+export const expire = (now: number, limit: number): Query<readonly [count: number, lastSeq: number | null]> => ({
   name: "expire",
   text: "SELECT expired, last_seq FROM causeway.expire($1, $2)",
   values: [now, limit],
-  decode: ([row]) => ({ count: row![0] as number, lastSeq: row![1] as number | null })
+  decode: ([row]) => [row![0] as number, row![1] as number | null]
 })
 
 /** Removes at most `limit` records of the log from before a time in epoch milliseconds. Returns how many. */
