@@ -12,9 +12,6 @@ import {
   Unauthorized
 } from "../../src/Client/Client.ts"
 import { closeCodes } from "../../src/Gateway/Protocol/Codes.ts"
-import { failing, failure } from "./Failure.ts"
-import { randomBy, range, until } from "./Harness.ts"
-import { closeCodes } from "../../src/Gateway/Protocol/CloseCode.ts"
 import { failing, failure, randomBy, range, until } from "./Harness.ts"
 import { got, ScriptedGateway, session, withGateway } from "./ScriptedGateway.ts"
 

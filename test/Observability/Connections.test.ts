@@ -1,9 +1,7 @@
 import { expect, it } from "@effect/vitest"
 import { Effect, Metric } from "effect"
-import * as SocketFixture from "../Gateway/SocketFixture.ts"
-import * as Follower from "../Kv/ChangeFeed/Harness.ts"
 import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
-import * as Follower from "../Kv/ChangeFeedHarness.ts"
+import * as Follower from "../Kv/ChangeFeed/Harness.ts"
 
 /** What `ws_connections_active` is; nothing where there is no such metric. Instances with tags have their own. */
 const active = (): number | undefined =>

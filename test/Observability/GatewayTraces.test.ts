@@ -1,10 +1,6 @@
-/** Traces and logs of clients' requests, over real sockets. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Logger, LogLevel, Schema, Tracer } from "effect"
-import * as Logging from "../../src/Observability/Logging.ts"
-import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
 import { Effect, LogLevel, Schema } from "effect"
-import * as SocketFixture from "../Gateway/SocketFixture.ts"
+import * as SocketFixture from "../Gateway/Socket/Fixture.ts"
 import { logged, recording } from "./Recording.ts"
 
 const remote = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b7169203331" }
