@@ -176,8 +176,10 @@ describe("the writing thread", () => {
 
   it.scopedLive("serves if it is started from its source, as in development", () =>
     Effect.gen(function* () {
-      const source = new URL("../../../src/Storage/Sqlite/WriterThread.dev.cjs", import.meta.url)
-      const { port } = yield* setup(data => new Worker(source, { workerData: data, execArgv: [] }))
+      const source = new URL("../../../src/Storage/Sqlite/Thread.dev.cjs", import.meta.url)
+      const { port } = yield* setup(
+        data => new Worker(source, { workerData: data, argv: ["WriterThread"], execArgv: [] })
+      )
       expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Done" })
     })
   )

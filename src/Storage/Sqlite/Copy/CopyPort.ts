@@ -33,8 +33,13 @@ const endTimeout = Duration.seconds(1)
 
 /** Starts a thread from its source or its compiled form, whichever this file has. */
 const start = (data: object): Worker => {
-  const entry = import.meta.url.endsWith(".ts") ? "../CopyThread.dev.cjs" : "../CopyThread.js"
-  return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "sqlite-copy" })
+  const entry = import.meta.url.endsWith(".ts") ? "../Thread.dev.cjs" : "../CopyThread.js"
+  return new Worker(new URL(entry, import.meta.url), {
+    workerData: data,
+    argv: ["CopyThread"],
+    execArgv: [],
+    name: "sqlite-copy"
+  })
 }
 
 /** Runs a thread to its end. An interruption ends the thread first, within a timeout. */

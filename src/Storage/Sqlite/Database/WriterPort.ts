@@ -166,8 +166,13 @@ class ThreadPort<W, O> {
 
 /** Starts the thread from its source or its compiled form, whichever this file has. */
 export const startThread = (data: { readonly file: string }): Worker => {
-  const entry = import.meta.url.endsWith(".ts") ? "../WriterThread.dev.cjs" : "../WriterThread.js"
-  return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "sqlite-writer" })
+  const entry = import.meta.url.endsWith(".ts") ? "../Thread.dev.cjs" : "../WriterThread.js"
+  return new Worker(new URL(entry, import.meta.url), {
+    workerData: data,
+    argv: ["WriterThread"],
+    execArgv: [],
+    name: "sqlite-writer"
+  })
 }
 
 /** A writer in a separate thread, which the first request starts. */

@@ -9,7 +9,7 @@ import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
 import { Store, StoreBusy } from "../../../../src/Kv/Store.ts"
 import { defaults, Limits } from "../../../../src/Limits.ts"
 import type { Reader } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
-import * as Lists from "../../../../src/Storage/Sqlite/Kv/Lists.ts"
+import { pages } from "../../../../src/Storage/Sqlite/Kv/Ports.ts"
 import type { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put, set, start, write } from "../../../suites/Store/Fixture.ts"
@@ -103,7 +103,7 @@ it.effect("a count that lasts for more than a minute fails", () =>
         }
       }
     } as unknown as Reader<Queries>
-    const list = Lists.page(reader, () => "epoch")
+    const list = pages(reader, () => "epoch")
     const failure = yield* Effect.flip(list({ namespace: "n", prefix: "", after: "", limit: 2, isCounted: true }))
     expect(failure).toMatchObject({ _tag: "StoreUnavailable", reason: "counting took longer than 60000 ms" })
     expect(reads).toBeLessThan(8)
