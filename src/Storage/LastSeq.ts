@@ -1,3 +1,4 @@
+/** The end of a change log, and who waits for it. */
 import { type Effect, Exit } from "effect"
 import * as Direct from "../Direct.ts"
 

@@ -1,3 +1,4 @@
+/** Files that are open for as long as a scope. */
 import { type FileHandle, open as openFile } from "node:fs/promises"
 import { Effect, type Scope } from "effect"
 import { constVoid } from "effect/Function"

@@ -1,3 +1,4 @@
+/** What the stores of a node share. */
 import { Context } from "effect"
 import type { Pool } from "./Database/Pool.ts"
 import type { Readiness } from "./Readiness.ts"

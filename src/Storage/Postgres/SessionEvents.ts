@@ -119,15 +119,8 @@ export const make = (
       })
     )
 
-    const commit = SessionWriter.make({
-      pool: writes,
-      lastServerTime,
-      node,
-      lease: millis,
-      owned,
-      notifications,
-      retention
-    })
+    const own = { node, lease: millis, owned, notifications, retention }
+    const commit = SessionWriter.make({ pool: writes, lastServerTime, ...own })
     const group = yield* SessionCommit.make<SessionWriter.EventWrite, SessionWriter.WriteError>({
       commit: (group, _, isGivenUp) => bySystemClock(commit(group, isGivenUp))
     })

@@ -52,12 +52,14 @@ const isPlain = ({ prefixDelete }: Write): boolean => prefixDelete === undefined
 const partsOf = (writes: Writes): ReadonlyArray<Writes> =>
   Arr.isNonEmptyReadonlyArray(writes) ? Arr.groupWith(writes, (a, b) => isPlain(a) && isPlain(b)) : []
 
-/** Makes the commit of one node. For `lastServerTime` see `GroupCall`. */
-export const make = (
+type Applying = Effect.Effect<Outcomes, QueryError | StoreUnavailable>
+
+/** Makes the function that applies one part of a group by a call. */
+const applying = (
   pool: Pick<Pool, "run" | "read">,
   lastServerTime: () => number,
   { idempotencyBytes, onComparison, onLastSeq, onLockWait }: Options
-): Commit => {
+): ((part: Writes, turn: Turn) => Applying) => {
   // One for all functions: no call may overtake a call of another function whose outcome is unknown.
   const call = GroupCall.make(pool, lastServerTime)
   const schedule = new ComparisonSchedule()
@@ -81,8 +83,6 @@ export const make = (
     if (lockWait !== undefined) onLockWait(lockWait)
     return outcomes
   }
-
-  type Applying = Effect.Effect<Outcomes, QueryError | StoreUnavailable>
 
   /**
    * Applies writes without deletes of prefixes, together. If some of them have records, the call applies nothing. The
@@ -131,8 +131,15 @@ export const make = (
     )
   }
 
+  return (part, turn) => (isPlain(part[0]!) ? apply(part, turn) : remove(part[0]!, turn))
+}
+
+/** Makes the commit of one node. For `lastServerTime` see `GroupCall`. */
+export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => number, options: Options): Commit => {
+  const apply = applying(pool, lastServerTime, options)
+
   const commitPart = (part: Writes, turn: Turn): Effect.Effect<Results, StoreUnavailable> =>
-    Effect.matchEffect(isPlain(part[0]!) ? apply(part, turn) : remove(part[0]!, turn), {
+    Effect.matchEffect(apply(part, turn), {
       // A write that the database refuses must not fail the others of its group.
       onFailure: error =>
         isOfContent(error) && part.length > 1

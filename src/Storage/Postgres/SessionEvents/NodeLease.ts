@@ -191,6 +191,29 @@ const addressWatch = () => {
   }
 }
 
+/** Finds the sessions that others have taken. */
+const loseTaken = (pool: Pool, node: string, owned: OwnedSessions): Effect.Effect<void, StoreUnavailable> =>
+  Effect.suspend(() => {
+    const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
+    const askFor = (some: typeof known) => {
+      const sessions = some.map(([session]) => session)
+      return Effect.map(pool.read(Queries.taken(sessions, node)), found => {
+        const taken = new Set(found)
+        for (const [session, token] of some) if (taken.has(session)) owned.lose(session, token)
+      })
+    }
+    return Effect.forEach(Arr.chunksOf(known, portion), askFor, { discard: true })
+  })
+
+/** Ends the lease of the last run in the directory, unless that run still renews it. */
+const endPredecessor = (pool: Pool, id: string, pause: Duration.Duration): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const before = yield* pool.read(leaseOf(id))
+    if (before === undefined) return
+    yield* Effect.sleep((before.lease / renewals) * silentIntervals)
+    yield* pool.read(removal(before))
+  }).pipe(Effect.retry(Schedule.spaced(pause)), Effect.ignore)
+
 /**
  * Renews the lease until the scope closes, which ends the lease. Others may then open its sessions at once.
  *
@@ -221,21 +244,6 @@ export const keep = ({
      */
     let checks = 0
 
-    const check = Effect.suspend(() => {
-      const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
-      return Effect.forEach(
-        Arr.chunksOf(known, portion),
-        some => {
-          const sessions = some.map(([session]) => session)
-          return Effect.map(pool.read(Queries.taken(sessions, node)), found => {
-            const taken = new Set(found)
-            for (const [session, token] of some) if (taken.has(session)) owned.lose(session, token)
-          })
-        },
-        { discard: true }
-      )
-    })
-
     const renew: Effect.Effect<void, StoreUnavailable> = Effect.gen(function* () {
       const startedAt = yield* Monotonic.millis
       // An interruption would not stop the statement, which could then recreate the lease after the node has ended it.
@@ -255,7 +263,7 @@ export const keep = ({
         checks = renewals + 1
       }
       if (checks > 0) {
-        yield* check
+        yield* loseTaken(pool, node, owned)
         checks--
       }
       endsAt = startedAt + millis
@@ -263,18 +271,12 @@ export const keep = ({
     const renewing = new SingleFlight<"lease", void, StoreUnavailable>(yield* Effect.scope)
     const renewOnce = renewing.run("lease", renew)
 
-    const endPredecessor = (id: string) =>
-      Effect.gen(function* () {
-        const before = yield* pool.read(leaseOf(id))
-        if (before === undefined) return
-        yield* Effect.sleep((before.lease / renewals) * silentIntervals)
-        yield* pool.read(removal(before))
-      }).pipe(Effect.retry(Schedule.spaced(Duration.times(lease, 1 / renewals))), Effect.ignore)
-
+    const interval = Duration.times(lease, 1 / renewals)
     yield* Effect.addFinalizer(() => Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease(node)))))
     yield* Effect.ignore(renewOnce)
-    if (Option.isSome(predecessor)) yield* Effect.forkScoped(Effect.interruptible(endPredecessor(predecessor.value)))
-    yield* Supervision.repeatScoped("renewing the lease of the node", Duration.times(lease, 1 / renewals), renewOnce)
+    if (Option.isSome(predecessor))
+      yield* Effect.forkScoped(Effect.interruptible(endPredecessor(pool, predecessor.value, interval)))
+    yield* Supervision.repeatScoped("renewing the lease of the node", interval, renewOnce)
     yield* Supervision.repeatScoped("removing nodes that are gone", "1 hour", pool.read(cleaning))
     const isOver = Effect.map(Monotonic.millis, now => now >= endsAt)
     // A renewal that was under way when the process was frozen may have ended too early.

@@ -1,3 +1,4 @@
+/** The sessions of this node. */
 import { Effect } from "effect"
 
 /** The sessions that the node owns to its knowledge, each with its fencing token. */
