@@ -94,7 +94,7 @@ export const reporter = (form: Form, json: boolean): Effect.Effect<Reporter, nev
       if (form === "bar") {
         return print(`${isNext ? "\n" : "\r"}${bar(progress, pace, widthOf(process.stderr.columns) - 1)}\u001b[K`)
       }
-      // A copy does not end because nobody reads its progress.
+      // A copy continues if its progress is not read.
       const written = Effect.ignore(record({ type: "progress", ...progress, ...pace }))
       return Effect.provideService(written, Output, output)
     }
