@@ -11,7 +11,7 @@ const all = {
   ...{ metrics: "../metrics", metricsJson: "../api/metrics", root: "../" }
 }
 
-/** Sets what the modules need of a browser, and loads them anew. */
+/** Sets what the modules need of a browser, and loads them again. */
 export const stubPage = (answer: typeof fetch, routes: Readonly<Record<string, string>> = all): void => {
   const content = JSON.stringify(routes)
   vi.stubGlobal("document", { hidden: false, querySelector: () => ({ content }), addEventListener: () => {} })
