@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, FastCheck as fc, Layer, Metric, TestContext } from "effect"
+import { Effect, FastCheck as fc, Layer, Metric, type Scope, TestContext } from "effect"
 import * as TestClock from "effect/TestClock"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { overheadBytes } from "../../src/Kv/Idempotency.ts"
@@ -9,6 +9,7 @@ import * as Limits from "../../src/Limits.ts"
 import * as MetricTags from "../../src/MetricTags.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { Model } from "./Model.ts"
+import type { Steps } from "./Steps.ts"
 import { del, feed, lastSeq, set, start } from "./Store/Fixture.ts"
 
 const namespace = "tenant:t/retries"
@@ -84,44 +85,47 @@ export const idempotencySuite = (
   const limited = (directory: string, idempotencyBytes = limitBytes) =>
     Layer.provide(layerAt(directory), Layer.succeed(Limits.Limits, { ...Limits.defaults, idempotencyBytes }))
 
-  describe(`${name}, writes with idempotency keys`, () => {
-    it.scoped("above the limit of bytes only the oldest are removed", () =>
+  /** Registers a test with a store of its own. */
+  const check = (title: string, body: () => Steps<Store | ChangeLog | Scope.Scope>, idempotencyBytes?: number): void =>
+    it.scoped(title, () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(start)
-        yield* Effect.gen(function* () {
-          const none = del(namespace, "none")
-          // Four of these have room, and not a fifth.
-          const large = Array.from({ length: 1000 }, (_, index) =>
-            set(namespace, `k${index}`, 1, { expiresAt: start + 1e9 })
-          )
-          const isKnown = (id: string, ...operations: ReadonlyArray<Operation>) =>
-            Effect.map(commit(keyed(id, ...operations)), ({ isReplay = false }) => isReplay)
-          const small = Array.from({ length: 2 * Math.ceil(limitBytes / overheadBytes) }, (_, index) => `small${index}`)
-          for (const id of small) expect(yield* isKnown(id, none)).toBe(false)
-          expect(yield* isKnown(small[0]!, none)).toBe(false)
-          expect(yield* isKnown(small.at(-1)!, none)).toBe(true)
-          for (const id of ["0", "1", "2", "3", "4"]) expect(yield* isKnown(id, ...large)).toBe(false)
-          for (const id of ["4", "3", "2", "1"]) expect(yield* isKnown(id, ...large)).toBe(true)
-          expect(yield* isKnown(small.at(-1)!, none)).toBe(false)
-          expect(yield* isKnown("0", ...large)).toBe(false)
-        }).pipe(Effect.provide(limited(yield* temporaryDirectory)))
+        yield* Effect.provide(Effect.gen(body), limited(yield* temporaryDirectory, idempotencyBytes))
       })
     )
 
-    it.scoped("a write with more bytes than the limit is known until the next one", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(start)
-        yield* Effect.gen(function* () {
-          const large = Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index}`, 1))
-          const isKnown = (id: string) => Effect.map(commit(keyed(id, ...large)), ({ isReplay = false }) => isReplay)
-          for (const id of ["a", "b"]) {
-            expect(yield* isKnown(id)).toBe(false)
-            expect(yield* isKnown(id)).toBe(true)
-          }
-          expect(yield* lastSeq).toBe(2000)
-          expect(yield* isKnown("a")).toBe(false)
-        }).pipe(Effect.provide(limited(yield* temporaryDirectory, overheadBytes)))
-      })
+  describe(`${name}, writes with idempotency keys`, () => {
+    check("above the limit of bytes only the oldest are removed", function* () {
+      const none = del(namespace, "none")
+      // Four of these have room, and not a fifth.
+      const large = Array.from({ length: 1000 }, (_, index) =>
+        set(namespace, `k${index}`, 1, { expiresAt: start + 1e9 })
+      )
+      const isKnown = (id: string, ...operations: ReadonlyArray<Operation>) =>
+        Effect.map(commit(keyed(id, ...operations)), ({ isReplay = false }) => isReplay)
+      const small = Array.from({ length: 2 * Math.ceil(limitBytes / overheadBytes) }, (_, index) => `small${index}`)
+      for (const id of small) expect(yield* isKnown(id, none)).toBe(false)
+      expect(yield* isKnown(small[0]!, none)).toBe(false)
+      expect(yield* isKnown(small.at(-1)!, none)).toBe(true)
+      for (const id of ["0", "1", "2", "3", "4"]) expect(yield* isKnown(id, ...large)).toBe(false)
+      for (const id of ["4", "3", "2", "1"]) expect(yield* isKnown(id, ...large)).toBe(true)
+      expect(yield* isKnown(small.at(-1)!, none)).toBe(false)
+      expect(yield* isKnown("0", ...large)).toBe(false)
+    })
+
+    check(
+      "a write with more bytes than the limit is known until the next one",
+      function* () {
+        const large = Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index}`, 1))
+        const isKnown = (id: string) => Effect.map(commit(keyed(id, ...large)), ({ isReplay = false }) => isReplay)
+        for (const id of ["a", "b"]) {
+          expect(yield* isKnown(id)).toBe(false)
+          expect(yield* isKnown(id)).toBe(true)
+        }
+        expect(yield* lastSeq).toBe(2000)
+        expect(yield* isKnown("a")).toBe(false)
+      },
+      overheadBytes
     )
 
     /** Room for some sixty writes. */
@@ -131,40 +135,38 @@ export const idempotencySuite = (
     const isKnown = (tenant: string, id: string) =>
       Effect.map(commit(keyedOf(tenant, id, none)), ({ isReplay = false }) => isReplay)
 
-    it.scoped("tenants with at most an equal share of the bytes lose nothing, whatever others write", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(start)
-        yield* Effect.gen(function* () {
-          const few = Array.from({ length: 6 }, (_, index) => `${index}`)
-          const modest = ["a", "", "tenant/\u00e9"]
-          for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(false)
-          const floods = ["flood", "other flood"] as const
-          const many = 2 * Math.ceil(fewBytes / overheadBytes)
-          for (let index = 0; index < many; index++) for (const tenant of floods) yield* isKnown(tenant, `${index}`)
-          for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(true)
-          // The newest of the others are known, equally many of each.
-          const known = { flood: 0, "other flood": 0 }
-          for (const tenant of floods) {
-            while (known[tenant] < many && (yield* isKnown(tenant, `${many - 1 - known[tenant]}`))) known[tenant]++
-          }
-          expect(Math.abs(known.flood - known["other flood"])).toBeLessThanOrEqual(3)
-          expect(known.flood).toBeGreaterThan(15)
-        }).pipe(Effect.provide(limited(yield* temporaryDirectory, fewBytes)))
-      })
+    check(
+      "tenants with at most an equal share of the bytes lose nothing, whatever others write",
+      function* () {
+        const few = Array.from({ length: 6 }, (_, index) => `${index}`)
+        const modest = ["a", "", "tenant/\u00e9"]
+        for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(false)
+        const floods = ["flood", "other flood"] as const
+        const many = 2 * Math.ceil(fewBytes / overheadBytes)
+        for (let index = 0; index < many; index++) for (const tenant of floods) yield* isKnown(tenant, `${index}`)
+        for (const tenant of modest) for (const id of few) expect(yield* isKnown(tenant, id)).toBe(true)
+        // The newest of the others are known, equally many of each.
+        const known = { flood: 0, "other flood": 0 }
+        for (const tenant of floods) {
+          while (known[tenant] < many && (yield* isKnown(tenant, `${many - 1 - known[tenant]}`))) known[tenant]++
+        }
+        expect(Math.abs(known.flood - known["other flood"])).toBeLessThanOrEqual(3)
+        expect(known.flood).toBeGreaterThan(15)
+      },
+      fewBytes
     )
 
-    it.scoped("of many tenants with one key each the oldest are forgotten", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(start)
-        yield* Effect.gen(function* () {
-          const many = Math.ceil(fewBytes / overheadBytes)
-          for (let index = 0; index < many; index++) expect(yield* isKnown(`tenant${index}`, "a")).toBe(false)
-          let known = 0
-          while (known < many && (yield* isKnown(`tenant${many - 1 - known}`, "a"))) known++
-          expect(known).toBeGreaterThan(0.75 * many)
-          expect(yield* isKnown("tenant0", "a")).toBe(false)
-        }).pipe(Effect.provide(limited(yield* temporaryDirectory, fewBytes)))
-      })
+    check(
+      "of many tenants with one key each the oldest are forgotten",
+      function* () {
+        const many = Math.ceil(fewBytes / overheadBytes)
+        for (let index = 0; index < many; index++) expect(yield* isKnown(`tenant${index}`, "a")).toBe(false)
+        let known = 0
+        while (known < many && (yield* isKnown(`tenant${many - 1 - known}`, "a"))) known++
+        expect(known).toBeGreaterThan(0.75 * many)
+        expect(yield* isKnown("tenant0", "a")).toBe(false)
+      },
+      fewBytes
     )
 
     it.scoped("metrics show the bytes, and the records that were removed early", () =>
@@ -196,22 +198,17 @@ export const idempotencySuite = (
       })
     )
 
-    it.scoped("a clock that is set back for a moment makes no earlier write forgotten", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(start)
-        yield* Effect.gen(function* () {
-          yield* isKnown("t", "old")
-          yield* TestClock.setTime(start + day - 1000)
-          yield* isKnown("t", "young")
-          yield* TestClock.setTime(start - 9 * day)
-          yield* isKnown("t", "long ago")
-          yield* TestClock.setTime(start + day)
-          expect(yield* isKnown("t", "last")).toBe(false)
-          expect(yield* isKnown("t", "young")).toBe(true)
-          expect(yield* isKnown("t", "old")).toBe(false)
-        }).pipe(Effect.provide(limited(yield* temporaryDirectory)))
-      })
-    )
+    check("a clock that is set back for a moment makes no earlier write forgotten", function* () {
+      yield* isKnown("t", "old")
+      yield* TestClock.setTime(start + day - 1000)
+      yield* isKnown("t", "young")
+      yield* TestClock.setTime(start - 9 * day)
+      yield* isKnown("t", "long ago")
+      yield* TestClock.setTime(start + day)
+      expect(yield* isKnown("t", "last")).toBe(false)
+      expect(yield* isKnown("t", "young")).toBe(true)
+      expect(yield* isKnown("t", "old")).toBe(false)
+    })
 
     if (persists) {
       it("are remembered by a store that is opened again", () =>

@@ -6,7 +6,7 @@ import * as Change from "../../src/Kv/Change.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../src/Kv/Entry.ts"
 import { Store } from "../../src/Kv/Store.ts"
-import { mebibyte, put, remove, set, start, trimAll, write } from "./Store/Fixture.ts"
+import { type Check, mebibyte, put, remove, set, start, trimAll, write } from "./Store/Fixture.ts"
 
 const names = [
   "a",
@@ -64,59 +64,55 @@ const expectSame = Effect.gen(function* () {
 
 /** The conformance suite of backends that print entries and records themselves. Each test builds a new `layer`. */
 export const printedSuite = (name: string, layer: Layer.Layer<Store | ChangeLog, unknown>): void => {
+  const check: Check = (title, body) => it.scoped(title, () => Effect.provide(Effect.gen(body), layer))
+
   describe(`what ${name} prints`, () => {
-    it.scoped("is the text that JavaScript prints of the rows", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(start)
-        yield* expectSame
-        for (const namespace of spaces) {
-          for (const [index, key] of names.entries()) {
-            yield* write([{ ...set(namespace, key, null), value: JsonText(texts[index]!) }], names[index])
-          }
-          yield* put(namespace, "gone", 1)
-          yield* remove(namespace, "gone")
-          yield* put(namespace, "soon", 1, { expiresAt: start + 1000 })
-          yield* put(namespace, "later", 1, { expiresAt: start + 5000 })
+    check("is the text that JavaScript prints of the rows", function* () {
+      yield* TestClock.setTime(start)
+      yield* expectSame
+      for (const namespace of spaces) {
+        for (const [index, key] of names.entries()) {
+          yield* write([{ ...set(namespace, key, null), value: JsonText(texts[index]!) }], names[index])
         }
-        yield* expectSame
-        yield* TestClock.adjust("2 seconds")
-        yield* expectSame
-        for (const namespace of spaces) for (const key of names) yield* put(namespace, key, 2)
-        yield* trimAll("1 second")
-        yield* expectSame
-      }).pipe(Effect.provide(layer))
-    )
+        yield* put(namespace, "gone", 1)
+        yield* remove(namespace, "gone")
+        yield* put(namespace, "soon", 1, { expiresAt: start + 1000 })
+        yield* put(namespace, "later", 1, { expiresAt: start + 5000 })
+      }
+      yield* expectSame
+      yield* TestClock.adjust("2 seconds")
+      yield* expectSame
+      for (const namespace of spaces) for (const key of names) yield* put(namespace, key, 2)
+      yield* trimAll("1 second")
+      yield* expectSame
+    })
 
-    it.scoped("limits pages to several MiB, and reports them as complete", () =>
-      Effect.gen(function* () {
-        for (let index = 0; index < 7; index++) yield* put("tenant:t/x", `k${index}`, "v".repeat(mebibyte - 2))
-        const store = yield* Store
-        const log = yield* ChangeLog
-        for (const tenant of ["", "t"]) {
-          const first = yield* log.read({ after: 0, limit: 100, tenant })
-          expect(first).toMatchObject({ changes: { length: 4 }, lastSeq: 4, isComplete: true })
-          const second = yield* log.read({ after: 4, limit: 100, tenant })
-          expect(second).toMatchObject({ changes: { length: 3 }, lastSeq: 7, isComplete: false })
-        }
-        const page = yield* store.list({ namespace: "tenant:t/x", prefix: "", after: "", limit: 100 })
-        expect(page).toMatchObject({ entries: { length: 4 }, more: true })
-      }).pipe(Effect.provide(layer))
-    )
+    check("limits pages to several MiB, and reports them as complete", function* () {
+      for (let index = 0; index < 7; index++) yield* put("tenant:t/x", `k${index}`, "v".repeat(mebibyte - 2))
+      const store = yield* Store
+      const log = yield* ChangeLog
+      for (const tenant of ["", "t"]) {
+        const first = yield* log.read({ after: 0, limit: 100, tenant })
+        expect(first).toMatchObject({ changes: { length: 4 }, lastSeq: 4, isComplete: true })
+        const second = yield* log.read({ after: 4, limit: 100, tenant })
+        expect(second).toMatchObject({ changes: { length: 3 }, lastSeq: 7, isComplete: false })
+      }
+      const page = yield* store.list({ namespace: "tenant:t/x", prefix: "", after: "", limit: 100 })
+      expect(page).toMatchObject({ entries: { length: 4 }, more: true })
+    })
 
-    it.scoped("is of one history until records are removed", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(start)
-        const { expire, history } = yield* ChangeLog
-        const before = yield* history
-        yield* put("n", "k", 1)
-        yield* put("n", "k", 2, { expiresAt: start + 1 })
-        yield* TestClock.adjust("1 minute")
-        expect(yield* expire).toBe(1)
-        expect(yield* trimAll("1 hour")).toBe(0)
-        expect(yield* history).toBe(before)
-        expect(yield* trimAll("1 second")).toBe(2)
-        expect(yield* history).not.toBe(before)
-      }).pipe(Effect.provide(layer))
-    )
+    check("is of one history until records are removed", function* () {
+      yield* TestClock.setTime(start)
+      const { expire, history } = yield* ChangeLog
+      const before = yield* history
+      yield* put("n", "k", 1)
+      yield* put("n", "k", 2, { expiresAt: start + 1 })
+      yield* TestClock.adjust("1 minute")
+      expect(yield* expire).toBe(1)
+      expect(yield* trimAll("1 hour")).toBe(0)
+      expect(yield* history).toBe(before)
+      expect(yield* trimAll("1 second")).toBe(2)
+      expect(yield* history).not.toBe(before)
+    })
   })
 }
