@@ -1,7 +1,6 @@
 /** Pauses between requests that are repeated, and their repetition while the service is unavailable. */
-import { ConnectionFailed, isClientError } from "../../Client/Errors.ts"
+import { ConnectionFailed, isClientError, RequestRefused } from "../../Client/Errors.ts"
 import { isTransient } from "../../Client/Retry.ts"
-import { RequestRefused } from "../../Client/SessionErrors.ts"
 import { type Clock, systemClock } from "../../Client/Time.ts"
 import { messageOf } from "./Failure.ts"
 

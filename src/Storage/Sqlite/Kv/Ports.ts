@@ -19,8 +19,8 @@ import {
   StoreUnavailable
 } from "../../../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../../../Kv/Write.ts"
-import type * as StoreCommit from "../../Commit/StoreCommit.ts"
 import * as Monotonic from "../../../Monotonic.ts"
+import type * as StoreCommit from "../../Commit/StoreCommit.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import type { LastSeq } from "../../LastSeq.ts"
 import type * as Damage from "../Database/Damage.ts"
