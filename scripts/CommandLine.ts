@@ -1,7 +1,7 @@
 /** The arguments of a script. Each can also be given by an environment variable. */
 import { parseArgs } from "node:util"
 import { type Config, type ConfigError, ConfigProvider, Effect, Schema } from "effect"
-import * as Setting from "../src/Setting.ts"
+import * as Setting from "../src/base/Setting.ts"
 
 /** Invalid arguments; the message names each of them. */
 export class WrongArguments extends Schema.TaggedError<WrongArguments>()("WrongArguments", {

@@ -27,7 +27,7 @@ const { metafile } = await build({
   absWorkingDir: root,
   // The code that starts the threads looks for their files one folder above.
   entryPoints: {
-    "causeway/index": "src/Standalone.ts",
+    "causeway/index": "src/app/Standalone.ts",
     WriterThread: "src/Storage/Sqlite/WriterThread.ts",
     CopyThread: "src/Storage/Sqlite/CopyThread.ts"
   },
@@ -42,7 +42,7 @@ const { metafile } = await build({
 })
 
 // A module of types is its own declaration.
-const types = readFileSync(join(root, "src/Standalone/Interface.ts"), "utf8")
+const types = readFileSync(join(root, "src/app/Standalone/Interface.ts"), "utf8")
 writeFileSync(join(out, "dist/causeway/index.d.ts"), `${types}\nexport declare const createCauseway: CreateCauseway\n`)
 
 const { description, engines, license, publishConfig, type, version } = manifest

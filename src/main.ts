@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import * as NodeVersion from "./Process/NodeVersion.ts"
+import * as NodeVersion from "./base/Process/NodeVersion.ts"
 
 const args = process.argv.slice(2)
 const isQuestion = args.some(argument => ["--help", "-h", "--version"].includes(argument))
@@ -11,13 +11,13 @@ if (problem !== undefined && !isQuestion) {
   process.exit(1)
 }
 
-const YoungGeneration = await import("./Process/YoungGeneration.ts")
+const YoungGeneration = await import("./base/Process/YoungGeneration.ts")
 YoungGeneration.hold()
 // Dynamic imports, because static ones would be loaded before `hold` runs, and loading makes the young generation grow.
 // It is released when the service listens, or when a command starts.
 const [{ runMain }, { load, main, teardown }] = await Promise.all([
   import("@effect/platform-node/NodeRuntime"),
-  import("./Cli.ts")
+  import("./app/Cli.ts")
 ])
 await load(args)
 runMain(main(args), { disableErrorReporting: true, disablePrettyLogger: true, teardown: teardown(args) })

@@ -9,8 +9,7 @@ import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Context, Effect, Layer, Option } from "effect"
 import { expect, expectTypeOf, it } from "vitest"
-import type { ReadAccess } from "../src/Auth/Api.ts"
-import { Gateway, type SessionEvents } from "../src/gateway.ts"
+import { Gateway, type SessionEvents } from "../src/exports/gateway.ts"
 import {
   Auth,
   Causeway,
@@ -30,9 +29,10 @@ import {
   type NodeServer,
   Reply,
   type Store
-} from "../src/index.ts"
-import { memory, sqlite } from "../src/store.ts"
-import { UpstreamClients } from "../src/upstream.ts"
+} from "../src/exports/index.ts"
+import { memory, sqlite } from "../src/exports/store.ts"
+import { UpstreamClients } from "../src/exports/upstream.ts"
+import type { ReadAccess } from "../src/Http/Auth/Api.ts"
 
 class Session extends HttpApiMiddleware.Tag<Session>()("test/Session") {}
 class Users extends Context.Tag("test/Users")<Users, Identity.IdentityShape>() {}

@@ -37,8 +37,8 @@ import {
   PlatformMiddleware,
   routerConfig,
   Store
-} from "../src/index.ts"
-import { memory } from "../src/store.ts"
+} from "../src/exports/index.ts"
+import { memory } from "../src/exports/store.ts"
 
 // The host's contract: one group of its own, with its own error and its own authentication, and two of ours.
 

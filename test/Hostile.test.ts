@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Scope } from "effect"
 import { afterAll, beforeAll } from "vitest"
-import { makeClient, makeSessions } from "../src/client.ts"
+import { makeClient, makeSessions } from "../src/exports/client.ts"
 import { attacks } from "./hostile/Attacks.ts"
 import * as Honest from "./hostile/Honest.ts"
 import { enemy, start, type Target } from "./hostile/Target.ts"

@@ -5,7 +5,7 @@ import * as Arguments from "../scripts/load/Arguments.ts"
 import { inBatches } from "../scripts/load/Batches.ts"
 import * as Cities from "../scripts/load/Cities.ts"
 import * as Load from "../scripts/load/Load.ts"
-import * as Limits from "../src/Limits.ts"
+import * as Limits from "../src/base/Limits.ts"
 import { times } from "./Scale.ts"
 
 describe("batches", () => {

@@ -1,7 +1,7 @@
 /** Writes the table of variables in docs/configuration.md. With `--check` it only checks whether it is up to date. */
 import { readFileSync, writeFileSync } from "node:fs"
-import { help } from "../../src/Serve.ts"
-import * as Setting from "../../src/Setting.ts"
+import { help } from "../../src/app/Serve.ts"
+import * as Setting from "../../src/base/Setting.ts"
 import { replaceSection, table } from "./Markdown.ts"
 
 const page = new URL("../../docs/configuration.md", import.meta.url)

@@ -1,11 +1,11 @@
 /** Writes the generated parts of docs/protocol.md from the schemas of the protocol. */
 import { readFileSync, writeFileSync } from "node:fs"
-import * as AsyncApi from "../../src/AsyncApi.ts"
+import * as AsyncApi from "../../src/app/AsyncApi.ts"
+import { isObject, type JsonObject } from "../../src/base/Json/Parsing.ts"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { isObject, type JsonObject } from "../../src/Json/Parsing.ts"
 import { table } from "./Markdown.ts"
 
 const page = new URL("../../docs/protocol.md", import.meta.url)

@@ -10,7 +10,7 @@ import { join } from "node:path"
 import { setTimeout } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { chromium, type Page } from "playwright-core"
-import { makeClient } from "../../src/client.ts"
+import { makeClient } from "../../src/exports/client.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const images = join(root, "docs/images")

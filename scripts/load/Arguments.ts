@@ -1,5 +1,5 @@
 import { Config, type Effect, Option, Redacted } from "effect"
-import * as Setting from "../../src/Setting.ts"
+import * as Setting from "../../src/base/Setting.ts"
 import * as CommandLine from "../CommandLine.ts"
 import { defaultBounds } from "./Load.ts"
 

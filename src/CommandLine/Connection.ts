@@ -1,7 +1,7 @@
 /** Finds the address and the credential for a command, in options, the environment and profiles. */
 import { Config, Duration, Effect, Option, Redacted } from "effect"
-import * as Client from "../EffectClient/Client.ts"
-import * as ExactJson from "../Json/ExactJson.ts"
+import * as ExactJson from "../base/Json/ExactJson.ts"
+import * as Client from "../Client/Effect/Client.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import { flag, numberOption, text } from "./CommandOptions.ts"
 import * as Profile from "./Profile.ts"

@@ -1,5 +1,5 @@
 /** Explains failures of requests to the user. */
-import type { ClientError, SessionsError } from "../EffectClient/Client.ts"
+import type { ClientError, SessionsError } from "../Client/Effect/Client.ts"
 import { CommandFailed, exitCodes } from "./CommandFailed.ts"
 import { type Connection, type Kind, variables } from "./Connection.ts"
 

@@ -3,7 +3,7 @@ import { readFileSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, isAbsolute, join } from "node:path"
 import { Config, Effect, Either, Option, ParseResult, Redacted, Schema } from "effect"
-import { messageOf } from "../ErrorMessage.ts"
+import { messageOf } from "../base/ErrorMessage.ts"
 import { hasCode } from "../Storage/FileSystem.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 

@@ -1,8 +1,8 @@
 /** Retries requests while the service is unavailable, and writes that are applied once however often they are sent. */
 import { randomUUID } from "node:crypto"
 import { Duration, Effect, Option, Schedule } from "effect"
-import type { ClientError } from "../EffectClient/Client.ts"
-import * as Monotonic from "../Monotonic.ts"
+import * as Monotonic from "../base/Monotonic.ts"
+import type { ClientError } from "../Client/Effect/Client.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import { numberOption, text } from "./CommandOptions.ts"
 import type { Connection } from "./Connection.ts"

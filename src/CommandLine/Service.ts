@@ -1,8 +1,8 @@
 /** Requests of commands that the client does not have. */
 import { Duration, Effect, Redacted } from "effect"
+import { call } from "../Client/Effect/Run.ts"
 import { requestsOf } from "../Client/KeyValue.ts"
 import { json, type Reader, type Request } from "../Client/Requests.ts"
-import { call } from "../EffectClient/Run.ts"
 import type { CommandFailed } from "./CommandFailed.ts"
 import type { Connection } from "./Connection.ts"
 import * as Failure from "./Failure.ts"

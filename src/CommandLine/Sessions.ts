@@ -1,6 +1,6 @@
 /** `causeway sessions` and `causeway chat`. */
 import { Effect, Option, Schema, Stream } from "effect"
-import * as Client from "../EffectClient/Client.ts"
+import * as Client from "../Client/Effect/Client.ts"
 import { Event } from "../Gateway/Protocol.ts"
 import * as Chat from "./Chat/Chat.ts"
 import * as Screen from "./Chat/Screen.ts"

@@ -2,10 +2,11 @@
  * JSON as text. `JSON.parse` would round large numbers and reorder members whose names look like numbers. Values are
  * therefore read, shown and written as text.
  */
+
+import * as ExactJson from "../base/Json/ExactJson.ts"
+import { JsonProblem } from "../base/Json/JsonText.ts"
+import { isObject, type JsonObject } from "../base/Json/Parsing.ts"
 import type { ReadMembers } from "../Client/EntryLines.ts"
-import * as ExactJson from "../Json/ExactJson.ts"
-import { JsonProblem } from "../Json/JsonText.ts"
-import { isObject, type JsonObject } from "../Json/Parsing.ts"
 
 /** Why a text is not JSON that the store accepts. */
 export interface Problem {

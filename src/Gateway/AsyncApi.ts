@@ -1,6 +1,6 @@
 /** The client protocol in the AsyncAPI document, generated from the schemas of the protocol. */
-import type { JsonObject } from "../Json/Parsing.ts"
-import { type Channel, definitionsOf, messageOf, ref } from "../OpenApi/AsyncApi.ts"
+import type { JsonObject } from "../base/Json/Parsing.ts"
+import { type Channel, definitionsOf, messageOf, ref } from "../Http/OpenApi/AsyncApi.ts"
 import { Answer, answerTypes } from "./Protocol/Answer.ts"
 import { closeCodes } from "./Protocol/Codes.ts"
 import { Envelope, EventBody } from "./Protocol/Event.ts"

@@ -4,11 +4,11 @@
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
 import type { JWTPayload, jwtVerify } from "jose"
+import * as Setting from "../base/Setting.ts"
 import { Auth, type Credentials, type IdentityShape, type Refusal } from "../Http/Identity.ts"
 import * as Origin from "../Http/Origin.ts"
 import { problemOfActor } from "../Kv/Entry.ts"
 import { defaultActor } from "../Kv/Requests.ts"
-import * as Setting from "../Setting.ts"
 import * as KeySet from "./Authentication/KeySet.ts"
 import type { Caller } from "./Sessions.ts"
 

@@ -2,7 +2,7 @@
  * The memory of calls for files, which tenants share. A call counts the maximum size of its answer, and an answer its size
  * until it is sent. When memory is needed, answers to stalled clients of the largest tenant are dropped.
  */
-import { MiB } from "../Bytes.ts"
+import { MiB } from "../base/Bytes.ts"
 import { FairPool } from "./FairPool.ts"
 import type { Request } from "./Protocol/Request.ts"
 

@@ -2,10 +2,10 @@
  * Executes requests on the node that owns their session: this one or another.
  */
 import { type Context, Duration, Effect, Either, Metric, MetricLabel, Option } from "effect"
+import * as MetricTags from "../base/MetricTags.ts"
+import * as Monotonic from "../base/Monotonic.ts"
+import { randomHex } from "../base/RandomHex.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
-import * as MetricTags from "../MetricTags.ts"
-import * as Monotonic from "../Monotonic.ts"
-import { randomHex } from "../RandomHex.ts"
 import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import type { Answer } from "./Protocol/Answer.ts"
 import { errorMeanings } from "./Protocol/Codes.ts"

@@ -2,8 +2,8 @@
  * The gateway as a whole: sessions of agents for clients over WebSocket.
  */
 import { Config, Effect, Layer, Option } from "effect"
-import * as Health from "../Health/Health.ts"
-import * as MetricTags from "../MetricTags.ts"
+import * as MetricTags from "../base/MetricTags.ts"
+import * as Health from "../Operations/Health/Health.ts"
 import * as Authentication from "./Authentication.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"

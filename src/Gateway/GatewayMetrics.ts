@@ -2,8 +2,8 @@
  * Metrics of the gateway: messages by type, and turns.
  */
 import { Metric } from "effect"
-import * as MetricTags from "../MetricTags.ts"
-import * as LabelValues from "../Observability/LabelValues.ts"
+import * as MetricTags from "../base/MetricTags.ts"
+import * as LabelValues from "../base/Observability/LabelValues.ts"
 import { Answer } from "./Protocol/Answer.ts"
 import { eventTypes } from "./Protocol/Event.ts"
 import { requestTypes } from "./Protocol/Request.ts"

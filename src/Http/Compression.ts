@@ -5,7 +5,7 @@
 import { availableParallelism } from "node:os"
 import { createGzip, type Gzip, gzip } from "node:zlib"
 import { Effect, Exit, Stream } from "effect"
-import * as Direct from "../Direct.ts"
+import * as Direct from "../base/Direct.ts"
 import type { Credentials } from "./Identity.ts"
 import type { Reply } from "./Reply.ts"
 

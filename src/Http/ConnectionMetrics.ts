@@ -2,7 +2,7 @@
  * Metrics of connections: their number, their memory, and those that the server closed.
  */
 import { Metric, MetricLabel } from "effect"
-import * as MetricTags from "../MetricTags.ts"
+import * as MetricTags from "../base/MetricTags.ts"
 
 export const unsent = Metric.gauge("connections_unsent_bytes", {
   description: "Bytes that wait for clients to take them, over all connections."

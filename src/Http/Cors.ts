@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { type Config, Option } from "effect"
-import * as Setting from "../Setting.ts"
+import * as Setting from "../base/Setting.ts"
 import { parseList } from "./Origin.ts"
 
 /** The allowed origins. `*` allows every page, without its cookies. */

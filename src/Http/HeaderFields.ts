@@ -6,7 +6,7 @@
 import { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect } from "effect"
-import { randomHex } from "../RandomHex.ts"
+import { randomHex } from "../base/RandomHex.ts"
 
 /**
  * Maximum number of header lines of a request. The limit on their bytes would allow more, but only attackers send more.

@@ -4,7 +4,7 @@
 import type { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { type Effect, Exit, Option } from "effect"
-import * as Direct from "../Direct.ts"
+import * as Direct from "../base/Direct.ts"
 import type { ApiError } from "./ApiError.ts"
 import type { Guard, Incoming } from "./Endpoints.ts"
 import { authorizationOf, authorizationOfPlatform, credentialOf } from "./HeaderFields.ts"

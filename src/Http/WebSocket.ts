@@ -3,11 +3,11 @@
  * transport performs the handshake and makes the {@link Connection}.
  */
 import { Cause, Effect, Random, type Scope } from "effect"
-import { yieldToEventLoop } from "../EventLoop.ts"
-import { Limits, type LimitsShape } from "../Limits.ts"
-import * as MetricTags from "../MetricTags.ts"
-import * as Monotonic from "../Monotonic.ts"
-import * as Supervision from "../Supervision.ts"
+import { yieldToEventLoop } from "../base/EventLoop.ts"
+import { Limits, type LimitsShape } from "../base/Limits.ts"
+import * as MetricTags from "../base/MetricTags.ts"
+import * as Monotonic from "../base/Monotonic.ts"
+import * as Supervision from "../base/Supervision.ts"
 import { type ApiError, InternalServerError } from "./ApiError.ts"
 import * as ConnectionMetrics from "./ConnectionMetrics.ts"
 import { DrainingSignal } from "./DrainingSignal.ts"

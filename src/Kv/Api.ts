@@ -6,7 +6,6 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import { ReadAccess, WriteAccess } from "../Auth/Api.ts"
 import {
   BadRequest,
   Conflict,
@@ -20,6 +19,7 @@ import {
   ServiceUnavailable,
   UnprocessableContent
 } from "../Http/ApiError.ts"
+import { ReadAccess, WriteAccess } from "../Http/Auth/Api.ts"
 import { JsonBody, Part } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
 import {

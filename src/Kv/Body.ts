@@ -1,8 +1,8 @@
 import { Effect, Layer } from "effect"
+import * as ObjectReader from "../base/Json/ObjectReader.ts"
+import { Limits, type LimitsShape } from "../base/Limits.ts"
 import type { JsonBody } from "../Http/Contract.ts"
 import * as RequestBody from "../Http/RequestBody.ts"
-import * as ObjectReader from "../Json/ObjectReader.ts"
-import { Limits, type LimitsShape } from "../Limits.ts"
 
 const operation = ObjectReader.shape(
   {

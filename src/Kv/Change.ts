@@ -1,4 +1,4 @@
-import type { JsonText } from "../Json/JsonText.ts"
+import type { JsonText } from "../base/Json/JsonText.ts"
 import { splitAtValue, tenantOf } from "./Entry.ts"
 
 /** A change record as the log stores it. `seq` has no gaps, and `timestamp` never decreases as `seq` increases. */

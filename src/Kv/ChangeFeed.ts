@@ -2,13 +2,13 @@
  * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
  */
 import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream } from "effect"
-import { MiB } from "../Bytes.ts"
-import * as Direct from "../Direct.ts"
+import { MiB } from "../base/Bytes.ts"
+import * as Direct from "../base/Direct.ts"
+import * as MetricTags from "../base/MetricTags.ts"
+import { Metrics } from "../base/Observability/Metrics.ts"
+import * as Setting from "../base/Setting.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
-import * as MetricTags from "../MetricTags.ts"
-import { Metrics } from "../Observability/Metrics.ts"
-import * as Setting from "../Setting.ts"
 import type { Initial } from "./ChangeFeed/Follower.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"

@@ -2,7 +2,7 @@
  * The documentation of the key-value endpoints in the OpenAPI document: names for generated clients, summaries, headers
  * and examples.
  */
-import { etag, type Header, operation, retryAfter } from "../OpenApi/Describe.ts"
+import { etag, type Header, operation, retryAfter } from "../Http/OpenApi/Describe.ts"
 
 /** The example entry. */
 export const entry = {

@@ -2,13 +2,13 @@
  * The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber.
  */
 import { type Context, Effect, Either, Exit, Option } from "effect"
-import * as Direct from "../Direct.ts"
+import * as Direct from "../base/Direct.ts"
+import { Limits, type LimitsShape } from "../base/Limits.ts"
 import { type ApiError, NotFound } from "../Http/ApiError.ts"
 import * as Compression from "../Http/Compression.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { FeedOrigins } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
-import { Limits, type LimitsShape } from "../Limits.ts"
 import { KvGroup } from "./Api.ts"
 import { ChangeFeed } from "./ChangeFeed.ts"
 import * as Backup from "./Endpoints/Backup.ts"

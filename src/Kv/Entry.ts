@@ -2,7 +2,7 @@
  * Entries as the store keeps them: the rules for their names, and their JSON text.
  */
 // Types only: the writer's thread imports this file, and the index of effect would use 40 MB there.
-import type { JsonText } from "../Json/JsonText.ts"
+import type { JsonText } from "../base/Json/JsonText.ts"
 
 /** A present entry; times are epoch milliseconds. */
 export interface StoredEntry {

@@ -3,8 +3,8 @@
  * most common requests.
  */
 import { type ParseResult, Schema } from "effect"
+import { RawJson } from "../base/Json/JsonText.ts"
 import type { FastDecoder } from "../Http/Contract.ts"
-import { RawJson } from "../Json/JsonText.ts"
 
 /** An optional field. */
 export const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })

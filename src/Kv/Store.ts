@@ -1,5 +1,5 @@
 import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
-import { MiB } from "../Bytes.ts"
+import { MiB } from "../base/Bytes.ts"
 import type { NamespaceCount, TenantCount } from "../Client/Model.ts"
 import type { EncodedEntry, StoredEntry } from "./Entry.ts"
 import type { Committed, Write } from "./Write.ts"

@@ -4,7 +4,7 @@
  */
 // A direct path: backends run this in a thread, where the index of effect would use 40 MB.
 import * as Either from "effect/Either"
-import type { JsonText } from "../Json/JsonText.ts"
+import type { JsonText } from "../base/Json/JsonText.ts"
 import { expiryActor, type StoredEntry } from "./Entry.ts"
 
 /** The condition of an operation on its entry: RFC 9110 `If-Match` and `If-None-Match`. */

@@ -1,7 +1,7 @@
 /** Answers of the simulated services, and how they are delivered. */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { Duration, Effect, type Fiber, FiberId, Redacted, Schema, Stream } from "effect"
-import { yieldToEventLoop } from "../EventLoop.ts"
+import { yieldToEventLoop } from "../base/EventLoop.ts"
 import type { Delivery } from "./Fault.ts"
 
 /** A request that is answered with a status and `{error}`. */

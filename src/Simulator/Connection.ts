@@ -1,7 +1,7 @@
 /** A WebSocket of a client to a simulated instance. */
 import { Effect, Option, Schema } from "effect"
 import type { RawData, WebSocket } from "ws"
-import { yieldToEventLoop } from "../EventLoop.ts"
+import { yieldToEventLoop } from "../base/EventLoop.ts"
 import type { Delivery } from "./Fault.ts"
 import type { Frame, Instance } from "./Instance.ts"
 import { malformedFrames } from "./Script.ts"

@@ -7,8 +7,8 @@
 import { existsSync, lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
-import { MiB } from "../Bytes.ts"
-import { version } from "../Version.ts"
+import { MiB } from "../base/Bytes.ts"
+import { version } from "../base/Version.ts"
 import {
   attempt,
   BackupFailed,

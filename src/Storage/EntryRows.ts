@@ -1,7 +1,7 @@
 /**
  * Reads of entries, as both databases make them.
  */
-import type { JsonText } from "../Json/JsonText.ts"
+import type { JsonText } from "../base/Json/JsonText.ts"
 import type { StoredEntry } from "../Kv/Entry.ts"
 import type { WholeListQuery } from "../Kv/Store.ts"
 

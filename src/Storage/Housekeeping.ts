@@ -3,11 +3,11 @@
  * there is work.
  */
 import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
-import * as HousekeepingMetrics from "../HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../base/HousekeepingMetrics.ts"
+import * as Setting from "../base/Setting.ts"
+import * as Supervision from "../base/Supervision.ts"
 import { ChangeLog, type Due } from "../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
-import * as Setting from "../Setting.ts"
-import * as Supervision from "../Supervision.ts"
 
 /** How long change records are kept. Without it they are never removed. */
 export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.optionalDuration("CHANGES_RETENTION", {

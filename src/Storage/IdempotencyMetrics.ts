@@ -2,8 +2,8 @@
  * Metrics of the records of writes with idempotency keys, for every backend.
  */
 import { Metric } from "effect"
+import * as MetricTags from "../base/MetricTags.ts"
 import type { Comparison } from "../Kv/IdempotencyShares.ts"
-import * as MetricTags from "../MetricTags.ts"
 
 const bytes = Metric.gauge("kv_idempotency_bytes", {
   description: "Bytes of the records of writes with an Idempotency-Key, at the last comparison of the tenants."

@@ -1,6 +1,6 @@
 /** The end of a change log, and who waits for it. */
 import { type Effect, Exit } from "effect"
-import * as Direct from "../Direct.ts"
+import * as Direct from "../base/Direct.ts"
 
 interface Waiter {
   readonly seq: number

@@ -3,14 +3,14 @@
  * limited by memory: entries and records stay until they are deleted or trimmed.
  */
 import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
-import * as Direct from "../Direct.ts"
-import { yieldToEventLoop } from "../EventLoop.ts"
+import * as Direct from "../base/Direct.ts"
+import { yieldToEventLoop } from "../base/EventLoop.ts"
+import { Limits } from "../base/Limits.ts"
+import * as MetricTags from "../base/MetricTags.ts"
+import { randomHex } from "../base/RandomHex.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type * as Entry from "../Kv/Entry.ts"
 import { BackupRefused, Store } from "../Kv/Store.ts"
-import { Limits } from "../Limits.ts"
-import * as MetricTags from "../MetricTags.ts"
-import { randomHex } from "../RandomHex.ts"
 import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
 

@@ -2,10 +2,10 @@
  * The key-value store in a PostgreSQL database that several nodes share.
  */
 import { Context, Effect, Layer, Option, type Scope } from "effect"
+import { Limits, type LimitsShape } from "../base/Limits.ts"
+import * as MetricTags from "../base/MetricTags.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import { Store } from "../Kv/Store.ts"
-import { Limits, type LimitsShape } from "../Limits.ts"
-import * as MetricTags from "../MetricTags.ts"
 import * as StoreCommit from "./Commit/StoreCommit.ts"
 import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { Database } from "./Postgres/Connections.ts"

@@ -2,10 +2,10 @@
  * The key-value store in one SQLite database.
  */
 import { Context, Effect, Layer, type Scope } from "effect"
+import { Limits } from "../base/Limits.ts"
+import * as MetricTags from "../base/MetricTags.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import { Store } from "../Kv/Store.ts"
-import { Limits } from "../Limits.ts"
-import * as MetricTags from "../MetricTags.ts"
 import * as StoreCommit from "./Commit/StoreCommit.ts"
 import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { LastSeq } from "./LastSeq.ts"

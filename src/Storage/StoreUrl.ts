@@ -3,7 +3,7 @@
  */
 import { basename, dirname } from "node:path"
 import { Config, Duration, Option, Redacted } from "effect"
-import * as Setting from "../Setting.ts"
+import * as Setting from "../base/Setting.ts"
 
 /** A database that nodes share. Addresses contain passwords. */
 export interface PostgresLocation {

@@ -3,7 +3,7 @@
  * platform is `AgentPlatformClient`.
  */
 import { Config, Context, type Effect, Option, Redacted, Schema, type Scope } from "effect"
-import * as Setting from "../Setting.ts"
+import * as Setting from "../base/Setting.ts"
 import type { Health } from "./HealthProbe.ts"
 import type { InstanceConnection } from "./InstanceConnection.ts"
 import { eventBytes } from "./PlatformEvent.ts"

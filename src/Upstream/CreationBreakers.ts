@@ -3,7 +3,7 @@
  * failure of one type or one tenant does not block others.
  */
 import { Effect } from "effect"
-import type * as MetricTags from "../MetricTags.ts"
+import type * as MetricTags from "../base/MetricTags.ts"
 import { CallerVerdicts } from "./Resilience/CallerVerdicts.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
 import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"

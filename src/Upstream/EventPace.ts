@@ -3,7 +3,7 @@
  * iterations of the loop with everything else.
  */
 import { Effect } from "effect"
-import { PacedWork } from "../PacedWork.ts"
+import { PacedWork } from "../base/PacedWork.ts"
 
 /** Events of up to this size are handled at once, which takes less than a millisecond. */
 const small = 32 * 1024

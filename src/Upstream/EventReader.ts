@@ -2,7 +2,7 @@
  * Reads the events of one instance from consecutive sockets.
  */
 import { Duration, Effect, Either, Metric } from "effect"
-import * as Monotonic from "../Monotonic.ts"
+import * as Monotonic from "../base/Monotonic.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import type { SpscQueue } from "./SpscQueue.ts"

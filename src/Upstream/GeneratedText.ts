@@ -2,7 +2,7 @@
  * Decodes the body of a streaming generation into pieces of text.
  */
 import { Effect, Option, Schema, Stream } from "effect"
-import { excessOfLarge } from "../Json/Parsing.ts"
+import { excessOfLarge } from "../base/Json/Parsing.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as ServerSentEvents from "./ServerSentEvents.ts"
 

@@ -3,7 +3,7 @@
  * `InferenceClient`.
  */
 import { Config, Context, type Effect, Option, Redacted, Schema, type Stream } from "effect"
-import * as Setting from "../Setting.ts"
+import * as Setting from "../base/Setting.ts"
 import type { Health } from "./HealthProbe.ts"
 
 /**

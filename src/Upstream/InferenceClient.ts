@@ -4,7 +4,7 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, Effect, Layer, Metric, Option, type Redacted, type Scope, Stream } from "effect"
-import * as MetricTags from "../MetricTags.ts"
+import * as MetricTags from "../base/MetricTags.ts"
 import * as GeneratedText from "./GeneratedText.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"

@@ -14,8 +14,8 @@ import {
   Scope,
   Stream
 } from "effect"
-import * as MetricTags from "../MetricTags.ts"
-import * as Monotonic from "../Monotonic.ts"
+import * as MetricTags from "../base/MetricTags.ts"
+import * as Monotonic from "../base/Monotonic.ts"
 import { EventReader, largeEvents, rejectedFrames } from "./EventReader.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket } from "./PlatformSocket.ts"

@@ -2,7 +2,7 @@
  * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import { MiB } from "../Bytes.ts"
+import { MiB } from "../base/Bytes.ts"
 import {
   excessOfLarge,
   isObject,
@@ -10,7 +10,7 @@ import {
   mayBeIllFormed,
   parseChecked,
   toWellFormed
-} from "../Json/Parsing.ts"
+} from "../base/Json/Parsing.ts"
 
 /**
  * Maximum characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The

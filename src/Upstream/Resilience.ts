@@ -2,7 +2,7 @@
  * Calls to an upstream service: with timeouts, retries within a budget, a circuit breaker, metrics and a span.
  */
 import { Duration, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
-import * as Monotonic from "../Monotonic.ts"
+import * as Monotonic from "../base/Monotonic.ts"
 import { CallerVerdicts } from "./Resilience/CallerVerdicts.ts"
 import * as Breaker from "./Resilience/CircuitBreaker.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"

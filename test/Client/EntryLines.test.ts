@@ -1,6 +1,7 @@
 /** The rules of imports, by the readers of the command line and of the console. */
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
+import * as ExactJson from "../../src/base/Json/ExactJson.ts"
 import {
   batchesOf,
   type EntryLine,
@@ -11,7 +12,6 @@ import {
   type TextLine
 } from "../../src/Client/EntryLines.ts"
 import { readMembers as consoleMembers } from "../../src/Console/JsonText.ts"
-import * as ExactJson from "../../src/Json/ExactJson.ts"
 import { times } from "../Scale.ts"
 
 async function* chunksOf(bytes: Uint8Array, size: number) {

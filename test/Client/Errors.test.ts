@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Either } from "effect"
 import fc from "fast-check"
+import { defaults } from "../../src/base/Limits.ts"
 import {
   BadRequest,
   type ErrorDetails,
@@ -15,7 +16,6 @@ import * as Issues from "../../src/Http/Issues.ts"
 import * as Errors from "../../src/Kv/Endpoints/Errors.ts"
 import * as Operations from "../../src/Kv/Endpoints/Operations.ts"
 import * as Store from "../../src/Kv/Store.ts"
-import { defaults } from "../../src/Limits.ts"
 
 const details = (message: string): ErrorDetails => ({
   message,

@@ -3,6 +3,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { expect } from "vitest"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import {
   type Client,
   type ClientOptions,
@@ -11,7 +12,6 @@ import {
   type FollowStatus,
   makeClient
 } from "../../src/Client/Client.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"

@@ -1,10 +1,10 @@
 /** `causeway kv delete --prefix`, in pipes and on pseudo-terminals. */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Duration, Effect, Logger, Option, Redacted } from "effect"
+import * as Client from "../../src/Client/Effect/Client.ts"
 import type { Connection } from "../../src/CommandLine/Connection.ts"
 import { type Counted, deleteCounted } from "../../src/CommandLine/Entries/Delete.ts"
 import { countOf } from "../../src/CommandLine/Entries/List.ts"
-import * as Client from "../../src/EffectClient/Client.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys } from "../Harness.ts"

@@ -1,8 +1,8 @@
 /** What commands say about failed requests. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import * as Client from "../../src/Client/Effect/Client.ts"
 import * as Failure from "../../src/CommandLine/Failure.ts"
-import * as Client from "../../src/EffectClient/Client.ts"
 import { call } from "./InProcess.ts"
 
 const url = "http://127.0.0.1:8080"

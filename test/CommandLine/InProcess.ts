@@ -1,11 +1,11 @@
 /** Commands within the process of the tests, which is faster than a process for each. */
 import { ConfigProvider, Console, Effect } from "effect"
-import { Api } from "../../src/Api.ts"
-import * as Cli from "../../src/Cli.ts"
+import { Api } from "../../src/app/Api.ts"
+import * as Cli from "../../src/app/Cli.ts"
 import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Terminal/Output.ts"
 import { failureText, plain } from "../../src/CommandLine/Terminal/Text.ts"
-import * as Document from "../../src/OpenApi/Document.ts"
+import * as Document from "../../src/Http/OpenApi/Document.ts"
 import type { Ended } from "./Program.ts"
 
 const nothing = Effect.dieMessage("The service is not started here")

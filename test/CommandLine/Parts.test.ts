@@ -1,6 +1,7 @@
 /** The parts of commands that need no process. */
 import { assert, describe, it } from "@effect/vitest"
 import { Either, FastCheck as fc, Option } from "effect"
+import * as ExactJson from "../../src/base/Json/ExactJson.ts"
 import * as Arguments from "../../src/CommandLine/Arguments.ts"
 import { start } from "../../src/CommandLine/Entries/Watch.ts"
 import { stringWidth } from "../../src/CommandLine/Library.ts"
@@ -10,7 +11,6 @@ import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
 import * as Table from "../../src/CommandLine/Terminal/Table.ts"
 import { clean } from "../../src/CommandLine/Terminal/Text.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
-import * as ExactJson from "../../src/Json/ExactJson.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 

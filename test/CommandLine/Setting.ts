@@ -1,8 +1,8 @@
 /** A service for commands, and files of its user. */
 import { Context, Effect, Layer, Logger, type Scope } from "effect"
-import * as Client from "../../src/EffectClient/Client.ts"
+import * as Limits from "../../src/base/Limits.ts"
+import * as Client from "../../src/Client/Effect/Client.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
-import * as Limits from "../../src/Limits.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys } from "../Harness.ts"
 import { quickEdge } from "../Http/Edge/EdgeTransport.ts"

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Conversation } from "../../src/Console/Sessions/Conversation.ts"
 import { maxCharacters, maxItems } from "../../src/Console/Sessions/Items.ts"
-import type { EventBody, SessionEvent } from "../../src/client.ts"
+import type { EventBody, SessionEvent } from "../../src/exports/client.ts"
 import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
 
 const conversationOf = (bodies: ReadonlyArray<EventBody>): Conversation => {

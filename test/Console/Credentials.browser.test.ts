@@ -6,7 +6,6 @@ import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, Logger, Option } from "effect"
 import type { Page } from "playwright-core"
 import { assert, beforeAll, describe, it } from "vitest"
-import * as Gateway from "../../src/Gateway/Gateway.ts"
 import {
   ApiError,
   Causeway,
@@ -17,10 +16,11 @@ import {
   type Identity,
   KvRoutes,
   NodeServer
-} from "../../src/index.ts"
+} from "../../src/exports/index.ts"
+import { memory } from "../../src/exports/store.ts"
+import { UpstreamClients } from "../../src/exports/upstream.ts"
+import * as Gateway from "../../src/Gateway/Gateway.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
-import { memory } from "../../src/store.ts"
-import { UpstreamClients } from "../../src/upstream.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { portOf } from "../Harness.ts"
 import { freePort } from "../postgres/Server.ts"

@@ -1,7 +1,7 @@
 /** The console with edits, imports and messages: what it asks before they are lost, and what it restores. */
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { makeSessions } from "../../src/client.ts"
+import { makeSessions } from "../../src/exports/client.ts"
 import { describeVisit, eventually } from "./Visit.ts"
 
 /** A script that holds the first message to an agent, until `refuseMessage` refuses it. */

@@ -1,7 +1,7 @@
 /** What the console keeps of a session's events, and how they are searched. */
 import { assert, describe, it } from "@effect/vitest"
 import { EventLog, EventSearch } from "../../src/Console/Sessions/EventLog.ts"
-import type { SessionEvent } from "../../src/client.ts"
+import type { SessionEvent } from "../../src/exports/client.ts"
 
 const eventOf = (seq: number, text = ""): SessionEvent => ({
   sessionId: "s",

@@ -1,7 +1,7 @@
 /** The console by the keyboard alone, and in a window that is zoomed. */
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { makeSessions } from "../../src/client.ts"
+import { makeSessions } from "../../src/exports/client.ts"
 import { describeVisit, eventually, getsFocus, hasFocus, violations } from "./Visit.ts"
 
 describeVisit("The console by the keyboard", visit => {

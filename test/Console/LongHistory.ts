@@ -1,5 +1,6 @@
 /** A store that has much in it, written by the service's own backends before it starts. */
 import { Effect } from "effect"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import {
   encodeRecord,
@@ -8,7 +9,6 @@ import {
   type SessionRecord,
   sessionId
 } from "../../src/Gateway/Sessions/Session/SessionRecord.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
 

@@ -2,7 +2,7 @@
 import { Duration, Effect } from "effect"
 import type { Locator, Page, Route } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { JsonText } from "../../src/Json/JsonText.ts"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net"
 import { Effect } from "effect"
 import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
-import { makeClient } from "../../src/client.ts"
+import { makeClient } from "../../src/exports/client.ts"
 import { describeVisit, eventually, violations } from "./Visit.ts"
 
 const prefix = "/a/b"

@@ -7,7 +7,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
 import type { BrowserContext, Locator, Page, Route } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, vi } from "vitest"
-import { type Client, makeClient } from "../../src/client.ts"
+import { type Client, makeClient } from "../../src/exports/client.ts"
 import { absence, hangMs, launch } from "../Gateway/browser/Browser.ts"
 import { buildPages, start } from "./Service.ts"
 

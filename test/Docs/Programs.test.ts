@@ -10,8 +10,8 @@ import { transformSync } from "esbuild"
 import { fastify } from "fastify"
 import { describe, expect, it } from "vitest"
 import manifest from "../../package.json" with { type: "json" }
-import * as Causeway from "../../src/index.ts"
-import { createCauseway } from "../../src/Standalone.ts"
+import { createCauseway } from "../../src/app/Standalone.ts"
+import * as Causeway from "../../src/exports/index.ts"
 import { fencesOf, root } from "./Page.ts"
 
 /** The examples of a page, without their imports. */

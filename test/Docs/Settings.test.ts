@@ -6,9 +6,9 @@ import { dirname, join } from "node:path"
 import { Either, Schema } from "effect"
 import { expect, it } from "vitest"
 import { parse } from "yaml"
+import { version } from "../../src/base/Version.ts"
 import * as Profile from "../../src/CommandLine/Profile.ts"
-import { Report } from "../../src/Health/Api.ts"
-import { version } from "../../src/Version.ts"
+import { Report } from "../../src/Operations/Health/Api.ts"
 import { fencesOf, pages, read } from "./Page.ts"
 
 const blocks = (page: string, language: string): ReadonlyArray<string> =>

@@ -4,8 +4,8 @@ import { Duration, Effect, Layer, Option, TestClock, TestContext } from "effect"
 import { transformSync } from "esbuild"
 import { describe, expect, it } from "vitest"
 import { WebSocket } from "ws"
-import { AgentPlatform, ChangeLog, Housekeeping, Json, Store } from "../../src/index.ts"
-import * as Testing from "../../src/Testing.ts"
+import { AgentPlatform, ChangeLog, Housekeeping, Json, Store } from "../../src/exports/index.ts"
+import * as Testing from "../../src/exports/testing.ts"
 import { key, serve } from "../Http/Platform/Host.ts"
 
 const page = readFileSync(new URL("../../docs/testing.md", import.meta.url), "utf8")

@@ -4,7 +4,7 @@ import { it } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { transformSync } from "esbuild"
 import { expect } from "vitest"
-import { Store, sqlite } from "../../src/store.ts"
+import { Store, sqlite } from "../../src/exports/store.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { blocksOf, shell } from "./Shell.ts"
 

@@ -4,10 +4,10 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either } from "effect"
+import type { RawJson } from "../../src/base/Json/JsonText.ts"
+import { Limits } from "../../src/base/Limits.ts"
 import * as Body from "../../src/Http/RequestBody.ts"
-import type { RawJson } from "../../src/Json/JsonText.ts"
 import { format } from "../../src/Kv/Body.ts"
-import { Limits } from "../../src/Limits.ts"
 
 setFlagsFromString("--expose-gc")
 const collect = runInNewContext("gc") as () => void

@@ -1,8 +1,8 @@
 /** A host may replace each member of a port. The replacement is what runs. */
 import { describe, expect, it } from "@effect/vitest"
 import { type Context, Duration, Effect, Fiber, Layer, Option, Stream } from "effect"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
 import * as Change from "../../src/Kv/Change.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"

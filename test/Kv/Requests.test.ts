@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
+import { JsonText, RawJson } from "../../src/base/Json/JsonText.ts"
 import { fastDecoderOf } from "../../src/Http/Contract.ts"
-import { JsonText, RawJson } from "../../src/Json/JsonText.ts"
 import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
 import { times } from "../Scale.ts"
 

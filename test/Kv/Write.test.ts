@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { JsonText } from "../../src/Json/JsonText.ts"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import { holds, ifVersion, isLive, type KeyState, type Operation, type Precondition, plan } from "../../src/Kv/Write.ts"
 import { times } from "../Scale.ts"
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Either, Exit, Layer, Logger, Metric, Option, Scope } from "effect"
 import * as TestClock from "effect/TestClock"
-import { JsonText } from "../../src/Json/JsonText.ts"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import { decode } from "../../src/Kv/Change.ts"
 import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"

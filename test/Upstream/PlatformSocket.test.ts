@@ -3,7 +3,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server as TcpSe
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Option, Scope, TestClock } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
-import { breathe } from "../../src/Testing/Time.ts"
+import { breathe } from "../../src/Simulator/Testing/Time.ts"
 import { OversizedFrame } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 

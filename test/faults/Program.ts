@@ -4,9 +4,9 @@
  */
 import { createInterface } from "node:readline"
 import { Effect, Either, Logger, Option, Stream } from "effect"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import * as SessionMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as SqliteEvents from "../../src/Storage/Sqlite/SessionEvents.ts"

@@ -3,7 +3,7 @@
  * a follower of the change feed. The answers are recorded, to be checked against what the service has.
  */
 import { Effect, Fiber, Option, Scope, Stream } from "effect"
-import type { Operation } from "../../src/client.ts"
+import type { Operation } from "../../src/exports/client.ts"
 import type { Change } from "../../src/Kv/Api.ts"
 import * as Session from "../Gateway/survival/Client.ts"
 import { Witness } from "../Gateway/survival/Witness.ts"

@@ -6,7 +6,7 @@ import {
   makeSessions,
   ServiceUnavailable,
   type Sessions
-} from "../../src/client.ts"
+} from "../../src/exports/client.ts"
 import type { Target } from "./Target.ts"
 import { keys } from "./Wire.ts"
 

@@ -7,7 +7,7 @@ import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, Schema, Stream } from "effect"
-import * as Client from "../../src/clientEffect.ts"
+import * as Client from "../../src/exports/clientEffect.ts"
 import { Change } from "../../src/Kv/Api.ts"
 import { key } from "./Service.ts"
 

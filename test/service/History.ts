@@ -3,7 +3,7 @@
  *
  * Every write has an actor of its own, so that a change record identifies its write.
  */
-import type { Operation, OperationResult } from "../../src/client.ts"
+import type { Operation, OperationResult } from "../../src/exports/client.ts"
 import type { Change, Entry } from "../../src/Kv/Api.ts"
 
 type Results = ReadonlyArray<OperationResult>

@@ -2,9 +2,9 @@
 import { Console as NodeConsole } from "node:console"
 import { Writable } from "node:stream"
 import { ConfigProvider, Console, Effect, Layer } from "effect"
-import * as Configuration from "../../src/Configuration.ts"
-import * as Logging from "../../src/Observability/Logging.ts"
-import * as Server from "../../src/Server.ts"
+import * as Configuration from "../../src/app/Configuration.ts"
+import * as Server from "../../src/app/Server.ts"
+import * as Logging from "../../src/base/Observability/Logging.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
 const address = /dev mode, at (\S+)\n|"Listening".*?"port":(\d+)[,}]/

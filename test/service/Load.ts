@@ -1,8 +1,8 @@
 /** Several clients that write, read and follow at once, until the service ends. */
 import type { HttpClient } from "@effect/platform/HttpClient"
 import { Deferred, Effect, Fiber, Option, Random, Stream } from "effect"
-import type { Operation, OperationResult, TransportName } from "../../src/client.ts"
-import * as Client from "../../src/clientEffect.ts"
+import type { Operation, OperationResult, TransportName } from "../../src/exports/client.ts"
+import * as Client from "../../src/exports/clientEffect.ts"
 import type { Change } from "../../src/Kv/Api.ts"
 import * as ClientOf from "./Client.ts"
 import { contradictions, type History } from "./History.ts"

@@ -1,4 +1,4 @@
-import type { JsonText } from "../../src/Json/JsonText.ts"
+import type { JsonText } from "../../src/base/Json/JsonText.ts"
 import type { StoredChange } from "../../src/Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../src/Kv/ChangeLog.ts"
 import type { StoredEntry } from "../../src/Kv/Entry.ts"

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, type Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
-import { JsonText } from "../../src/Json/JsonText.ts"
+import { JsonText } from "../../src/base/Json/JsonText.ts"
 import * as Change from "../../src/Kv/Change.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../src/Kv/Entry.ts"

@@ -1,6 +1,6 @@
 /** A conversation with an agent: sends lines of input to it and prints its events. */
 import { Data, Deferred, Effect, Either, Option, Schema, type Scope } from "effect"
-import type * as Client from "../../EffectClient/Client.ts"
+import type * as Client from "../../Client/Effect/Client.ts"
 import type * as Output from "../Terminal/Output.ts"
 import * as Commands from "./Commands.ts"
 import * as Display from "./Display.ts"

@@ -1,7 +1,7 @@
 /** The lines of a conversation: parses them, executes them, and shows their answers. */
 import { randomUUID } from "node:crypto"
 import { Effect, Either, Option, Stream } from "effect"
-import type * as Client from "../../EffectClient/Client.ts"
+import type * as Client from "../../Client/Effect/Client.ts"
 import { clean, cleanName, count } from "../Terminal/Text.ts"
 import type { Display } from "./Display.ts"
 import type { Session } from "./Session.ts"

@@ -1,6 +1,6 @@
 /** The output of a conversation: text for people, or records for programs. */
 import { Deferred, Effect } from "effect"
-import type * as Client from "../../EffectClient/Client.ts"
+import type * as Client from "../../Client/Effect/Client.ts"
 import * as Output from "../Terminal/Output.ts"
 import { type Paint, plain } from "../Terminal/Text.ts"
 import * as Screen from "./Screen.ts"

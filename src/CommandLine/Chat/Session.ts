@@ -1,6 +1,6 @@
 /** The connection to the gateway, and the session of a conversation. */
 import { Clock, Deferred, Duration, Effect, Option, type Redacted, Runtime, Schema, type Scope, Stream } from "effect"
-import * as Client from "../../EffectClient/Client.ts"
+import * as Client from "../../Client/Effect/Client.ts"
 import { Event } from "../../Gateway/Protocol.ts"
 import { clean } from "../Terminal/Text.ts"
 import type { Display, Fatal } from "./Display.ts"

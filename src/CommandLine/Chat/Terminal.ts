@@ -1,7 +1,7 @@
 /** The terminal of a conversation. */
 import * as readline from "node:readline"
 import { Context, Effect, Exit, Layer, Mailbox, Option } from "effect"
-import { drained } from "../../EventLoop.ts"
+import { drained } from "../../base/EventLoop.ts"
 
 /** Input from the keyboard or a file. */
 export type Input = { readonly is: "line"; readonly text: string } | { readonly is: "interrupt" }

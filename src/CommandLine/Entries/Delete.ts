@@ -1,8 +1,8 @@
 /** `causeway kv delete`. */
 import { Effect, Option, Stream } from "effect"
+import type { ClientError } from "../../Client/Effect/Client.ts"
 import type { ChangePage, EntryKey } from "../../Client/Model.ts"
 import { json } from "../../Client/Requests.ts"
-import type { ClientError } from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { actor, checkVersion, flag, given, ifVersion, namespace, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

@@ -1,6 +1,7 @@
 /** Entries and changes as text for people. */
+
+import { textOf } from "../../base/Json/ExactJson.ts"
 import type { Change, Entry, EntryKey } from "../../Client/Model.ts"
-import { textOf } from "../../Json/ExactJson.ts"
 import { type Column, list, truncate } from "../Terminal/Table.ts"
 import { cleanJson, cleanName, type Paint } from "../Terminal/Text.ts"
 

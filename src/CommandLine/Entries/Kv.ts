@@ -1,7 +1,7 @@
 /** `causeway kv get` and `causeway kv set`. */
 import { Duration, Effect, Option } from "effect"
-import * as ExactJson from "../../Json/ExactJson.ts"
-import { RawJson } from "../../Json/JsonText.ts"
+import * as ExactJson from "../../base/Json/ExactJson.ts"
+import { RawJson } from "../../base/Json/JsonText.ts"
 import { CommandFailed, exitCodes, wrong } from "../CommandFailed.ts"
 import { actor, checkVersion, flag, given, ifVersion, key, namespace, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

@@ -1,7 +1,7 @@
 /** `causeway kv list` and `causeway kv namespaces`. */
 import { Effect, Option, Stream } from "effect"
+import * as ExactJson from "../../base/Json/ExactJson.ts"
 import type { NamespaceCount } from "../../Client/Model.ts"
-import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, given, namespace, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

@@ -1,8 +1,8 @@
 /** `causeway kv watch`: follows changes. */
 import { Effect, Option, Runtime, Stream } from "effect"
+import * as ExactJson from "../../base/Json/ExactJson.ts"
+import type { ClientError, FollowOptions, Service } from "../../Client/Effect/Client.ts"
 import type { FollowEvent, FollowStatus } from "../../Client/Model.ts"
-import type { ClientError, FollowOptions, Service } from "../../EffectClient/Client.ts"
-import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, given, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

@@ -3,7 +3,7 @@
  * directory that no service uses.
  */
 import { Config, Effect, Option, Queue, Stream } from "effect"
-import { MiB } from "../../Bytes.ts"
+import { MiB } from "../../base/Bytes.ts"
 import type { RestoredStore } from "../../Storage/Backup/Restore.ts"
 import type { Made, Progress, Report } from "../../Storage/Backup.ts"
 import * as StoreUrl from "../../Storage/StoreUrl.ts"

@@ -1,8 +1,8 @@
 /** Downloads a backup of the store from a service and verifies it. It needs the native module of SQLite. */
 import { createHash } from "node:crypto"
 import { Duration, Effect, Stream } from "effect"
-import * as Client from "../../EffectClient/Client.ts"
-import { messageOf } from "../../ErrorMessage.ts"
+import { messageOf } from "../../base/ErrorMessage.ts"
+import * as Client from "../../Client/Effect/Client.ts"
 import { store } from "../../Storage/Backup/Manifest.ts"
 import * as Target from "../../Storage/Backup/Target.ts"
 import { BackupFailed, type Made, type Report } from "../../Storage/Backup.ts"

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises"
 import * as readline from "node:readline"
 import { Effect, type Option } from "effect"
-import { messageOf } from "../../ErrorMessage.ts"
+import { messageOf } from "../../base/ErrorMessage.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import { Output } from "./Output.ts"
 

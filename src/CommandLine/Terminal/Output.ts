@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs"
 import { Socket } from "node:net"
 import { Context, Data, Effect, Layer } from "effect"
-import { stringify } from "../../Json/ExactJson.ts"
+import { stringify } from "../../base/Json/ExactJson.ts"
 import { type CommandFailed, outputFailed } from "../CommandFailed.ts"
 import { widthOf } from "./Table.ts"
 import { clean, cleanJson, colored, type Paint, plain } from "./Text.ts"

@@ -1,6 +1,6 @@
 /** Sanitizes untrusted text for a terminal. */
 import { identity } from "effect"
-import { escapeOf, pictureOf, replaceHidden } from "../../HiddenCharacters.ts"
+import { escapeOf, pictureOf, replaceHidden } from "../../base/HiddenCharacters.ts"
 
 /** Functions that color text, or return it unchanged. */
 export interface Paint {

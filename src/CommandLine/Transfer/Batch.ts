@@ -1,7 +1,7 @@
 /** `causeway batch`: operations that are applied atomically. */
 import { Effect, Either, Option } from "effect"
+import * as ExactJson from "../../base/Json/ExactJson.ts"
 import type { Operation } from "../../Client/Model.ts"
-import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import { actor } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

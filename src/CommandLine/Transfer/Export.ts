@@ -1,9 +1,9 @@
 /** `causeway export`: entries as lines of JSON. */
 import { type Chunk, type Duration, Effect, Option, Scope, Stream } from "effect"
+import * as ExactJson from "../../base/Json/ExactJson.ts"
+import type { ClientError, Service } from "../../Client/Effect/Client.ts"
 import { compare } from "../../Client/KeyOrder.ts"
 import type { Entry } from "../../Client/Model.ts"
-import type { ClientError, Service } from "../../EffectClient/Client.ts"
-import * as ExactJson from "../../Json/ExactJson.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, prefix, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

@@ -4,6 +4,9 @@ import { constants, createReadStream } from "node:fs"
 import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
 import { Data, Duration, Effect, Option, Ref, Stream } from "effect"
+import { messageOf } from "../../base/ErrorMessage.ts"
+import * as ExactJson from "../../base/Json/ExactJson.ts"
+import type * as Client from "../../Client/Effect/Client.ts"
 import {
   batchesOf,
   type Existing,
@@ -16,9 +19,6 @@ import {
   type TextLine
 } from "../../Client/EntryLines.ts"
 import { withoutOperation } from "../../Client/Errors.ts"
-import type * as Client from "../../EffectClient/Client.ts"
-import { messageOf } from "../../ErrorMessage.ts"
-import * as ExactJson from "../../Json/ExactJson.ts"
 import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { choice, flag, numberOption, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"

@@ -1,9 +1,9 @@
 /** Sends the batches of an import. */
 import { Effect, Either, Option, Ref } from "effect"
+import type { RawJson } from "../../base/Json/JsonText.ts"
+import type * as Client from "../../Client/Effect/Client.ts"
 import { type EntryLine, type Existing, ImportBatch, type Imported } from "../../Client/EntryLines.ts"
 import { operationIndexOf, serverTimeOf } from "../../Client/Errors.ts"
-import type * as Client from "../../EffectClient/Client.ts"
-import type { RawJson } from "../../Json/JsonText.ts"
 
 /** An entry of a line, with the text of its value. */
 export type Item = EntryLine<RawJson>

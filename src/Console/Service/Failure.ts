@@ -1,6 +1,7 @@
 /** Error messages for users. */
+
+import { pictureOf, replaceHidden } from "../../base/HiddenCharacters.ts"
 import { isClientError } from "../../Client/Errors.ts"
-import { pictureOf, replaceHidden } from "../../HiddenCharacters.ts"
 
 /** Whether a message has details. Those of browsers for failed requests have none. */
 const isDetailed = (message: string): boolean => !/^(?:Failed to fetch|Load failed|NetworkError\b)/.test(message)

@@ -1,5 +1,5 @@
 /** What the service writes into the page, and what all pages of the tab share. */
-import type { Routes } from "../../Pages/Paths.ts"
+import type { Routes } from "../../Operations/Pages/Paths.ts"
 
 const { content } = document.querySelector<HTMLMetaElement>('meta[name="causeway-routes"]')!
 const given: Readonly<Record<string, string>> = JSON.parse(content)

@@ -1,6 +1,6 @@
 /** A text field for JSON. It keeps the text as it is, and shows syntax errors and hidden characters. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
-import { codePointOf, hiddenIn } from "../../HiddenCharacters.ts"
+import { codePointOf, hiddenIn } from "../../base/HiddenCharacters.ts"
 import { colored, type Problem, positionOf } from "../JsonText.ts"
 import { marked } from "./VisibleText.tsx"
 

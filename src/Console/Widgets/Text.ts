@@ -1,5 +1,5 @@
 /** Numbers, times and names as the page shows them. */
-import { escapeOf, pictureOf, replaceHidden } from "../../HiddenCharacters.ts"
+import { escapeOf, pictureOf, replaceHidden } from "../../base/HiddenCharacters.ts"
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"] as const
 

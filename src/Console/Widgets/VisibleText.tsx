@@ -4,7 +4,7 @@
  */
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
-import { hiddenIn, pictureOf } from "../../HiddenCharacters.ts"
+import { hiddenIn, pictureOf } from "../../base/HiddenCharacters.ts"
 import { visibleText } from "./Text.ts"
 
 /** In texts with more hidden characters, such as those of binary files, only their pictures can be copied. */

@@ -5,9 +5,9 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Duration, Effect, Option, Schema, type Scope } from "effect"
 import type { createLocalJWKSet, JSONWebKeySet } from "jose"
-import * as Monotonic from "../../Monotonic.ts"
-import { SingleFlight } from "../../SingleFlight.ts"
-import * as Supervision from "../../Supervision.ts"
+import * as Monotonic from "../../base/Monotonic.ts"
+import { SingleFlight } from "../../base/SingleFlight.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import * as UpstreamHttp from "../../Upstream/UpstreamHttp.ts"
 
 /** The library that verifies tokens, loaded when the first one arrives. */

@@ -3,7 +3,7 @@
  */
 import { isIP } from "node:net"
 import { Config, ConfigError, Either, Option, Redacted } from "effect"
-import * as Setting from "../../Setting.ts"
+import * as Setting from "../../base/Setting.ts"
 
 /** An address of a node. The host is a name or an IP address without brackets. */
 export interface NodeAddress {

@@ -1,6 +1,6 @@
 /** The fields that several frames share, and the session. */
 import { Schema } from "effect"
-import { isObject } from "../../Json/Parsing.ts"
+import { isObject } from "../../base/Json/Parsing.ts"
 import * as Limits from "./Limits.ts"
 
 /** An optional field, which is never null. */

@@ -2,9 +2,9 @@
  * The retention of session histories.
  */
 import { Config, Duration, Effect, Layer, Option } from "effect"
-import * as HousekeepingMetrics from "../../HousekeepingMetrics.ts"
-import * as Setting from "../../Setting.ts"
-import * as Supervision from "../../Supervision.ts"
+import * as HousekeepingMetrics from "../../base/HousekeepingMetrics.ts"
+import * as Setting from "../../base/Setting.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import { type Retention, SessionEvents } from "../SessionEvents.ts"
 
 /** The limits of a history, by size and by age. */

@@ -2,8 +2,8 @@
  * Creating and deleting sessions, of which parts are stored in several places, in an order that leaves none of them behind.
  */
 import { Clock, type Context, Effect, Fiber, type Scope } from "effect"
+import type { LimitsShape } from "../../base/Limits.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
-import type { LimitsShape } from "../../Limits.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import { type Caller, SessionConflict, type Sessions, SessionTooLarge } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"

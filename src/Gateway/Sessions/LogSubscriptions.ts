@@ -2,8 +2,8 @@
  * Subscriptions to sessions of other nodes, whose events are read from the shared log.
  */
 import { Cause, type Context, Effect, Option, type Scope } from "effect"
+import * as Supervision from "../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
-import * as Supervision from "../../Supervision.ts"
 import { NodeLink, type NodeLinkShape } from "../Forwarding/NodeLink.ts"
 import type { History, SessionEvents, SessionUnreadable } from "../SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../SessionNodes.ts"

@@ -4,9 +4,9 @@
  */
 import { Duration, Effect, Either, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
+import { SingleFlight } from "../../base/SingleFlight.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { SingleFlight } from "../../SingleFlight.ts"
-import * as Supervision from "../../Supervision.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
 import { type History, SessionElsewhere } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"

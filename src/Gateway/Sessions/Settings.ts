@@ -1,6 +1,6 @@
 /** The settings and limits of sessions. */
 import { Config, Duration, Option } from "effect"
-import * as Setting from "../../Setting.ts"
+import * as Setting from "../../base/Setting.ts"
 
 /** The limits of sessions unless configured. */
 export const defaults = {

@@ -3,9 +3,9 @@
  */
 
 import { Effect, Either, type Fiber, FiberId } from "effect"
+import * as FrameSummary from "../../base/Observability/FrameSummary.ts"
+import type { LogValue } from "../../base/Observability/LogValue.ts"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
-import * as FrameSummary from "../../Observability/FrameSummary.ts"
-import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Claim } from "../FairPool.ts"
 import { fileRequests, largestAnswer } from "../FileMemory.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"

@@ -1,9 +1,9 @@
 /** Reads the events that clients have missed, in turn for all tenants. */
 import { Effect, type Scope } from "effect"
-import { Backoff } from "../../Backoff.ts"
-import { yieldToEventLoop } from "../../EventLoop.ts"
-import * as Monotonic from "../../Monotonic.ts"
-import * as Supervision from "../../Supervision.ts"
+import { Backoff } from "../../base/Backoff.ts"
+import { yieldToEventLoop } from "../../base/EventLoop.ts"
+import * as Monotonic from "../../base/Monotonic.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import * as EventPace from "../../Upstream/EventPace.ts"
 import { FairPool } from "../FairPool.ts"
 import type { Frame } from "../Sessions.ts"

@@ -7,7 +7,7 @@
  */
 import type { ServerResponse } from "node:http"
 import { Effect, type Fiber, FiberId, Stream } from "effect"
-import { drained } from "../../EventLoop.ts"
+import { drained } from "../../base/EventLoop.ts"
 import { ServiceUnavailable } from "../ApiError.ts"
 import { requestIdHeader } from "../HeaderFields.ts"
 import { fromError, type Reply } from "../Reply.ts"

@@ -8,7 +8,7 @@
  * the longest time, then the slowest. So slow senders do not block those that send at full speed.
  */
 import type { Duplex } from "node:stream"
-import type { MetricTags } from "../../MetricTags.ts"
+import type { MetricTags } from "../../base/MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 

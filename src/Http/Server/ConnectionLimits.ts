@@ -2,7 +2,7 @@
  * Limits of connections: their number, their memory, and timeouts of clients.
  */
 import { Config } from "effect"
-import * as Setting from "../../Setting.ts"
+import * as Setting from "../../base/Setting.ts"
 
 /** The limits of all connections together, unless configured. */
 export const defaults = {

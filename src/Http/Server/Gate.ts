@@ -4,7 +4,7 @@
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
-import * as MetricTags from "../../MetricTags.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
 import { bodyOf } from "../ApiError.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as Cors from "../Cors.ts"

@@ -5,7 +5,7 @@
  * network are a linked list. Networks are in a binary heap by the number of their connections. One without idle
  * connections is removed from the heap only when it reaches the top.
  */
-import { type Linked, LinkedList } from "../../LinkedList.ts"
+import { type Linked, LinkedList } from "../../base/LinkedList.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
 /** A connection, and its neighbors among the idle ones of its network. */

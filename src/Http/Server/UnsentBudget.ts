@@ -5,7 +5,7 @@
  * closed: first those whose clients have read nothing for the longest time, then those with the most bytes.
  */
 import type { Duplex } from "node:stream"
-import type { MetricTags } from "../../MetricTags.ts"
+import type { MetricTags } from "../../base/MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 

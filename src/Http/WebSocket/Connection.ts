@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
-import { UnfinishedMessage } from "../../UnfinishedMessage.ts"
+import { UnfinishedMessage } from "../../base/UnfinishedMessage.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { type BodyBudget, heldBodyOf } from "../Server/BodyBudget.ts"
 import { type Account, accountOf, type Protocol, takenBy } from "../Server/UnsentBudget.ts"

@@ -1,5 +1,5 @@
+import type { DebugLog } from "../../base/Observability/DebugLog.ts"
 import type { Close } from "../../Http/WebSocket.ts"
-import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
 import type { Follower, FollowerOwner } from "./Follower.ts"
 import { closes, heartbeatFrame, resetFrame } from "./Frames.ts"

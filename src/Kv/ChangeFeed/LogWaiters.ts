@@ -2,9 +2,9 @@
  * Readers that wait for changes of the log: a scan of the log finds those whose queries select a change.
  */
 import { Duration, Effect, type Scope } from "effect"
+import * as Monotonic from "../../base/Monotonic.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
-import * as Monotonic from "../../Monotonic.ts"
-import * as Supervision from "../../Supervision.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import { type Page, type Position, ReadersByPart } from "./Page.ts"
 import { type Pages, tail } from "./Pages.ts"

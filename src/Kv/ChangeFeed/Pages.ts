@@ -2,11 +2,11 @@
  * Reads of the change log, page by page.
  */
 import { Effect, Exit, FiberRef, Option, Schema, type Scope } from "effect"
-import { MiB } from "../../Bytes.ts"
-import * as Direct from "../../Direct.ts"
-import { yieldToEventLoop } from "../../EventLoop.ts"
-import { DirectFlight, type Work } from "../../SingleFlight.ts"
-import * as TimeLimit from "../../TimeLimit.ts"
+import { MiB } from "../../base/Bytes.ts"
+import * as Direct from "../../base/Direct.ts"
+import { yieldToEventLoop } from "../../base/EventLoop.ts"
+import { DirectFlight, type Work } from "../../base/SingleFlight.ts"
+import * as TimeLimit from "../../base/TimeLimit.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import { StoreUnavailable } from "../Store.ts"

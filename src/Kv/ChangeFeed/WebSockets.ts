@@ -2,14 +2,14 @@
  * The WebSockets that follow the change log: their upgrades, and the rounds of reads that serve them.
  */
 import { type Context, Effect, Runtime, type Scope } from "effect"
-import { Backoff } from "../../Backoff.ts"
-import { yieldToEventLoop } from "../../EventLoop.ts"
+import { Backoff } from "../../base/Backoff.ts"
+import { yieldToEventLoop } from "../../base/EventLoop.ts"
+import * as DebugLog from "../../base/Observability/DebugLog.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { subprotocol } from "../../Http/HeaderFields.ts"
 import type { Close } from "../../Http/WebSocket.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
-import * as DebugLog from "../../Observability/DebugLog.ts"
-import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import type { StoreUnavailable } from "../Store.ts"
 import { Follower, heartbeatIntervalMillis, type Initial, InitialFollower } from "./Follower.ts"

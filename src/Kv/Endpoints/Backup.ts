@@ -2,7 +2,7 @@
  * The handler of backups: a copy of the whole store as a file.
  */
 import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
-import { MiB } from "../../Bytes.ts"
+import { MiB } from "../../base/Bytes.ts"
 import {
   type ApiError,
   Forbidden,

@@ -2,14 +2,14 @@
  * The handlers of the change feed: polls, Server-Sent Events and WebSockets.
  */
 import { type Context, Duration, Effect, Either, Exit, Stream } from "effect"
-import * as Direct from "../../Direct.ts"
+import * as Direct from "../../base/Direct.ts"
+import type { LimitsShape } from "../../base/Limits.ts"
 import { type ApiError, Forbidden } from "../../Http/ApiError.ts"
 import * as Compression from "../../Http/Compression.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import type { Admits } from "../../Http/Origin.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { upgradeFailed } from "../../Http/WebSocket.ts"
-import type { LimitsShape } from "../../Limits.ts"
 import * as ServerSentEvents from "../ChangeFeed/ServerSentEvents.ts"
 import type { ChangeFeed, FollowQuery } from "../ChangeFeed.ts"
 import * as Entry from "../Entry.ts"

@@ -3,9 +3,9 @@
  */
 import { createHash } from "node:crypto"
 import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
-import * as Direct from "../../Direct.ts"
+import * as Direct from "../../base/Direct.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
 import { type ApiError, Conflict, UnprocessableContent } from "../../Http/ApiError.ts"
-import * as MetricTags from "../../MetricTags.ts"
 import { tenantOf } from "../Entry.ts"
 import { type IdempotencyConflict, Store } from "../Store.ts"
 import type { IdempotencyKey, Precondition, Write } from "../Write.ts"

@@ -4,9 +4,9 @@
 
 import { createHash } from "node:crypto"
 import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"
+import type { LimitsShape } from "../../base/Limits.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
-import type { LimitsShape } from "../../Limits.ts"
 import type { EncodedEntry } from "../Entry.ts"
 import {
   epochHeader,

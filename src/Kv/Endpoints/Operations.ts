@@ -3,10 +3,10 @@
  * is limited to its namespaces. The actor of the identity is recorded, regardless of the actor that the client names.
  */
 import { Either } from "effect"
+import * as Json from "../../base/Json/JsonText.ts"
+import type { LimitsShape } from "../../base/Limits.ts"
 import { type BadRequest, Forbidden, type PayloadTooLarge } from "../../Http/ApiError.ts"
 import type { IdentityShape } from "../../Http/Identity.ts"
-import * as Json from "../../Json/JsonText.ts"
-import type { LimitsShape } from "../../Limits.ts"
 import { problemOfActor, problemOfName, problemOfText, tenantOf } from "../Entry.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "../Requests.ts"
 import type { Address } from "../Store.ts"

@@ -3,7 +3,7 @@
  * the list to check that the databases are complete and match.
  */
 import { Effect, type Option, Schema } from "effect"
-import { messageOf } from "../../ErrorMessage.ts"
+import { messageOf } from "../../base/ErrorMessage.ts"
 import type { Format } from "../Sqlite/Database/Connection.ts"
 import { format as kv } from "../Sqlite/Kv/Schema.ts"
 import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"

@@ -4,7 +4,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
-import { randomHex } from "../../RandomHex.ts"
+import { randomHex } from "../../base/RandomHex.ts"
 import { claimName, flushDirectory, idOf } from "../FileSystem.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
 import { applicationIdOf } from "../Sqlite/Database/Opening/Identification.ts"

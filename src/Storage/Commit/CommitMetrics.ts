@@ -2,7 +2,7 @@
  * Metrics of groups of writes: their number, their size, and their duration.
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as MetricTags from "../../MetricTags.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
 import type { CommittedGroup } from "./GroupCommit.ts"
 
 /** One kind of groups. */

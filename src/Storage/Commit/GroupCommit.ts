@@ -3,12 +3,12 @@
  */
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import { constVoid } from "effect/Function"
-import { MiB } from "../../Bytes.ts"
-import * as Direct from "../../Direct.ts"
-import { untilRead } from "../../EventLoop.ts"
+import { MiB } from "../../base/Bytes.ts"
+import * as Direct from "../../base/Direct.ts"
+import { untilRead } from "../../base/EventLoop.ts"
+import * as Monotonic from "../../base/Monotonic.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import * as Monotonic from "../../Monotonic.ts"
-import * as Supervision from "../../Supervision.ts"
 import { BatchWindow, type Wait } from "./BatchWindow.ts"
 import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
 

@@ -2,6 +2,8 @@
  * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
  */
 import { type Context, Effect, type Scope } from "effect"
+import * as MetricTags from "../../base/MetricTags.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import type {
   Append,
   History,
@@ -11,8 +13,6 @@ import type {
   SessionEvents
 } from "../../Gateway/SessionEvents.ts"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import * as MetricTags from "../../MetricTags.ts"
-import * as Supervision from "../../Supervision.ts"
 import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 

@@ -2,12 +2,12 @@
  * Group commit of the key-value store: the weight of a write, and the metrics of its groups.
  */
 import { Effect, Exit, Runtime, type Scope } from "effect"
-import * as Direct from "../../Direct.ts"
+import * as Direct from "../../base/Direct.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
 import { IdempotencyConflict, type StoreBusy, type StoreUnavailable } from "../../Kv/Store.ts"
 import type { Committed, IdempotencyKey, Write } from "../../Kv/Write.ts"
-import * as MetricTags from "../../MetricTags.ts"
-import * as Supervision from "../../Supervision.ts"
 import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 

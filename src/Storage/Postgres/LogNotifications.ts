@@ -3,9 +3,9 @@
  * alone is sufficient; a notification only shortens the delay.
  */
 import { Duration, Effect, Exit, type Redacted, type Scope } from "effect"
+import { randomHex } from "../../base/RandomHex.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
-import { randomHex } from "../../RandomHex.ts"
-import * as Supervision from "../../Supervision.ts"
 import * as Client from "./Database/Client.ts"
 import { answeredWithin, unavailable } from "./Database/DatabaseError.ts"
 import * as Notifications from "./Database/Notifications.ts"

@@ -4,8 +4,8 @@
  * it would have refused.
  */
 import { Cause, Deferred, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
+import * as Supervision from "../../base/Supervision.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
-import * as Supervision from "../../Supervision.ts"
 import type { AtNow, DatabaseClock } from "./Database/DatabaseClock.ts"
 import { describe } from "./Database/DatabaseError.ts"
 import type { TablesInUse } from "./Database/TableLocks.ts"

@@ -3,10 +3,10 @@
  * belongs to one node at a time.
  */
 import { Context, Duration, Effect, Layer, Option, type Scope } from "effect"
+import * as MetricTags from "../../base/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, SessionEvents } from "../../Gateway/SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"
-import * as MetricTags from "../../MetricTags.ts"
 import * as SessionCommit from "../Commit/SessionCommit.ts"
 import { Database } from "./Connections.ts"
 import { bySystemClock } from "./Database/DatabaseClock.ts"

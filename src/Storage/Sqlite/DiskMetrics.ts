@@ -7,8 +7,8 @@
 import { stat, statfs } from "node:fs/promises"
 import { dirname } from "node:path"
 import { Clock, Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
-import * as MetricTags from "../../MetricTags.ts"
-import * as Supervision from "../../Supervision.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
+import * as Supervision from "../../base/Supervision.ts"
 import { hasCode } from "../FileSystem.ts"
 
 /** The databases of a directory. */

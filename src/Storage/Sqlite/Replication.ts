@@ -5,8 +5,8 @@
 import { join } from "node:path"
 import * as FileSystem from "@effect/platform/FileSystem"
 import { Array as Arr, Config, Duration, Effect, Option } from "effect"
-import type { Dependency } from "../../Health/Api.ts"
-import * as Setting from "../../Setting.ts"
+import * as Setting from "../../base/Setting.ts"
+import type { Dependency } from "../../Operations/Health/Api.ts"
 import { dataDirectory } from "../StoreUrl.ts"
 
 /** The directory to check. */

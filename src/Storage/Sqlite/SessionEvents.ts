@@ -2,6 +2,7 @@
  * The histories of sessions in one SQLite database, which all sessions share.
  */
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
+import * as MetricTags from "../../base/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import {
   type Retention as Bounds,
@@ -11,7 +12,6 @@ import {
   SessionUnreadable
 } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
-import * as MetricTags from "../../MetricTags.ts"
 import type * as GroupCommit from "../Commit/GroupCommit.ts"
 import type { EventWrite } from "../Commit/SessionCommit.ts"
 import * as SessionCommit from "../Commit/SessionCommit.ts"

@@ -2,8 +2,8 @@
  * Metrics, logs and spans of the calls to one upstream service, and the failures that are counted in them.
  */
 import { type Duration, Effect, Metric, MetricBoundaries } from "effect"
-import * as MetricTags from "../../MetricTags.ts"
-import * as Monotonic from "../../Monotonic.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
+import * as Monotonic from "../../base/Monotonic.ts"
 import type { CircuitOpen } from "./CircuitBreaker.ts"
 import { measuredOutcomes, type Outcome, UpstreamFailure } from "./UpstreamFailure.ts"
 

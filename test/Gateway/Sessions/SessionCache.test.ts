@@ -12,7 +12,7 @@ import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/Sessio
 import type { SessionRecords } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { SessionCache } from "../../../src/Gateway/Sessions/SessionCache.ts"
 import { defaults } from "../../../src/Gateway/Sessions/Settings.ts"
-import { breathe } from "../../../src/Testing/Time.ts"
+import { breathe } from "../../../src/Simulator/Testing/Time.ts"
 
 const idOf = (number: number): string => `${number}`.padStart(36, "0")
 

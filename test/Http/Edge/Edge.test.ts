@@ -1,5 +1,5 @@
 import { Effect, Exit, Fiber, Layer, Option } from "effect"
-import * as Direct from "../../../src/Direct.ts"
+import * as Direct from "../../../src/base/Direct.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"

@@ -1,6 +1,6 @@
 import { expect, it } from "@effect/vitest"
 import { Deferred, Effect, Layer, Logger } from "effect"
-import * as Direct from "../../../src/Direct.ts"
+import * as Direct from "../../../src/base/Direct.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { at, head } from "../../suites/Http/Fixture.ts"

@@ -1,10 +1,10 @@
 import { Context, Effect, Layer } from "effect"
-import { Api } from "../../../src/Api.ts"
-import * as Causeway from "../../../src/Causeway.ts"
+import { Api } from "../../../src/app/Api.ts"
+import * as Causeway from "../../../src/app/Causeway.ts"
+import * as Tracer from "../../../src/base/Observability/Tracer.ts"
 import type { AllowedOrigins } from "../../../src/Http/Cors.ts"
 import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
-import * as Tracer from "../../../src/Observability/Tracer.ts"
 import { identity, portOf, type Transport } from "../../Harness.ts"
 
 const serving = (name: string, tracing: Layer.Layer<never>, origins: AllowedOrigins = []): Transport => ({

@@ -32,8 +32,8 @@ import {
   RequestMetrics,
   routerConfig,
   StockServer
-} from "../../../src/index.ts"
-import { memory } from "../../../src/store.ts"
+} from "../../../src/exports/index.ts"
+import { memory } from "../../../src/exports/store.ts"
 
 /** The one key of the host. */
 export const key = "key-of-the-host"

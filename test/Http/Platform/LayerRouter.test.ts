@@ -19,8 +19,8 @@ import {
   PlatformMiddleware,
   routerConfig,
   StockServer
-} from "../../../src/index.ts"
-import { memory } from "../../../src/store.ts"
+} from "../../../src/exports/index.ts"
+import { memory } from "../../../src/exports/store.ts"
 import { auth, keys, portOf } from "../../Harness.ts"
 
 const Data = HttpApi.make("data").add(KvGroup).prefix("/data")

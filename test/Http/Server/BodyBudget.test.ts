@@ -3,11 +3,11 @@ import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { Effect, Either } from "effect"
 import { describe, expect, it } from "vitest"
+import { Limits } from "../../../src/base/Limits.ts"
 import * as Body from "../../../src/Http/RequestBody.ts"
 import { type ConnectionLimits, defaults, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
 import { format } from "../../../src/Kv/Body.ts"
-import { Limits } from "../../../src/Limits.ts"
 import { closing, listen, until } from "./Fixture.ts"
 
 const MiB = 1024 * 1024

@@ -3,11 +3,11 @@ import { Socket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Metric, TestClock } from "effect"
-import { Api } from "../../../src/Api.ts"
+import { Api } from "../../../src/app/Api.ts"
+import * as MetricTags from "../../../src/base/MetricTags.ts"
+import * as Samples from "../../../src/base/Observability/Samples.ts"
 import type { Observe } from "../../../src/Http/Server/Gate.ts"
 import * as RequestMetrics from "../../../src/Http/Server/RequestMetrics.ts"
-import * as MetricTags from "../../../src/MetricTags.ts"
-import * as Samples from "../../../src/Observability/Samples.ts"
 
 /**
  * Gives a test its own series. Other files of this process also count, for example servers that are shutting down, and

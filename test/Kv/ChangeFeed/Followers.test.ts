@@ -1,7 +1,7 @@
 /** Followers of the log at different positions, over connections that record their frames. */
 import { describe, expect, it } from "@effect/vitest"
+import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import type { Connection } from "../../../src/Http/WebSocket.ts"
-import { JsonText } from "../../../src/Json/JsonText.ts"
 import * as Change from "../../../src/Kv/Change.ts"
 import { Follower } from "../../../src/Kv/ChangeFeed/Follower.ts"
 import { FollowerSet } from "../../../src/Kv/ChangeFeed/FollowerSet.ts"

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { type Context, Effect, Fiber, TestClock } from "effect"
+import * as Monotonic from "../../../src/base/Monotonic.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { alwaysDue, ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
-import * as Monotonic from "../../../src/Monotonic.ts"
 
 /** A log of numbers, which counts its reads. */
 const numbers = () => {

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
 import { WebSocket } from "ws"
+import * as Fixture from "../../base/Observability/Fixture.ts"
 import { keys } from "../../Harness.ts"
-import * as Fixture from "../../Observability/Fixture.ts"
 
 const headers = { authorization: `Bearer ${keys.write}`, "content-type": "application/json" }
 

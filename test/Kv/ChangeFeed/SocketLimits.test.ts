@@ -2,7 +2,7 @@
 import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
-import { MiB } from "../../../src/Bytes.ts"
+import { MiB } from "../../../src/base/Bytes.ts"
 import { onlyLong } from "../../Scale.ts"
 import { check, connect, layer, put, type Served, serve, until, untilFollowers, untilFull } from "./Harness.ts"
 import { frame, handshake } from "./WebSocketBytes.ts"

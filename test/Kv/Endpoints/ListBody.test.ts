@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Stream } from "effect"
-import { JsonText } from "../../../src/Json/JsonText.ts"
+import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import * as ListBody from "../../../src/Kv/Endpoints/ListBody.ts"
 import * as Entry from "../../../src/Kv/Entry.ts"
 import { times } from "../../Scale.ts"

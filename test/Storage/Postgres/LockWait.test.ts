@@ -1,9 +1,9 @@
 /** How long groups of writes wait for the lock of the log. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Metric, MetricState } from "effect"
+import * as MetricTags from "../../../src/base/MetricTags.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import * as MetricTags from "../../../src/MetricTags.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"

@@ -2,7 +2,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { assert, describe, it } from "@effect/vitest"
 import { ConfigProvider, Effect, Fiber, Option, TestClock } from "effect"
-import type { Dependency } from "../../../src/Health/Api.ts"
+import type { Dependency } from "../../../src/Operations/Health/Api.ts"
 import * as Replication from "../../../src/Storage/Sqlite/Replication.ts"
 
 /** What the check says of a directory with these files; a name that ends in a slash is a directory's. */

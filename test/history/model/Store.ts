@@ -3,8 +3,8 @@
  * cannot find an error of `plan`.
  */
 import { Either } from "effect"
+import type { JsonText } from "../../../src/base/Json/JsonText.ts"
 import { compare } from "../../../src/Client/KeyOrder.ts"
-import type { JsonText } from "../../../src/Json/JsonText.ts"
 import { tenantOf } from "../../../src/Kv/Entry.ts"
 import { ifVersion, isLive, type Operation as PlannedOperation, plan } from "../../../src/Kv/Write.ts"
 import * as H from "../History.ts"

@@ -1,5 +1,5 @@
 import { Duration, Effect, type Scope, Stream } from "effect"
-import { JsonText } from "../../../src/Json/JsonText.ts"
+import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../../src/Kv/Entry.ts"

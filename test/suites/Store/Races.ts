@@ -1,6 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Effect, Fiber, Option, Stream } from "effect"
-import { toUnknown } from "../../../src/Json/JsonText.ts"
+import { toUnknown } from "../../../src/base/Json/JsonText.ts"
 import type { StoredChange } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { type Check, del, feed, get, lastSeq, list, listAll, put, read, remove, set, sketch, write } from "./Fixture.ts"

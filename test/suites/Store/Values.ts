@@ -1,6 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Option } from "effect"
-import { JsonText } from "../../../src/Json/JsonText.ts"
+import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import { type Check, feed, get, list, mebibyte, put, remove, write } from "./Fixture.ts"
 
 const texts = [

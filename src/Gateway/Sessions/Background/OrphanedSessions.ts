@@ -3,9 +3,9 @@
  * that is killed between its writes to the session database and to the key-value store leaves them.
  */
 import { type Context, Effect, Either, Option, type Scope } from "effect"
-import * as HousekeepingMetrics from "../../../HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import { type Store, StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Supervision from "../../../Supervision.ts"
 import type { SessionEvents } from "../../SessionEvents.ts"
 import { longestCreation } from "../Session/SessionRecord.ts"
 import { withoutEntry } from "../Session/SessionRecords.ts"

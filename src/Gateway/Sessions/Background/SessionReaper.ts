@@ -3,8 +3,8 @@
  * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
 import { Array as Arr, Cause, type Context, Duration, Effect, Schedule, type Scope } from "effect"
-import * as MetricTags from "../../../MetricTags.ts"
-import * as Supervision from "../../../Supervision.ts"
+import * as MetricTags from "../../../base/MetricTags.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { Sessions } from "../../Sessions.ts"
 import type { Entity } from "../Entity.ts"
 import type { Shared } from "../Session/SessionCore.ts"

@@ -3,8 +3,8 @@
  * are stopped.
  */
 import { Cause, Effect, Metric, Option, Schedule } from "effect"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Supervision from "../../../Supervision.ts"
 import type { Unfinished } from "../../SessionEvents.ts"
 import { delayAfter } from "../Instance/InstanceCleanup.ts"
 import type { Shared } from "../Session/SessionCore.ts"

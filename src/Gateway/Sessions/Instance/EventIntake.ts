@@ -3,7 +3,7 @@
  * once it is stored.
  */
 import { Effect, type Scope } from "effect"
-import type { MetricTags } from "../../../MetricTags.ts"
+import type { MetricTags } from "../../../base/MetricTags.ts"
 import type { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
 import type { Send } from "../../../Upstream/InstanceConnection.ts"
 import { type Received, Undelivered } from "../../../Upstream/InstanceConnection.ts"

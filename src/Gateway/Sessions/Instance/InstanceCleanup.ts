@@ -2,7 +2,7 @@
  * Stops the earlier instances of a session, so that none is leaked at the platform.
  */
 import { type Duration, Effect, Exit } from "effect"
-import * as Supervision from "../../../Supervision.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
 import type { SessionCore } from "../Session/SessionCore.ts"
 import * as State from "../Session/SessionState.ts"

@@ -2,8 +2,8 @@
  * The core of a session in memory: its record, its journal, its subscribers and its use count.
  */
 import { Cause, type Context, Duration, Effect, Either, type Scope } from "effect"
+import type { MetricTags } from "../../../base/MetricTags.ts"
 import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import type { MetricTags } from "../../../MetricTags.ts"
 import type { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../../FairPool.ts"
 import type { History, SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"

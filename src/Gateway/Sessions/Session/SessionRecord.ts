@@ -2,7 +2,7 @@
  * The record of a session, as one entry of the key-value store has it.
  */
 import { Clock, Duration, Effect, Option, Schema, Struct } from "effect"
-import { randomHex } from "../../../RandomHex.ts"
+import { randomHex } from "../../../base/RandomHex.ts"
 import { LostPart, Session } from "../../Protocol/Fields.ts"
 import type { CreateSession } from "../../Sessions.ts"
 

@@ -3,10 +3,10 @@
  */
 
 import { Cause, type Context, Effect, Option, type Scope } from "effect"
-import { JsonText } from "../../../Json/JsonText.ts"
+import { JsonText } from "../../../base/Json/JsonText.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import { type PreconditionFailed, type Store, type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Precondition } from "../../../Kv/Write.ts"
-import * as Supervision from "../../../Supervision.ts"
 import { addressOf, encodeRecord, namespaceOf, readRecord, type SessionRecord } from "./SessionRecord.ts"
 
 /** A session in memory whose record is written back. */

@@ -3,8 +3,8 @@
  * without a query for each use.
  */
 import { Clock, Context, DefaultServices, Effect } from "effect"
+import * as Monotonic from "../../../base/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Monotonic from "../../../Monotonic.ts"
 
 const system = Context.get(DefaultServices.liveServices, Clock.Clock)
 

@@ -3,8 +3,8 @@
  * call whose answer was lost.
  */
 import { Effect, Schedule } from "effect"
+import { randomHex } from "../../../base/RandomHex.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
-import { randomHex } from "../../../RandomHex.ts"
 import { maxGroup } from "../../Commit/GroupCommit.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost, type QueryError } from "./DatabaseError.ts"
 import type { Pool } from "./Pool.ts"

@@ -2,7 +2,7 @@
  * Metrics of a node's connections to the database, and of the sessions that it owns.
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as MetricTags from "../../../MetricTags.ts"
+import * as MetricTags from "../../../base/MetricTags.ts"
 import type { PoolUse } from "./Pool.ts"
 
 const connections = Metric.gauge("postgres_connections", {

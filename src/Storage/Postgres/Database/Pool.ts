@@ -4,9 +4,9 @@
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
-import * as Direct from "../../../Direct.ts"
+import * as Direct from "../../../base/Direct.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Supervision from "../../../Supervision.ts"
 import {
   type ClientOptions,
   clientConfig,

@@ -2,9 +2,9 @@
  * Snapshots for many reads. Each has its own connection.
  */
 import { Effect, ExecutionStrategy, Exit, Scope } from "effect"
+import * as Monotonic from "../../../base/Monotonic.ts"
 import { tenantOf } from "../../../Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Monotonic from "../../../Monotonic.ts"
 import { SnapshotShares } from "../../SnapshotShares.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
 import { answeredWithin } from "./DatabaseError.ts"

@@ -3,8 +3,8 @@
  * short when nodes may be serving.
  */
 import { Data, Effect, Schedule } from "effect"
+import * as Monotonic from "../../../base/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Monotonic from "../../../Monotonic.ts"
 import type { Query } from "./Client.ts"
 import { texts } from "./Encoding.ts"
 

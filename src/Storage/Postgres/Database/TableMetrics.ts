@@ -3,10 +3,10 @@
  * the time for which vacuum could not remove dead rows.
  */
 import { Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
-import * as MetricTags from "../../../MetricTags.ts"
-import * as Monotonic from "../../../Monotonic.ts"
-import { LabelValues } from "../../../Observability/LabelValues.ts"
-import * as Supervision from "../../../Supervision.ts"
+import * as MetricTags from "../../../base/MetricTags.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
+import { LabelValues } from "../../../base/Observability/LabelValues.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { Pool } from "./Pool.ts"
 import type { Query, Row } from "./Statement.ts"
 

@@ -3,9 +3,9 @@
  */
 import { type Duration, Effect, type Scope } from "effect"
 import { constVoid, identity } from "effect/Function"
-import * as HousekeepingMetrics from "../../../HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Supervision from "../../../Supervision.ts"
 import * as DatabaseClock from "../Database/DatabaseClock.ts"
 import type { Pool } from "../Database/Pool.ts"
 import { calling, first, type Query } from "../Database/Statement.ts"

@@ -2,10 +2,10 @@
  * The port `ChangeLog` over the connections of a node.
  */
 import { Duration, Effect, Exit } from "effect"
-import * as Direct from "../../../Direct.ts"
+import * as Direct from "../../../base/Direct.ts"
+import { DirectFlight } from "../../../base/SingleFlight.ts"
 import { ChangeLog, HistoryTrimmed } from "../../../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import { DirectFlight } from "../../../SingleFlight.ts"
 import type { AtNow, DatabaseClock } from "../Database/DatabaseClock.ts"
 import { type Pool, readTimeout } from "../Database/Pool.ts"
 import * as Portions from "../Database/Portions.ts"

@@ -2,7 +2,7 @@
  * The port `Store` over the connections of a node.
  */
 import { type Context, Effect, Exit, Option, Stream } from "effect"
-import * as Direct from "../../../Direct.ts"
+import * as Direct from "../../../base/Direct.ts"
 import { BackupRefused, EntriesTooLarge, type Selection, Store, type StoreUnavailable } from "../../../Kv/Store.ts"
 import type * as StoreCommit from "../../Commit/StoreCommit.ts"
 import type { EntryQuery } from "../../EntryRows.ts"

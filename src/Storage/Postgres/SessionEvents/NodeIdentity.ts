@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
 import { UnknownException } from "effect/Cause"
-import { messageOf } from "../../../ErrorMessage.ts"
+import { messageOf } from "../../../base/ErrorMessage.ts"
 import { makeDirectory } from "../../FileSystem.ts"
 import { StoreRefused } from "../Database/DatabaseError.ts"
 

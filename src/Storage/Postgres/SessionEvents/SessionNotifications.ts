@@ -3,8 +3,8 @@
  * and by polling the ends of watched histories. Polling alone is sufficient.
  */
 import { Array as Arr, Duration, Effect, type Scope } from "effect"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Supervision from "../../../Supervision.ts"
 import { texts } from "../Database/Encoding.ts"
 import * as Notifications from "../Database/Notifications.ts"
 import type { Pool } from "../Database/Pool.ts"

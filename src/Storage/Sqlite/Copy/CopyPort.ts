@@ -3,8 +3,8 @@
  */
 import { Worker } from "node:worker_threads"
 import { Duration, Effect, Schema } from "effect"
-import * as Threads from "../../../Process/Threads.ts"
-import * as Supervision from "../../../Supervision.ts"
+import * as Threads from "../../../base/Process/Threads.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import { type Copied, type CopyRequest, copy as copyHere, type Progress } from "./Copying.ts"
 import { type CopyError, type FailureReason, toCopyError, type Verified, type VerifyRequest } from "./Verification.ts"
 

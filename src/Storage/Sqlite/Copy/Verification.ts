@@ -3,7 +3,7 @@
  */
 import { statSync } from "node:fs"
 import Database from "better-sqlite3"
-import { MiB } from "../../../Bytes.ts"
+import { MiB } from "../../../base/Bytes.ts"
 import { hasCode } from "../../FileSystem.ts"
 import { connect } from "../../SqliteDriver.ts"
 import { type Format, refusalOf } from "../Database/Connection.ts"

@@ -2,7 +2,7 @@
  * Database commands at level debug: the text of statements, without the values of their parameters.
  */
 import { performance } from "node:perf_hooks"
-import type { DebugLog } from "../../../Observability/DebugLog.ts"
+import type { DebugLog } from "../../../base/Observability/DebugLog.ts"
 
 const message = "Database command"
 

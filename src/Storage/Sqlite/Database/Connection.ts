@@ -3,7 +3,7 @@
  */
 import { dirname, join } from "node:path"
 import type Database from "better-sqlite3"
-import { MiB } from "../../../Bytes.ts"
+import { MiB } from "../../../base/Bytes.ts"
 import { differenceOf, isOfDevelopment, ofDevelopment } from "../../MigrationNames.ts"
 import * as SqliteDriver from "../../SqliteDriver.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"

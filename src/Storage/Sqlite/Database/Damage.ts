@@ -1,7 +1,7 @@
 /** Reports of pages that are damaged or cannot be read. */
 import { Clock, Effect } from "effect"
-import type { MetricTags } from "../../../MetricTags.ts"
-import * as LabelValues from "../../../Observability/LabelValues.ts"
+import type { MetricTags } from "../../../base/MetricTags.ts"
+import * as LabelValues from "../../../base/Observability/LabelValues.ts"
 
 /** SQLite's codes for pages that are malformed or cannot be read. */
 const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/

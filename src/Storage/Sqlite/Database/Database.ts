@@ -3,10 +3,10 @@
  */
 import { basename, dirname } from "node:path"
 import { type Clock, Duration, Effect, Schema, type Scope } from "effect"
+import { Limits } from "../../../base/Limits.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
+import * as DebugLog from "../../../base/Observability/DebugLog.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
-import { Limits } from "../../../Limits.ts"
-import * as Monotonic from "../../../Monotonic.ts"
-import * as DebugLog from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
 import type * as Damage from "./Damage.ts"
 import { hasRoom } from "./Files.ts"

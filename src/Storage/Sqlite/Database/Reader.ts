@@ -2,9 +2,9 @@
  * The reads of a database.
  */
 import { type Clock, Effect, Exit } from "effect"
-import * as Direct from "../../../Direct.ts"
+import * as Direct from "../../../base/Direct.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as Monotonic from "../../../Monotonic.ts"
 import { idOf } from "../../FileSystem.ts"
 import * as Damage from "./Damage.ts"
 import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"

@@ -3,7 +3,7 @@
  * write-ahead log.
  */
 import { type Clock, Effect, Runtime } from "effect"
-import * as Monotonic from "../../../Monotonic.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
 import type { Done, Reply } from "./Messages.ts"
 import type { Opened } from "./Opening.ts"
 import type { Reader, ReaderListener } from "./Reader.ts"

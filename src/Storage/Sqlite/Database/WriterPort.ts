@@ -3,10 +3,10 @@
  */
 import { Worker } from "node:worker_threads"
 import { type Clock, Duration, Effect, Runtime, type Scope } from "effect"
-import { Backoff } from "../../../Backoff.ts"
-import * as Monotonic from "../../../Monotonic.ts"
-import * as Threads from "../../../Process/Threads.ts"
-import * as Supervision from "../../../Supervision.ts"
+import { Backoff } from "../../../base/Backoff.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
+import * as Threads from "../../../base/Process/Threads.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { Reply, Request, Unavailable } from "./Messages.ts"
 import type { Writer } from "./Writer.ts"
 

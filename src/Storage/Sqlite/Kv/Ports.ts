@@ -4,8 +4,9 @@
  */
 
 import { Clock, type Context, Duration, Effect, Either, Exit, Option, Stream } from "effect"
-import * as Direct from "../../../Direct.ts"
-import { yieldToEventLoop } from "../../../EventLoop.ts"
+import * as Direct from "../../../base/Direct.ts"
+import { yieldToEventLoop } from "../../../base/EventLoop.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
 import { ChangeLog, HistoryTrimmed } from "../../../Kv/ChangeLog.ts"
 import { tenantOf } from "../../../Kv/Entry.ts"
 import type { Comparison } from "../../../Kv/IdempotencyShares.ts"
@@ -19,7 +20,6 @@ import {
   StoreUnavailable
 } from "../../../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../../../Kv/Write.ts"
-import * as Monotonic from "../../../Monotonic.ts"
 import type * as StoreCommit from "../../Commit/StoreCommit.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import type { LastSeq } from "../../LastSeq.ts"

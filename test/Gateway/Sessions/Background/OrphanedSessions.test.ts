@@ -1,11 +1,11 @@
 /** What a gateway that was killed, or a failure, has left in the session database without an entry in the store. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Option } from "effect"
+import { JsonText } from "../../../../src/base/Json/JsonText.ts"
 import { SessionElsewhere, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { keyOf, namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
-import { JsonText } from "../../../../src/Json/JsonText.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import { until, withWallClock } from "../../../../src/Testing/Time.ts"
+import { until, withWallClock } from "../../../../src/Simulator/Testing/Time.ts"
 import { alice, inMemory, make, pass } from "../../Fixture.ts"
 
 type Events = Context.Tag.Service<SessionEvents>

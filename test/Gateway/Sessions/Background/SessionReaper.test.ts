@@ -3,6 +3,7 @@
  */
 import { describe, expect, it } from "@effect/vitest"
 import { Cause, Context, Duration, Effect, Fiber, Layer, Logger, Option, TestClock } from "effect"
+import * as Tracer from "../../../../src/base/Observability/Tracer.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { shutDown } from "../../../../src/Gateway/Sessions/Background/SessionReaper.ts"
 import type { Entity } from "../../../../src/Gateway/Sessions/Entity.ts"
@@ -11,8 +12,7 @@ import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRec
 import * as Settings from "../../../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import * as Tracer from "../../../../src/Observability/Tracer.ts"
-import { until } from "../../../../src/Testing/Time.ts"
+import { until } from "../../../../src/Simulator/Testing/Time.ts"
 import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../../src/Upstream/Inference.ts"
 import { alice, make, pass, upstreams } from "../../Fixture.ts"

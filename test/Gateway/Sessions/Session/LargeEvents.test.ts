@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
 import * as LargeEvents from "../../../../src/Gateway/Sessions/Session/LargeEvents.ts"
-import { breathe } from "../../../../src/Testing/Time.ts"
+import { breathe } from "../../../../src/Simulator/Testing/Time.ts"
 
 const MiB = 1024 * 1024
 

@@ -1,7 +1,8 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
-import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
+import { yieldToEventLoop } from "../../../../src/base/EventLoop.ts"
+import { JsonText } from "../../../../src/base/Json/JsonText.ts"
 import * as EventsInMemory from "../../../../src/Gateway/SessionEvents/Memory.ts"
 import {
   encodeRecord,
@@ -10,7 +11,6 @@ import {
   sessionId
 } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import { type Recorded, SessionRecords } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
-import { JsonText } from "../../../../src/Json/JsonText.ts"
 import type { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"

@@ -1,8 +1,8 @@
 /** Lists of many entries, and of many that have expired. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Stream } from "effect"
+import { defaults, Limits } from "../../../../src/base/Limits.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import { defaults, Limits } from "../../../../src/Limits.ts"
 import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import { createDatabase, execute, optionsOf } from "../../../postgres/Databases.ts"

@@ -1,7 +1,7 @@
 /** Groups of all kinds by one writer, over a pool whose answers the test sets. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
-import { JsonText } from "../../../../src/Json/JsonText.ts"
+import { JsonText } from "../../../../src/base/Json/JsonText.ts"
 import type { Write } from "../../../../src/Kv/Write.ts"
 import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"

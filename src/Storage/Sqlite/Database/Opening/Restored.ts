@@ -19,7 +19,7 @@ import {
   writeFileSync
 } from "node:fs"
 import { basename, join, resolve } from "node:path"
-import { messageOf } from "../../../../ErrorMessage.ts"
+import { messageOf } from "../../../../base/ErrorMessage.ts"
 import { flushDirectory } from "../../../FileSystem.ts"
 
 /** The name of the directory in which a restore that has taken place keeps the files that are still to be moved. */

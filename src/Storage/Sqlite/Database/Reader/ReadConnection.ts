@@ -1,7 +1,7 @@
 /** The connections of a reader. */
 import { basename } from "node:path"
 import type Database from "better-sqlite3"
-import type { DebugLog } from "../../../../Observability/DebugLog.ts"
+import type { DebugLog } from "../../../../base/Observability/DebugLog.ts"
 import * as CommandLog from "../CommandLog.ts"
 import { clearCache, openForReading, withReadable } from "../Connection.ts"
 

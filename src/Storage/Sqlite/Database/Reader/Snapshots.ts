@@ -1,7 +1,7 @@
 /** Snapshots of a database that last over several iterations of the event loop. */
 import { Effect, type Scope } from "effect"
+import * as Monotonic from "../../../../base/Monotonic.ts"
 import { StoreBusy, type StoreUnavailable } from "../../../../Kv/Store.ts"
-import * as Monotonic from "../../../../Monotonic.ts"
 import { SnapshotShares } from "../../../SnapshotShares.ts"
 import { DatabaseUnavailable } from "../DatabaseError.ts"
 import type { Opened } from "./ReadConnection.ts"

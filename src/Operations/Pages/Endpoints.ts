@@ -1,0 +1,159 @@
+import { existsSync } from "node:fs"
+import { Config, Context, Effect, Option } from "effect"
+import * as Setting from "../../base/Setting.ts"
+import { NotFound } from "../../Http/ApiError.ts"
+import { varyOf, weightsIn } from "../../Http/Compression.ts"
+import type { Incoming } from "../../Http/Endpoints.ts"
+import * as Endpoints from "../../Http/Endpoints.ts"
+import { empty, type Reply } from "../../Http/Reply.ts"
+import { MetricsRoutes, type MetricsRoutesShape } from "../Metrics/Endpoints.ts"
+import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
+import { describe, type Routes } from "./Paths.ts"
+import * as StaticFiles from "./StaticFiles.ts"
+
+/** Which pages are served. */
+export interface PagesShape {
+  readonly console: boolean
+  readonly reference: boolean
+  /** The directory of the built pages, for hosts that bundle this package; `dist` of the package by default. */
+  readonly directory?: URL | undefined
+}
+
+/** The pages that are served: by default all whose groups are in the application's API. */
+export class Pages extends Context.Reference<Pages>()("causeway/Pages", {
+  defaultValue: (): PagesShape => ({ console: true, reference: true })
+}) {}
+
+/** Reads the configuration variables of the pages. */
+export const config: Config.Config<PagesShape> = Config.all({
+  console: Setting.boolean("CONSOLE_ENABLED", {
+    description: "Whether the console is served at /console",
+    default: true
+  }),
+  reference: Setting.boolean("REFERENCE_ENABLED", {
+    description: "Whether the reference of the API is served at /docs",
+    default: true
+  })
+})
+
+/** The directory of the build: `dist` of the package that contains this code, bundled or not. */
+const ownDirectory = (): URL => {
+  let directory = new URL("./", import.meta.url)
+  while (!existsSync(new URL("package.json", directory)) && directory.pathname !== "/") {
+    directory = new URL("../../", directory)
+  }
+  return new URL("dist/", directory)
+}
+
+/** A page loads only its own files, connects only to its own origin, and cannot be framed. */
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'"
+].join("; ")
+
+const securityHeaders = {
+  "content-security-policy": contentSecurityPolicy,
+  "cross-origin-opener-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff"
+}
+
+/** File names contain a hash of their content. */
+const immutable = "public, max-age=31536000, immutable"
+
+const notFound = Effect.fail(new NotFound({ error: "Not found" }))
+
+const notBuilt = (page: string) =>
+  Effect.fail(new NotFound({ error: `The files of this page are not there: npm run build:pages makes dist/${page}` }))
+
+const matches = (header: unknown, etag: string): boolean =>
+  typeof header === "string" && (header.trim() === "*" || header.split(",").some(tag => tag.trim() === etag))
+
+const reply = (
+  { headers: requested }: Incoming,
+  { body, coding, contentType, etag }: StaticFiles.StaticFile,
+  cacheControl: string
+): Reply => {
+  const headers = { ...securityHeaders, etag, "cache-control": cacheControl, vary: varyOf(requested) }
+  if (matches(requested["if-none-match"], etag)) return empty(304, headers)
+  return {
+    status: 200,
+    headers: { ...headers, "content-type": contentType, ...(coding && { "content-encoding": coding }) },
+    body
+  }
+}
+
+/** The placeholder for the routes in a page. */
+const placeholder = "__ROUTES__"
+
+const escaped = (json: string): string => json.replace(/[&"<>]/g, character => `&#${character.charCodeAt(0)};`)
+
+/** Inserts the routes into a page. The page is small and not compressed. */
+const withRoutes = (page: StaticFiles.StaticFile, routes: string): StaticFiles.StaticFile => {
+  const body = new TextDecoder().decode(page.body).replace(placeholder, () => escaped(routes))
+  return StaticFiles.changed(page, new TextEncoder().encode(body))
+}
+
+/** Removes routes that are disabled, so that no page uses them. */
+const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: MetricsRoutesShape): Routes => ({
+  ...routes,
+  metrics: prometheus && Option.isNone(token) ? routes.metrics : undefined,
+  lockedMetrics: prometheus && Option.isSome(token) ? routes.lockedMetrics : undefined,
+  metricsJson: json ? routes.metricsJson : undefined,
+  console: pages.console ? routes.console : undefined,
+  reference: pages.reference ? routes.reference : undefined
+})
+
+/** Serves a page and its files at `/<name>/`, possibly under a prefix of the host. */
+const serve = (name: string, address: string, routes: Routes, pages: PagesShape, metrics: MetricsRoutesShape) => {
+  const { directory = ownDirectory() } = pages
+  const files = StaticFiles.make(new URL(`${name}/`, directory))
+  const assets = StaticFiles.make(new URL(`${name}/assets/`, directory))
+  const described = describe(`${address}/`, served(routes, pages, metrics))
+  return {
+    // Relative, because a proxy may have removed a prefix.
+    address: () => Effect.succeed(empty(308, { location: `${name}/`, "cache-control": "no-cache" })),
+    page: ({ incoming }: { readonly incoming: Incoming }) =>
+      Effect.flatMap(
+        files.file("index.html", new Map()),
+        Option.match({
+          onNone: () => notBuilt(name),
+          onSome: page => Effect.succeed(reply(incoming, withRoutes(page, described), "no-cache"))
+        })
+      ),
+    asset: ({ incoming, path }: { readonly incoming: Incoming; readonly path: { readonly file: string } }) =>
+      Effect.flatMap(
+        assets.file(path.file, weightsIn(incoming.headers["accept-encoding"])),
+        Option.match({
+          onNone: () => notFound,
+          onSome: file => Effect.succeed(reply(incoming, file, immutable))
+        })
+      )
+  }
+}
+
+const hidden = { address: () => notFound, page: () => notFound, asset: () => notFound }
+
+/** The handlers of the `console` group, whose path is in `routes`. */
+export const consoleEndpoints = (routes: Routes) =>
+  Endpoints.of(
+    ConsoleGroup,
+    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
+      pages.console ? serve("console", routes.console ?? "/console", routes, pages, metrics) : hidden
+    )
+  )
+
+/** The handlers of the `reference` group, whose path is in `routes`. */
+export const referenceEndpoints = (routes: Routes) =>
+  Endpoints.of(
+    ReferenceGroup,
+    Effect.map(Effect.all([Pages, MetricsRoutes]), ([pages, metrics]) =>
+      pages.reference ? serve("docs", routes.reference ?? "/docs", routes, pages, metrics) : hidden
+    )
+  )

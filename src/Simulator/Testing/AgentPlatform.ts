@@ -1,0 +1,173 @@
+/**
+ * The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port.
+ */
+import {
+  type Context,
+  Duration,
+  Effect,
+  Either,
+  Exit,
+  FiberSet,
+  Layer,
+  Option,
+  type Scope,
+  SubscriptionRef
+} from "effect"
+import { AgentPlatform, AgentPlatformConnectionError, InvalidFileRequest } from "../../Upstream/AgentPlatform.ts"
+import { toSegment } from "../../Upstream/FileCalls.ts"
+import type { ConnectionState, InstanceConnection, Received } from "../../Upstream/InstanceConnection.ts"
+import { fromFrame } from "../../Upstream/PlatformEvent.ts"
+import { SpscQueue } from "../../Upstream/SpscQueue.ts"
+import { Changes } from "../Changes.ts"
+import { Instance } from "../Instance.ts"
+import { defaultLimits, type Limits } from "../Options.ts"
+import * as Script from "../Script.ts"
+
+/** What the agents do. */
+export interface Options {
+  /** Time between two events of a turn; none by default. */
+  readonly pace?: Duration.DurationInput
+  readonly limits?: Partial<Limits>
+}
+
+type Service = Context.Tag.Service<AgentPlatform>
+
+const refused = (operation: string, statusCode: number, message: string): AgentPlatformConnectionError =>
+  new AgentPlatformConnectionError({ operation, reason: "status", statusCode, isInDoubt: false, message })
+
+/** Events that wait to be taken. */
+const waitingEvents = 64
+
+/** A connection to an instance, from the event after `after` on. It ends with the instance. */
+const connectTo = (
+  instance: Instance,
+  after: string | undefined
+): Effect.Effect<InstanceConnection<AgentPlatformConnectionError>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const queue = new SpscQueue<Received, AgentPlatformConnectionError>(waitingEvents)
+    const state = yield* SubscriptionRef.make<ConnectionState>("connected")
+    const { changes, history } = instance
+    const connection = {
+      sent: history.numberAfter(after ?? null) - 1,
+      // No network can break, so the connection continues at its position.
+      close: () => instance.attach(connection)
+    }
+    yield* Effect.acquireRelease(
+      Effect.sync(() => instance.attach(connection)),
+      () =>
+        Effect.zipRight(
+          Effect.sync(() => {
+            instance.detach(connection)
+            queue.unsafeDone(Exit.void)
+          }),
+          SubscriptionRef.set(state, "closed")
+        )
+    )
+    const isGone = () => connection.sent >= history.last || instance.end === "reclaimed"
+    const feed = Effect.gen(function* () {
+      for (;;) {
+        yield* changes.until(() =>
+          instance.end !== undefined || history.last > connection.sent ? Option.some(undefined) : Option.none()
+        )
+        if (isGone()) return
+        const frame = history.get(++connection.sent)
+        changes.notify()
+        const event = typeof frame === "string" ? fromFrame(frame) : Either.left("is no text")
+        if (Either.isLeft(event)) continue
+        yield* queue.awaitRoom
+        queue.unsafeOffer(event.right)
+      }
+    })
+    const ended = Effect.zipRight(
+      Effect.sync(() => queue.unsafeDone(Exit.void)),
+      SubscriptionRef.set(state, "closed")
+    )
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(feed, ended)))
+
+    const alive = Effect.suspend(() =>
+      instance.end === undefined ? Effect.void : refused("connect", 404, `The instance ${instance.id} is gone`)
+    )
+    return {
+      send: (frame, { claim } = {}) =>
+        Effect.map(alive, () => {
+          if (claim?.() === false) return
+          if (frame.type === "message") instance.message(frame.content, frame.turnId)
+          else if (frame.type === "interrupt") instance.interrupt(frame.turnId)
+          else instance.answer(frame.requestId, frame.answer)
+        }),
+      ready: alive,
+      take: queue.takeAll,
+      states: state.changes
+    }
+  })
+
+/** A platform whose instances live in the scope. */
+export const make = ({ limits, pace = 0 }: Options = {}): Effect.Effect<Service, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const bounds = { ...defaultLimits, ...limits }
+    const run = yield* FiberSet.makeRuntime<never>()
+    const clock = yield* Effect.clock
+    const instances = new Map<string, Instance>()
+    const created = new Map<string, string>()
+    const changes = new Changes()
+    let count = 0
+
+    const find = (operation: string, id: string) =>
+      Effect.suspend(() => {
+        const instance = instances.get(id)
+        return instance === undefined ? refused(operation, 404, `There is no instance ${id}`) : Effect.succeed(instance)
+      })
+    const inWorkspace = <A>(
+      operation: string,
+      id: string,
+      path: string | undefined,
+      look: (instance: Instance) => A | undefined
+    ) =>
+      Effect.gen(function* () {
+        if (path !== undefined) yield* toSegment(path)
+        const found = look(yield* find(operation, id))
+        return found === undefined ? yield* refused(operation, 404, `There is no ${path}`) : found
+      })
+
+    return {
+      create: ({ agentType, deployment, environment, idempotencyKey, secrets }) =>
+        Effect.suspend(() => {
+          const known = idempotencyKey === undefined ? undefined : created.get(idempotencyKey)
+          if (known !== undefined) return Effect.succeed(known)
+          if (instances.size >= bounds.instances) {
+            return refused("create", 429, `${bounds.instances} instances are alive already`)
+          }
+          const id = `instance-${++count}`
+          const creation = { agentType, deployment, environment, secretNames: Object.keys(secrets) }
+          const instance = new Instance(id, creation, bounds, clock, changes)
+          instances.set(id, instance)
+          if (idempotencyKey !== undefined) created.set(idempotencyKey, id)
+          if (created.size > bounds.idempotencyKeys) created.delete(created.keys().next().value!)
+          const forget = Effect.sync(() => instances.delete(id))
+          run(Effect.zipRight(Script.run(instance, Duration.decode(pace)), forget))
+          return Effect.succeed(id)
+        }),
+      stop: id =>
+        Effect.sync(() => {
+          const instance = instances.get(id)
+          instances.delete(id)
+          instance?.finish("stopped", "instance stopped")
+        }),
+      connect: (id, { after } = {}) => Effect.flatMap(find("connect", id), instance => connectTo(instance, after)),
+      listFiles: (id, { path = ".", depth = 1 } = {}) => {
+        if (!Number.isInteger(depth) || depth < 1) {
+          return new InvalidFileRequest({ message: "depth must be a whole number from 1 on" })
+        }
+        const directory = path === "." ? undefined : path
+        return inWorkspace("list_files", id, directory, ({ workspace }) => workspace.list(directory ?? "", depth))
+      },
+      readFile: (id, path) => inWorkspace("read_file", id, path, ({ workspace }) => workspace.read(path)),
+      fileHistory: (id, path) => inWorkspace("file_history", id, path, ({ workspace }) => workspace.history(path)),
+      fileAtIteration: (id, path, iteration) =>
+        inWorkspace("file_at_iteration", id, path, ({ workspace }) => workspace.at(path, iteration)),
+      probe: Effect.succeedSome({ status: "ok", latencyMs: 0 })
+    }
+  })
+
+/** The agent platform in memory. Its agents take the commands of the simulator, such as `/ask` and `/write`. */
+export const layer = (options?: Options): Layer.Layer<AgentPlatform> => Layer.scoped(AgentPlatform, make(options))

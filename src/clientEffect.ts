@@ -1,2 +1,0 @@
-/** The client for programs in Effect. */
-export * from "./EffectClient/Client.ts"

@@ -1,0 +1,2 @@
+/** The client for programs in Effect. */
+export * from "../Client/Effect/Client.ts"

@@ -1,9 +1,0 @@
-/** The gateway between clients and an agent platform: its layer, its ports and its contract. */
-export * as AsyncApi from "./AsyncApi.ts"
-export { GatewayGroup } from "./Gateway/Api.ts"
-export * as Authentication from "./Gateway/Authentication.ts"
-export { endpoints as gatewayEndpoints, Socket } from "./Gateway/Endpoints.ts"
-export * as Gateway from "./Gateway/Gateway.ts"
-export * as Protocol from "./Gateway/Protocol.ts"
-export * as SessionEvents from "./Gateway/SessionEvents.ts"
-export * as Sessions from "./Gateway/Sessions.ts"

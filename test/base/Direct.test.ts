@@ -1,0 +1,222 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Cause, Effect, Either, Exit, Fiber, FastCheck as fc } from "effect"
+import * as Direct from "../../src/base/Direct.ts"
+import { times } from "../Scale.ts"
+
+/** Runs an effect that must need no fiber. */
+const exitOf = <A, E>(effect: Effect.Effect<A, E>): Promise<Exit.Exit<A, E>> =>
+  new Promise(resolve => {
+    const fork = (): never => {
+      throw new Error("a fiber was asked for")
+    }
+    Direct.run(effect, fork, resolve)
+  })
+
+type Kind = "succeed" | "fail" | "die" | "throw" | "either" | "left" | "async" | "later" | "asyncThrow" | "fiber"
+
+interface Program {
+  readonly kind: Kind
+  readonly value: number
+  readonly steps: ReadonlyArray<{
+    readonly how: "map" | "flatMap" | "catchAll" | "matchEffect"
+    readonly next: Program
+  }>
+}
+
+const kinds = fc.constantFrom<Kind>(
+  "succeed",
+  "fail",
+  "die",
+  "throw",
+  "either",
+  "left",
+  "async",
+  "later",
+  "asyncThrow",
+  "fiber"
+)
+
+const hows = fc.constantFrom("map" as const, "flatMap" as const, "catchAll" as const, "matchEffect" as const)
+
+const programs = (depth: number): fc.Arbitrary<Program> =>
+  fc.record({
+    kind: kinds,
+    value: fc.nat(9),
+    steps:
+      depth === 0 ? fc.constant([]) : fc.array(fc.record({ how: hows, next: programs(depth - 1) }), { maxLength: 3 })
+  })
+
+const never = (): void => {}
+
+const leaf = (kind: Kind, value: number): Effect.Effect<number, string> => {
+  switch (kind) {
+    case "succeed":
+      return Direct.sync(() => value)
+    case "fail":
+      return Direct.suspend(() => Exit.fail(`failure ${value}`))
+    case "die":
+      return Exit.die(`defect ${value}`)
+    case "throw":
+      return Direct.suspend(() => {
+        throw `thrown ${value}`
+      })
+    case "either":
+      return Either.right(value)
+    case "left":
+      return Either.left(`left ${value}`)
+    case "async":
+      return Direct.async(resume => {
+        resume(Exit.succeed(value))
+        return never
+      })
+    case "later":
+      return Direct.async(resume => {
+        const pending = setImmediate(() => resume(Direct.sync(() => value)))
+        return () => clearImmediate(pending)
+      })
+    case "asyncThrow":
+      return Direct.async(() => {
+        throw `thrown ${value}`
+      })
+    case "fiber":
+      return Effect.as(Effect.yieldNow(), value)
+  }
+}
+
+type Combinators = Pick<typeof Direct, "map" | "flatMap" | "catchAll" | "matchEffect">
+
+const build = ({ kind, steps, value }: Program, use: Combinators): Effect.Effect<number, string> =>
+  steps.reduce(
+    (effect, { how, next }): Effect.Effect<number, string> => {
+      const other = (n: number) => use.map(build(next, use), m => n + m)
+      if (how === "map") return use.map(effect, n => n + 1)
+      if (how === "flatMap") return use.flatMap(effect, other)
+      if (how === "catchAll") return use.catchAll(effect, error => other(error.length))
+      return use.matchEffect(effect, { onFailure: error => other(error.length), onSuccess: n => Effect.fail(`${n}`) })
+    },
+    leaf(kind, value)
+  )
+
+const own: Combinators = {
+  map: Effect.map,
+  flatMap: Effect.flatMap,
+  catchAll: Effect.catchAll,
+  matchEffect: Effect.matchEffect
+}
+
+const shown = (exit: Exit.Exit<number, string>) =>
+  Exit.isSuccess(exit) ? exit.value : [...Cause.failures(exit.cause), "defects", ...Cause.defects(exit.cause)]
+
+describe("Direct", () => {
+  it.live("gives the results of Effect's own functions, with and without a fiber", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(programs(3), async program => {
+          const expected = await Effect.runPromiseExit(build(program, own))
+          const effect = build(program, Direct)
+          const unforked = await new Promise<Exit.Exit<number, string>>(resolve => {
+            Direct.run(effect, Effect.runFork, resolve)
+          })
+          expect(shown(unforked)).toEqual(shown(expected))
+          expect(shown(await Effect.runPromiseExit(effect))).toEqual(shown(expected))
+        }),
+        { numRuns: times(300) }
+      )
+    )
+  )
+
+  it.effect("forks no fiber for a direct effect, which is computed with each run", () =>
+    Effect.gen(function* () {
+      let runs = 0
+      const counted = Direct.map(
+        Direct.catchAll(
+          Direct.flatMap(
+            Direct.sync(() => ++runs),
+            n => (n < 3 ? Either.left("few") : Exit.succeed(n))
+          ),
+          () =>
+            Direct.async<string>(resume => {
+              resume(Exit.succeed("caught"))
+              return never
+            })
+        ),
+        result => `${result}!`
+      )
+      expect(runs).toBe(0)
+      expect(yield* Effect.promise(() => exitOf(counted))).toEqual(Exit.succeed("caught!"))
+      expect(yield* counted).toBe("caught!")
+      expect(yield* Effect.promise(() => exitOf(counted))).toEqual(Exit.succeed("3!"))
+      expect(yield* counted).toBe("4!")
+    })
+  )
+
+  it("interrupts an effect that waits for a callback, which then does nothing", () => {
+    const results: Array<string> = []
+    let resume: ((exit: Exit.Exit<string>) => void) | undefined
+    const waiting = Direct.async<string>(callback => {
+      resume = callback
+      return () => results.push("canceled")
+    })
+    const interrupt = Direct.run(Direct.map(waiting, String), Effect.runFork, exit =>
+      results.push(Exit.isInterrupted(exit) ? "interrupted" : "ended")
+    )
+    interrupt()
+    interrupt()
+    resume!(Exit.succeed("late"))
+    expect(results).toEqual(["canceled", "interrupted"])
+  })
+
+  it("completes once in spite of repeated callbacks, and is not interrupted after that", () => {
+    const results: Array<string> = []
+    const twice = Direct.async<string>(callback => {
+      callback(Exit.succeed("first"))
+      callback(Exit.succeed("second"))
+      return () => results.push("canceled")
+    })
+    const interrupt = Direct.run(twice, Effect.runFork, exit =>
+      results.push(String(Exit.isSuccess(exit) && exit.value))
+    )
+    interrupt()
+    expect(results).toEqual(["first"])
+  })
+
+  it("throws what the observer of its exit throws, and calls it once", () => {
+    const results: Array<string> = []
+    const now = Direct.async<string>(callback => {
+      callback(Exit.succeed("now"))
+      return () => results.push("canceled")
+    })
+    for (const effect of [Exit.succeed("now"), now]) {
+      const fails = () =>
+        Direct.run(effect, Effect.runFork, exit => {
+          results.push(Exit.isSuccess(exit) ? exit.value : "failed")
+          throw new Error("of the observer")
+        })
+      expect(fails).toThrow("of the observer")
+    }
+    expect(results).toEqual(["now", "now"])
+  })
+
+  it.effect("interrupts the fiber of an effect that was forked", () =>
+    Effect.gen(function* () {
+      const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
+      const exits: Array<Exit.Exit<unknown, unknown>> = []
+      const interrupt = Direct.run(
+        Direct.flatMap(
+          Direct.sync(() => 1),
+          () => Effect.never
+        ),
+        effect => {
+          const fiber = Effect.runFork(effect)
+          fibers.push(fiber)
+          return fiber
+        },
+        exit => exits.push(exit)
+      )
+      expect(exits).toEqual([])
+      interrupt()
+      yield* Fiber.await(fibers[0]!)
+      expect(exits.map(Exit.isInterrupted)).toEqual([true])
+    })
+  )
+})

@@ -1,0 +1,159 @@
+/** What the levels debug and trace add, and that it costs nothing above them. */
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, FastCheck as fc, Layer, LogLevel, Option, TestClock } from "effect"
+import { JsonText } from "../../../src/base/Json/JsonText.ts"
+import * as DebugLog from "../../../src/base/Observability/DebugLog.ts"
+import * as FrameSummary from "../../../src/base/Observability/FrameSummary.ts"
+import * as ProcessMetrics from "../../../src/base/Observability/ProcessMetrics.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as CommandLog from "../../../src/Storage/Sqlite/Database/CommandLog.ts"
+import * as SessionEventsInSqlite from "../../../src/Storage/Sqlite/SessionEvents.ts"
+import * as Sqlite from "../../../src/Storage/Sqlite.ts"
+import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { logged } from "./Recording.ts"
+
+const value = "sesame-in-a-value"
+
+/** Writes and reads in both databases. */
+const use = Effect.gen(function* () {
+  const path = yield* temporaryDirectory
+  const context = yield* Layer.build(
+    Layer.merge(
+      Sqlite.layer({ directory: path, writer: "inline" }),
+      SessionEventsInSqlite.layer({ directory: path, writer: "inline" })
+    )
+  )
+  const store = Context.get(context, Store)
+  const events = Context.get(context, SessionEvents)
+  yield* Effect.gen(function* () {
+    yield* store.commit({
+      actor: "a",
+      operations: [{ op: "set", namespace: "n", key: "k", value: JsonText(JSON.stringify(value)), expiresAt: null }]
+    })
+    assert.isTrue(Option.isSome(yield* store.get("n", "k")))
+  }).pipe(Effect.withSpan("request"))
+  yield* events.open("t/s", "epoch")
+  yield* events.append({
+    session: "t/s",
+    epoch: "epoch",
+    after: 0,
+    timestamp: 1,
+    texts: [JSON.stringify({ type: "text_delta", text: value })],
+    recoveryState: null
+  })
+  yield* events.read("t/s", 0, 10)
+})
+
+describe("level debug", () => {
+  it.scopedLive("shows database commands without values, in the span of their request", () =>
+    Effect.gen(function* () {
+      const { layer, lines, texts } = logged(LogLevel.Debug)
+      yield* Effect.provide(use, layer)
+      const commands = lines().filter(({ message }) => message === "Database command")
+      const find = (database: string, pattern: RegExp) =>
+        commands.find(
+          ({ annotations }) => annotations?.database === database && pattern.test(String(annotations.command))
+        )
+      const read = find("kv.db", /^SELECT version, .* FROM entries WHERE namespace = \? AND key = \?/)
+      assert.deepInclude(read?.annotations, { outcome: "ok", span: "request" })
+      assert.isNumber(read?.annotations?.millis)
+      assert.deepInclude(find("kv.db", /^commit$/)?.annotations, { outcome: "ok", writes: 1, operations: 1 })
+      assert.isDefined(find("sessions.db", /^SELECT seq, text FROM events/))
+      assert.isDefined(
+        commands.find(({ annotations }) => annotations?.command === "commit" && annotations.events === 1)
+      )
+      for (const text of texts) {
+        assert.notInclude(text, value)
+        assert.isBelow(text.length, 2048)
+      }
+    })
+  )
+
+  it.scopedLive("is read once: above it statements are unchanged, and no line is made", () =>
+    Effect.gen(function* () {
+      const { layer, lines } = logged(LogLevel.Info)
+      yield* Effect.provide(use, layer)
+      assert.notInclude(
+        lines().map(({ message }) => message),
+        "Database command"
+      )
+      assert.isUndefined(yield* Effect.provide(DebugLog.make, layer))
+      const prepared = { get: {} }
+      assert.strictEqual(CommandLog.statements(prepared, "kv.db", undefined), prepared)
+    })
+  )
+})
+
+describe("level trace", () => {
+  it.scoped("shows the state of the runtime", () =>
+    Effect.gen(function* () {
+      const trace = logged(LogLevel.Trace)
+      const debug = logged(LogLevel.Debug)
+      for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(ProcessMetrics.layerTrace), layer)
+      yield* TestClock.adjust("1 second")
+      const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
+      assert.lengthOf(inside(), 1)
+      assert.hasAllKeys(inside()[0]?.annotations, ["eventLoop", "collections", "memory", "resources"])
+      yield* TestClock.adjust("20 seconds")
+      assert.lengthOf(inside(), 3)
+      assert.lengthOf(debug.texts, 0)
+    })
+  )
+})
+
+describe("a frame in debug logs", () => {
+  it("is shown with names and numbers, and the length of text", () => {
+    const frame = {
+      type: "create_session",
+      id: "r1",
+      agentType: "coder",
+      title: "hush",
+      depth: 3,
+      secrets: { API_KEY: "sesame" },
+      environment: { REGION: "eu" },
+      list: ["sesame"],
+      none: null,
+      session: { id: "s1", state: "active", title: "hush", nested: { id: "n" } },
+      error: { code: "conflict", message: "sesame", retryable: false }
+    }
+    assert.deepStrictEqual(FrameSummary.ofText(JSON.stringify(frame)), {
+      type: "create_session",
+      id: "r1",
+      agentType: "coder",
+      title: "<4 characters>",
+      depth: 3,
+      secrets: "<1 members>",
+      environment: "<1 members>",
+      list: "<1 elements>",
+      none: null,
+      session: { id: "s1", state: "active", title: "<4 characters>", nested: "<1 members>" },
+      error: { code: "conflict", message: "<6 characters>", retryable: false }
+    })
+  })
+
+  it("is not parsed if it is long or not JSON", () => {
+    assert.strictEqual(FrameSummary.ofText("sesame{"), "<7 characters>")
+    assert.strictEqual(FrameSummary.ofText("[".repeat(70_000)), "<70000 characters>")
+    assert.deepStrictEqual(FrameSummary.ofText(`{"type":"send_message","content":"${"x".repeat(70_000)}"}`), {
+      type: "send_message",
+      frame: "<70036 characters>"
+    })
+    assert.strictEqual(FrameSummary.ofText('["sesame"]'), "<1 elements>")
+    assert.strictEqual(FrameSummary.ofText('"sesame"'), "<6 characters>")
+  })
+
+  it("has a bounded size and shows no unknown text", () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string({ maxLength: 200 }), fc.jsonValue({ maxDepth: 4 })), frame => {
+        const shown = JSON.stringify(FrameSummary.ofValue(frame))
+        assert.isBelow(shown.length, 40_000)
+      })
+    )
+    const many = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`m${index}`, "sesame".repeat(1000)]))
+    const shown = JSON.stringify(FrameSummary.ofValue(many))
+    assert.notInclude(shown, "sesame")
+    assert.isBelow(shown.length, 2000)
+    assert.deepStrictEqual(FrameSummary.ofValue({ id: "x".repeat(129) }), { id: "<129 characters>" })
+  })
+})
