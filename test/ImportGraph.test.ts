@@ -133,7 +133,7 @@ describe("imports within src", () => {
   })
 
   /** What a client needs to know of the service. */
-  const contracts = ["Api.ts", "Gateway/Protocol.ts", ...files.filter(file => file.endsWith("/Api.ts"))]
+  const contracts = ["app/Api.ts", "Gateway/Protocol.ts", ...files.filter(file => file.endsWith("/Api.ts"))]
 
   it("of contracts are free of Node, of services and of configuration", () => {
     const isAllowed = (target: string): boolean =>
@@ -145,54 +145,31 @@ describe("imports within src", () => {
   })
 
   it("of transports lead to no domain", () => {
-    const isDomain = isIn(
-      "Auth",
-      "Cluster",
-      "Gateway",
-      "Health",
-      "Kv",
-      "Observability",
-      "OpenApi",
-      "Storage",
-      "Upstream"
-    )
-    expect(violations(files.filter(isIn("Http")), isDomain)).toStrictEqual([])
+    const isDomain = isIn("Gateway", "Http/Auth", "Http/OpenApi", "Kv", "Operations", "Storage", "Upstream")
+    const transports = files.filter(file => isIn("Http")(file) && !isIn("Http/Auth", "Http/OpenApi")(file))
+    expect(violations(transports, isDomain)).toStrictEqual([])
   })
 
   /** What can be imported from the package, by the name that comes after `causewayd`. */
   const faces = {
-    "": "index.ts",
-    "/contract": "contract.ts",
-    "/client": "client.ts",
-    "/client/effect": "clientEffect.ts",
-    "/store": "store.ts",
-    "/postgres": "postgres.ts",
-    "/testing": "Testing.ts",
-    "/gateway": "gateway.ts",
-    "/upstream": "upstream.ts"
+    "": "exports/index.ts",
+    "/contract": "exports/contract.ts",
+    "/client": "exports/client.ts",
+    "/client/effect": "exports/clientEffect.ts",
+    "/store": "exports/store.ts",
+    "/postgres": "exports/postgres.ts",
+    "/testing": "exports/testing.ts",
+    "/gateway": "exports/gateway.ts",
+    "/upstream": "exports/upstream.ts"
   }
 
   /** The files that put the service together. */
-  const composition = files.filter(
-    file =>
-      isIn("Causeway", "CommandLine")(file) ||
-      (!file.includes("/") && Object.values<string>(faces).includes(file)) ||
-      [
-        "Api.ts",
-        "Causeway.ts",
-        "Cli.ts",
-        "Configuration.ts",
-
-        "main.ts",
-        "Serve.ts",
-        "Server.ts",
-        "Standalone.ts"
-      ].includes(file)
-  )
+  const composition = files.filter(file => isIn("CommandLine", "app", "exports")(file) || file === "main.ts")
 
   it("of domains do not lead to the composition of the service", () => {
-    const domains = files.filter(file => file.includes("/") && !composition.includes(file))
-    expect(violations(domains, target => composition.includes(target))).toStrictEqual([])
+    const domains = files.filter(file => !composition.includes(file) && !isIn("Client/Effect")(file))
+    const isOfService = (target: string) => composition.includes(target) && !contracts.includes(target)
+    expect(violations(domains, isOfService)).toStrictEqual([])
   })
 
   const isBackend = (file: string) =>
@@ -203,8 +180,10 @@ describe("imports within src", () => {
     expect(violations(others, isBackend)).toStrictEqual([])
   })
 
+  const isPlainClient = (file: string) => isIn("Client")(file) && !isIn("Client/Effect")(file)
+
   it("of the plain client stay within it, so that it needs nothing but what browsers have", () => {
-    expect(violations(files.filter(isIn("Client")), target => !isIn("Client")(target))).toStrictEqual([])
+    expect(violations(files.filter(isPlainClient), target => !isPlainClient(target))).toStrictEqual([])
   })
 
   it("of the console lead to the plain client and to what pages are made of, and nothing else leads to the console", () => {
@@ -213,9 +192,9 @@ describe("imports within src", () => {
     // The data that the service passes to its pages is one contract for both, and hidden characters are the same on all
     // screens.
     // So is the reader of JSON. The functions of it that use `effect` are not part of the pages.
-    const shared = ["HiddenCharacters.ts", "Pages/Paths.ts", "ErrorMessage.ts", "effect"]
+    const shared = ["base/HiddenCharacters.ts", "Operations/Pages/Paths.ts", "base/ErrorMessage.ts", "effect"]
     const isAllowed = (target: string) =>
-      libraries.test(target) || isIn("Client", "Console", "Json")(target) || shared.includes(target)
+      libraries.test(target) || isPlainClient(target) || isIn("Console", "base/Json")(target) || shared.includes(target)
     expect(violations(files.filter(isIn("Console")), target => !isAllowed(target))).toStrictEqual([])
     expect(files.filter(file => isIn("Console")(file) && imports.get(file)!.includes("effect"))).toStrictEqual([])
     const others = files.filter(file => !isIn("Console")(file))
@@ -223,9 +202,8 @@ describe("imports within src", () => {
   })
 
   it("of the client for Effect lead to the plain one, to contracts and to effect", () => {
-    const isAllowed = (target: string) =>
-      target === "effect" || isIn("Client", "EffectClient")(target) || contracts.includes(target)
-    expect(violations(files.filter(isIn("EffectClient")), target => !isAllowed(target))).toStrictEqual([])
+    const isAllowed = (target: string) => target === "effect" || isIn("Client")(target) || contracts.includes(target)
+    expect(violations(files.filter(isIn("Client/Effect")), target => !isAllowed(target))).toStrictEqual([])
   })
 
   it("are possible from the package by these names alone", () => {
@@ -252,20 +230,18 @@ describe("imports within src", () => {
 
   /** What no file may come to that is imported for one of the faces. */
   const forbidden: Readonly<Record<keyof typeof faces, (target: string) => boolean>> = {
-    "": file => isBackend(file) || gateway(file) || clientsOfUpstreams(file) || isIn("Simulator", "Process")(file),
+    "": file => isBackend(file) || gateway(file) || clientsOfUpstreams(file) || isIn("Simulator", "base/Process")(file),
     "/contract": target => !imports.has(target) && target !== "effect" && !target.startsWith("@effect/platform/"),
-    "/client": target => !isIn("Client")(target),
-    "/client/effect": target =>
-      target !== "effect" && !isIn("Client", "EffectClient")(target) && !contracts.includes(target),
-    "/store": file =>
-      isIn("Http", "Auth", "Upstream", "Health", "OpenApi", "Simulator")(file) || /^(?:ws|jose|pg)$/.test(file),
+    "/client": target => !isPlainClient(target),
+    "/client/effect": target => target !== "effect" && !isIn("Client")(target) && !contracts.includes(target),
+    "/store": file => isIn("Http", "Operations/Health", "Simulator", "Upstream")(file) || /^(?:ws|jose|pg)$/.test(file),
     "/gateway": file => isBackend(file) || isIn("Http/Server", "Http/Edge", "Http/Platform", "Simulator")(file),
     "/postgres": file =>
       (gateway(file) && !isIn("Gateway/SessionEvents")(file)) ||
-      isIn("Auth", "Http", "Upstream", "Simulator", "Storage/Sqlite/Kv", "Storage/Sqlite/SessionEvents")(file) ||
+      isIn("Http", "Upstream", "Simulator", "Storage/Sqlite/Kv", "Storage/Sqlite/SessionEvents")(file) ||
       ["Storage/Sqlite.ts", "Storage/Memory.ts"].includes(file),
-    "/testing": isIn("Auth", "Http/Edge", "Http/Platform", "Http/Server", "Kv/ChangeFeed", "Storage/Sqlite"),
-    "/upstream": isIn("Auth", "Gateway", "Http", "Kv", "Simulator", "Storage")
+    "/testing": isIn("Http/Auth", "Http/Edge", "Http/Platform", "Http/Server", "Kv/ChangeFeed", "Storage/Sqlite"),
+    "/upstream": isIn("Gateway", "Http", "Kv", "Simulator", "Storage")
   }
 
   it.each(Object.entries(faces))("of causeway%s lead to nothing that it does not need", (name, file) => {

@@ -54,7 +54,7 @@ describe("the service", () => {
 describe("the store in PostgreSQL", () => {
   it.scopedLive("is loaded without SQLite", () =>
     Effect.gen(function* () {
-      const { code, stderr } = yield* runToEnd(without("better-sqlite3"), [], Compiled.module("postgres"))
+      const { code, stderr } = yield* runToEnd(without("better-sqlite3"), [], Compiled.module("exports/postgres"))
       assert.deepStrictEqual([code, stderr], [0, ""])
     })
   )

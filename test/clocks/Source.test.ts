@@ -36,10 +36,10 @@ const allowed: Readonly<Record<string, number>> = {
   // The age of something, next to it.
   "Console/Widgets/Hooks.ts": 2,
   // Timestamps of lines that the log writes by itself.
-  "Observability/LogOutput.ts": 1,
-  "Process/ShutdownDeadline.ts": 1,
+  "base/Observability/LogOutput.ts": 1,
+  "base/Process/ShutdownDeadline.ts": 1,
   // A wall clock for tests.
-  "Testing/Time.ts": 3,
+  "Simulator/Testing/Time.ts": 3,
   // Dates in `Retry-After`.
   "Client/Errors.ts": 1,
   "Upstream/Resilience/UpstreamFailure.ts": 1

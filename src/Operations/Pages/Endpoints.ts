@@ -40,7 +40,7 @@ export const config: Config.Config<PagesShape> = Config.all({
 const ownDirectory = (): URL => {
   let directory = new URL("./", import.meta.url)
   while (!existsSync(new URL("package.json", directory)) && directory.pathname !== "/") {
-    directory = new URL("../../", directory)
+    directory = new URL("../", directory)
   }
   return new URL("dist/", directory)
 }

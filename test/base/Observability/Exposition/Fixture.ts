@@ -7,7 +7,7 @@ import { keys } from "../../../Harness.ts"
 import * as Fixture from "../Fixture.ts"
 
 /** The text of a page of the documentation. */
-export const page = (name: string): string => readFileSync(new URL(`../../../docs/${name}`, import.meta.url), "utf8")
+export const page = (name: string): string => readFileSync(new URL(`../../../../docs/${name}`, import.meta.url), "utf8")
 
 /** Calls an agent platform that is not there until the breaker rejects: there are retries, and transitions. */
 const writeRefused = Effect.gen(function* () {
