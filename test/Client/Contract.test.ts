@@ -21,7 +21,7 @@ import type { BatchOperation, SetPayload } from "../../src/Kv/Requests.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const entryPoint = join(root, "src", "Client", "Client.ts")
-const effectEntryPoint = join(root, "src", "EffectClient", "Client.ts")
+const effectEntryPoint = join(root, "src", "Client", "Effect", "Client.ts")
 const page = readFileSync(join(root, "docs", "client.md"), "utf8")
 
 /** Bundles a module for browsers. Returns the bytes after gzip, and the files that something is taken from. */

@@ -102,13 +102,13 @@ const compareHistories = ({ events }: Pick<Shared, "events">, sessions: SessionC
  */
 const deleteRemoved = (
   { scope }: Pick<Shared, "scope">,
-  { all, peek }: SessionCache,
+  sessions: SessionCache,
   records: SessionRecords,
   remove: Remove
 ) =>
   Effect.forEach(
     Arr.chunksOf(
-      [...all()]
+      [...sessions.all()]
         .filter(entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost())
         .map(({ key }) => key),
       portion
@@ -118,7 +118,7 @@ const deleteRemoved = (
         Effect.forEach(
           missing,
           key => {
-            const entity = peek(key)
+            const entity = sessions.peek(key)
             if (entity === undefined || entity.isDeleting) return Effect.void
             const { id, tenant } = entity.record
             return Effect.logWarning(
