@@ -16,7 +16,7 @@ it("can be imported on a Node that is too old, and refuses to open a store on it
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     const program = `${asNode20}
-      const { sqlite } = await import(${JSON.stringify(module("store"))})
+      const { sqlite } = await import(${JSON.stringify(module("exports/store"))})
       const { Effect, Layer } = await import("effect")
       console.log("imported")
       const opened = Effect.scoped(Layer.build(sqlite(${JSON.stringify(directory)})))
