@@ -2,7 +2,7 @@
  * WebSockets to the agent platform, as a port, so that its users can be tested without a network.
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
-import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
+import { Context, Data, Duration, Effect, Exit, Layer, type Scope } from "effect"
 import WebSocket from "ws"
 import { MiB } from "../base/Bytes.ts"
 import * as DebugLog from "../base/Observability/DebugLog.ts"
@@ -19,14 +19,17 @@ import {
 } from "./Resilience/UpstreamFailure.ts"
 import { SpscQueue } from "./SpscQueue.ts"
 
-/** The connection has ended. */
-export class SocketClosed extends Schema.TaggedError<SocketClosed>()("SocketClosed", {
+/**
+ * The connection has ended. It is no `Error`: the stack of an error keeps the objects whose methods were running, which
+ * are the socket and what it has received, for as long as somebody waits to connect again.
+ */
+export class SocketClosed extends Data.TaggedClass("SocketClosed")<{
   /** The close code (RFC 6455, 7.4), 1006 where the connection broke. */
-  code: Schema.Int,
+  readonly code: number
   /** Whether the peer sent a frame longer than allowed. It would do so again. */
-  tooLarge: Schema.Boolean,
-  message: Schema.String
-}) {}
+  readonly tooLarge: boolean
+  readonly message: string
+}> {}
 
 /** An open WebSocket, until its scope ends. */
 export interface OpenSocket {
@@ -208,10 +211,10 @@ const acknowledgments = (socket: WebSocket): Effect.Effect<void, SocketClosed> =
     for (const { resume } of answered) resume(Effect.void)
   })
   socket.on("close", () => {
-    for (const { resume } of waiting.splice(0)) resume(closed)
+    for (const { resume } of waiting.splice(0)) resume(Effect.fail(closed))
   })
   return Effect.async(resume => {
-    if (socket.readyState !== WebSocket.OPEN) return resume(closed)
+    if (socket.readyState !== WebSocket.OPEN) return resume(Effect.fail(closed))
     const ping: Ping = { number: ++last, resume }
     waiting.push(ping)
     socket.ping(String(ping.number))
@@ -291,7 +294,7 @@ export const make = (
             socket.send(text, error => {
               const code = error ? codeIn(reasonOf(error)) : undefined
               const message = `The connection ended while a frame was sent${code === undefined ? "" : ` (${code})`}`
-              resume(error ? new SocketClosed({ code: 1006, tooLarge: false, message }) : Effect.void)
+              resume(error ? Effect.fail(new SocketClosed({ code: 1006, tooLarge: false, message })) : Effect.void)
             })
           }),
         take,

@@ -6,6 +6,7 @@ import { type WebSocket, WebSocketServer } from "ws"
 import { breathe } from "../../src/Simulator/Testing/Time.ts"
 import { OversizedFrame } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
+import { collected, socketsMade } from "../Garbage.ts"
 
 const listen = <S extends Server | TcpServer>(server: S) =>
   Effect.acquireRelease(
@@ -66,6 +67,23 @@ describe("PlatformSocket", () => {
       })
       const socket = yield* open(url, {})
       expect(yield* Effect.flip(socket.take)).toMatchObject({ tooLarge: true })
+    })
+  )
+
+  it.scopedLive("is not kept in memory by its end, which its user may keep", () =>
+    Effect.gen(function* () {
+      const url = yield* webSockets(socket => socket.terminate())
+      const made = yield* socketsMade("client")
+      const ended = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const { take } = yield* open(url, {})
+          const sockets = made(Number(new URL(url).port))
+          return { closed: yield* Effect.flip(take), sockets }
+        })
+      )
+      expect(ended.sockets).toHaveLength(1)
+      yield* collected(ended.sockets)
+      expect(ended.closed).toMatchObject({ _tag: "SocketClosed", code: 1006 })
     })
   )
 

@@ -164,7 +164,13 @@ export class Responder {
         : Effect.zipRight(Effect.annotateLogs(Effect.logDebug("Received a frame of a client"), { frame }), work)
     return logged.pipe(
       Effect.annotateLogs({ request: type, tenant, actor }),
-      Effect.withSpan(`Gateway.${type}`, { kind: "server", parent: this.client.parent, attributes: { tenant } })
+      Effect.withSpan(`Gateway.${type}`, {
+        kind: "server",
+        parent: this.client.parent,
+        attributes: { tenant },
+        // The fibers of a session have the span that started it, and a stack keeps the connection in memory.
+        captureStackTrace: false
+      })
     )
   }
 

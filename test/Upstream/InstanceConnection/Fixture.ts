@@ -87,7 +87,7 @@ export const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       const socket: OpenSocket = {
         send: text =>
           Effect.suspend(() => {
-            if (closed) return new SocketClosed({ code: 1006, tooLarge: false, message: "dropped" })
+            if (closed) return Effect.fail(new SocketClosed({ code: 1006, tooLarge: false, message: "dropped" }))
             sent.push(text)
             return Effect.void
           }),

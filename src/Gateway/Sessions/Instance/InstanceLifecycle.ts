@@ -232,7 +232,7 @@ export class InstanceLifecycle {
           })
       })
     }).pipe(
-      Effect.withSpan("Sessions.activate", { attributes: { session: session.key } }),
+      Effect.withSpan("Sessions.activate", { attributes: { session: session.key }, captureStackTrace: false }),
       Effect.onExit(exit => {
         if (Exit.isSuccess(exit)) return Effect.void
         // The caller that interrupts an activation sets the next state.
@@ -297,6 +297,8 @@ export class InstanceLifecycle {
       yield* this.disconnect()
       yield* isAwaited ? cleanup.run(stopTimeout) : cleanup.runInBackground()
       yield* session.journal.update(state => State.transition(state, "deactivated"))
-    }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason } }))
+    }).pipe(
+      Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason }, captureStackTrace: false })
+    )
   }
 }
