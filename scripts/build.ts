@@ -6,7 +6,7 @@ import { build } from "esbuild"
 import { licensesOf } from "./licenses.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
-const migrations = "Storage/Sqlite/Database/Migrations"
+const migrations = "Storage/Sqlite/Database/Opening/Migrations"
 
 rmSync(`${root}/dist`, { recursive: true, force: true })
 execFileSync("tsc", ["-p", "scripts/tsconfig.build.json"], { cwd: root, stdio: "inherit" })
