@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+/** Starts the service or a command. */
 import * as NodeVersion from "./base/Process/NodeVersion.ts"
 
 const args = process.argv.slice(2)

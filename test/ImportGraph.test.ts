@@ -123,6 +123,11 @@ const isIn =
   (file: string): boolean =>
     folders.some(folder => file.startsWith(`${folder}/`))
 
+it("each module of src begins with a sentence on what it is for", () => {
+  const begins = (file: string) => /^(?:#!.*\n)?(?:\/\*\*|\/\/)/.test(readFileSync(join(src, file), "utf8"))
+  expect(files.filter(file => !begins(file))).toStrictEqual([])
+})
+
 describe("imports within src", () => {
   it("form no circle of files", () => {
     expect(circlesIn(edgesOf((from, to) => [from, to]))).toStrictEqual([])

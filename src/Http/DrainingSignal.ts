@@ -1,3 +1,4 @@
+/** The signal that the service is shutting down. */
 import { Context, Deferred, Effect, FiberId, Layer } from "effect"
 
 /**

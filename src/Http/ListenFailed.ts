@@ -1,3 +1,4 @@
+/** Why a server cannot listen, in words for its user. */
 import { Schema } from "effect"
 
 /** The address that a server listens at. */

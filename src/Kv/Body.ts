@@ -1,3 +1,4 @@
+/** The shapes of request bodies with values, which are kept as they were sent. */
 import { Effect, Layer } from "effect"
 import * as ObjectReader from "../base/Json/ObjectReader.ts"
 import { Limits, type LimitsShape } from "../base/Limits.ts"

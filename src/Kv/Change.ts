@@ -1,3 +1,4 @@
+/** Records of the change log. */
 import type { JsonText } from "../base/Json/JsonText.ts"
 import { splitAtValue, tenantOf } from "./Entry.ts"
 

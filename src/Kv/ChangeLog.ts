@@ -1,3 +1,4 @@
+/** The port to the change log. */
 import { Context, type Duration, Effect, Schema } from "effect"
 import type { EncodedChange } from "./Change.ts"
 import type { StoreUnavailable } from "./Store.ts"

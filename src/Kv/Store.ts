@@ -1,3 +1,4 @@
+/** The port to the entries, and why a request to them fails. */
 import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
 import { MiB } from "../base/Bytes.ts"
 import type { NamespaceCount, TenantCount } from "../Client/Model.ts"

@@ -1,3 +1,4 @@
+/** Answers with the descriptions of the service: OpenAPI for HTTP, AsyncAPI for WebSockets. */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect } from "effect"

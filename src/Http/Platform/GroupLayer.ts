@@ -1,3 +1,4 @@
+/** Runs the handlers of a group on the HTTP server of `@effect/platform`. */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"

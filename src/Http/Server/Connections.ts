@@ -1,3 +1,4 @@
+/** The connections of a server: their number, and the pipelined requests of each. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import { constVoid } from "effect/Function"

@@ -1,3 +1,4 @@
+/** One WebSocket on `ws`: its messages, pings, limits and end. */
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
 import { UnfinishedMessage } from "../../base/UnfinishedMessage.ts"

@@ -1,3 +1,4 @@
+/** The WebSockets that follow the log, without effects. */
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"
 import type { Close } from "../../Http/WebSocket.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"

@@ -1,3 +1,4 @@
+/** The limit of the number of followers. */
 import { Effect, Schema } from "effect"
 
 /** The feed accepts no more followers: the limit is reached, or the service is shutting down. */

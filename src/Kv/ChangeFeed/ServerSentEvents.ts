@@ -1,3 +1,4 @@
+/** The change feed as Server-Sent Events (HTML, section 9.2). */
 import { type Context, Effect, Either, Option, Stream } from "effect"
 import { Backoff } from "../../base/Backoff.ts"
 import * as Monotonic from "../../base/Monotonic.ts"

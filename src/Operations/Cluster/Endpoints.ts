@@ -1,3 +1,4 @@
+/** Answers the cluster routes: the backing store is the cluster. */
 import { Effect } from "effect"
 import { Gone } from "../../Http/ApiError.ts"
 import * as Endpoints from "../../Http/Endpoints.ts"

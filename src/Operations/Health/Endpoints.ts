@@ -1,3 +1,4 @@
+/** Answers questions about readiness and health. */
 import { Effect } from "effect"
 import * as Endpoints from "../../Http/Endpoints.ts"
 import { json } from "../../Http/Reply.ts"

@@ -1,3 +1,4 @@
+/** Finds out whether the service and what it depends on work. */
 import { Array as Arr, Clock, Context, Effect, Layer, Option } from "effect"
 import { version } from "../../base/Version.ts"
 import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"

@@ -1,3 +1,4 @@
+/** Answers with the web pages and their headers. */
 import { existsSync } from "node:fs"
 import { Config, Context, Effect, Option } from "effect"
 import * as Setting from "../../base/Setting.ts"

@@ -1,3 +1,4 @@
+/** Reads JSON objects of known shapes within limits, and keeps values as text. */
 import {
   backslash,
   closeBrace,

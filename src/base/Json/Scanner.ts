@@ -1,3 +1,4 @@
+/** Checks JSON text within limits, without building values. */
 import {
   backslash,
   closeBrace,
