@@ -21,7 +21,7 @@ import { SpscQueue } from "./SpscQueue.ts"
 
 /**
  * The connection has ended. It is no `Error`: the stack of an error keeps the objects whose methods were running, which
- * are the socket and what it has received, for as long as somebody waits to connect again.
+ * are the socket and what it has received, until the next connection is open.
  */
 export class SocketClosed extends Data.TaggedClass("SocketClosed")<{
   /** The close code (RFC 6455, 7.4), 1006 where the connection broke. */
