@@ -121,7 +121,12 @@ describe("The image", () => {
     const directory = mkdtempSync(join(tmpdir(), "causeway-image-"))
     try {
       const run = (script: ReadonlyArray<string>) =>
-        promisify(execFile)("sh", ["-ec", script.join("\n")], { cwd: directory, maxBuffer: 16 * 1024 * 1024 })
+        promisify(execFile)("sh", ["-ec", script.join("\n")], {
+          cwd: directory,
+          // An npm that runs the tests with `--silent` hands that on.
+          env: { ...process.env, npm_config_loglevel: "notice" },
+          maxBuffer: 16 * 1024 * 1024
+        })
       const { stdout } = await run(commands)
       const names = [...stdout.matchAll(/^add (\S+) (\S+)$/gm)].map(([, name]) => name!)
       const needed = [...installed(root)].map(path => path.slice(path.lastIndexOf("node_modules/") + 13))
