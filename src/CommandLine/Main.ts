@@ -9,7 +9,7 @@ import * as Arguments from "./Arguments.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import * as Completions from "./Completions.ts"
 import { remove } from "./Entries/Delete.ts"
-import * as Kv from "./Entries/Kv.ts"
+import * as GetAndSet from "./Entries/GetAndSet.ts"
 import { list, namespaces } from "./Entries/List.ts"
 import { watch } from "./Entries/Watch.ts"
 import { CliConfig, Command } from "./Library.ts"
@@ -42,8 +42,8 @@ const commandsOf = (parts: Parts) => {
     leaf(serve),
     leaf(dev),
     group("kv", "Entries of the store", [
-      leaf(Kv.get),
-      leaf(Kv.set),
+      leaf(GetAndSet.get),
+      leaf(GetAndSet.set),
       leaf(remove),
       leaf(list),
       leaf(namespaces),
