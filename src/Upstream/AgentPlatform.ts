@@ -6,7 +6,7 @@ import { Config, Context, type Effect, Option, Redacted, Schema, type Scope } fr
 import * as Setting from "../base/Setting.ts"
 import type { Health } from "./HealthProbe.ts"
 import type { InstanceConnection } from "./InstanceConnection.ts"
-import { eventBytes } from "./PlatformEvent.ts"
+import { eventBytes, unfinishedBytes } from "./PlatformEvent.ts"
 import { Reason } from "./Resilience/UpstreamFailure.ts"
 import type { FileContent, FileEntry, FileIteration } from "./Workspace.ts"
 
@@ -105,6 +105,8 @@ export interface Settings {
   readonly apiKey: Option.Option<Redacted.Redacted>
   /** The maximum bytes of an event; 1 MiB if absent. */
   readonly eventBytes?: number
+  /** The maximum bytes of events that have not arrived whole, over all instances; 128 MiB if absent. */
+  readonly unfinishedBytes?: number
 }
 
 /** The settings as configuration variables. */
@@ -124,5 +126,12 @@ export const config: Config.Config<Settings> = Config.all({
     default: eventBytes.default,
     min: eventBytes.least,
     max: eventBytes.most
+  }),
+  unfinishedBytes: Setting.integer("LIMIT_TOTAL_EVENT_BYTES", {
+    description:
+      "Bytes of events of the agent platform that have not arrived whole, over all instances; above it the connection with the most is made again",
+    default: unfinishedBytes.default,
+    min: unfinishedBytes.least,
+    max: unfinishedBytes.most
   })
 })

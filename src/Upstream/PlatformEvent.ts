@@ -62,6 +62,9 @@ const timeOf = (value: unknown): number | undefined => {
 /** The maximum bytes of an event, by default and at most. To decode, print and store one takes about 20 ms for each MiB. */
 export const eventBytes = { default: MiB, least: 64 * 1024, most: 8 * MiB } as const
 
+/** The limit of the bytes of events that have not arrived whole, over all instances. */
+export const unfinishedBytes = { default: 128 * MiB, least: 2 * eventBytes.most, most: 16 * 1024 * MiB } as const
+
 /** The limits of an event's structure. Objects with more members take longer than the bytes of a frame would. */
 const shape = { levels: 1000, members: 32_768 }
 

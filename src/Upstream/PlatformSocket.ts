@@ -2,14 +2,14 @@
  * WebSockets to the agent platform, as a port, so that its users can be tested without a network.
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
-import { Context, Data, Duration, Effect, Exit, Layer, type Scope } from "effect"
+import { Context, Data, Duration, Effect, Exit, Layer, Metric, type Scope } from "effect"
 import WebSocket from "ws"
-import { MiB } from "../base/Bytes.ts"
+import * as MetricTags from "../base/MetricTags.ts"
 import * as DebugLog from "../base/Observability/DebugLog.ts"
 import * as FrameSummary from "../base/Observability/FrameSummary.ts"
 import { UnfinishedMessage } from "../base/UnfinishedMessage.ts"
 import * as EventPace from "./EventPace.ts"
-import { eventBytes, OversizedFrame } from "./PlatformEvent.ts"
+import { eventBytes, OversizedFrame, unfinishedBytes } from "./PlatformEvent.ts"
 import {
   codeIn,
   connectionFailure,
@@ -94,7 +94,11 @@ export class ArrivingFrames {
   private readonly frames = new Map<WebSocket, { readonly bytes: number; readonly abandon: () => void }>()
   private total = 0
 
-  constructor(private readonly limit: number) {}
+  /** @param onCut called when a socket is ended */
+  constructor(
+    private readonly limit: number,
+    private readonly onCut: () => void = () => {}
+  ) {}
 
   /** Records what a socket holds. `abandon` ends the socket. */
   record(socket: WebSocket, bytes: number, abandon: () => void): void {
@@ -111,6 +115,7 @@ export class ArrivingFrames {
     if (first === undefined) return
     const [socket, { abandon }] = others.reduce((a, b) => (b[1].bytes > a[1].bytes ? b : a), first)
     this.record(socket, 0, abandon)
+    this.onCut()
     abandon()
   }
 }
@@ -257,13 +262,16 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
     Effect.zipRight(Effect.sync(() => socket.terminate()))
   )
 
-/** The default limit of the bytes of unfinished frames, over all sockets. */
-const arrivingBytes = 128 * MiB
+/** Counts connections that were ended because unfinished events take too much memory. */
+export const cut = Metric.counter("agent_platform_connections_cut_total", {
+  description: "Connections to agent instances that were ended because unfinished events took too much memory",
+  incremental: true
+})
 
 /** Opens real WebSockets, without compression and without following redirects. */
 export const make = (
   limits: Limits,
-  allArriving = new ArrivingFrames(arrivingBytes)
+  allArriving = new ArrivingFrames(unfinishedBytes.default)
 ): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
@@ -309,5 +317,17 @@ export const make = (
 })
 
 /** Opens real WebSockets. A longer frame than `eventBytes` is not decoded. */
-export const layer = (eventBytes = defaults.eventBytes): Layer.Layer<PlatformSocket> =>
-  Layer.sync(PlatformSocket, () => make({ ...defaults, eventBytes }))
+export const layer = ({
+  eventBytes: most = defaults.eventBytes,
+  unfinishedBytes: all = unfinishedBytes.default
+}: {
+  readonly eventBytes?: number
+  readonly unfinishedBytes?: number
+}): Layer.Layer<PlatformSocket> =>
+  Layer.effect(
+    PlatformSocket,
+    Effect.map(MetricTags.current, tags => {
+      MetricTags.register([cut], tags)
+      return make({ ...defaults, eventBytes: most }, new ArrivingFrames(all, () => cut.unsafeUpdate(1, tags)))
+    })
+  )

@@ -16,9 +16,6 @@ export const layer = (settings: {
   readonly inference?: Inference.Settings
 }): Layer.Layer<AgentPlatform.AgentPlatform | Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.mergeAll(
-    Layer.provide(
-      AgentPlatformClient.layer(settings.agentPlatform),
-      PlatformSocket.layer(settings.agentPlatform.eventBytes)
-    ),
+    Layer.provide(AgentPlatformClient.layer(settings.agentPlatform), PlatformSocket.layer(settings.agentPlatform)),
     InferenceClient.layer(settings.inference ?? Inference.none)
   )

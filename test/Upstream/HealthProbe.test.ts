@@ -88,7 +88,7 @@ describe("probe", () => {
       const { port } = server.address() as AddressInfo
       const context = yield* Layer.build(
         AgentPlatformClient.layer({ url: Option.some(`http://127.0.0.1:${port}`), apiKey: Option.none() }).pipe(
-          Layer.provide([NodeHttpClient.layerUndici, PlatformSocket.layer()])
+          Layer.provide([NodeHttpClient.layerUndici, PlatformSocket.layer({})])
         )
       )
       const platform = Context.get(context, AgentPlatform)

@@ -17,7 +17,7 @@ export const withPlatform = <A, E>(
 ) =>
   Effect.flatMap(AgentPlatform, use).pipe(
     Effect.provide(AgentPlatformClient.layer(options)),
-    Effect.provide(Layer.merge(stub.layer, PlatformSocket.layer()))
+    Effect.provide(Layer.merge(stub.layer, PlatformSocket.layer({})))
   )
 
 /** A request for an instance. */

@@ -89,11 +89,12 @@ describe("PlatformSocket", () => {
 
   it.scopedLive("ends the socket with the most unfinished bytes if those of all are too many", () =>
     Effect.gen(function* () {
+      let cuts = 0
       const peers: Array<WebSocket> = []
       const url = yield* webSockets(socket => peers.push(socket))
       const { open } = PlatformSocket.make(
         { frameBytes: 100_000, eventBytes: 100_000, waitingFrames: 10, waitingBytes: 100_000 },
-        new PlatformSocket.ArrivingFrames(50_000)
+        new PlatformSocket.ArrivingFrames(50_000, () => cuts++)
       )
       const honest = yield* open(url, {})
       const hostile = yield* open(url, {})
@@ -110,6 +111,7 @@ describe("PlatformSocket", () => {
       })
       peers[0]!.send("x", { fin: true })
       expect(yield* honest.take).toHaveLength(10_000)
+      expect(cuts).toBe(1)
     })
   )
 

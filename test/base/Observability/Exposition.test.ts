@@ -109,6 +109,7 @@ describe("the metrics of a service at work", () => {
         ),
         'platform_events_dropped_total{type="other"} 0',
         "agent_platform_reconnects_total 0",
+        "agent_platform_connections_cut_total 0",
         "agent_platform_events_too_large_total 0",
         "agent_platform_frames_rejected_total 0",
         'agent_platform_request_duration_ms_count{operation="create",outcome="ok"} 0',
