@@ -20,9 +20,21 @@ describeVisit("The console with an open entry", visit => {
   /** Handles requests to an entry by their method until the returned function is called. */
   const handle = async (key: string, handlers: Readonly<Record<string, (route: Route) => Promise<void>>>) => {
     const pattern = new RegExp(`/kv/open/${key}$`)
-    const handler = (route: Route) => (handlers[route.request().method()] ?? (() => route.fallback()))(route)
+    const handled: Array<Promise<void>> = []
+    let isOver = false
+    const handler = (route: Route) => {
+      const own = isOver ? undefined : handlers[route.request().method()]
+      const done = own === undefined ? route.fallback() : own(route)
+      handled.push(done)
+      return done
+    }
     await page.route(pattern, handler)
-    return () => page.unroute(pattern, handler)
+    return async () => {
+      isOver = true
+      // A route that is taken away is handled by that.
+      await Promise.all(handled)
+      await page.unroute(pattern, handler)
+    }
   }
 
   it("keeps the expiry that another client has set, unless the user has changed it", async () => {
