@@ -56,6 +56,14 @@ const settle = Effect.repeatN(Effect.yieldNow(), 100)
 const isWaiting = <A>(fiber: Fiber.RuntimeFiber<A>): Effect.Effect<boolean> =>
   Effect.map(Fiber.poll(fiber), ({ _tag }) => _tag === "None")
 
+/** A log of which no page arrives. */
+const unread = (log: { readonly epoch: string; readonly end: number }) => ({
+  fresh: () => Effect.never,
+  next: () => Effect.never,
+  end: () => log.end,
+  epoch: () => log.epoch
+})
+
 describe("LogWaiters", () => {
   it.scoped("a waiter that arrives during another's read is woken, too", () =>
     Effect.gen(function* () {
@@ -99,18 +107,13 @@ describe("LogWaiters", () => {
     ["an epoch, and has grown beyond the former one", "new", 12]
   ] as const)("a waiter of a replaced log with %s is not advanced by the scan of the former one", ([, next, newEnd]) =>
     Effect.gen(function* () {
-      let [epoch, end] = ["old", 10]
-      const waiters = yield* LogWaiters.make({
-        fresh: () => Effect.never,
-        next: () => Effect.never,
-        end: () => end,
-        epoch: () => epoch
-      })
+      const log = { epoch: "old", end: 10 }
+      const waiters = yield* LogWaiters.make(unread(log))
       const former = reader("b", 10, "old")
       const waiting = yield* Effect.fork(waiters.wait(former, never))
       yield* settle
-      epoch = next
-      end = newEnd
+      log.epoch = next
+      log.end = newEnd
       const later = reader("b", newEnd, next)
       const ofNewLog = yield* Effect.fork(waiters.wait(later, never))
       expect(yield* Fiber.join(waiting)).toBe("grown")
@@ -127,16 +130,11 @@ describe("LogWaiters", () => {
     ["an epoch and the same end", "new", 10]
   ] as const)("a reader that comes late from a replaced log with %s does not wait in the new one", ([, next, newEnd]) =>
     Effect.gen(function* () {
-      let [epoch, end] = ["old", 10]
-      const waiters = yield* LogWaiters.make({
-        fresh: () => Effect.never,
-        next: () => Effect.never,
-        end: () => end,
-        epoch: () => epoch
-      })
+      const log = { epoch: "old", end: 10 }
+      const waiters = yield* LogWaiters.make(unread(log))
       // Another reader has read the new log.
-      epoch = next
-      end = newEnd
+      log.epoch = next
+      log.end = newEnd
       yield* Effect.forkScoped(waiters.wait(reader("a", newEnd, next), never))
       const late = reader("b", 10, "old")
       expect(yield* waiters.wait(late, never)).toBe("grown")

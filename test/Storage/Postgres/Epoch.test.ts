@@ -6,6 +6,7 @@ import { copyOf, createDatabase, execute, optionsOf, server } from "../../postgr
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import { set } from "../../suites/Store/Fixture.ts"
 import { logged, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? ""}`, () => {
@@ -120,6 +121,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
       }).pipe(Effect.provide(quiet))
     )
   }
+
+  it.scopedLive(
+    "a database that is brought back has another epoch, also if the next group is as long as what it lacks",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        yield* Effect.scoped(
+          Effect.flatMap(node(optionsOf(url)), other => Effect.forEach(["a", "b", "c"], key => put(other, key, 1)))
+        )
+        // It knows the changes of the other node only from reading the end of the log.
+        const { log, store } = yield* node(optionsOf(url))
+        const epoch = Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
+        const before = yield* epoch
+        yield* Effect.promise(() => execute(url, "DELETE FROM causeway.changes WHERE seq > 1"))
+        yield* store.commit({ operations: [set(namespace, "d", 1), set(namespace, "e", 1)], actor: "tester" })
+        yield* Effect.repeat(epoch, { until: now => now !== before })
+      }).pipe(Effect.provide(quiet))
+  )
 
   it.scopedLive("a role that may not know the timeline is served, with a warning", () =>
     Effect.gen(function* () {
