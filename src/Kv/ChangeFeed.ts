@@ -1,6 +1,7 @@
 /**
  * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
  */
+
 import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream } from "effect"
 import { MiB } from "../base/Bytes.ts"
 import * as Direct from "../base/Direct.ts"
@@ -10,19 +11,17 @@ import * as Setting from "../base/Setting.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
 import type { Initial } from "./ChangeFeed/Follower.ts"
-import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"
-import { Page } from "./ChangeFeed/Page.ts"
-import type { FollowQuery, LogReplaced } from "./ChangeFeed/Pages.ts"
+import { type FeedBusy, FollowerSlots } from "./ChangeFeed/LogWaiters.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
+import { type FollowQuery, type LogReplaced, Page } from "./ChangeFeed/Pages.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import * as WebSockets from "./ChangeFeed/WebSockets.ts"
 import { ChangeLog, type HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
-export { FeedBusy } from "./ChangeFeed/FollowerSlots.ts"
-export type { Page } from "./ChangeFeed/Page.ts"
-export { type FollowQuery, LogReplaced } from "./ChangeFeed/Pages.ts"
+export { FeedBusy } from "./ChangeFeed/LogWaiters.ts"
+export { type FollowQuery, LogReplaced, type Page } from "./ChangeFeed/Pages.ts"
 
 /** Why the log cannot be followed. */
 export type FollowFailure = StoreUnavailable | HistoryTrimmed | LogReplaced | FeedBusy

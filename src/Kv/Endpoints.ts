@@ -1,6 +1,7 @@
 /**
  * The handlers of the `kv` group. Those of entries and batches are defined here; none of them needs a fiber.
  */
+
 import { type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../base/Direct.ts"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
@@ -12,7 +13,6 @@ import * as Reply from "../Http/Reply.ts"
 import { KvGroup } from "./Api.ts"
 import { ChangeFeed } from "./ChangeFeed.ts"
 import * as Backup from "./Endpoints/Backup.ts"
-import * as Errors from "./Endpoints/Errors.ts"
 import * as Feed from "./Endpoints/Feed.ts"
 import * as IdempotentWriting from "./Endpoints/IdempotentWriting.ts"
 import * as Lists from "./Endpoints/Lists.ts"
@@ -59,7 +59,7 @@ const answerGet = (
   const { version } = found.value
   if (precondition === undefined || holds(precondition, version)) return Exit.succeed(entryReply(found.value))
   return precondition.match !== undefined && !holds({ match: precondition.match }, version)
-    ? Exit.fail(Errors.entryRefused(version))
+    ? Exit.fail(Operations.entryRefused(version))
     : Exit.succeed(Reply.empty(304, { etag: etag(version) }))
 }
 
@@ -72,7 +72,7 @@ const get =
       const precondition = Operations.precondition(headers)
       if (Either.isLeft(precondition)) return Exit.fail(precondition.left)
       return Direct.matchEffect(store.get(path.namespace, path.key), {
-        onFailure: Errors.unavailable,
+        onFailure: Operations.unavailable,
         onSuccess: found => answerGet(found, precondition.right)
       })
     })
@@ -147,9 +147,9 @@ const failed = (
     case "IdempotencyConflict":
       return Exit.fail(IdempotentWriting.conflict(error))
     case "StoreBusy":
-      return Exit.fail(Errors.busy(error))
+      return Exit.fail(Operations.retryLater("Too many requests are waiting for the store", error))
     case "StoreUnavailable":
-      return Errors.unavailable(error)
+      return Operations.unavailable(error)
   }
 }
 
@@ -159,8 +159,6 @@ const single = (
   operation: Operations.Checked<Operation>
 ): Operations.Checked<Write> =>
   Either.zipWith(actor, operation, (actor, operation) => ({ operations: [operation], actor }))
-
-const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Errors.entryRefused(currentVersion)
 
 /** Sets an entry, and returns it as stored. */
 const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
@@ -177,7 +175,7 @@ const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> 
     if (result?.op !== "set") throw new Error("The store returns no entry for a set")
     return entryReply(result.entry)
   },
-  refused: entryRefused
+  refused: ({ currentVersion }) => Operations.entryRefused(currentVersion)
 }
 
 /** Deletes an entry, if it is present. */
@@ -191,7 +189,7 @@ const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: st
       )
     ),
   done: ([result]) => Reply.json(resultJson(result!)),
-  refused: entryRefused
+  refused: ({ currentVersion }) => Operations.entryRefused(currentVersion)
 }
 
 const resultJson = (result: OperationResult): string =>
@@ -214,7 +212,7 @@ const removePrefix: Writing<
       return { operations: [], actor, prefixDelete: { namespace, prefix, limit } }
     }),
   done: (results, more) => Reply.json(`{"deleted":${results.length > 0},"count":${results.length},"more":${more}}`),
-  refused: entryRefused
+  refused: ({ currentVersion }) => Operations.entryRefused(currentVersion)
 }
 
 /** Applies operations atomically, in order. */
@@ -224,7 +222,9 @@ const batch: Writing<WriteRequest & { readonly payload: typeof BatchPayload.Type
   check: ({ incoming: { identity }, payload }, limits, now) => {
     const count = payload.operations.length
     if (count > limits.batchOperations) {
-      return Either.left(Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`))
+      return Either.left(
+        Operations.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`)
+      )
     }
     const actor = Operations.actor(payload.actor, identity, limits)
     if (Either.isLeft(actor)) return Either.left(actor.left)
@@ -237,7 +237,7 @@ const batch: Writing<WriteRequest & { readonly payload: typeof BatchPayload.Type
     return Either.right({ operations, actor: actor.right })
   },
   done: results => Reply.json(`{"ok":true,"results":[${results.map(resultJson).join(",")}]}`),
-  refused: Errors.batchRefused
+  refused: Operations.batchRefused
 }
 
 /** A handler whose answers are compressed with gzip for clients that accept it. */

@@ -1,5 +1,5 @@
 /**
- * Entries as the store keeps them: the rules for their names, and their JSON text.
+ * Entries as the store keeps them: their addresses, and their JSON text.
  */
 // Types only: the writer's thread imports this file, and the index of effect would use 40 MB there.
 import type { JsonText } from "../base/Json/JsonText.ts"
@@ -30,29 +30,6 @@ export const tenantOf = (namespace: string): string => {
 
 /** The entity tag (RFC 9110) of a version. */
 export const etag = (version: number): string => `"${version}"`
-
-/** Why a name is invalid, in words for the client; `undefined` if it is valid. */
-export const problemOfName = (kind: "namespace" | "key", name: string, maxBytes: number): string | undefined => {
-  if (name === "") return `${kind} is empty; it takes 1 to ${maxBytes} bytes of UTF-8`
-  // URL parsers remove these segments, so that an entry of this name could not be read.
-  if (name === "." || name === "..") return `${kind} must not be "${name}"`
-  return problemOfText(kind, name) ?? problemOfLength(kind, name, maxBytes)
-}
-
-/** Why a text cannot be stored or compared by every backend; `undefined` if it can. */
-export const problemOfText = (kind: string, text: string): string | undefined => {
-  if (text.includes("\u0000")) return `${kind} must not contain U+0000`
-  return text.isWellFormed() ? undefined : `${kind} must not contain a lone surrogate`
-}
-
-const problemOfLength = (kind: string, text: string, maxBytes: number): string | undefined => {
-  const bytes = Buffer.byteLength(text)
-  return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
-}
-
-/** Why an actor is invalid; `undefined` if it is valid. An empty actor counts as none. */
-export const problemOfActor = (actor: string, maxBytes: number): string | undefined =>
-  problemOfText("actor", actor) ?? problemOfLength("actor", actor, maxBytes)
 
 /** The JSON text of an entry, with its value spliced in as it is stored. */
 export const toJson = (entry: StoredEntry): string =>

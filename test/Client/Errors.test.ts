@@ -13,7 +13,6 @@ import {
 } from "../../src/Client/Errors.ts"
 import { compare } from "../../src/Client/KeyOrder.ts"
 import * as Issues from "../../src/Http/Issues.ts"
-import * as Errors from "../../src/Kv/Endpoints/Errors.ts"
 import * as Operations from "../../src/Kv/Endpoints/Operations.ts"
 import * as Store from "../../src/Kv/Store.ts"
 
@@ -53,7 +52,7 @@ describe("an error of a batch", () => {
 
   it("have it for a precondition", () => {
     const failed = new Store.PreconditionFailed({ index: 7, currentVersion: 2, isChangedBefore: true })
-    const error = new PreconditionFailed(details(Errors.batchRefused(failed).error))
+    const error = new PreconditionFailed(details(Operations.batchRefused(failed).error))
     assert.deepStrictEqual([operationIndexOf(error), error.operation, error.currentVersion], [7, 7, 2])
     assert.match(withoutOperation(error), /^Precondition failed: the entry is at version 2/)
   })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { problemOfActor, problemOfName, tenantOf } from "../../src/Kv/Entry.ts"
+import { problemOfActor, problemOfName } from "../../src/Kv/Endpoints/Operations.ts"
+import { tenantOf } from "../../src/Kv/Entry.ts"
 import { times } from "../Scale.ts"
 
 const numRuns = times(200)

@@ -1,11 +1,12 @@
 /** The WebSocket of the change feed in the AsyncAPI document. */
+
 import { JSONSchema, Schema } from "effect"
 import { isObject, type JsonObject } from "../../base/Json/Parsing.ts"
 import { type Channel, definitionsOf, messageOf, ref } from "../../Http/OpenApi/AsyncApi.ts"
 import { Change, Entry } from "../Api.ts"
 import * as Description from "../Description.ts"
 import { FollowParams } from "../Requests.ts"
-import { closes } from "./Frames.ts"
+import { closes } from "./Follower.ts"
 
 const name = "changeFeed"
 

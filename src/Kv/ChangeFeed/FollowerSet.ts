@@ -2,10 +2,9 @@
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"
 import type { Close } from "../../Http/WebSocket.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
-import type { Follower, FollowerOwner } from "./Follower.ts"
-import { closes, heartbeatFrame, resetFrame } from "./Frames.ts"
-import { Page, ReadersByPart } from "./Page.ts"
-import { isOfOther, keyOf } from "./Pages.ts"
+import { closes, type Follower, type FollowerOwner, heartbeatFrame, resetFrame } from "./Follower.ts"
+import { ReadersByPart } from "./LogWaiters.ts"
+import { isOfOther, keyOf, Page } from "./Pages.ts"
 
 /** Followers that need the same page. */
 export interface Group {

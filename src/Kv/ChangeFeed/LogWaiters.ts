@@ -1,13 +1,118 @@
 /**
- * Readers that wait for changes of the log: a scan of the log finds those whose queries select a change.
+ * Followers of all kinds: their limit, their index by what they read, and those that wait for changes of the log. A scan
+ * of the log finds the waiting ones whose queries select a change.
  */
-import { Duration, Effect, type Scope } from "effect"
+
+import { Duration, Effect, Schema, type Scope } from "effect"
 import * as Monotonic from "../../base/Monotonic.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
-import { type Page, type Position, ReadersByPart } from "./Page.ts"
-import { type Pages, tail } from "./Pages.ts"
+import { type Page, type Pages, type Position, tail } from "./Pages.ts"
+
+/** The feed accepts no more followers: the limit is reached, or the service is shutting down. */
+export class FeedBusy extends Schema.TaggedError<FeedBusy>()("FeedBusy", {
+  /** Suitable for clients. */
+  reason: Schema.String,
+  retryAfterSeconds: Schema.Int
+}) {
+  override get message(): string {
+    return this.reason
+  }
+}
+
+/** Counts followers of all kinds against their limit. */
+export class FollowerSlots {
+  private taken = 0
+
+  constructor(
+    private readonly limit: number,
+    private readonly isDraining: () => boolean
+  ) {}
+
+  /** The current number of followers. */
+  get count(): number {
+    return this.taken
+  }
+
+  /** Fails if no slot is free. */
+  readonly check: Effect.Effect<void, FeedBusy> = Effect.suspend(() => {
+    if (this.isDraining()) {
+      return new FeedBusy({ reason: "The service is shutting down", retryAfterSeconds: 1 })
+    }
+    return this.taken < this.limit
+      ? Effect.void
+      : new FeedBusy({ reason: `There are already ${this.limit} followers of the change log`, retryAfterSeconds: 5 })
+  })
+
+  /** Takes a slot if {@link check} succeeds. {@link release} returns it. */
+  readonly acquire: Effect.Effect<void, FeedBusy> = Effect.zipRight(
+    this.check,
+    Effect.sync(() => this.take())
+  )
+
+  take(): void {
+    this.taken++
+  }
+
+  release(): void {
+    this.taken--
+  }
+}
+
+/**
+ * Readers indexed by their tenant or namespace, so that the cost of a commit is proportional to the number of its
+ * readers.
+ */
+export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
+  private readonly tenants = new Map<string, Set<A>>()
+  private readonly namespaces = new Map<string, Set<A>>()
+  private count = 0
+
+  get size(): number {
+    return this.count
+  }
+
+  add(reader: A): void {
+    const { namespace, tenant } = reader.query
+    const [groups, name] = namespace === undefined ? [this.tenants, tenant] : [this.namespaces, namespace]
+    const group = groups.get(name)
+    if (group === undefined) groups.set(name, new Set([reader]))
+    else group.add(reader)
+    this.count++
+  }
+
+  /** Returns whether the reader was present. */
+  delete(reader: A): boolean {
+    const { namespace, tenant } = reader.query
+    const [groups, name] = namespace === undefined ? [this.tenants, tenant] : [this.namespaces, namespace]
+    const group = groups.get(name)
+    if (group === undefined || !group.delete(reader)) return false
+    if (group.size === 0) groups.delete(name)
+    this.count--
+    return true
+  }
+
+  all(): ReadonlyArray<A> {
+    return [...this.tenants.values(), ...this.namespaces.values()].flatMap(group => [...group])
+  }
+
+  /** Groups of readers that may need changes of an unfiltered page, each with the last `seq` of these changes. */
+  groupsOf(page: Page): ReadonlyArray<{ readonly readers: ReadonlySet<A>; readonly lastSeq: number }> {
+    if (page.count === 0) return []
+    const found: Array<{ readonly readers: ReadonlySet<A>; readonly lastSeq: number }> = []
+    const add = (readers: ReadonlySet<A> | undefined, lastSeq: number): void => {
+      if (readers !== undefined) found.push({ readers, lastSeq })
+    }
+    const all = this.tenants.get("")
+    add(all, page.lastSeq)
+    if (this.count === (all?.size ?? 0)) return found
+    for (const [tenant, seq] of page.lastSeqs) if (tenant !== "") add(this.tenants.get(tenant), seq)
+    if (this.namespaces.size === 0) return found
+    for (const [namespace, seq] of page.lastSeqsOfNamespaces) add(this.namespaces.get(namespace), seq)
+    return found
+  }
+}
 
 /** Why a wait has ended: the log may have grown, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"

@@ -1,13 +1,19 @@
 /** The change feed as Server-Sent Events (HTML, section 9.2). */
+
 import { type Context, Effect, Either, Option, Stream } from "effect"
 import { Backoff } from "../../base/Backoff.ts"
 import * as Monotonic from "../../base/Monotonic.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import type { ListStream } from "../Store.ts"
-import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
-import { type LogWaiters, type Reader, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
-import type { Page, Position } from "./Page.ts"
-import type { FollowQuery, Pages } from "./Pages.ts"
+import {
+  type FeedBusy,
+  type FollowerSlots,
+  type LogWaiters,
+  type Reader,
+  spuriousWakeupPause,
+  unavailablePauses
+} from "./LogWaiters.ts"
+import type { FollowQuery, Page, Pages, Position } from "./Pages.ts"
 
 /** Milliseconds without a change after which a keep-alive is sent. */
 const keepAliveIntervalMillis = 15_000

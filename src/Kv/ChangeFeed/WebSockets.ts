@@ -1,6 +1,7 @@
 /**
  * The WebSockets that follow the change log: their upgrades, and the rounds of reads that serve them.
  */
+
 import { type Context, Effect, Runtime, type Scope } from "effect"
 import { Backoff } from "../../base/Backoff.ts"
 import { yieldToEventLoop } from "../../base/EventLoop.ts"
@@ -12,13 +13,10 @@ import type { Close } from "../../Http/WebSocket.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import type { StoreUnavailable } from "../Store.ts"
-import { Follower, heartbeatIntervalMillis, type Initial, InitialFollower } from "./Follower.ts"
+import { closes, Follower, heartbeatIntervalMillis, type Initial, InitialFollower } from "./Follower.ts"
 import { FollowerSet, type Group } from "./FollowerSet.ts"
-import type { FollowerSlots } from "./FollowerSlots.ts"
-import { closes } from "./Frames.ts"
-import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
-import type { Page } from "./Page.ts"
-import { type FollowQuery, isUnreadable, type Pages, tail } from "./Pages.ts"
+import { type FollowerSlots, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
+import { type FollowQuery, isUnreadable, type Page, type Pages, tail } from "./Pages.ts"
 
 /** Reads the log for followers, in rounds. */
 interface Rounds {

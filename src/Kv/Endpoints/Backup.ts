@@ -1,20 +1,15 @@
 /**
  * The handler of backups: a copy of the whole store as a file.
  */
+
 import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
 import { MiB } from "../../base/Bytes.ts"
-import {
-  type ApiError,
-  Forbidden,
-  InsufficientStorage,
-  NotImplemented,
-  ServiceUnavailable
-} from "../../Http/ApiError.ts"
+import { type ApiError, Forbidden, InsufficientStorage, NotImplemented } from "../../Http/ApiError.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { epochHeader } from "../Requests.ts"
 import type { BackupRefused, Store, StoreBackup, StoreBusy, StoreUnavailable } from "../Store.ts"
-import * as Errors from "./Errors.ts"
+import * as Operations from "./Operations.ts"
 
 /** The registered media type of a SQLite database. */
 const contentType = "application/vnd.sqlite3"
@@ -31,12 +26,9 @@ const failed = (error: BackupRefused | StoreBusy | StoreUnavailable): Effect.Eff
         ? new InsufficientStorage({ error: error.message })
         : new NotImplemented({ error: error.message })
     case "StoreBusy":
-      return new ServiceUnavailable({
-        error: "Another backup is being made or sent",
-        headers: { "retry-after": String(error.retryAfterSeconds) }
-      })
+      return Operations.retryLater("Another backup is being made or sent", error)
     case "StoreUnavailable":
-      return Errors.unavailable(error)
+      return Operations.unavailable(error)
   }
 }
 

@@ -1,21 +1,21 @@
 /**
  * The handlers of the change feed: polls, Server-Sent Events and WebSockets.
  */
+
 import { type Context, Duration, Effect, Either, Exit, Stream } from "effect"
 import * as Direct from "../../base/Direct.ts"
 import type { LimitsShape } from "../../base/Limits.ts"
-import { type ApiError, Forbidden } from "../../Http/ApiError.ts"
+import { type ApiError, Forbidden, Gone, type ServiceUnavailable } from "../../Http/ApiError.ts"
 import * as Compression from "../../Http/Compression.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import type { Admits } from "../../Http/Origin.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { upgradeFailed } from "../../Http/WebSocket.ts"
 import * as ServerSentEvents from "../ChangeFeed/ServerSentEvents.ts"
-import type { ChangeFeed, FollowQuery } from "../ChangeFeed.ts"
+import type { ChangeFeed, FollowFailure, FollowQuery } from "../ChangeFeed.ts"
 import * as Entry from "../Entry.ts"
-import { type ChangesParams, defaultPage, epochHeader, type FollowParams, maxPage } from "../Requests.ts"
+import { type ChangesParams, defaultPage, epochHeader, type FollowParams, maxPage, trimmedHeader } from "../Requests.ts"
 import type { Selection, Store } from "../Store.ts"
-import * as Errors from "./Errors.ts"
 import * as Lists from "./Lists.ts"
 import * as Operations from "./Operations.ts"
 
@@ -47,7 +47,7 @@ const checkPart = (
   limits: LimitsShape
 ): Operations.Checked<void> => {
   if (namespace === undefined) {
-    return prefix === undefined ? Either.void : Either.left(Errors.badRequest("prefix requires a namespace"))
+    return prefix === undefined ? Either.void : Either.left(Operations.badRequest("prefix requires a namespace"))
   }
   const checked = Operations.namespace(namespace, sender, limits)
   return Either.isLeft(checked) || prefix === undefined ? checked : Operations.text("prefix", prefix)
@@ -69,7 +69,7 @@ const eventId = /^(\d{1,16})(?:@([\x21-\x7e]{1,64}))?$/
 const resumed = (params: FeedParams, lastEventId: string | undefined): Operations.Checked<FeedParams> => {
   if (lastEventId === undefined || lastEventId === "") return Either.right(params)
   const [, seq, epoch] = eventId.exec(lastEventId) ?? []
-  if (seq === undefined) return Either.left(Errors.badRequest("Last-Event-ID must be the id of an event"))
+  if (seq === undefined) return Either.left(Operations.badRequest("Last-Event-ID must be the id of an event"))
   return Either.right({ ...params, after: Number(seq), ...(epoch === undefined ? {} : { epoch }) })
 }
 
@@ -79,6 +79,30 @@ interface Services {
   /** The pages that may open a WebSocket. */
   readonly admits: Admits
   readonly limits: LimitsShape
+}
+
+/** The HTTP error for a failure of a read of the change log. */
+const failed = (error: FollowFailure): Effect.Effect<never, ServiceUnavailable | Gone> => {
+  switch (error._tag) {
+    case "StoreUnavailable":
+      return Operations.unavailable(error)
+    case "FeedBusy":
+      return Effect.fail(Operations.retryLater(error.reason, error))
+    case "HistoryTrimmed":
+      return Effect.fail(
+        new Gone({
+          error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`,
+          headers: { [epochHeader]: error.epoch, [trimmedHeader]: String(error.trimmedSeq) }
+        })
+      )
+    case "LogReplaced":
+      return Effect.fail(
+        new Gone({
+          error: `The change log was replaced by one with the epoch ${error.epoch}; list again and follow from Kv-Last-Seq`,
+          headers: { [epochHeader]: error.epoch }
+        })
+      )
+  }
 }
 
 /** A page of the change log. It may wait for changes. */
@@ -92,7 +116,7 @@ const changes =
       const query = queryOf(request.urlParams, request.incoming, limits)
       if (Either.isLeft(query)) return Exit.fail(query.left)
       return Direct.matchEffect(feed.poll(query.right, Duration.seconds(request.urlParams.wait ?? 0)), {
-        onFailure: Errors.ofFeed,
+        onFailure: failed,
         onSuccess: page => Compression.compress(Reply.jsonWith(page.answer, headersOf(page.epoch)), request.incoming)
       })
     })
@@ -103,10 +127,10 @@ const initialOf = (
   { tenant }: FollowQuery
 ): Operations.Checked<Selection | undefined> => {
   if (initial !== "1") return Either.right(undefined)
-  if (namespace === undefined) return Either.left(Errors.badRequest("initial requires a namespace"))
+  if (namespace === undefined) return Either.left(Operations.badRequest("initial requires a namespace"))
   // No change of its entries would follow.
   if (tenant !== "" && tenant !== Entry.tenantOf(namespace))
-    return Either.left(Errors.badRequest("initial: the namespace does not belong to the tenant"))
+    return Either.left(Operations.badRequest("initial: the namespace does not belong to the tenant"))
   return Either.right({ namespace, prefix })
 }
 
@@ -118,7 +142,7 @@ const initialStream = ({ feed, store }: Services, query: FollowQuery, selection:
   Lists.withList(store, selection, ({ close, list }, restore) =>
     restore(feed.events({ ...query, after: list.lastSeq, epoch: list.epoch })).pipe(
       Effect.onError(() => close),
-      Effect.catchAll(Errors.ofFeed),
+      Effect.catchAll(failed),
       Effect.map(events =>
         eventStream(Stream.concat(Stream.ensuring(ServerSentEvents.initial(list), close), events), close)
       )
@@ -136,7 +160,7 @@ const changesStream = (services: Services) =>
     const query = yield* queryOf(params, request.incoming, services.limits)
     const initial = yield* initialOf(request.urlParams, query)
     if (initial !== undefined && params === request.urlParams) return yield* initialStream(services, query, initial)
-    return eventStream(yield* Effect.catchAll(services.feed.events(query), Errors.ofFeed))
+    return eventStream(yield* Effect.catchAll(services.feed.events(query), failed))
   })
 
 /** The change log over a WebSocket. */
@@ -148,7 +172,7 @@ const changesSocket = ({ admits, feed, limits, store }: Services) =>
     if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
     if (!admits(origin, host)) return yield* new Forbidden({ error: "This origin may not connect" })
     const upgrade = initial === undefined ? feed.webSocket(query) : feed.webSocketWith(query, store.listAll(initial))
-    return Reply.webSocket(yield* Effect.catchAll(upgrade, Errors.ofFeed))
+    return Reply.webSocket(yield* Effect.catchAll(upgrade, failed))
   })
 
 /** The handlers of the endpoints under `/changes`. */

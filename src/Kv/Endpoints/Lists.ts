@@ -3,7 +3,7 @@
  */
 
 import { createHash } from "node:crypto"
-import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"
+import { type Context, Effect, Either, Encoding, Exit, Scope, Stream } from "effect"
 import type { LimitsShape } from "../../base/Limits.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
@@ -16,10 +16,71 @@ import {
   type ReadPayload,
   type TenantsParams
 } from "../Requests.ts"
-import type { ListPage, ListStream, Store, WholeListQuery } from "../Store.ts"
-import * as Errors from "./Errors.ts"
-import * as ListBody from "./ListBody.ts"
+import type { ListPage, ListStream, Store, StoreBusy, WholeListQuery } from "../Store.ts"
 import * as Operations from "./Operations.ts"
+
+/**
+ * Longer lists are written into bytes entry by entry. A joined text would be in memory several times on its way to the
+ * socket: V8 and node copy it to prepend text, and again to encode it.
+ */
+const largeText = 16_384
+
+/** More than the bytes of any character. A text that exceeds its ASCII length leaves no slack. */
+const slack = 4
+
+const charactersOf = (entries: ReadonlyArray<EncodedEntry>): number => {
+  // Commas between the entries.
+  let length = entries.length - 1
+  for (const { json } of entries) length += json.length
+  return length
+}
+
+/** The entries as bytes if all of them are ASCII, else `undefined`. */
+const asciiBytes = (
+  before: string,
+  entries: ReadonlyArray<EncodedEntry>,
+  after: string,
+  length: number
+): Buffer | undefined => {
+  const bytes = Buffer.allocUnsafeSlow(before.length + length + after.length + slack)
+  let at = bytes.write(before)
+  for (let index = 0; index < entries.length; index++) {
+    if (index > 0) bytes[at++] = 0x2c
+    const { json } = entries[index]!
+    const written = bytes.write(json, at, "utf8")
+    if (written !== json.length) return undefined
+    at += written
+  }
+  at += bytes.write(after, at)
+  return bytes.subarray(0, at)
+}
+
+const join = (entries: ReadonlyArray<EncodedEntry>): string => entries.map(({ json }) => json).join(",")
+
+const bytesOf = (before: string, entries: ReadonlyArray<EncodedEntry>, after: string, length: number): Buffer =>
+  asciiBytes(before, entries, after, length) ?? Buffer.from(before + join(entries) + after)
+
+/** The body of one page. */
+export const ofPage = (entries: ReadonlyArray<EncodedEntry>): string | Uint8Array => {
+  const length = charactersOf(entries)
+  return length < largeText ? `{"items":[${join(entries)}]}` : bytesOf('{"items":[', entries, "]}", length)
+}
+
+/**
+ * The body of a whole list. If a portion fails, it fails with a defect, so that no client takes a part for the whole.
+ */
+export const ofPortions = (portions: ListStream["portions"]): Stream.Stream<Uint8Array> => {
+  const items = portions.pipe(
+    Stream.filter(entries => entries.length > 0),
+    Stream.zipWithIndex,
+    Stream.map(([entries, index]) => bytesOf(index === 0 ? "" : ",", entries, "", charactersOf(entries)))
+  )
+  return Stream.make<[Uint8Array]>(Buffer.from('{"items":[')).pipe(
+    Stream.concat(items),
+    Stream.concat(Stream.make(Buffer.from("]}"))),
+    Stream.orDie
+  )
+}
 
 interface Services {
   readonly limits: LimitsShape
@@ -54,7 +115,9 @@ const nameIn = (cursor: string | undefined, bounds: Bounds, goesWith: string): O
   const name = Encoding.decodeBase64UrlString(cursor.slice(digest.length + 1))
   return Either.isRight(name) && cursorOf(digest, name.right) === cursor
     ? Either.right(name.right)
-    : Either.left(Errors.badRequest(`cursor is not from a Link header of this list: it requires the same ${goesWith}`))
+    : Either.left(
+        Operations.badRequest(`cursor is not from a Link header of this list: it requires the same ${goesWith}`)
+      )
 }
 
 /** The header with a link (RFC 8288) to the next page. */
@@ -95,7 +158,15 @@ const listHeaders = ({ count, epoch, lastSeq }: Omit<ListPage, "entries" | "more
 })
 
 const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
-  Reply.json(ListBody.ofPage(page.entries), { ...listHeaders(page), ...headers })
+  Reply.json(ofPage(page.entries), { ...listHeaders(page), ...headers })
+
+/** 503 for a whole list beyond the limit of concurrent ones. */
+const tooManyLists = (error: StoreBusy) =>
+  Operations.retryLater("Too many whole lists are being read; use limit", error)
+
+/** 503 for a count beyond the limit of concurrent ones. */
+const tooManyCounts = (error: StoreBusy) =>
+  Operations.retryLater("Too many lists are being counted; leave count out, or try again", error)
 
 /** A list from one snapshot, which exists until it is closed. */
 interface OpenList {
@@ -115,8 +186,8 @@ export const withList = <A, E>(
       const list = yield* restore(Scope.extend(store.listAll(query), snapshot)).pipe(
         Effect.onError(cause => Scope.close(snapshot, Exit.failCause(cause))),
         Effect.catchTags({
-          StoreBusy: error => Effect.fail(Errors.tooManyLists(error)),
-          StoreUnavailable: Errors.unavailable
+          StoreBusy: error => Effect.fail(tooManyLists(error)),
+          StoreUnavailable: Operations.unavailable
         })
       )
       return yield* use({ list, close: Scope.close(snapshot, Exit.void) }, restore)
@@ -128,7 +199,7 @@ const listAll = (store: Context.Tag.Service<Store>, query: WholeListQuery) =>
   withList(store, query, ({ close, list }) =>
     Effect.succeed(
       // The status was already sent: if a portion fails, the connection is closed.
-      Reply.stream("application/json", ListBody.ofPortions(list.portions), listHeaders(list), close)
+      Reply.stream("application/json", ofPortions(list.portions), listHeaders(list), close)
     )
   )
 
@@ -156,7 +227,7 @@ export const entries = ({ limits, store }: Services) =>
     const page = yield* Effect.catchTags(
       // A list without a limit is counted once it is known not to fit in a page.
       store.list({ ...query, after, limit: size, isCounted: isCounted && !isWhole }),
-      { StoreBusy: error => Effect.fail(Errors.tooManyCounts(error)), StoreUnavailable: Errors.unavailable }
+      { StoreBusy: error => Effect.fail(tooManyCounts(error)), StoreUnavailable: Operations.unavailable }
     )
     if (page.more && isWhole) return yield* listAll(store, { ...query, isCounted })
     if (!page.more) return pageReply(isCounted && isWhole ? { ...page, count: page.entries.length } : page)
@@ -179,21 +250,21 @@ const absent: EncodedEntry = { json: "null", key: "" }
 export const entriesOfKeys = ({ limits, store }: Services) =>
   Effect.fnUntraced(function* ({ incoming, payload: { keys, keysOnly } }: ReadRequest) {
     if (keys.length > limits.batchOperations) {
-      return yield* Errors.tooLarge(`keys has ${keys.length} elements; the limit is ${limits.batchOperations}`)
+      return yield* Operations.tooLarge(`keys has ${keys.length} elements; the limit is ${limits.batchOperations}`)
     }
     for (const [index, address] of keys.entries()) {
       yield* Operations.address(address, incoming.identity, limits, `keys[${index}].`)
     }
     const { entries, ...position } = yield* Effect.catchTags(store.getMany(keys, limits.bodyBytes, keysOnly), {
-      StoreUnavailable: Errors.unavailable,
+      StoreUnavailable: Operations.unavailable,
       EntriesTooLarge: ({ limitBytes }) =>
         Effect.fail(
-          Errors.tooLarge(
+          Operations.tooLarge(
             `the values of keys have more than ${limitBytes} bytes, which is the limit; ask for fewer, or for keysOnly`
           )
         )
     })
-    return Reply.json(ListBody.ofPage(entries.map(entry => entry ?? absent)), listHeaders(position))
+    return Reply.json(ofPage(entries.map(entry => entry ?? absent)), listHeaders(position))
   })
 
 /** Answers a page of the namespaces that the sender may use. */
@@ -204,7 +275,7 @@ export const namespaces = ({ store }: Services) =>
     const tenant = yield* Operations.followedTenant(asked, incoming.identity)
     const isWithoutTenant = withoutTenant === "1"
     if (isWithoutTenant && asked !== "") {
-      return yield* Errors.badRequest("tenant and withoutTenant exclude each other")
+      return yield* Operations.badRequest("tenant and withoutTenant exclude each other")
     }
     const part = [...(asked === "" ? [] : [`tenant ${asked}`]), ...(isWithoutTenant ? ["without tenant"] : [])]
     const bounds = [prefix, ...part]
@@ -212,7 +283,7 @@ export const namespaces = ({ store }: Services) =>
     const { more, namespaces, ...position } = yield* Effect.catchTag(
       store.namespaces({ prefix, after, limit, tenant, isWithoutTenant }),
       "StoreUnavailable",
-      Errors.unavailable
+      Operations.unavailable
     )
     const last = namespaces.at(-1)?.namespace ?? ""
     const kept = { prefix, tenant: asked, withoutTenant: isWithoutTenant ? "1" : undefined }
@@ -239,7 +310,7 @@ export const tenants = ({ store }: Services) =>
     const { more, tenants, ...position } = yield* Effect.catchTag(
       store.tenants({ prefix, ...after, limit, tenant }),
       "StoreUnavailable",
-      Errors.unavailable
+      Operations.unavailable
     )
     const last = nameOfTenant(tenants.at(-1)?.tenant ?? "")
     const link = more ? linkHeader(incoming.target, { prefix }, [prefix], limit, last) : {}

@@ -2,22 +2,84 @@
  * Converts requests into operations of the store: checks names, values, expiry and preconditions. A request of a tenant
  * is limited to its namespaces. The actor of the identity is recorded, regardless of the actor that the client names.
  */
-import { Either } from "effect"
+
+import { Effect, Either } from "effect"
 import * as Json from "../../base/Json/JsonText.ts"
 import type { LimitsShape } from "../../base/Limits.ts"
-import { type BadRequest, Forbidden, type PayloadTooLarge } from "../../Http/ApiError.ts"
+import { BadRequest, Forbidden, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../../Http/ApiError.ts"
 import type { IdentityShape } from "../../Http/Identity.ts"
-import { problemOfActor, problemOfName, problemOfText, tenantOf } from "../Entry.ts"
+import { etag, tenantOf } from "../Entry.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "../Requests.ts"
-import type { Address } from "../Store.ts"
+import type { Address, PreconditionFailed as StorePreconditionFailed, StoreUnavailable } from "../Store.ts"
 import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "../Write.ts"
-import { badRequest, tooLarge } from "./Errors.ts"
+
+/** 400. The message names the part of the request, and what it must be. */
+export const badRequest = (error: string): BadRequest => new BadRequest({ error })
+
+/** 413. The message names the part of the request, its size and the limit. */
+export const tooLarge = (error: string): PayloadTooLarge => new PayloadTooLarge({ error })
+
+/** 503 as the specification words it. The reason is logged. */
+export const unavailable = (error: StoreUnavailable): Effect.Effect<never, ServiceUnavailable> =>
+  Effect.zipRight(
+    Effect.logDebug("Store unavailable").pipe(Effect.annotateLogs("reason", error.reason)),
+    Effect.fail(new ServiceUnavailable({ error: "Store unavailable", headers: { "retry-after": "1" } }))
+  )
+
+/** 503 with the time after which to retry. */
+export const retryLater = (error: string, { retryAfterSeconds }: { readonly retryAfterSeconds: number }) =>
+  new ServiceUnavailable({ error, headers: { "retry-after": String(retryAfterSeconds) } })
+
+const currentState = (version: number | null): string =>
+  version === null ? "the entry is absent" : `the entry is at version ${version}`
+
+/** A refused PUT, DELETE or GET. ETag has the current version. */
+export const entryRefused = (currentVersion: number | null): PreconditionFailed =>
+  new PreconditionFailed({
+    error: `Precondition failed: ${currentState(currentVersion)}`,
+    headers: currentVersion === null ? {} : { etag: etag(currentVersion) }
+  })
+
+/** A refused batch. The message names the operation. */
+export const batchRefused = ({
+  currentVersion,
+  index,
+  isChangedBefore
+}: StorePreconditionFailed): PreconditionFailed => {
+  const before = isChangedBefore ? ", and an earlier operation of the batch changes it" : ""
+  return new PreconditionFailed({
+    error: `Precondition failed at operations[${index}]: ${currentState(currentVersion)}${before}`
+  })
+}
 
 /** The sender of a request; `undefined` without authentication. */
 export type Sender = IdentityShape | undefined
 
 /** A checked part of a request, or the error. */
 export type Checked<A> = Either.Either<A, BadRequest | Forbidden | PayloadTooLarge>
+
+/** Why a name is invalid, in words for the client; `undefined` if it is valid. */
+export const problemOfName = (kind: "namespace" | "key", name: string, maxBytes: number): string | undefined => {
+  if (name === "") return `${kind} is empty; it takes 1 to ${maxBytes} bytes of UTF-8`
+  // URL parsers remove these segments, so that an entry of this name could not be read.
+  if (name === "." || name === "..") return `${kind} must not be "${name}"`
+  return problemOfText(kind, name) ?? problemOfLength(kind, name, maxBytes)
+}
+
+/** Why a text cannot be stored or compared by every backend; `undefined` if it can. */
+const problemOfText = (kind: string, text: string): string | undefined => {
+  if (text.includes("\u0000")) return `${kind} must not contain U+0000`
+  return text.isWellFormed() ? undefined : `${kind} must not contain a lone surrogate`
+}
+
+const problemOfLength = (kind: string, text: string, maxBytes: number): string | undefined => {
+  const bytes = Buffer.byteLength(text)
+  return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
+}
+
+/** Why an actor is invalid; `undefined` if it is valid. An empty actor counts as none. */
+export const problemOfActor = (actor: string, maxBytes: number): string | undefined =>
+  problemOfText("actor", actor) ?? problemOfLength("actor", actor, maxBytes)
 
 /** `at` is the path of the checked part in the request, as in `operations[3].`. */
 const refuseIf = (problem: string | undefined, at = ""): Checked<void> =>

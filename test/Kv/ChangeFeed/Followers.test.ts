@@ -1,11 +1,12 @@
 /** Followers of the log at different positions, over connections that record their frames. */
+
 import { describe, expect, it } from "@effect/vitest"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import type { Connection } from "../../../src/Http/WebSocket.ts"
 import * as Change from "../../../src/Kv/Change.ts"
 import { Follower } from "../../../src/Kv/ChangeFeed/Follower.ts"
 import { FollowerSet } from "../../../src/Kv/ChangeFeed/FollowerSet.ts"
-import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { query } from "./Harness.ts"
 
 const namespace = "tenant:a/n"

@@ -5,8 +5,8 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
 import { textFrame, textFrames } from "../../../src/Http/WebSocket.ts"
-import { heartbeatFrame, resetFrame } from "../../../src/Kv/ChangeFeed/Frames.ts"
-import { Page } from "../../../src/Kv/ChangeFeed/Page.ts"
+import { heartbeatFrame, resetFrame } from "../../../src/Kv/ChangeFeed/Follower.ts"
+import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { codePoint } from "../../CodePoint.ts"
 
 /**

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Stream } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
-import * as ListBody from "../../../src/Kv/Endpoints/ListBody.ts"
+import * as ListBody from "../../../src/Kv/Endpoints/Lists.ts"
 import * as Entry from "../../../src/Kv/Entry.ts"
 import { times } from "../../Scale.ts"
 
