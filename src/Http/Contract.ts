@@ -1,10 +1,10 @@
 /**
  * What our contracts have in addition to `HttpApi`: annotations of endpoints with a JSON body, of our groups, and of
- * schemas with a decoder written by hand; and flags in queries.
+ * texts that are decoded as they are; and flags in queries.
  */
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Context, Schema } from "effect"
+import { Context, Schema, type SchemaAST } from "effect"
 import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 
 /**
@@ -20,22 +20,13 @@ export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBo
 /** Annotates a group with its part of this service; `Causeway.layer` uses it to find the group in any api. */
 export class Part extends Context.Tag("causeway/Part")<Part, string>() {}
 
-/**
- * Decodes the most common inputs of a schema in a tenth of its time. Returns what the schema would, or `undefined` if
- * the schema has to decide, which also formats the errors.
- */
-export type FastDecoder<A> = (input: unknown) => A | undefined
+const decodedAsGiven = Symbol.for("causeway/DecodedAsGiven")
 
-const fastDecoder = Symbol.for("causeway/FastDecoder")
+/** Annotates a transformation that decodes every text as itself. */
+export const decodesAsGiven: Readonly<Record<symbol, true>> = { [decodedAsGiven]: true }
 
-/** Annotates a schema with its fast decoder. */
-export const withFastDecoder = <A>(decoder: FastDecoder<A>): Readonly<Record<symbol, unknown>> => ({
-  [fastDecoder]: decoder
-})
-
-/** The fast decoder of a schema, if it has one. */
-export const fastDecoderOf = (schema: Schema.Schema.All): FastDecoder<unknown> | undefined =>
-  schema.ast.annotations[fastDecoder] as FastDecoder<unknown> | undefined
+/** Whether a schema has {@link decodesAsGiven}. */
+export const isDecodedAsGiven = ({ annotations }: SchemaAST.AST): boolean => annotations[decodedAsGiven] === true
 
 /** A query parameter that is switched on by `1`. */
 export const flag = (description: string) =>

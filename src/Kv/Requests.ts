@@ -1,23 +1,9 @@
 /**
- * Schemas of requests for entries and for changes: paths, queries, headers and bodies.
+ * Schemas of requests for entries and for changes: paths, queries, headers and bodies, and the kinds of fields that they
+ * are made of.
  */
-import { Schema } from "effect"
-import { flag, withFastDecoder } from "../Http/Contract.ts"
-import {
-  fastBatchPayload,
-  fastPath,
-  fastSetPayload,
-  headersWithout,
-  idempotency,
-  misplaced,
-  optional,
-  strict,
-  strictBut,
-  tenant,
-  text,
-  whole,
-  wholeText
-} from "./Fields.ts"
+import { type ParseResult, Schema } from "effect"
+import { decodesAsGiven, flag } from "../Http/Contract.ts"
 
 /** The maximum number of entries in a page of a list, and of changes in a page of the log. */
 export const maxPage = 1000
@@ -31,13 +17,141 @@ export const trimmedHeader = "kv-trimmed-seq"
 /** The actor of requests that name none. */
 export const defaultActor = "api"
 
+/** An optional field. */
+const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
+
+/** Digits as a number. A value beyond the safe integers becomes the greatest of them. */
+const asInteger = (digits: string): number => Math.min(Number(digits), Number.MAX_SAFE_INTEGER)
+
+/** An optional text in a query, a header or a body. */
+const text = (description: string) => optional(Schema.String.annotations({ description }))
+
+/** The tenant that a query asks for. */
+const tenant = (description: string) =>
+  optional(Schema.String.annotations({ jsonSchema: { type: "string", default: "", description } }))
+
+/** An optional whole number in a query, in decimal digits. */
+const wholeText = (options: {
+  readonly minimum: number
+  readonly maximum?: number
+  /** The value if the parameter is absent. */
+  readonly default?: number
+  readonly description: string
+}) => {
+  const { minimum, maximum = Number.MAX_SAFE_INTEGER } = options
+  const allowed =
+    maximum === Number.MAX_SAFE_INTEGER
+      ? `a whole number not below ${minimum}`
+      : `a whole number from ${minimum} to ${maximum}`
+  return optional(
+    Schema.transform(
+      Schema.String.pipe(
+        Schema.filter(text => /^\d+$/.test(text) && Number(text) >= minimum && asInteger(text) <= maximum, {
+          message: ({ actual }) => `must be ${allowed}, not ${JSON.stringify(actual)}`
+        })
+      ),
+      Schema.Number,
+      { strict: true, decode: asInteger, encode: String }
+    ).annotations({
+      jsonSchema: {
+        type: "integer",
+        minimum,
+        ...(options.maximum === undefined ? {} : { maximum }),
+        ...(options.default === undefined ? {} : { default: options.default }),
+        description: options.description
+      }
+    })
+  )
+}
+
+/** An optional whole number in a body. */
+const whole = (limits: { readonly minimum: number; readonly maximum: number }, description: string) => {
+  const { maximum, minimum } = limits
+  return optional(
+    Schema.Number.pipe(
+      Schema.filter(number => Number.isInteger(number) && number >= minimum && number <= maximum, {
+        jsonSchema: { type: "integer", minimum, maximum, description }
+      })
+    ).annotations({
+      description,
+      message: ({ actual }) => `must be a whole number from ${minimum} to ${maximum}, not ${JSON.stringify(actual)}`
+    })
+  )
+}
+
+/**
+ * A precondition that belongs to another kind of request. It is refused, because ignoring it could overwrite an entry
+ * that it protects.
+ */
+const misplaced = (advice: string) =>
+  optional(
+    Schema.Never.annotations({
+      description: `Refused: ${advice}.`,
+      message: () => `is not accepted here; ${advice}`,
+      jsonSchema: { not: {}, description: `Refused: ${advice}.` }
+    })
+  )
+
+/**
+ * Unknown members of a body are refused, at every level: ignoring a misspelled `ttlMs` or `ifVersion` would keep an
+ * entry forever, or overwrite one.
+ */
+const strict = { parseOptions: { onExcessProperty: "error" } } as const
+
+/** The name of the unknown member that a body is refused for, if any. */
+const unknownMember = (issue: ParseResult.ParseIssue): PropertyKey | undefined => {
+  if (issue._tag !== "Composite" || !("_tag" in issue.issues) || issue.issues._tag !== "Pointer") return undefined
+  const { issue: inner, path } = issue.issues
+  return inner._tag === "Unexpected" && !Array.isArray(path) ? (path as PropertyKey) : undefined
+}
+
+/** Like {@link strict}. For members of other requests, the message says what to use instead. */
+const strictBut = (advice: Readonly<Record<string, string>>) => ({
+  ...strict,
+  message: (issue: ParseResult.ParseIssue) => {
+    const name = unknownMember(issue)
+    return typeof name === "string" && Object.hasOwn(advice, name)
+      ? { message: `${name}: is not accepted here; ${advice[name]}`, override: true }
+      : { message: "", override: false }
+  }
+})
+
+/** Printable ASCII characters. The server has removed white space at the ends. */
+const idempotencyKey = /^[\x20-\x7e]{1,256}$/
+
+/** The header that identifies a write, so that its repetition gets the same answer. */
+const idempotency = {
+  "idempotency-key": optional(
+    Schema.String.pipe(
+      Schema.filter(text => idempotencyKey.test(text), {
+        message: ({ actual }) => ({
+          message: `must be 1 to 256 printable characters of ASCII, not ${JSON.stringify(String(actual).slice(0, 64))}`,
+          override: true
+        })
+      })
+    ).annotations({
+      jsonSchema: {
+        type: "string",
+        minLength: 1,
+        maxLength: 256,
+        description:
+          "Any text that names this write. A repeated request with the same text gets the first answer, and is not applied again. The text is stored for 24 hours, or less if its tenant has written very many."
+      }
+    })
+  )
+}
+
 /** A name in a path. The router decodes it once; the typed client encodes it here. */
 const Segment = (description: string, example: string) =>
   Schema.transform(Schema.String, Schema.String, {
     strict: true,
     decode: segment => segment,
     encode: segment => encodeURIComponent(segment)
-  }).annotations({ description, jsonSchema: { type: "string", minLength: 1, description, examples: [example] } })
+  }).annotations({
+    ...decodesAsGiven,
+    description,
+    jsonSchema: { type: "string", minLength: 1, description, examples: [example] }
+  })
 
 const Namespace = Segment("Grouping of keys, percent-encoded as one path segment.", "tenant:acme/settings")
 const Key = Segment("Name within the namespace, percent-encoded as one path segment.", "theme")
@@ -59,8 +173,7 @@ const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
 /** The body of a PUT. */
 export const SetPayload = Schema.Struct({ value: AnyJson, actor: Actor, ...Expiry }).annotations({
   identifier: "SetRequest",
-  ...strictBut({ ifVersion: "use the header If-Match, or If-None-Match: * for an entry that must be absent" }),
-  ...withFastDecoder(fastSetPayload)
+  ...strictBut({ ifVersion: "use the header If-Match, or If-None-Match: * for an entry that must be absent" })
 })
 
 const IfVersion = whole(
@@ -90,8 +203,7 @@ export const BatchOperation = Schema.Union(
 /** The body of a batch. */
 export const BatchPayload = Schema.Struct({ operations: Schema.Array(BatchOperation), actor: Actor }).annotations({
   identifier: "BatchRequest",
-  ...strictBut({ ifVersion: "use ifVersion of an operation" }),
-  ...withFastDecoder(fastBatchPayload)
+  ...strictBut({ ifVersion: "use ifVersion of an operation" })
 })
 
 /** The body of a read of several keys. */
@@ -110,7 +222,7 @@ export const BatchHeaders = Schema.Struct({
   "if-match": misplaced("use ifVersion of an operation"),
   "if-none-match": misplaced("use ifVersion of an operation, 0 for an entry that must be absent"),
   ...idempotency
-}).annotations(withFastDecoder(headersWithout("if-match", "if-none-match", "idempotency-key")))
+})
 
 const conditions = {
   "if-match": text('A version in quotes, as in `"3"`.'),
@@ -118,14 +230,10 @@ const conditions = {
 }
 
 /** RFC 9110 preconditions. The handler checks their values. */
-export const Preconditions = Schema.Struct(conditions).annotations(
-  withFastDecoder(headersWithout("if-match", "if-none-match"))
-)
+export const Preconditions = Schema.Struct(conditions)
 
 /** The headers of a PUT and of a DELETE. */
-export const WriteHeaders = Schema.Struct({ ...conditions, ...idempotency }).annotations(
-  withFastDecoder(headersWithout("if-match", "if-none-match", "idempotency-key"))
-)
+export const WriteHeaders = Schema.Struct({ ...conditions, ...idempotency })
 
 /** The query of a list. */
 export const ListParams = Schema.Struct({
@@ -197,9 +305,7 @@ export const DeleteParams = Schema.Struct({ actor: Actor })
 export const NamespacePath = Schema.Struct({ namespace: Namespace })
 
 /** The path of an entry. */
-export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key }).annotations(
-  withFastDecoder(fastPath("namespace", "key"))
-)
+export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key })
 
 /** The default number of changes in a page of the log. */
 export const defaultPage = 100

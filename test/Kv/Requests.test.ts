@@ -1,8 +1,16 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
+import { Either, FastCheck as fc, ParseResult, Schema } from "effect"
 import { JsonText, RawJson } from "../../src/base/Json/JsonText.ts"
-import { fastDecoderOf } from "../../src/Http/Contract.ts"
-import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
+import { plainDecoder } from "../../src/Http/Edge/Compile.ts"
+import {
+  BatchHeaders,
+  BatchPayload,
+  EntryPath,
+  FollowParams,
+  Preconditions,
+  ReadPayload,
+  SetPayload
+} from "../../src/Kv/Requests.ts"
 import { times } from "../Scale.ts"
 
 const numRuns = times(1000)
@@ -48,6 +56,16 @@ const cases: ReadonlyArray<readonly [string, Schema.Schema.All, fc.Arbitrary<unk
   ["the headers of a batch", BatchHeaders, someOf({ "if-match": text, host: text }, ["if-none-match", "other"])],
   ["a set", SetPayload, someOf({ value: raw, actor: text }, ["ttlMs", "expiresAt", "ifVersion", "other"])],
   [
+    "a query",
+    FollowParams,
+    someOf({ tenant: text, prefix: text, initial: fc.constantFrom("0", "1") }, ["after", "other"])
+  ],
+  [
+    "a read of keys",
+    ReadPayload,
+    someOf({ keys: fc.array(someOf({ namespace: text, key: text }), { maxLength: 3 }), keysOnly: fc.boolean() })
+  ],
+  [
     "a batch",
     BatchPayload,
     someOf({
@@ -57,14 +75,14 @@ const cases: ReadonlyArray<readonly [string, Schema.Schema.All, fc.Arbitrary<unk
   ]
 ]
 
-describe("the fastDecoder past the schema of", () => {
+describe("the plain decoder of", () => {
   it.each(cases)("%s gives what the schema would, or nothing", (_, schema, input) => {
-    const fastDecoder = fastDecoderOf(schema)!
+    const decodePlain = plainDecoder(schema)
     const decode = ParseResult.decodeUnknownEither(schema as Schema.Schema<unknown>)
     let taken = 0
     fc.assert(
       fc.property(fc.oneof({ weight: 20, arbitrary: input }, { weight: 1, arbitrary: anything }), input => {
-        const plain = fastDecoder(input)
+        const plain = decodePlain(input)
         if (plain === undefined) return
         taken++
         expect(Either.right(plain)).toEqual(decode(input))
@@ -72,5 +90,11 @@ describe("the fastDecoder past the schema of", () => {
       { numRuns }
     )
     expect(taken).toBeGreaterThan(numRuns / 50)
+  })
+
+  it("a union of structs takes none whose unknown members another struct of it has", () => {
+    const part = Schema.Struct({ b: Schema.String })
+    const union = Schema.Struct({ a: Schema.Union(part, Schema.Struct({ b: Schema.String, c: Schema.String })) })
+    expect(plainDecoder(union)({ a: { b: "", c: "" } })).toBeUndefined()
   })
 })

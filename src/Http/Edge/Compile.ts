@@ -5,7 +5,7 @@ import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type Effect, Either, Option, ParseResult, type Schema, SchemaAST } from "effect"
 import { type ApiError, BadRequest } from "../ApiError.ts"
-import { fastDecoderOf, JsonBody } from "../Contract.ts"
+import { isDecodedAsGiven, JsonBody } from "../Contract.ts"
 import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
 import { describe } from "../Issues.ts"
 import type { Reply } from "../Reply.ts"
@@ -39,6 +39,96 @@ export interface Endpoint {
 
 type Decoder = (parts: Parts, into: Record<string, unknown>) => ParseResult.ParseError | undefined
 
+/** Whether an input is decoded as itself. `false` if the schema has to decide, which also formats the errors. */
+type IsPlain = (input: unknown) => boolean
+
+const typeOf: Partial<Record<SchemaAST.AST["_tag"], "string" | "number" | "boolean">> = {
+  StringKeyword: "string",
+  NumberKeyword: "number",
+  BooleanKeyword: "boolean"
+}
+
+/** Whether unknown members are refused. Otherwise they would be removed. */
+const isStrict = ({ annotations }: SchemaAST.AST): boolean =>
+  (annotations[SchemaAST.ParseOptionsAnnotationId] as SchemaAST.ParseOptions | undefined)?.onExcessProperty === "error"
+
+const isPlainStruct = ({ propertySignatures }: SchemaAST.TypeLiteral): IsPlain | undefined => {
+  const members = new Map<string, { readonly isPlain: IsPlain; readonly weight: 0 | 1 }>()
+  let required = 0
+  for (const { isOptional, name, type } of propertySignatures) {
+    const isPlain = isPlainOf(type)
+    if (isPlain === undefined && !isOptional) return undefined
+    if (isPlain !== undefined) members.set(String(name), { isPlain, weight: isOptional ? 0 : 1 })
+    if (!isOptional) required++
+  }
+  return input => {
+    if (typeof input !== "object" || input === null || Object.getPrototypeOf(input) !== Object.prototype) return false
+    let missing = required
+    for (const name in input) {
+      const member = members.get(name)
+      if (member === undefined || !member.isPlain((input as Record<string, unknown>)[name])) return false
+      missing -= member.weight
+    }
+    return missing === 0
+  }
+}
+
+/**
+ * The check of the most common inputs of a schema, in a tenth of its time; `undefined` if it has none. It exists for
+ * structs of texts, numbers, flags, literals and unknown values, and for arrays and strict unions of them. Other
+ * optional members must be absent.
+ */
+export const isPlainOf = (ast: SchemaAST.AST): IsPlain | undefined => {
+  const type = typeOf[ast._tag]
+  if (type !== undefined) return input => typeof input === type
+  if (isDecodedAsGiven(ast)) return input => typeof input === "string"
+  switch (ast._tag) {
+    case "UnknownKeyword":
+      return () => true
+    case "Literal":
+      return input => input === ast.literal
+    case "TypeLiteral":
+      return ast.indexSignatures.length > 0 || ast.propertySignatures.length === 0 ? undefined : isPlainStruct(ast)
+    case "TupleType": {
+      const element = ast.elements.length === 0 && ast.rest.length === 1 ? isPlainOf(ast.rest[0]!.type) : undefined
+      return element && (input => Array.isArray(input) && input.every(element))
+    }
+    case "Union": {
+      const members = ast.types.map(type =>
+        type._tag !== "TypeLiteral" || isStrict(type) ? isPlainOf(type) : undefined
+      )
+      return members.every(member => member !== undefined)
+        ? input => members.some(isPlain => isPlain(input))
+        : undefined
+    }
+    default:
+      return undefined
+  }
+}
+
+/** The names of a struct whose members are all optional. An input without them is decoded as the empty struct. */
+const optionalNames = (ast: SchemaAST.AST): ReadonlyArray<string> | undefined =>
+  ast._tag === "TypeLiteral" &&
+  ast.indexSignatures.length === 0 &&
+  ast.propertySignatures.every(({ isOptional }) => isOptional)
+    ? ast.propertySignatures.map(({ name }) => String(name))
+    : undefined
+
+const empty = {}
+
+/** Decodes the most common inputs of a schema without it. Returns what it would, or `undefined`. */
+export const plainDecoder = (schema: Schema.Schema.All): ((input: unknown) => unknown) => {
+  const { ast } = schema
+  const names = isStrict(ast) ? undefined : optionalNames(ast)
+  const isPlain = isPlainOf(ast)
+  return input => {
+    if (isPlain?.(input) === true) return input
+    if (names === undefined || typeof input !== "object" || input === null || Array.isArray(input)) return undefined
+    for (const name of names) if (name in input) return undefined
+    return empty
+  }
+}
+
 const decoder = (
   name: string,
   schema: Option.Option<Schema.Schema.All>,
@@ -46,10 +136,10 @@ const decoder = (
 ): ReadonlyArray<Decoder> => {
   if (Option.isNone(schema)) return []
   const decode = ParseResult.decodeUnknownEither(schema.value as Schema.Schema<unknown>)
-  const fastDecoder = fastDecoderOf(schema.value)
+  const decodePlain = plainDecoder(schema.value)
   return [
     (parts, into) => {
-      const plain = fastDecoder?.(select(parts))
+      const plain = decodePlain(select(parts))
       if (plain !== undefined) {
         into[name] = plain
         return undefined
