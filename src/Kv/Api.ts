@@ -87,13 +87,9 @@ export const Change = Schema.Struct({
   actor: Schema.String.annotations({ description: "Who wrote. `expiry` for an entry that expired." }),
   timestamp: Schema.Int.annotations({ description: "Epoch milliseconds. It never decreases as `seq` increases." }),
   tenantId: Schema.String.annotations({ description: "The tenant of the namespace, or the empty string." })
-}).annotations({
-  identifier: "Change",
-  description: "One set or delete.",
-  examples: [Description.change]
-})
+}).annotations({ identifier: "Change", description: "One set or delete.", examples: [Description.change] })
 
-const changesSuccess = Schema.Struct({
+const ChangePage = Schema.Struct({
   changes: Schema.Array(Change),
   lastSeq: Schema.Int.annotations({ description: "The last `seq` scanned. Pass it as the next `after`." })
 }).annotations({ identifier: "ChangePage" })
@@ -254,7 +250,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
   .add(
     HttpApiEndpoint.get("changes", "/changes")
       .setUrlParams(ChangesParams)
-      .addSuccess(changesSuccess)
+      .addSuccess(ChangePage)
       .addError(BadRequest.Wire)
       .addError(Gone.Wire)
       .middleware(ReadAccess)

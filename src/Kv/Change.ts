@@ -1,13 +1,11 @@
 /** Records of the change log. */
 import type { JsonText } from "../base/Json/JsonText.ts"
-import { splitAtValue, tenantOf } from "./Entry.ts"
+import { type Address, between, splitAtValue, tenantOf } from "./Entry.ts"
 
 /** A change record as the log stores it. `seq` has no gaps, and `timestamp` never decreases as `seq` increases. */
-export interface StoredChange {
+export interface StoredChange extends Address {
   readonly seq: number
   readonly op: "set" | "delete"
-  readonly namespace: string
-  readonly key: string
   /** `null` for a delete, and the text `null` for a set of the value `null`. */
   readonly value: JsonText | null
   readonly version: number
@@ -17,19 +15,14 @@ export interface StoredChange {
 }
 
 /** A change record as JSON text, as clients receive it. */
-export interface EncodedChange {
+export interface EncodedChange extends Address {
   readonly json: string
   readonly seq: number
   /** The tenant of the namespace. */
   readonly tenant: string
-  readonly namespace: string
-  readonly key: string
 }
 
 const seqAt = '{"seq":'.length
-const namespaceField = ',"namespace":'
-const keyField = ',"key":'
-const valueField = ',"value":'
 const tenantField = ',"tenantId":'
 
 class Encoded implements EncodedChange {
@@ -44,18 +37,11 @@ class Encoded implements EncodedChange {
   }
 
   get namespace(): string {
-    return this.between(namespaceField, keyField)
+    return between(this.json, ',"namespace":', ',"key":')
   }
 
   get key(): string {
-    return this.between(keyField, valueField)
-  }
-
-  /**
-   * The text between two members. Quotation marks within texts are escaped, so that the first members are the record's.
-   */
-  private between(field: string, next: string): string {
-    return JSON.parse(this.json.slice(this.json.indexOf(field) + field.length, this.json.indexOf(next)))
+    return between(this.json, ',"key":', ',"value":')
   }
 }
 

@@ -28,34 +28,42 @@ export const change = {
   tenantId: "acme"
 } as const
 
-const lastSeq: Header = {
-  description: "The position of the change log at which the list was read.",
-  schema: { type: "integer", minimum: 0 },
-  example: 42
-}
+/** A header that is there, or with `required: false` may be. */
+const header = (
+  description: string,
+  schema: Header["schema"],
+  example: Header["example"],
+  presence?: { readonly required: false }
+): Header => ({ description, ...presence, schema, example })
 
-const epoch: Header = {
-  description: "Identifies the change log. After a restore from a backup it has a new value.",
-  schema: { type: "string", minLength: 1, maxLength: 64 },
-  example: "9f86d081884c7d65"
-}
+const optional = { required: false } as const
 
-const count: Header = {
-  description: "How many entries the list has on all its pages, with the parameter `count`.",
-  required: false,
-  schema: { type: "integer", minimum: 0 },
-  example: 1
-}
+const natural = { type: "integer", minimum: 0 }
+
+const lastSeq = header("The position of the change log at which the list was read.", natural, 42)
+
+const epoch = header(
+  "Identifies the change log. After a restore from a backup it has a new value.",
+  { type: "string", minLength: 1, maxLength: 64 },
+  "9f86d081884c7d65"
+)
+
+const count = header(
+  "How many entries the list has on all its pages, with the parameter `count`.",
+  natural,
+  1,
+  optional
+)
 
 /** The position of the log that a list belongs to. */
 const position = { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch }
 
-const nextPage: Header = {
-  description: 'A link to the next page, as `<…>; rel="next"`, if there is one.',
-  required: false,
-  schema: { type: "string" },
-  example: '</api/v1/kv/tenant%3Aacme%2Fsettings?limit=1&cursor=6Uzq1rMi.dGhlbWU>; rel="next"'
-}
+const nextPage = header(
+  'A link to the next page, as `<…>; rel="next"`, if there is one.',
+  { type: "string" },
+  '</api/v1/kv/tenant%3Aacme%2Fsettings?limit=1&cursor=6Uzq1rMi.dGhlbWU>; rel="next"',
+  optional
+)
 
 const malformed = (error: string) => ({ example: { error: `Invalid request: ${error}` } })
 
@@ -63,13 +71,12 @@ const badLimit = malformed('limit: must be a whole number from 1 to 1000, not "0
 
 const badPrecondition = { example: { error: "If-Match must be a version in quotes, a list of them, or *" } }
 
-const trimmedSeq: Header = {
-  description:
-    "The last change that is no longer kept, if `after` is older: the remaining changes follow with this `after`.",
-  required: false,
-  schema: { type: "integer", minimum: 1 },
-  example: 41
-}
+const trimmedSeq = header(
+  "The last change that is no longer kept, if `after` is older: the remaining changes follow with this `after`.",
+  { type: "integer", minimum: 1 },
+  41,
+  optional
+)
 
 const trimmed = {
   description:
@@ -196,11 +203,7 @@ export const read = operation({
     }
   },
   answers: {
-    200: {
-      description: "The entries.",
-      headers: position,
-      example: { items: [entry, null] }
-    },
+    200: { description: "The entries.", headers: position, example: { items: [entry, null] } },
     400: malformed("keys: is missing"),
     413: { example: { error: "keys has 1001 elements; the limit is 1000" } }
   }
@@ -246,18 +249,14 @@ export const backup = operation({
     200: {
       description: "The whole store as a SQLite database.",
       headers: {
-        "Content-Length": {
-          description: "Its size in bytes.",
-          schema: { type: "integer", minimum: 0 },
-          example: 131072
-        },
+        "Content-Length": header("Its size in bytes.", natural, 131072),
         "Kv-Last-Seq": { ...lastSeq, description: "The last change that the copy has." },
         "Kv-Epoch": epoch,
-        "Repr-Digest": {
-          description: "SHA-256 of the whole body (RFC 9530).",
-          schema: { type: "string" },
-          example: "sha-256=:d435Qo+nKZ+gLcUHn7GQtQ72hiBVAgqoLsZnZPiTGPk=:"
-        }
+        "Repr-Digest": header(
+          "SHA-256 of the whole body (RFC 9530).",
+          { type: "string" },
+          "sha-256=:d435Qo+nKZ+gLcUHn7GQtQ72hiBVAgqoLsZnZPiTGPk=:"
+        )
       }
     },
     501: {

@@ -4,10 +4,14 @@
 // Types only: the writer's thread imports this file, and the index of effect would use 40 MB there.
 import type { JsonText } from "../base/Json/JsonText.ts"
 
-/** A present entry; times are epoch milliseconds. */
-export interface StoredEntry {
+/** The address of an entry. */
+export interface Address {
   readonly namespace: string
   readonly key: string
+}
+
+/** A present entry; times are epoch milliseconds. */
+export interface StoredEntry extends Address {
   readonly value: JsonText
   /** 1 for a new key. Each set and delete of the key increments it. */
   readonly version: number
@@ -53,31 +57,26 @@ export const splitAtValue = (json: string): readonly [head: string, value: JsonT
   return [json.slice(0, start), json.slice(start, end) as JsonText, json.slice(end)]
 }
 
-/** The text between two members of an entry. Quotation marks within names are escaped. */
-const between = (json: string, member: string, next: string): string =>
-  json.slice(json.indexOf(member) + member.length, json.indexOf(next))
+/** The text between two members of a record. Quotation marks within names are escaped. */
+export const between = (json: string, member: string, next: string): string =>
+  JSON.parse(json.slice(json.indexOf(member) + member.length, json.indexOf(next)))
 
 class Encoded implements EncodedEntry {
-  constructor(readonly json: string) {}
+  constructor(
+    readonly json: string,
+    private readonly afterKey: ',"value":' | ',"version":'
+  ) {}
 
   get key(): string {
-    return JSON.parse(between(this.json, ',"key":', ',"value":'))
-  }
-}
-
-class EncodedWithoutValue implements EncodedEntry {
-  constructor(readonly json: string) {}
-
-  get key(): string {
-    return JSON.parse(between(this.json, ',"key":', ',"version":'))
+    return between(this.json, ',"key":', this.afterKey)
   }
 }
 
 /** An entry whose JSON text a backend has already made. It must be the text that {@link toJson} makes. */
-export const encoded = (json: string): EncodedEntry => new Encoded(json)
+export const encoded = (json: string): EncodedEntry => new Encoded(json, ',"value":')
 
 /** The same without the member `value`. */
-export const encodedWithoutValue = (json: string): EncodedEntry => new EncodedWithoutValue(json)
+export const encodedWithoutValue = (json: string): EncodedEntry => new Encoded(json, ',"version":')
 
 /** Encodes an entry of a list. */
 export const encode = (entry: StoredEntry): EncodedEntry => encoded(toJson(entry))

@@ -279,9 +279,7 @@ export const TenantsParams = Schema.Struct({
 
 /** Which entries of a namespace to delete. */
 export const RemoveParams = Schema.Struct({
-  prefix: Schema.String.annotations({
-    description: "Only keys with this literal prefix. Empty for all keys."
-  }),
+  prefix: Schema.String.annotations({ description: "Only keys with this literal prefix. Empty for all keys." }),
   limit: wholeText({
     minimum: 1,
     maximum: maxPage,

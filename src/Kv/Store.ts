@@ -2,10 +2,11 @@
 import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
 import { MiB } from "../base/Bytes.ts"
 import type { NamespaceCount, TenantCount } from "../Client/Model.ts"
-import type { EncodedEntry, StoredEntry } from "./Entry.ts"
+import type { Address, EncodedEntry, StoredEntry } from "./Entry.ts"
 import type { Committed, Write } from "./Write.ts"
 
 export type { NamespaceCount, TenantCount } from "../Client/Model.ts"
+export type { Address } from "./Entry.ts"
 
 /** The backing store is unreachable, or cannot guarantee its content. */
 export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
@@ -59,13 +60,10 @@ export class BackupRefused extends Schema.TaggedError<BackupRefused>()("BackupRe
 }) {}
 
 /** A copy of the whole store from one snapshot: a SQLite database. */
-export interface StoreBackup {
+export interface StoreBackup extends OfSnapshot {
   readonly bytes: number
   /** SHA-256 of its bytes in hexadecimal digits. */
   readonly sha256: string
-  /** The last change in the copy, and the epoch of its log. */
-  readonly lastSeq: number
-  readonly epoch: string
   /** Its bytes in chunks of limited size, read on demand. */
   readonly content: Stream.Stream<Uint8Array, StoreUnavailable>
 }
@@ -76,19 +74,15 @@ export interface BackupTurn {
   readonly copy: Effect.Effect<StoreBackup, BackupRefused | StoreUnavailable, Scope.Scope>
 }
 
-/** The address of an entry. */
-export interface Address {
-  readonly namespace: string
-  readonly key: string
-}
-
-/** Entries that were read from one snapshot, one for each address, in order. */
-export interface EntriesRead {
-  /** `undefined` if the entry is absent. */
-  readonly entries: ReadonlyArray<EncodedEntry | undefined>
-  /** The log position of the snapshot, and the epoch of the log. */
+/** What is read from one snapshot has its position of the log, and the epoch of the log; see `ChangePage`. */
+interface OfSnapshot {
   readonly lastSeq: number
   readonly epoch: string
+}
+
+/** Entries that were read from one snapshot, one for each address, in order; `undefined` for an absent one. */
+export interface EntriesRead extends OfSnapshot {
+  readonly entries: ReadonlyArray<EncodedEntry | undefined>
 }
 
 /** The entries of a list: those of a namespace whose key has the literal prefix `prefix` and is within the bounds. */
@@ -118,12 +112,8 @@ export interface ListQuery extends WholeListQuery {
 }
 
 /** A page of a list, in byte order of the UTF-8 key, ascending unless the query says otherwise. */
-export interface ListPage {
+export interface ListPage extends OfSnapshot {
   readonly entries: ReadonlyArray<EncodedEntry>
-  /** The log position of the snapshot that the page was read from. */
-  readonly lastSeq: number
-  /** The epoch of the change log, in the same snapshot; see `ChangePage`. */
-  readonly epoch: string
   /** Whether more entries follow. */
   readonly more: boolean
   /** The number of entries of the whole selection, if the query asks for it. */
@@ -142,11 +132,8 @@ export interface NamespaceQuery {
 }
 
 /** Namespaces in byte order of their UTF-8. */
-export interface NamespacePage {
+export interface NamespacePage extends OfSnapshot {
   readonly namespaces: ReadonlyArray<NamespaceCount>
-  /** The log position of the snapshot that the page was read from, and the epoch of the log. */
-  readonly lastSeq: number
-  readonly epoch: string
   /** Whether more namespaces follow. */
   readonly more: boolean
 }
@@ -161,18 +148,13 @@ export interface TenantQuery {
 }
 
 /** Tenants in byte order of their UTF-8. */
-export interface TenantPage {
+export interface TenantPage extends OfSnapshot {
   readonly tenants: ReadonlyArray<TenantCount>
-  /** As on a page of namespaces. */
-  readonly lastSeq: number
-  readonly epoch: string
   readonly more: boolean
 }
 
 /** A whole list, read from one snapshot in portions. */
-export interface ListStream {
-  readonly lastSeq: number
-  readonly epoch: string
+export interface ListStream extends OfSnapshot {
   /** As on a page. */
   readonly count?: number
   /** Entries in byte order of the UTF-8 key, or its reverse, in portions of bounded size. */

@@ -5,7 +5,7 @@
 // A direct path: backends run this in a thread, where the index of effect would use 40 MB.
 import * as Either from "effect/Either"
 import type { JsonText } from "../base/Json/JsonText.ts"
-import { expiryActor, type StoredEntry } from "./Entry.ts"
+import { type Address, expiryActor, type StoredEntry } from "./Entry.ts"
 
 /** The condition of an operation on its entry: RFC 9110 `If-Match` and `If-None-Match`. */
 export interface Precondition {
@@ -20,10 +20,8 @@ export const ifVersion = (version: number): Precondition =>
   version === 0 ? { noneMatch: "any" } : { match: [version] }
 
 /** Replaces an entry, including its expiry. */
-export interface SetOperation {
+export interface SetOperation extends Address {
   readonly op: "set"
-  readonly namespace: string
-  readonly key: string
   readonly value: JsonText
   /** Epoch milliseconds, or `null` if the entry does not expire. */
   readonly expiresAt: number | null
@@ -31,10 +29,8 @@ export interface SetOperation {
 }
 
 /** Deletes an entry. Without one it changes nothing. */
-export interface DeleteOperation {
+export interface DeleteOperation extends Address {
   readonly op: "delete"
-  readonly namespace: string
-  readonly key: string
   readonly precondition?: Precondition
 }
 
@@ -80,9 +76,14 @@ export type OperationResult =
   | { readonly op: "set"; readonly version: number; readonly entry: StoredEntry }
   | { readonly op: "delete"; readonly deleted: boolean }
 
-/** The outcome of a write. `timestamp` (epoch milliseconds) is that of all its change records. */
-export interface Committed {
-  readonly results: ReadonlyArray<OperationResult>
+/** A backend's outcome of one operation. `version` is the new one. */
+export type PlannedResult =
+  | { readonly op: "set"; readonly version: number }
+  | { readonly op: "delete"; readonly deleted: boolean }
+
+interface Outcome<Result> {
+  readonly results: ReadonlyArray<Result>
+  /** Of all its change records, in epoch milliseconds. */
   readonly timestamp: number
   /** The last `seq` of the log after this write. */
   readonly lastSeq: number
@@ -92,18 +93,11 @@ export interface Committed {
   readonly isReplay?: boolean
 }
 
-/** A backend's outcome of one operation. `version` is the new one. */
-export type PlannedResult =
-  | { readonly op: "set"; readonly version: number }
-  | { readonly op: "delete"; readonly deleted: boolean }
+/** The outcome of a write. */
+export interface Committed extends Outcome<OperationResult> {}
 
 /** A backend's outcome of a write that it has applied. */
-export interface Applied {
-  readonly results: ReadonlyArray<PlannedResult>
-  readonly timestamp: number
-  readonly lastSeq: number
-  readonly more?: boolean
-  readonly isReplay?: boolean
+export interface Applied extends Outcome<PlannedResult> {
   /** Of a replayed write: when each operation's entry expires or has expired. */
   readonly expiries?: ReadonlyArray<number | null>
 }
@@ -185,9 +179,7 @@ export interface KeyState {
 }
 
 /** One step to apply, in order. Each becomes one change record with the next `seq`. */
-export type Step<State extends KeyState = KeyState> = {
-  readonly namespace: string
-  readonly key: string
+export type Step<State extends KeyState = KeyState> = Address & {
   readonly version: number
   readonly actor: string
   /** The backend's state of the key, unless an earlier step of the write has changed it. */

@@ -17,52 +17,43 @@ const position = {
 
 const position42 = { lastSeq: Description.change.seq, epoch: "9f86d081884c7d65" }
 
-/** A kind of frame. */
-const frame = <Fields extends Schema.Struct.Fields>(
-  type: string,
-  identifier: string,
-  summary: string,
-  fields: Fields,
-  example: JsonObject
-) => ({
-  type,
-  identifier,
-  summary,
-  schema: Schema.Struct({ type: Schema.Literal(type), ...fields }).annotations({ identifier, description: summary }),
-  example: { type, ...example }
-})
-
 /** The frames that the service sends. */
 const frames = [
-  frame(
-    "changes",
-    "ChangesFrame",
-    "Changes in ascending `seq`.",
-    { changes: Schema.Array(Change), ...position },
-    { changes: [Description.change], ...position42 }
-  ),
-  frame("heartbeat", "HeartbeatFrame", "15 seconds have passed without another frame.", position, position42),
-  frame(
-    "initial",
-    "InitialFrame",
-    "With `initial=1`, entries of the namespace, all of one snapshot.",
-    { entries: Schema.Array(Entry) },
-    { entries: [Description.entry] }
-  ),
-  frame(
-    "initial-end",
-    "InitialEndFrame",
-    "All entries were sent. The changes after them follow.",
-    position,
-    position42
-  ),
-  frame(
-    "reset",
-    "ResetFrame",
-    "The service has another log than `epoch` says: list again. The connection is closed with 4010.",
-    position,
-    position42
-  )
+  {
+    type: "changes",
+    identifier: "ChangesFrame",
+    summary: "Changes in ascending `seq`.",
+    fields: { changes: Schema.Array(Change), ...position },
+    example: { changes: [Description.change], ...position42 }
+  },
+  {
+    type: "heartbeat",
+    identifier: "HeartbeatFrame",
+    summary: "15 seconds have passed without another frame.",
+    fields: position,
+    example: position42
+  },
+  {
+    type: "initial",
+    identifier: "InitialFrame",
+    summary: "With `initial=1`, entries of the namespace, all of one snapshot.",
+    fields: { entries: Schema.Array(Entry) },
+    example: { entries: [Description.entry] }
+  },
+  {
+    type: "initial-end",
+    identifier: "InitialEndFrame",
+    summary: "All entries were sent. The changes after them follow.",
+    fields: position,
+    example: position42
+  },
+  {
+    type: "reset",
+    identifier: "ResetFrame",
+    summary: "The service has another log than `epoch` says: list again. The connection is closed with 4010.",
+    fields: position,
+    example: position42
+  }
 ]
 
 /** The parameters of the handshake. */
@@ -91,7 +82,7 @@ export const channelAt = (address: string): Channel => ({
   messages: Object.fromEntries(
     frames.map(({ example, identifier, summary, type }) => [
       identifier,
-      { name: type, summary, payload: ref(identifier), examples: [{ name: type, payload: example }] }
+      { name: type, summary, payload: ref(identifier), examples: [{ name: type, payload: { type, ...example } }] }
     ])
   ),
   operations: {
@@ -102,5 +93,9 @@ export const channelAt = (address: string): Channel => ({
       messages: frames.map(({ identifier }) => messageOf(name, identifier))
     }
   },
-  schemas: definitionsOf(frames.map(({ schema }) => schema))
+  schemas: definitionsOf(
+    frames.map(({ fields, identifier, summary, type }) =>
+      Schema.Struct({ type: Schema.Literal(type), ...fields }).annotations({ identifier, description: summary })
+    )
+  )
 })

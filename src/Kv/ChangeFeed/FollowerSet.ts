@@ -23,7 +23,8 @@ export class FollowerSet implements FollowerOwner {
   private readonly live = new ReadersByPart<Follower>()
   private readonly ahead = new Set<Follower>()
   private readonly behind = new Set<Follower>()
-  private shared = 0
+  /** The position of followers that have received everything. */
+  shared = 0
   /** The epoch of the page that led to the shared position. */
   private epoch: string | undefined
   private lastHeartbeat: { readonly lastSeq: number; readonly epoch: string; readonly frame: Buffer } | undefined
@@ -41,11 +42,6 @@ export class FollowerSet implements FollowerOwner {
     private readonly onRemove: () => void,
     private readonly debug: DebugLog | undefined
   ) {}
-
-  /** The position of followers that have received everything. */
-  get position(): number {
-    return this.shared
-  }
 
   /** Whether any follower waits at the position. */
   get atEnd(): boolean {

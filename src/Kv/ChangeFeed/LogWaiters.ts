@@ -23,24 +23,20 @@ export class FeedBusy extends Schema.TaggedError<FeedBusy>()("FeedBusy", {
 
 /** Counts followers of all kinds against their limit. */
 export class FollowerSlots {
-  private taken = 0
+  /** The current number of followers. */
+  count = 0
 
   constructor(
     private readonly limit: number,
     private readonly isDraining: () => boolean
   ) {}
 
-  /** The current number of followers. */
-  get count(): number {
-    return this.taken
-  }
-
   /** Fails if no slot is free. */
   readonly check: Effect.Effect<void, FeedBusy> = Effect.suspend(() => {
     if (this.isDraining()) {
       return new FeedBusy({ reason: "The service is shutting down", retryAfterSeconds: 1 })
     }
-    return this.taken < this.limit
+    return this.count < this.limit
       ? Effect.void
       : new FeedBusy({ reason: `There are already ${this.limit} followers of the change log`, retryAfterSeconds: 5 })
   })
@@ -52,11 +48,11 @@ export class FollowerSlots {
   )
 
   take(): void {
-    this.taken++
+    this.count++
   }
 
   release(): void {
-    this.taken--
+    this.count--
   }
 }
 
@@ -65,17 +61,19 @@ export class FollowerSlots {
  * readers.
  */
 export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
-  private readonly tenants = new Map<string, Set<A>>()
-  private readonly namespaces = new Map<string, Set<A>>()
+  private readonly groups = { tenant: new Map<string, Set<A>>(), namespace: new Map<string, Set<A>>() }
   private count = 0
 
   get size(): number {
     return this.count
   }
 
+  private placeOf({ namespace, tenant }: ChangeQuery): readonly [groups: Map<string, Set<A>>, name: string] {
+    return namespace === undefined ? [this.groups.tenant, tenant] : [this.groups.namespace, namespace]
+  }
+
   add(reader: A): void {
-    const { namespace, tenant } = reader.query
-    const [groups, name] = namespace === undefined ? [this.tenants, tenant] : [this.namespaces, namespace]
+    const [groups, name] = this.placeOf(reader.query)
     const group = groups.get(name)
     if (group === undefined) groups.set(name, new Set([reader]))
     else group.add(reader)
@@ -84,8 +82,7 @@ export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
 
   /** Returns whether the reader was present. */
   delete(reader: A): boolean {
-    const { namespace, tenant } = reader.query
-    const [groups, name] = namespace === undefined ? [this.tenants, tenant] : [this.namespaces, namespace]
+    const [groups, name] = this.placeOf(reader.query)
     const group = groups.get(name)
     if (group === undefined || !group.delete(reader)) return false
     if (group.size === 0) groups.delete(name)
@@ -94,7 +91,7 @@ export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
   }
 
   all(): ReadonlyArray<A> {
-    return [...this.tenants.values(), ...this.namespaces.values()].flatMap(group => [...group])
+    return Object.values(this.groups).flatMap(groups => [...groups.values()].flatMap(group => [...group]))
   }
 
   /** Groups of readers that may need changes of an unfiltered page, each with the last `seq` of these changes. */
@@ -104,12 +101,13 @@ export class ReadersByPart<A extends { readonly query: ChangeQuery }> {
     const add = (readers: ReadonlySet<A> | undefined, lastSeq: number): void => {
       if (readers !== undefined) found.push({ readers, lastSeq })
     }
-    const all = this.tenants.get("")
+    const { namespace, tenant } = this.groups
+    const all = tenant.get("")
     add(all, page.lastSeq)
     if (this.count === (all?.size ?? 0)) return found
-    for (const [tenant, seq] of page.lastSeqs) if (tenant !== "") add(this.tenants.get(tenant), seq)
-    if (this.namespaces.size === 0) return found
-    for (const [namespace, seq] of page.lastSeqsOfNamespaces) add(this.namespaces.get(namespace), seq)
+    for (const [name, seq] of page.lastSeqs("tenant")) if (name !== "") add(tenant.get(name), seq)
+    if (namespace.size === 0) return found
+    for (const [name, seq] of page.lastSeqs("namespace")) add(namespace.get(name), seq)
     return found
   }
 }
@@ -150,17 +148,13 @@ interface End {
 class Scan {
   private readonly waiters = new ReadersByPart<Waiter>()
   private readonly epoch: string | undefined
-  private seq: number
+  /** How far the log was scanned for all waiters. Some may have read further on their own. */
+  lastSeq: number
 
   /** Starts at the known end of the log. */
   constructor({ epoch, lastSeq }: End) {
     this.epoch = epoch
-    this.seq = lastSeq
-  }
-
-  /** How far the log was scanned for all waiters. Some may have read further on their own. */
-  get lastSeq(): number {
-    return this.seq
+    this.lastSeq = lastSeq
   }
 
   get isAwaited(): boolean {
@@ -169,7 +163,7 @@ class Scan {
 
   /** Whether a later end shows that the log was reset or replaced. */
   isOutdatedBy({ epoch, lastSeq }: End): boolean {
-    return epoch !== this.epoch || lastSeq < this.seq
+    return epoch !== this.epoch || lastSeq < this.lastSeq
   }
 
   add(waiter: Waiter): void {
@@ -181,14 +175,14 @@ class Scan {
     if (!this.waiters.delete(waiter)) return false
     const { reader } = waiter
     const { after, epoch } = reader.position
-    if (after < this.seq) reader.position = { epoch, after: this.seq }
+    if (after < this.lastSeq) reader.position = { epoch, after: this.lastSeq }
     return true
   }
 
   /** Scans an unfiltered page after the position, and wakes the waiters for which it has changes. */
   advance(page: Page): void {
     this.wake("grown", this.selectedBy(page))
-    this.seq = page.lastSeq
+    this.lastSeq = page.lastSeq
   }
 
   wakeAll(reason: WakeReason): void {

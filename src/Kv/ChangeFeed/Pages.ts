@@ -33,9 +33,7 @@ export class Page {
   private answerBody: string | Uint8Array | undefined
   private eventBytes: Uint8Array | undefined
   private frameBytes: Buffer | undefined
-  private bytes: number | undefined
-  private lastSeqByTenant: ReadonlyMap<string, number> | undefined
-  private lastSeqByNamespace: ReadonlyMap<string, number> | undefined
+  private readonly lastSeqsByPart: { [part in "tenant" | "namespace"]?: ReadonlyMap<string, number> } = {}
 
   constructor(
     private readonly records: ReadonlyArray<EncodedChange>,
@@ -95,20 +93,13 @@ export class Page {
 
   /** The approximate memory of the page with all its forms, in bytes. */
   get weight(): number {
-    this.bytes ??= this.records.reduce((sum, { json }) => sum + 3 * json.length, 256)
-    return this.bytes
+    return this.records.reduce((sum, { json }) => sum + 3 * json.length, 256)
   }
 
-  /** The last `seq` of each tenant that has changes here. */
-  get lastSeqs(): ReadonlyMap<string, number> {
-    this.lastSeqByTenant ??= new Map(this.records.map(({ seq, tenant }) => [tenant, seq]))
-    return this.lastSeqByTenant
-  }
-
-  /** The last `seq` of each namespace that has changes here. */
-  get lastSeqsOfNamespaces(): ReadonlyMap<string, number> {
-    this.lastSeqByNamespace ??= new Map(this.records.map(({ namespace, seq }) => [namespace, seq]))
-    return this.lastSeqByNamespace
+  /** The last `seq` of each tenant, or of each namespace, that has changes here. */
+  lastSeqs(part: "tenant" | "namespace"): ReadonlyMap<string, number> {
+    this.lastSeqsByPart[part] ??= new Map(this.records.map(record => [record[part], record.seq]))
+    return this.lastSeqsByPart[part]
   }
 
   /** Whether the page has a record after `after` that a query selects. */

@@ -18,14 +18,6 @@ import { FollowerSet, type Group } from "./FollowerSet.ts"
 import { type FollowerSlots, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import { type FollowQuery, isUnreadable, type Page, type Pages, tail } from "./Pages.ts"
 
-/** Reads the log for followers, in rounds. */
-interface Rounds {
-  /** Serves the followers until it is interrupted. It continues after failures. */
-  readonly run: Effect.Effect<never>
-  /** Causes a round that reads the log although no change is known. */
-  readonly poll: Effect.Effect<void>
-}
-
 /** What the rounds read, and the followers that they serve. */
 interface Options {
   readonly pages: Pages
@@ -69,7 +61,7 @@ const serveLagging = ({ followers, pages }: Options): Effect.Effect<void, StoreU
 /** Reads the log for the followers at its end. Returns whether the log had anything new. */
 const serveEnd = ({ followers, pages }: Options): Effect.Effect<boolean, StoreUnavailable> =>
   Effect.suspend(() => {
-    const from = followers.position
+    const from = followers.shared
     if (!followers.atEnd) return Effect.succeed(true)
     return pages.next(tail(from)).pipe(
       Effect.map(page => {
@@ -98,11 +90,14 @@ const untilWork = ({ followers, log, work }: Options): Effect.Effect<"lagging" |
     if (followers.lagging) return Effect.succeed("lagging" as const)
     const woken = Effect.as(work.await, "woken" as const)
     if (!followers.atEnd) return woken
-    return Effect.raceFirst(woken, Effect.as(log.awaitPast(followers.position), "grown" as const))
+    return Effect.raceFirst(woken, Effect.as(log.awaitPast(followers.shared), "grown" as const))
   })
 
-/** Makes the rounds. Each serves the lagging followers, then those at the end of the log if it may have grown. */
-const roundsOf = (options: Options): Rounds => {
+/**
+ * Makes the rounds of reads for followers: `run` makes them until it is interrupted, and `poll` causes one although no
+ * change is known. Each serves the lagging followers, then those at the end of the log if it may have grown.
+ */
+const roundsOf = (options: Options) => {
   const { work } = options
   const unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
   /** Whether to read the log although no change is known. */

@@ -16,14 +16,10 @@ const outcomes = Metric.counter("kv_idempotency_keys_total", {
   incremental: true
 })
 
-const byOutcome = {
-  /** The request got the first answer. */
-  replayed: Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", "replayed")]),
-  /** The key belongs to another request. */
-  reused: Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", "reused")]),
-  /** The first request is in progress. */
-  inProgress: Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", "in_progress")])
-}
+const counted = (outcome: string) => Metric.taggedWithLabels(outcomes, [MetricLabel.make("outcome", outcome)])
+
+/** The request got the first answer, its key belongs to another one, or the first one is in progress. */
+const byOutcome = { replayed: counted("replayed"), reused: counted("reused"), inProgress: counted("in_progress") }
 
 const digestOf = (header: unknown, texts: ReadonlyArray<string> = []): string => {
   const hash = createHash("sha256").update(JSON.stringify(header))
