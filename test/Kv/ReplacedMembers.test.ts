@@ -242,7 +242,7 @@ for (const [name, backend] of backends) {
       }).pipe(Effect.provide(backend))
     )
 
-    for (const transport of isLong || name === "memory" ? [stock, edge, quickEdge] : [quickEdge]) {
+    for (const transport of isLong ? [stock, edge, quickEdge] : name === "memory" ? [stock, quickEdge] : [quickEdge]) {
       for (const [member, replacement] of Object.entries(store)) {
         over(transport, `Store.${member}`, backend, replacement, replace =>
           Layer.merge(

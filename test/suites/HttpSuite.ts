@@ -18,7 +18,6 @@ import { type Check, Site, site } from "./Http/Fixture.ts"
 import { compression } from "./Http/Gzip.ts"
 import { idempotency } from "./Http/Idempotency.ts"
 import { initial } from "./Http/Initial.ts"
-import { listOptions } from "./Http/ListOptions.ts"
 import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
 import { namespaces } from "./Http/Namespaces.ts"
@@ -50,7 +49,6 @@ export const ofStore: Parts = {
   conditions,
   expiry,
   lists,
-  listOptions,
   namespaces,
   reads,
   prefixDeletes,

@@ -184,17 +184,6 @@ describe("ChangeFeed.events", () => {
     expect(probe.reads).toBe(2)
   })
 
-  check("costs the store one read per commit for many readers", function* () {
-    const probe = yield* Probe
-    const all = yield* Effect.forEach(Array.from({ length: 100 }), (_, i) => follow(0, ["", "a"][i % 2]))
-    const before = probe.reads
-    for (let seq = 1; seq <= 10; seq++) {
-      yield* put("a", seq)
-      for (const blocks of all) expect(yield* Queue.take(blocks)).toMatch(new RegExp(`^id: ${seq}@`))
-    }
-    expect(probe.reads - before).toBeLessThanOrEqual(12)
-  })
-
   it.live("a browser's EventSource resumes where it was cut off", () =>
     Effect.gen(function* () {
       const served = yield* serve

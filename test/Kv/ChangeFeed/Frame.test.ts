@@ -5,8 +5,6 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
 import { textFrame, textFrames } from "../../../src/Http/WebSocket.ts"
-import { heartbeatFrame, resetFrame } from "../../../src/Kv/ChangeFeed/Follower.ts"
-import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { codePoint } from "../../CodePoint.ts"
 
 /**
@@ -46,19 +44,6 @@ describe("Frame", () => {
       // Several in one write.
       expect(yield* received([textFrames(texts.map(text => Buffer.from(text)))])).toEqual(texts)
       expect(textFrames([])).toHaveLength(0)
-    })
-  )
-
-  it.live("has a page, a heartbeat or a reset as JSON", () =>
-    Effect.gen(function* () {
-      const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "", namespace: "n", key: "k" }], 9, "e", false)
-      const messages = yield* received([page.frame, heartbeatFrame(9, "e"), resetFrame("e", 9)])
-      expect(messages.map(message => JSON.parse(message))).toEqual([
-        { type: "changes", changes: [{ seq: 7 }], lastSeq: 9, epoch: "e" },
-        { type: "heartbeat", lastSeq: 9, epoch: "e" },
-        { type: "reset", lastSeq: 9, epoch: "e" }
-      ])
-      expect(page.frame).toBe(page.frame)
     })
   )
 

@@ -2,8 +2,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { type Context, Effect, Fiber, TestClock } from "effect"
 import * as Monotonic from "../../../src/base/Monotonic.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
-import { alwaysDue, ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { quietLog } from "./Harness.ts"
 
 /** A log of numbers, which counts its reads. */
 const numbers = () => {
@@ -23,13 +24,9 @@ const numbers = () => {
       return { changes, lastSeq: count === 0 ? state.end : after + count, epoch: "e", isComplete: count === limit }
     })
   const make = Effect.provideService(Pages.make, ChangeLog, {
+    ...quietLog,
     read,
-    history,
-    lastSeq: Effect.sync(() => state.end),
-    awaitPast: () => Effect.never,
-    trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0),
-    due: alwaysDue
+    history
   })
   return { make, state }
 }
@@ -40,14 +37,7 @@ const noAnswer = new StoreUnavailable({ reason: "no answer" })
 
 /** A log whose history and pages take as long as a test says. */
 const slow = (log: Pick<Context.Tag.Service<ChangeLog>, "history" | "read">) =>
-  Effect.provideService(Pages.make, ChangeLog, {
-    ...log,
-    lastSeq: Effect.succeed(1),
-    awaitPast: () => Effect.never,
-    trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0),
-    due: alwaysDue
-  })
+  Effect.provideService(Pages.make, ChangeLog, { ...quietLog, ...log })
 
 const empty = { changes: [], lastSeq: 0, epoch: "e", isComplete: false }
 

@@ -12,11 +12,22 @@ import { takenBy } from "../../../src/Http/Server/UnsentBudget.ts"
 import { closed, problemOf, upgrading } from "../../../src/Http/WebSocket/Handshake.ts"
 import { upgradeFailed } from "../../../src/Http/WebSocket.ts"
 import * as ChangeFeed from "../../../src/Kv/ChangeFeed.ts"
-import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { breathe, until } from "../../../src/Simulator/Testing/Time.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import type { Steps } from "../../suites/Steps.ts"
+
+/** A log without changes, of which a test replaces what it is about. */
+export const quietLog: Context.Tag.Service<ChangeLog> = {
+  read: () => Effect.never,
+  history: Effect.succeed(0),
+  lastSeq: Effect.succeed(0),
+  awaitPast: () => Effect.never,
+  trim: () => Effect.succeed(0),
+  expire: Effect.succeed(0),
+  due: alwaysDue
+}
 
 /** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {

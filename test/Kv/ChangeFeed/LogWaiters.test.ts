@@ -5,19 +5,14 @@ import { encode } from "../../../src/Kv/Change.ts"
 import * as LogWaiters from "../../../src/Kv/ChangeFeed/LogWaiters.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
-import { alwaysDue, ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { check, Probe, put, query } from "./Harness.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { check, Probe, put, query, quietLog } from "./Harness.ts"
 
 /** A log that has grown to this seq, and does not grow further. It may report its growth only sometimes. */
 const grown = (lastSeq: number, isReported = () => true) =>
   Layer.succeed(ChangeLog, {
-    read: () => Effect.never,
-    history: Effect.succeed(0),
-    lastSeq: Effect.succeed(lastSeq),
-    awaitPast: seq => Effect.suspend(() => (seq < lastSeq && isReported() ? Effect.void : Effect.never)),
-    trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0),
-    due: alwaysDue
+    ...quietLog,
+    awaitPast: seq => Effect.suspend(() => (seq < lastSeq && isReported() ? Effect.void : Effect.never))
   })
 
 const change = encode({

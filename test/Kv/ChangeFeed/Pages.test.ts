@@ -5,8 +5,9 @@ import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import { encode, type StoredChange } from "../../../src/Kv/Change.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { Page } from "../../../src/Kv/ChangeFeed/Pages.ts"
-import { alwaysDue, ChangeLog, type ChangePage, type HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
+import { ChangeLog, type ChangePage, type HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { quietLog } from "./Harness.ts"
 
 const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
   seq,
@@ -31,6 +32,7 @@ const slowLog = () => {
   const changes: Array<StoredChange> = []
   const reads: Array<Deferred.Deferred<void, StoreUnavailable | HistoryTrimmed>> = []
   const log = {
+    ...quietLog,
     read: ({ after, limit, tenant }: { after: number; limit: number; tenant: string }) =>
       Effect.gen(function* () {
         const found = Page.of(page(...changes)).split({ after, limit, tenant })[0]
@@ -39,13 +41,7 @@ const slowLog = () => {
         reads.push(gate)
         yield* Deferred.await(gate)
         return { ...page(...seen), lastSeq: found.lastSeq }
-      }),
-    history: Effect.succeed(0),
-    lastSeq: Effect.sync(() => changes.length),
-    awaitPast: () => Effect.never,
-    trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0),
-    due: alwaysDue
+      })
   }
   const commit = () => changes.push(change(changes.length + 1))
   return { reads, commit, make: Effect.provideService(Pages.make, ChangeLog, log) }
@@ -153,17 +149,12 @@ describe("Pages", () => {
       const size = 1024 * 1024
       let reads = 0
       const pages = yield* Effect.provideService(Pages.make, ChangeLog, {
+        ...quietLog,
         read: ({ after }) =>
           Effect.sync(() => {
             reads++
             return page(change(after + 1, "a", size))
-          }),
-        history: Effect.succeed(0),
-        lastSeq: Effect.succeed(1000),
-        awaitPast: () => Effect.void,
-        trim: () => Effect.succeed(0),
-        expire: Effect.succeed(0),
-        due: alwaysDue
+          })
       })
       for (let after = 0; after < 20; after++) yield* pages.next({ ...query, after })
       expect(reads).toBe(20)

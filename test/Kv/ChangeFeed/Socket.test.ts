@@ -4,19 +4,6 @@ import { DrainingSignal } from "../../../src/Http/DrainingSignal.ts"
 import { check, connect, epochNow, layer, Probe, put, serve, until, untilFollowers } from "./Harness.ts"
 
 describe("ChangeFeed.webSocket", () => {
-  check("sends existing changes, then new ones", function* () {
-    const served = yield* serve
-    yield* put("a", { n: 1 }, "two")
-    const client = yield* connect(served, "after=1")
-    expect(yield* client.message(0)).toMatchObject({
-      type: "changes",
-      changes: [{ seq: 2, op: "set", value: "two", tenantId: "a", version: 1 }],
-      lastSeq: 2
-    })
-    yield* put("a", 3)
-    expect(yield* client.message(1)).toMatchObject({ type: "changes", changes: [{ seq: 3 }], lastSeq: 3 })
-  })
-
   check("sends a tenant's reader only its changes, in frames within its limit", function* () {
     const served = yield* serve
     yield* put("a", 1, 2, 3)

@@ -1,19 +1,7 @@
 /** Polls of the change log. */
 import { expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import {
-  batch,
-  type Check,
-  call,
-  changes,
-  end,
-  expectError,
-  follow,
-  headersOf,
-  put,
-  space,
-  tenantOf
-} from "./Fixture.ts"
+import { batch, type Check, call, changes, end, expectError, follow, put, space, tenantOf } from "./Fixture.ts"
 
 const fill = (namespace: string, count: number) =>
   batch(Array.from({ length: count }, (_, index) => ({ op: "set", namespace, key: `k${index}`, value: index })))
@@ -84,58 +72,16 @@ export const polls = (check: Check) => {
     }
   })
 
-  check("with nothing newer, lastSeq is after", function* () {
-    yield* put(space(), "k", 1)
-    const last = yield* end
-    const answer = yield* call("GET", `/api/v1/changes?after=${last}`)
-    expect([answer.text, headersOf(answer)]).toEqual([
-      `{"changes":[],"lastSeq":${last}}`,
-      { "content-type": "application/json", "kv-epoch": expect.stringMatching(/^[\w.-]{1,64}$/) }
-    ])
-    expect((yield* changes(`after=${last}&wait=0`)).lastSeq).toBe(last)
-  })
-
-  check("an after beyond the end is answered at once with the end", function* () {
-    yield* put(space(), "k", 1)
-    const last = yield* end
-    for (const query of [`after=${last + 1}`, `after=${last + 1000}&wait=60`, "after=9007199254740991&wait=60"]) {
-      expect(yield* changes(query)).toEqual({ changes: [], lastSeq: last })
-      expect(yield* changes(`${query}&tenant=none`)).toEqual({ changes: [], lastSeq: last })
-    }
-  })
-
   check("a tenant sees its own changes, and lastSeq goes past those of others", function* () {
     const [mine, other] = [space(), space()]
     const tenant = tenantOf(mine)
     const start = yield* end
-    yield* put(mine, "a", 1)
-    yield* put(other, "b", 2)
-    yield* put(`tenant:${tenant}`, "c", 3)
-    yield* put(`tenant:${tenant}x/y`, "d", 4)
-    yield* put(`xtenant:${tenant}/y`, "e", 5)
-    yield* put(`tenant:${tenant}/deep/er`, "f", 6)
-    yield* put(`Tenant:${tenant}/y`, "g", 7)
+    for (const namespace of [mine, other, `xtenant:${tenant}/y`]) yield* put(namespace, "k", 1)
     const page = yield* changes(`after=${start}&tenant=${tenant}`)
-    expect(page.changes.map(({ key, tenantId }) => [key, tenantId])).toEqual([
-      ["a", tenant],
-      ["c", tenant],
-      ["f", tenant]
-    ])
-    expect(page.lastSeq).toBe(start + 7)
-    const first = yield* changes(`after=${start}&tenant=${tenant}&limit=1`)
-    expect([first.changes.length, first.lastSeq]).toEqual([1, start + 1])
-    const none = yield* changes(`after=${start}&tenant=${tenant}-none`)
-    expect(none).toEqual({ changes: [], lastSeq: start + 7 })
+    expect(page.changes.map(({ namespace, tenantId }) => [namespace, tenantId])).toEqual([[mine, tenant]])
+    expect(page.lastSeq).toBe(start + 3)
     const all = yield* changes(`after=${start}&tenant=`)
-    expect(all.changes.map(change => change.tenantId)).toEqual([
-      tenant,
-      tenantOf(other),
-      tenant,
-      `${tenant}x`,
-      "",
-      tenant,
-      ""
-    ])
+    expect(all.changes.map(change => change.tenantId)).toEqual([tenant, tenantOf(other), ""])
   })
 
   check("a tenant may have any name", function* () {
@@ -177,18 +123,5 @@ export const polls = (check: Check) => {
     const second = yield* Fiber.join(filtered)
     expect(second.changes.map(change => [change.namespace, change.seq])).toEqual([[mine, start + 2]])
     expect(second.lastSeq).toBe(start + 2)
-  })
-
-  check("many polls wait at once, and one write answers them all", function* () {
-    const namespace = space()
-    const start = yield* end
-    const waiting = yield* Effect.fork(
-      Effect.forEach(Array.from({ length: 60 }), () => changes(`after=${start}&wait=60`), {
-        concurrency: "unbounded"
-      })
-    )
-    yield* put(namespace, "k", 1)
-    const pages = yield* Fiber.join(waiting)
-    for (const page of pages) expect(page).toEqual(pages[0])
   })
 }

@@ -11,7 +11,6 @@ import {
   end,
   get,
   headersOf,
-  listAt,
   put,
   remove,
   space
@@ -141,16 +140,5 @@ export const entries = (check: Check) => {
     const document = bodyOf<{ readonly openapi: string; readonly paths: Record<string, unknown> }>(answer)
     expect(document.openapi).toBe("3.0.3")
     expect(Object.keys(document.paths)).toContain("/api/v1/kv/{namespace}/{key}")
-  })
-
-  check("a list without entries is empty", function* () {
-    const answer = yield* call("GET", listAt(space()))
-    expect([answer.status, answer.text]).toEqual([200, '{"items":[]}'])
-    const headers = {
-      "content-type": "application/json",
-      "kv-last-seq": expect.stringMatching(/^\d+$/),
-      "kv-epoch": expect.any(String)
-    }
-    expect(headersOf(answer)).toEqual(headers)
   })
 }

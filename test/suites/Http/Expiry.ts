@@ -14,7 +14,6 @@ import {
   items,
   listAt,
   put,
-  remove,
   Site,
   space
 } from "./Fixture.ts"
@@ -64,34 +63,6 @@ export const expiry = (check: Check) => {
       expectError(yield* batch([operation]), 400, "operations[0]", ...named)
     }
     expectError(yield* get(namespace, "k"), 404)
-  })
-
-  check("a set without an expiry removes the previous one", function* () {
-    const namespace = space()
-    yield* put(namespace, "k", 1, { json: { value: 1, ttlMs: 3_600_000 } })
-    expect(bodyOf<EntryBody>(yield* put(namespace, "k", 2)).expiresAt).toBeNull()
-    expect(bodyOf<EntryBody>(yield* get(namespace, "k")).expiresAt).toBeNull()
-  })
-
-  check("an expired entry is absent to every request, and its version continues", function* () {
-    const namespace = space()
-    const start = yield* end
-    yield* put(namespace, "k", "short", { json: { value: "short", ttlMs: 20 } })
-    yield* put(namespace, "other", 1)
-    yield* untilGone(namespace, "k")
-    expect(items(yield* call("GET", listAt(namespace))).map(entry => entry.key)).toEqual(["other"])
-    expectError(yield* put(namespace, "k", 1, { headers: { "if-match": "*" } }), 412, "absent")
-    expectError(yield* remove(namespace, "k", { headers: { "if-match": '"1"' } }), 412, "absent")
-    expect((yield* remove(namespace, "k")).text).toBe('{"deleted":false}')
-    const again = yield* put(namespace, "k", "again", { headers: { "if-none-match": "*" } })
-    expect(again.headers.etag).toBe('"3"')
-    const records = yield* changesOf(namespace, start)
-    expect(records.map(({ op, key, version, actor }) => [op, key, version, actor])).toEqual([
-      ["set", "k", 1, "api"],
-      ["set", "other", 1, "api"],
-      ["delete", "k", 2, "expiry"],
-      ["set", "k", 3, "api"]
-    ])
   })
 
   check("an expired entry has a delete by expiry in the log", function* () {

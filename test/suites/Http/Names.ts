@@ -1,10 +1,8 @@
 import { expect } from "@effect/vitest"
-import { Effect, FastCheck as fc } from "effect"
-import { keys } from "../../Harness.ts"
+import { Effect } from "effect"
 import {
   at,
   batch,
-  bearer,
   bodyOf,
   type Check,
   call,
@@ -16,7 +14,6 @@ import {
   listAt,
   put,
   remove,
-  Site,
   segment,
   space,
   wire
@@ -104,19 +101,6 @@ export const names = (check: Check) => {
     }
   })
 
-  check("any valid name that is written is read under that name and no other", function* () {
-    const namespace = space()
-    const seen = fc.sample(
-      fc.fullUnicodeString({ minLength: 1, maxLength: 40 }).filter(name => !/^\.{1,2}$|\u0000/.test(name)),
-      { numRuns: 60, seed: 11 }
-    )
-    const unique = [...new Set(seen)]
-    yield* Effect.forEach(unique, key => put(namespace, key, key), { concurrency: 16, discard: true })
-    const all = items(yield* call("GET", listAt(namespace)))
-    expect(all.map(entry => entry.key)).toEqual(unique.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))))
-    for (const entry of all) expect([entry.value, entry.version]).toEqual([entry.key, 1])
-  })
-
   check("a path is decoded once, and reserved characters may stand in it as they are", function* () {
     const namespace = space()
     for (const [raw, key] of [
@@ -134,26 +118,6 @@ export const names = (check: Check) => {
     }
     const named = yield* call("GET", `${listAt(namespace)}?prefix=a;b`)
     expect(items(named).map(entry => entry.key)).toEqual(["a;b", "a;b;c=d"])
-  })
-
-  check("fetch reads what fetch wrote", function* () {
-    const { url } = yield* Site
-    const namespace = space()
-    const headers = { authorization: bearer(keys.write) }
-    for (const key of odd) {
-      const target = `${url}${at(namespace, key)}`
-      const written = yield* Effect.promise(() =>
-        fetch(target, { method: "PUT", headers, body: JSON.stringify({ value: [key] }) }).then(answer => answer.status)
-      )
-      // A text body goes out as text/plain, which is not JSON.
-      expect(written).toBe(415)
-      const json = { ...headers, "content-type": "application/json" }
-      yield* Effect.promise(() =>
-        fetch(target, { method: "PUT", headers: json, body: JSON.stringify({ value: [key] }) })
-      )
-      const read = yield* Effect.promise(() => fetch(target, { headers }).then(answer => answer.json()))
-      expect(read).toMatchObject({ namespace, key, value: [key], version: 1 })
-    }
   })
 
   check("names may have 1,024 and 512 bytes of UTF-8, and not one more", function* () {

@@ -1,4 +1,5 @@
 import { expect } from "@effect/vitest"
+import { texts } from "../Store/Values.ts"
 import { at, bodyOf, type Check, call, changes, end, expectError, get, listAt, put, space } from "./Fixture.ts"
 
 const mebibyte = 1024 * 1024
@@ -13,36 +14,6 @@ const nested = (levels: number): string => "[".repeat(levels) + "]".repeat(level
 export const values = (check: Check) => {
   check("a value is in each answer as the text that was sent", function* () {
     const namespace = space()
-    const texts = [
-      "null",
-      "true",
-      "false",
-      "0",
-      "-0",
-      "1.0",
-      "1e2",
-      "1E+2",
-      "-1.5e-7",
-      "1e-400",
-      "12345678901234567890",
-      "0.1000000000000000055511151231257827",
-      '""',
-      '"text"',
-      '"\\ud800"',
-      '"\\udc00\\ud800"',
-      '"\\u0000"',
-      '"\\u00e9 é \\/ \\" \\\\ \\b\\f\\n\\r\\t"',
-      '"\u2028\u2029\u007f😀"',
-      "[]",
-      "{}",
-      '[1,"2",null,[],{}]',
-      '{"b":1,"a":2}',
-      '{"2":"two","1":"one","b":0,"01":1}',
-      '{"__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}},"toString":1}',
-      '{"":0," ":1,"\\u0061":2}',
-      '{"value":{"value":1},"op":"set","operations":[{"value":2}]}',
-      nested(256)
-    ]
     const start = yield* end
     for (const [index, text] of texts.entries()) {
       const written = yield* putText(namespace, `k${index}`, text)

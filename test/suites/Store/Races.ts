@@ -54,6 +54,13 @@ export const races = (check: Check) => {
     expect(yield* lastSeq).toBe(1)
   })
 
+  check("of many that delete one key only one succeeds", function* () {
+    yield* put(namespace, "k", 1)
+    const outcomes = yield* Effect.replicateEffect(remove(namespace, "k"), 30, { concurrency: "unbounded" })
+    expect(outcomes.filter(({ results }) => results[0]?.op === "delete" && results[0].deleted)).toHaveLength(1)
+    expect(yield* lastSeq).toBe(2)
+  })
+
   check("compare-and-set loses no update", function* () {
     yield* put(namespace, "counter", 0)
     const increment = Effect.gen(function* () {

@@ -32,19 +32,6 @@ describe("the body of a list", () => {
     expect(textOf(body)).toBe(expected(large))
   })
 
-  it("has every character, at any position and of any length", () => {
-    const padding = "x".repeat(17_000)
-    for (const character of ["ä", "€", "😀", "ää", "€€€", "😀😀", "\u0000"]) {
-      for (const index of [0, 1, 2]) {
-        const entries = [0, 1, 2].map(at => entry(`k${at}`, padding + (at === index ? character : "")))
-        expect(textOf(ListBody.ofPage(entries))).toBe(expected(entries))
-      }
-      // At the end of the bytes.
-      const last = [entry("k", padding), { key: "l", json: `"${"x".repeat(50)}${character}` }]
-      expect(textOf(ListBody.ofPage(last))).toBe(expected(last))
-    }
-  })
-
   it.effect("of a whole list is that of its portions", () =>
     Effect.promise(() =>
       fc.assert(
