@@ -28,7 +28,7 @@ export const change = {
   tenantId: "acme"
 } as const
 
-/** A header that is there, or with `required: false` may be. */
+/** A response header, required unless `presence` says otherwise. */
 const header = (
   description: string,
   schema: Header["schema"],

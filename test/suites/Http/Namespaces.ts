@@ -13,6 +13,20 @@ interface Tenants {
 const target = "/api/v1/kv"
 const tenantsTarget = "/api/v1/tenants"
 
+/** All pages from one on, and the links between them. */
+const follow = <Page>(first: string) =>
+  Effect.gen(function* () {
+    const pages: Array<Page> = []
+    const links: Array<string> = []
+    for (let next: string | undefined = first; next !== undefined; ) {
+      const answer: Effect.Effect.Success<ReturnType<typeof call>> = yield* call("GET", next)
+      pages.push(bodyOf(answer))
+      next = /^<([^>]*)>; rel="next"$/.exec(String(answer.headers.link))?.[1]
+      if (next !== undefined) links.push(next)
+    }
+    return { links, pages }
+  })
+
 /** A name for a tenant that has a unique beginning. */
 const freeName = () => space().replaceAll(/[/:]/g, "-")
 
@@ -46,14 +60,7 @@ export const namespaces = (check: Check) => {
     const own = `${space()} /%?#é`
     const names = Array.from({ length: 5 }, (_, index) => `${own}/${index}`)
     yield* batch(names.map(namespace => ({ op: "set", namespace, key: "k", value: 1 })))
-    const pages: Array<Namespaces> = []
-    const links: Array<string> = []
-    for (let next: string | undefined = `${target}?prefix=${segment(own)}&limit=2`; next !== undefined; ) {
-      const answer: Effect.Effect.Success<ReturnType<typeof call>> = yield* call("GET", next)
-      pages.push(bodyOf(answer))
-      next = /^<([^>]*)>; rel="next"$/.exec(String(answer.headers.link))?.[1]
-      if (next !== undefined) links.push(next)
-    }
+    const { links, pages } = yield* follow<Namespaces>(`${target}?prefix=${segment(own)}&limit=2`)
     expect(pages.map(page => page.namespaces.map(({ namespace }) => namespace))).toEqual([
       names.slice(0, 2),
       names.slice(2, 4),
@@ -113,14 +120,7 @@ export const namespaces = (check: Check) => {
       "kv-last-seq": String(yield* end),
       "kv-epoch": expect.any(String)
     })
-    const pages: Array<Tenants> = []
-    const links: Array<string> = []
-    for (let next: string | undefined = `${tenantsTarget}?limit=1`; next !== undefined; ) {
-      const answer: Effect.Effect.Success<ReturnType<typeof call>> = yield* call("GET", next)
-      pages.push(bodyOf(answer))
-      next = /^<([^>]*)>; rel="next"$/.exec(String(answer.headers.link))?.[1]
-      if (next !== undefined) links.push(next)
-    }
+    const { links, pages } = yield* follow<Tenants>(`${tenantsTarget}?limit=1`)
     const all = pages.flatMap(({ tenants }) => tenants)
     // Namespaces of no tenant come first, and once.
     expect(all.map(({ tenant }) => tenant).lastIndexOf("")).toBe(0)
