@@ -1,6 +1,13 @@
-/** Ranges of names in the order of keys. */
+/** Ranges of names in the order of keys, and the query of a page as the databases make it. */
 import { compare } from "../Client/KeyOrder.ts"
-import type { NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
+import type { ListQuery, NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
+
+/** A page of the entries that are visible at `now`, in epoch milliseconds. */
+export interface EntryQuery extends ListQuery {
+  readonly now: number
+  /** The page ends after the value with which it reaches this many bytes. */
+  readonly size?: number
+}
 
 /** The keys from `low` on and before `high`, if it is given. */
 export interface Range {

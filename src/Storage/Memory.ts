@@ -11,7 +11,7 @@ import { randomHex } from "../base/RandomHex.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type * as Entry from "../Kv/Entry.ts"
 import { BackupRefused, Store } from "../Kv/Store.ts"
-import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
+import { idempotencyMetrics } from "./Commit/StoreCommit.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
 
 /** The maximum number of entries in a portion of a whole list. */
@@ -72,7 +72,7 @@ export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const { idempotencyBytes } = yield* Limits
-    const onComparison = IdempotencyMetrics.make(yield* MetricTags.current)
+    const onComparison = idempotencyMetrics(yield* MetricTags.current)
     const state = new State(yield* randomHex(2), idempotencyBytes, onComparison)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))

@@ -6,7 +6,7 @@ import { Effect, type Option, Schema } from "effect"
 import { messageOf } from "../../base/ErrorMessage.ts"
 import type { Format } from "../Sqlite/Database/Connection.ts"
 import { format as kv } from "../Sqlite/Kv/Schema.ts"
-import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Tables.ts"
 
 /** The name of a manifest in the directory of a backup. */
 export const manifestName = "backup.json"

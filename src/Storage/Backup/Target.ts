@@ -6,9 +6,9 @@ import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
 import { randomHex } from "../../base/RandomHex.ts"
 import { claimName, flushDirectory, idOf } from "../FileSystem.ts"
-import * as Epoch from "../Sqlite/Database/Epoch.ts"
-import { applicationIdOf } from "../Sqlite/Database/Opening/Identification.ts"
+import { recordOf } from "../Sqlite/Database/Files.ts"
 import { isReserved } from "../Sqlite/Database/Opening/Restored.ts"
+import { applicationIdOf } from "../Sqlite/Database/Opening.ts"
 import { attempt, type BackupFailed, histories, manifestName, refuse, store } from "./Manifest.ts"
 import { requireClosed } from "./StoreFile.ts"
 
@@ -43,7 +43,7 @@ const isOfService = (path: string, source: string | undefined): boolean => {
   const isNamed = /^(?:kv|sessions)\.(?:db|lock|epoch|backup-)/.test(basename(path))
   if (isNamed && source !== undefined && idOf(directory) === idOf(source)) return true
   if (isNamed && [store, histories].some(({ name }) => existsSync(join(directory, `${name}.lock`)))) return true
-  return existsSync(Epoch.recordOf(path))
+  return existsSync(recordOf(path))
 }
 
 /** Whether a path may be replaced by a backup, because it is an earlier backup. */

@@ -1,16 +1,16 @@
 /**
  * Gathers the writes of many callers into groups, and commits each group in one transaction.
  */
-import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
+import { Cause, Clock, Duration, Effect, Either, Exit, Metric, MetricBoundaries, MetricLabel, type Scope } from "effect"
 import { constVoid } from "effect/Function"
 import { MiB } from "../../base/Bytes.ts"
 import * as Direct from "../../base/Direct.ts"
 import { untilRead } from "../../base/EventLoop.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
 import * as Monotonic from "../../base/Monotonic.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { BatchWindow, type Wait } from "./BatchWindow.ts"
-import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
+import { BatchWindow, GroupQueue, type Wait, type Waiting, type Weight } from "./GroupQueue.ts"
 
 export type { Weight } from "./GroupQueue.ts"
 
@@ -281,4 +281,37 @@ const failureOf = <B, E>(
     if (Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable) return Cause.fail(outcome.left)
   }
   return undefined
+}
+
+/**
+ * The metrics of one kind of groups, whose destination is `target`. The function that is returned registers the series
+ * of an instance with the value 0, and returns the observer of its groups.
+ */
+export const metrics = (target: string, names: { readonly [Name in "commits" | "writes" | "duration"]: string }) => {
+  const groups = Metric.counter(names.commits, {
+    description: `Groups of writes handed to ${target}, by outcome.`,
+    incremental: true
+  })
+  const byOutcome = {
+    ok: Metric.taggedWithLabels(groups, [MetricLabel.make("outcome", "ok")]),
+    failed: Metric.taggedWithLabels(groups, [MetricLabel.make("outcome", "failed")])
+  }
+  const sizes = Metric.histogram(
+    names.writes,
+    MetricBoundaries.fromIterable([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+    "Writes that shared a transaction."
+  )
+  const durations = Metric.histogram(
+    names.duration,
+    MetricBoundaries.fromIterable([0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2000]),
+    "Milliseconds from the start of a commit of a group of writes until it is durable."
+  )
+  return (tags: MetricTags.MetricTags) => {
+    MetricTags.register([byOutcome.ok, byOutcome.failed, sizes, durations], tags)
+    return ({ millis, outcome, writes }: CommittedGroup): void => {
+      byOutcome[outcome].unsafeUpdate(1, tags)
+      sizes.unsafeUpdate(writes, tags)
+      durations.unsafeUpdate(millis, tags)
+    }
+  }
 }

@@ -1,19 +1,20 @@
 /**
- * Group commit of the key-value store: the weight of a write, and the metrics of its groups.
+ * Commits of the key-value store, as all its backends make them: their groups, and the end of the log, which they move.
  */
-import { Effect, Exit, Runtime, type Scope } from "effect"
+import { Effect, Exit, Metric, Runtime, type Scope } from "effect"
 import * as Direct from "../../base/Direct.ts"
 import * as MetricTags from "../../base/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
+import type { Comparison } from "../../Kv/IdempotencyShares.ts"
 import { IdempotencyConflict, type StoreBusy, type StoreUnavailable } from "../../Kv/Store.ts"
 import type { Committed, IdempotencyKey, Write } from "../../Kv/Write.ts"
-import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 
-const metrics = CommitMetrics.make({
-  names: { commits: "store_commits_total", writes: "store_commit_writes", duration: "store_commit_duration_ms" },
-  target: "the store"
+const metrics = GroupCommit.metrics("the store", {
+  commits: "store_commits_total",
+  writes: "store_commit_writes",
+  duration: "store_commit_duration_ms"
 })
 
 /** The size of the texts of a write, and of its overhead. */
@@ -98,3 +99,57 @@ export const make = <E>({
       isStuck
     }
   })
+
+interface Waiter {
+  readonly seq: number
+  readonly wake: () => void
+}
+
+/** The last `seq` of a log, and callbacks that wait for it to grow. */
+export class LastSeq {
+  private readonly waiters = new Set<Waiter>()
+  private last = 0
+
+  /** Sets the last `seq` and wakes the waiters for it. A lower `seq` belongs to another log, and wakes all waiters. */
+  set(lastSeq: number): void {
+    if (lastSeq === this.last) return
+    const isReset = lastSeq < this.last
+    this.last = lastSeq
+    for (const waiter of this.waiters) {
+      if (!isReset && waiter.seq >= lastSeq) continue
+      this.waiters.delete(waiter)
+      waiter.wake()
+    }
+  }
+
+  /** Waits until the last `seq` is greater than `seq`. The effect is direct. */
+  awaitPast(seq: number): Effect.Effect<void> {
+    return Direct.async(resume => {
+      const waiter: Waiter = { seq, wake: () => resume(Exit.void) }
+      if (this.last > seq) waiter.wake()
+      else this.waiters.add(waiter)
+      return () => this.waiters.delete(waiter)
+    })
+  }
+}
+
+const bytes = Metric.gauge("kv_idempotency_bytes", {
+  description: "Bytes of the records of writes with an Idempotency-Key, at the last comparison of the tenants."
+})
+
+const forgotten = Metric.counter("kv_idempotency_keys_forgotten_total", {
+  description: "Idempotency-Keys that were removed within 24 hours, because their tenant had more than its share.",
+  incremental: true
+})
+
+/**
+ * Registers the metrics of the records of idempotency keys with the value 0. Returns the observer of comparisons of the
+ * tenants.
+ */
+export const idempotencyMetrics = (tags: MetricTags.MetricTags): ((comparison: Comparison) => void) => {
+  MetricTags.register([bytes, forgotten], tags)
+  return comparison => {
+    bytes.unsafeUpdate(comparison.bytes, tags)
+    forgotten.unsafeUpdate(comparison.forgotten, tags)
+  }
+}

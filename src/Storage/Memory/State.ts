@@ -31,7 +31,7 @@ import {
   type Write,
   writeOfPrefix
 } from "../../Kv/Write.ts"
-import { LastSeq } from "../LastSeq.ts"
+import { LastSeq } from "../Commit/StoreCommit.ts"
 import { Entries, pageOfNamespaces, pageOfTenants } from "./Entries.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 

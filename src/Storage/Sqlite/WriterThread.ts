@@ -4,8 +4,8 @@
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
-import type { Request } from "./Database/Messages.ts"
 import { Writer, type WriterPlugin } from "./Database/Writer.ts"
+import type { Request } from "./Database/WriterPort.ts"
 import { writer as kvWriter } from "./Kv/Tables.ts"
 import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
 

@@ -18,9 +18,10 @@ import fs, {
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Exit } from "effect"
+import { Effect, Exit, Fiber } from "effect"
 import * as Restore from "../../../src/Storage/Backup/Restore.ts"
 import type * as Backup from "../../../src/Storage/Backup.ts"
+import * as Fifo from "../../faults/Fifo.ts"
 import { get, lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { backUp, epoch, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
@@ -244,6 +245,16 @@ describe("a restore", () => {
 })
 
 describe("a copy of a file", () => {
+  it.scopedLive("is interrupted at once on a disk that does not answer", () =>
+    Effect.gen(function* () {
+      const [fifo] = (yield* Fifo.make(1)).paths
+      const target = join(yield* temporaryDirectory, "copy")
+      const copying = yield* Effect.fork(Restore.copyFile(fifo!, target, () => {}))
+      yield* Effect.yieldNow()
+      assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(copying)))
+    })
+  )
+
   it.scopedLive("is flushed after its last byte", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory

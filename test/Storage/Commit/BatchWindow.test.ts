@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestServices } from "effect"
 import * as TestClock from "effect/TestClock"
-import { BatchWindow } from "../../../src/Storage/Commit/BatchWindow.ts"
+import { BatchWindow } from "../../../src/Storage/Commit/GroupQueue.ts"
 import { joinAll, settled, setup } from "./Fixture.ts"
 
 /** Milliseconds. */

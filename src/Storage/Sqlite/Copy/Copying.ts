@@ -10,8 +10,8 @@ import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statfsSync, st
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
-import { connect } from "../../SqliteDriver.ts"
 import { type Format, openForReading } from "../Database/Connection.ts"
+import { connect } from "../Database/Files.ts"
 import { CopyError, type Description, describe, mebibytes, number, refuse, toCopyError } from "./Verification.ts"
 
 /** A database, and the file of its copy, which must not exist yet. */

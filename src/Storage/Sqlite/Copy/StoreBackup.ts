@@ -2,13 +2,14 @@
  * Backups of a store that is open: copies in files next to its database. Each copy is removed after it was sent.
  */
 import { readdirSync, rmSync, statSync } from "node:fs"
+import { open } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
 import { type Context, Effect, Option, Stream } from "effect"
+import { constVoid } from "effect/Function"
 import { MiB } from "../../../base/Bytes.ts"
 import { Limits } from "../../../base/Limits.ts"
 import { randomHex } from "../../../base/RandomHex.ts"
 import { BackupRefused, type Store, StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import * as OpenFile from "../../OpenFile.ts"
 import type { Format } from "../Database/Connection.ts"
 import { type Copied, type CopyRequest, requireRoom } from "./Copying.ts"
 import * as CopyPort from "./CopyPort.ts"
@@ -47,10 +48,16 @@ export const removeLeftovers = (file: string): void => {
 
 const unreadable = (error: unknown) => new StoreUnavailable({ reason: `the copy cannot be read: ${error}` })
 
+/** Opens a copy, and closes it without waiting: a stalled disk does not delay the end of the scope. */
+const opened = (file: string) =>
+  Effect.acquireRelease(Effect.tryPromise({ try: () => open(file), catch: unreadable }), handle =>
+    Effect.sync(() => void handle.close().catch(constVoid))
+  )
+
 /** The bytes of a file, read on demand. */
 const contentOf = (file: string): Stream.Stream<Uint8Array, StoreUnavailable> =>
   Stream.unwrapScoped(
-    Effect.map(Effect.mapError(OpenFile.open(file), unreadable), handle =>
+    Effect.map(opened(file), handle =>
       Stream.repeatEffectOption(
         Effect.tryPromise({
           // Each chunk has its own bytes: it may wait for the client while the next one is read.

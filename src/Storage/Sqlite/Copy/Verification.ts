@@ -5,10 +5,9 @@ import { statSync } from "node:fs"
 import Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
 import { hasCode } from "../../FileSystem.ts"
-import { connect } from "../../SqliteDriver.ts"
 import { type Format, refusalOf } from "../Database/Connection.ts"
 import { describe as describeError, isLocked } from "../Database/DatabaseError.ts"
-import { epochIn } from "../Database/Epoch.ts"
+import { connect, epochIn } from "../Database/Files.ts"
 
 /** A number of bytes as messages show it. */
 export const mebibytes = (bytes: number): string => `${Math.ceil(bytes / MiB).toLocaleString("en-US")} MiB`

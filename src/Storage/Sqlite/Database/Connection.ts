@@ -5,10 +5,8 @@ import { dirname, join } from "node:path"
 import type Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
 import { differenceOf, isOfDevelopment, ofDevelopment } from "../../MigrationNames.ts"
-import * as SqliteDriver from "../../SqliteDriver.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
-import type { LogFormat } from "./Epoch.ts"
-import { hasRoom } from "./Files.ts"
+import { connect, hasRoom, type LogFormat } from "./Files.ts"
 
 /** One step from a schema version to the next: statements without parameters. A released one never changes. */
 export interface Migration {
@@ -86,15 +84,6 @@ const using = (db: Database.Database, use: (db: Database.Database) => void): Dat
   } catch (error) {
     db.close()
     throw error
-  }
-}
-
-/** Opens a connection. The driver throws a `TypeError` if it cannot access the directory, which is not a bug. */
-const connect = (file: string, options: Database.Options): Database.Database => {
-  try {
-    return SqliteDriver.connect(file, options)
-  } catch (error) {
-    throw error instanceof TypeError ? new DatabaseUnavailable(error.message, "Error") : error
   }
 }
 

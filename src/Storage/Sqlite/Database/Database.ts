@@ -7,16 +7,13 @@ import { Limits } from "../../../base/Limits.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import * as DebugLog from "../../../base/Observability/DebugLog.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as CommandLog from "./CommandLog.ts"
-import type * as Damage from "./Damage.ts"
 import { hasRoom } from "./Files.ts"
-import type { Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
-import { StoreRefused } from "./Opening/Identification.ts"
-import { type Opened, open } from "./Opening.ts"
-import type { ReadConnection } from "./Reader/ReadConnection.ts"
-import { Reader } from "./Reader.ts"
+import { type Opened, open, StoreRefused } from "./Opening.ts"
+import { logCommand, type ReadConnection } from "./Reader/ReadConnection.ts"
+import { Reader, type ReportDamage } from "./Reader.ts"
 import { Recovery } from "./Recovery.ts"
 import { Writer, type WriterPlugin } from "./Writer.ts"
+import type { Reply, Request, Task, Unavailable, WriteFailure } from "./WriterPort.ts"
 import * as WriterPort from "./WriterPort.ts"
 
 /** The directory of a database, and how it is written. */
@@ -41,7 +38,7 @@ export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
   readonly startsLazily: boolean
   /** Called with the newest sequence number after each successful reply of the writer. */
   readonly onLastSeq: (lastSeq: number) => void
-  readonly reportDamage: Damage.Report
+  readonly reportDamage: ReportDamage
   /** Annotations for the report of a damaged page that a write met. */
   readonly annotate?: (write: W) => Readonly<Record<string, unknown>>
   /** A group of writes as the debug log shows it, without their values. */
@@ -166,7 +163,7 @@ const sender = <W, O>(
     Effect.async(resume => {
       const ended =
         debug &&
-        CommandLog.command(basename(file), debug, {
+        logCommand(basename(file), debug, {
           command: request.kind,
           ...(request.kind === "commit" ? describe(request.writes) : {}),
           ...("limit" in request ? { limit: request.limit } : {})
@@ -250,7 +247,7 @@ const commitBy =
 /** Runs one portion of a task at a time; `one` is a semaphore with one permit. */
 const runBy = <W, O>(
   ask: Ask<W, O>,
-  reportDamage: Damage.Report,
+  reportDamage: ReportDamage,
   one: Effect.Semaphore
 ): Database<W, O, never>["run"] => {
   const runPortion = (task: Task, time: Effect.Effect<number>, limit: number) =>
@@ -275,7 +272,7 @@ const runBy = <W, O>(
 
 const isFailed = (outcome: { readonly _tag: string }): outcome is WriteFailure => outcome._tag === "Failed"
 
-const fail = (reportDamage: Damage.Report, { cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
+const fail = (reportDamage: ReportDamage, { cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
   Effect.zipRight(
     reportDamage("write", reason),
     cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })

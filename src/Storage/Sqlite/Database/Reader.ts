@@ -1,15 +1,61 @@
 /**
  * The reads of a database.
  */
-import { type Clock, Effect, Exit } from "effect"
+import { Clock, Effect, Exit } from "effect"
 import * as Direct from "../../../base/Direct.ts"
+import type { MetricTags } from "../../../base/MetricTags.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
+import * as LabelValues from "../../../base/Observability/LabelValues.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { idOf } from "../../FileSystem.ts"
-import * as Damage from "./Damage.ts"
 import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
 import { type Opened, ReadConnection, type Source } from "./Reader/ReadConnection.ts"
 import { Snapshots } from "./Reader/Snapshots.ts"
+
+/** SQLite's codes for pages that are malformed or cannot be read. */
+const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
+
+/** Whether a reason, which begins with a code of SQLite, indicates a damaged file or disk. */
+export const isDamage = (reason: string): boolean => damage.test(reason)
+
+/** The minimum time between two log lines, in nanoseconds. */
+const logIntervalNanos = 10_000_000_000n
+
+/** Reports a failure if its reason indicates damage, with annotations for the log. */
+export type ReportDamage = (
+  operation: "read" | "write",
+  reason: string,
+  annotations?: Readonly<Record<string, unknown>>
+) => Effect.Effect<void>
+
+/** Counts damage, and logs it with the number of reports since the last line. */
+export const damageReporter = (database: string, metric: string, tags: MetricTags): ReportDamage => {
+  const counter = LabelValues.counter(metric, {
+    label: "operation",
+    description: `Reads and writes of the ${database} that met a damaged or unreadable page.`
+  })
+  counter.register(["read", "write"], tags)
+  let logAgainAt: bigint | undefined
+  let unlogged = 0
+  return (operation, reason, annotations) =>
+    Effect.flatMap(Clock.currentTimeNanos, now => {
+      if (!isDamage(reason)) return Effect.void
+      counter.increment(operation, tags)
+      if (logAgainAt !== undefined && now < logAgainAt) {
+        unlogged++
+        return Effect.void
+      }
+      logAgainAt = now + logIntervalNanos
+      const notLogged = unlogged
+      unlogged = 0
+      return Effect.annotateLogs(Effect.logError(`The ${database} is damaged`), {
+        operation,
+        reason,
+        ...annotations,
+        ...(notLogged === 0 ? {} : { notLogged })
+      })
+    })
+}
 
 /** After an unreadable page, caches are emptied at most once in this interval. */
 const clearCachesIntervalMillis = 1000
@@ -48,7 +94,7 @@ export class Reader<Q> {
     /** The maximum number of snapshots that last over several iterations of the event loop. */
     maxSnapshots: number,
     private readonly clock: Clock.Clock,
-    private readonly reportDamage: Damage.Report,
+    private readonly reportDamage: ReportDamage,
     private readonly listener: ReaderListener
   ) {
     this.snapshots = new Snapshots(this, maxSnapshots)
@@ -154,7 +200,7 @@ export class Reader<Q> {
         if (isDefect(error)) throw error
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
         if (failure.isUnreadable) this.clearCaches()
-        if (!Damage.isDamage(failure.reason)) return Exit.fail(failure)
+        if (!isDamage(failure.reason)) return Exit.fail(failure)
         return Effect.zipRight(this.reportDamage("read", failure.reason, annotations), failure)
       }
     })

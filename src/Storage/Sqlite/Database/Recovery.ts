@@ -4,9 +4,9 @@
  */
 import { type Clock, Effect, Runtime } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
-import type { Done, Reply } from "./Messages.ts"
 import type { Opened } from "./Opening.ts"
 import type { Reader, ReaderListener } from "./Reader.ts"
+import type { Done, Reply } from "./WriterPort.ts"
 
 /** A lock that cannot be taken for this long is stuck: other programs hold locks only briefly. */
 const stuckAfterMillis = 500

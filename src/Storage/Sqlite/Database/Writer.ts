@@ -11,9 +11,9 @@ import {
   leavesConnectionSound,
   unavailableCause
 } from "./DatabaseError.ts"
-import { OpenLog } from "./Epoch.ts"
 import * as Files from "./Files.ts"
-import type { Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
+import { OpenLog } from "./Files.ts"
+import type { Done, Reply, Request, Task, WriteFailure } from "./WriterPort.ts"
 
 /** A task: reads the due items first, and then changes them in one transaction or several. */
 export interface TaskSteps<A> {

@@ -16,13 +16,13 @@ import {
   type TenantPage,
   type TenantQuery
 } from "../../../Kv/Store.ts"
-import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
+import type { EntryQuery } from "../../KeyOrder.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
 import { ChangeQueries, type LogRead } from "./ChangeQueries.ts"
-import { tenantOfColumn } from "./NamespaceCounts.ts"
 import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
+import { tenantOfColumn } from "./Schema.ts"
 
 /** The lower one of an end and a key, if there is a key. */
 const before = (end: string | Buffer, key: string): string | Buffer =>
@@ -56,7 +56,7 @@ export class Queries {
 
   get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
     const row = this.statements.get.get(namespace, key, now)
-    return row === undefined ? undefined : toEntry(namespace, key, row)
+    return row === undefined ? undefined : Entry.toEntry(namespace, key, row)
   }
 
   /** The entries of some addresses; `undefined` if their values have more than `maxBytes`. */
@@ -226,7 +226,7 @@ const prepare = (db: Database.Database) => ({
     .pluck(),
   // Only the unknown columns, as an array: creating an object for each row takes a sixth of the time.
   get: db
-    .prepare<[string, string, number], EntryRow>(
+    .prepare<[string, string, number], Entry.EntryRow>(
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
     )
     .raw(),

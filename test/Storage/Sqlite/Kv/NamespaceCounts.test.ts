@@ -1,12 +1,12 @@
 /** The numbers of namespaces and tenants, also of rows that the writer has not inserted. */
+
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Layer } from "effect"
 import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { migrate } from "../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
-import { recount } from "../../../../src/Storage/Sqlite/Kv/NamespaceCounts.ts"
-import { format } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import { format, recount } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import * as Numbers from "../../Numbers.ts"

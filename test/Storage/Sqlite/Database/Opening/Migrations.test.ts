@@ -13,7 +13,7 @@ import {
 import { migrate } from "../../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
 import * as Opening from "../../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { format as storeFormat } from "../../../../../src/Storage/Sqlite/Kv/Schema.ts"
-import { format as sessionFormat } from "../../../../../src/Storage/Sqlite/SessionEvents/Schema.ts"
+import { format as sessionFormat } from "../../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import * as Sqlite from "../../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
 
