@@ -11,7 +11,6 @@ import type * as Entry from "../Kv/Entry.ts"
 import { BackupRefused, Store } from "../Kv/Store.ts"
 import { encoderOf, State, takePage } from "./Memory/State.ts"
 
-/** The maximum number of entries in a portion of a whole list. */
 const portionEntries = 1000
 
 const portionsOf = function* (

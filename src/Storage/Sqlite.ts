@@ -79,7 +79,6 @@ const portionSize = { limit: 1000, size: 256 * 1024 }
 const namesAtOnce = 20_000
 const rowsAtOnce = 4000
 
-/** The timeout of a count. */
 const countTimeoutMillis = 60_000
 
 /** The maximum number of expired entries that are counted separately. */
@@ -143,7 +142,6 @@ export const pages = (reader: Reader<Queries>, epoch: () => string): Context.Tag
   }
 }
 
-/** Reads whole lists, in portions. */
 const wholeLists =
   (reader: Reader<Queries>, epochNow: () => string): Context.Tag.Service<Store>["listAll"] =>
   query =>
@@ -173,7 +171,6 @@ const wholeLists =
       return { lastSeq, epoch, portions, ...count }
     })
 
-/** The port `Store` over a SQLite database. */
 const storeOf = (
   { epoch, isWritable, reader }: StoreDatabase,
   group: StoreCommit.StoreCommit<WriteError>,
@@ -218,7 +215,6 @@ const storeOf = (
     )
   })
 
-/** The port `ChangeLog` over a SQLite database. */
 const changeLogOf = ({ epoch, reader, run }: StoreDatabase, end: StoreCommit.LastSeq, reportDamage: ReportDamage) =>
   ChangeLog.of({
     read: query =>
@@ -295,6 +291,5 @@ export const make = (
 export const renewEpoch = ({ directory }: Pick<Database.Options, "directory">): Effect.Effect<string, StoreRefused> =>
   renewEpochOf(directory, format)
 
-/** The store in a directory. */
 export const layer = (options: Database.Options): Layer.Layer<Store | ChangeLog, StoreRefused> =>
   Layer.scopedContext(make(options))

@@ -42,7 +42,6 @@ const take = (path: string): Lock | "InUse" | undefined => {
   }
 }
 
-/** Takes the lock of a service for a file, if there is one. */
 const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const path = yield* attempt(`${file} cannot be read`, () => `${realFile(file).replace(/\.db$/, "")}.lock`)
@@ -61,7 +60,6 @@ const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
     if (held === "InUse") return yield* refuse(`${file} is in use by a service`, hintFor(file))
   })
 
-/** A value that changes with each write to a file. */
 const stateOf = (file: string) =>
   attempt(`${file} cannot be read`, () => {
     const { dev, ino, mtimeNs, size } = statSync(file, { bigint: true })

@@ -12,7 +12,6 @@ import { applicationIdOf } from "../Sqlite/Database/Opening.ts"
 import { attempt, type BackupFailed, histories, manifestName, refuse, store } from "./Manifest.ts"
 import { requireClosed } from "./StoreFile.ts"
 
-/** A backup that is being written. */
 export interface Target {
   /** The temporary path. The directory exists, the file does not. */
   readonly draft: string
@@ -24,7 +23,6 @@ export interface Target {
 export interface Options {
   readonly path: string
   readonly kind: "file" | "directory"
-  /** Whether an earlier backup may be replaced. */
   readonly force: boolean
   /** The data directory that is backed up, if it is on this machine. */
   readonly source?: string
@@ -46,7 +44,6 @@ const isOfService = (path: string, source: string | undefined): boolean => {
   return existsSync(recordOf(path))
 }
 
-/** Whether a path may be replaced by a backup, because it is an earlier backup. */
 const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
   const stat = lstatSync(path)
   if (kind === "file") {
@@ -59,7 +56,6 @@ const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
 
 const isEmptyDirectory = (path: string): boolean => lstatSync(path).isDirectory() && readdirSync(path).length === 0
 
-/** Checks that a backup may be written to a path. */
 const look = ({ force, kind, path, source }: Options): Effect.Effect<void, BackupFailed> =>
   Effect.flatten(
     attempt(`${path} cannot be used`, () => {
@@ -95,7 +91,6 @@ const replaceDirectory = (draft: string, path: string): void => {
   rmSync(old, { recursive: true, force: true })
 }
 
-/** The suffix of an earlier backup while another one replaces it. */
 const oldEnd = ".old"
 
 /** Earlier backups whose replacement at a path was not finished, the newest first. */

@@ -14,7 +14,6 @@ import { BatchWindow, GroupQueue, type Wait, type Waiting, type Weight } from ".
 
 export type { Weight } from "./GroupQueue.ts"
 
-/** A group of writes that was committed or has failed. */
 export interface CommittedGroup {
   readonly writes: number
   /** From the start of the commit to its answer. */
@@ -22,7 +21,6 @@ export interface CommittedGroup {
   readonly outcome: "ok" | "failed"
 }
 
-/** How groups are committed, and their limits. */
 export interface Options<A, B, E> {
   /**
    * Commits a group in one transaction and returns an outcome for each write, in order. Groups are committed one at a
@@ -53,24 +51,20 @@ export interface Options<A, B, E> {
    * is heavier than `maxGroup` gets more time, in proportion to its bytes.
    */
   readonly timeout?: Duration.DurationInput
-  /** Called with each group when it is answered. */
   readonly observe?: (group: CommittedGroup) => void
   /** Notified when one write of a group or the whole group fails, and when a whole group was committed. */
   readonly outage?: Supervision.Outage
 }
 
-/** A committer of single writes. */
 export interface GroupCommit<A, B, E> {
   /**
    * Commits a write together with others that are waiting. Interruption withdraws a waiting write. A write in flight
    * continues without its caller. The effect is direct.
    */
   readonly submit: (write: A) => Effect.Effect<B, E | StoreBusy | StoreUnavailable>
-  /** Whether the group in flight has exceeded its timeout. */
   readonly isStuck: () => boolean
 }
 
-/** The default maximum weight of a group. */
 export const maxGroup: Weight = { operations: 1024, bytes: 4 * MiB }
 
 /** How long the end of the scope waits for the remaining writes. */
@@ -102,7 +96,6 @@ export const make = <A, B, E = never>(
     const answers = answering<A, B, E>()
     const parts: Parts<A, B, E> = { clock, queue, timeoutMillis, ...answers }
 
-    /** Fails the writes that will not be committed. */
     const abandon = Effect.suspend(() => {
       answers.fail(queue.flight?.group ?? [], "the store closed during the commit; its outcome is unknown")
       answers.fail(queue.dropWaiting(), "the store closed before the write was started; nothing of it was done")
@@ -146,7 +139,6 @@ const answering = <A, B, E>() => {
   return { answer, fail, reportFaults }
 }
 
-/** What the commits and their watchdog share. */
 interface Parts<A, B, E> extends ReturnType<typeof answering<A, B, E>> {
   readonly clock: Clock.Clock
   readonly queue: GroupQueue<A, B, E>
@@ -154,7 +146,6 @@ interface Parts<A, B, E> extends ReturnType<typeof answering<A, B, E>> {
   readonly timeoutMillis: number
 }
 
-/** Waits for writes, commits one group, and answers its callers. */
 const committing = <A, B, E>(
   { commit, maxBatchWaitMillis = 0, maxGroup: max = maxGroup, observe, outage, prepare }: Options<A, B, E>,
   { answer, clock, queue, reportFaults, timeoutMillis }: Parts<A, B, E>
@@ -260,7 +251,6 @@ const submitting =
       return () => queue.remove(item)
     })
 
-/** Why the queue accepts no writes, or `undefined` if it does. */
 const refusalOf = (queue: { readonly isClosing: boolean; readonly isStuck: boolean }): StoreUnavailable | undefined => {
   if (queue.isClosing) return new StoreUnavailable({ reason: "the store is closing" })
   return queue.isStuck ? new StoreUnavailable({ reason: "a commit is not answered" }) : undefined

@@ -23,7 +23,6 @@ export interface Waiting<A, B, E> {
   isQueued: boolean
 }
 
-/** A group that is being committed. */
 export interface Flight<A, B, E> {
   readonly group: ReadonlyArray<Waiting<A, B, E>>
   /** Monotonic milliseconds. */
@@ -49,7 +48,6 @@ export class GroupQueue<A, B, E> {
   /** The number of waiting writes, without those in flight. */
   size = 0
   flight: Flight<A, B, E> | undefined
-  /** Whether no more writes are accepted. */
   isClosing = false
 
   constructor(
@@ -58,7 +56,6 @@ export class GroupQueue<A, B, E> {
     private readonly maxWaitingBytes: number
   ) {}
 
-  /** Whether the group in flight has exceeded the timeout. */
   get isStuck(): boolean {
     return this.flight !== undefined && this.flight.state !== "in time"
   }
@@ -112,20 +109,17 @@ export class GroupQueue<A, B, E> {
     return { group, bytes }
   }
 
-  /** Marks a taken group as in flight. For `timeoutMillis` see `Flight`. */
   begin(group: ReadonlyArray<Waiting<A, B, E>>, startedAt: number, timeoutMillis: number): Flight<A, B, E> {
     this.flight = { group, startedAt, timeoutMillis, state: "in time" }
     this.changed()
     return this.flight
   }
 
-  /** Marks the group in flight as answered. */
   settle(): void {
     this.flight = undefined
     this.changed()
   }
 
-  /** Marks the group in flight as too slow. */
   stall(state: "late" | "timed out"): void {
     if (this.flight !== undefined) this.flight.state = state
     this.changed()
@@ -213,7 +207,6 @@ const smoothing = 0.25
 /** The maximum number of groups between two attempts to wait for all returning clients. */
 const maxBackoff = 32
 
-/** A wait that has ended. */
 export interface Wait {
   /** How many writes were queued at its start. */
   readonly presentAtStart: number

@@ -17,7 +17,6 @@ const metrics = GroupCommit.metrics("the store", {
   duration: "store_commit_duration_ms"
 })
 
-/** The size of the texts of a write, and of its overhead. */
 const sizeOf = ({ idempotencyKey, operations }: Write, textSize: (text: string) => number): number => {
   let size = idempotencyKey === undefined ? 0 : Idempotency.overheadBytes
   for (const operation of operations) {
@@ -44,11 +43,9 @@ const weigh = (write: Write): GroupCommit.Weight => {
   }
 }
 
-/** Commits the writes to a store. */
 export interface StoreCommit<E> {
   /** As the port specifies. The effect is direct. */
   readonly commit: (write: Write) => Effect.Effect<Committed, E | IdempotencyConflict | StoreBusy | StoreUnavailable>
-  /** Whether the group in flight has exceeded its timeout. */
   readonly isStuck: () => boolean
 }
 
@@ -75,7 +72,6 @@ const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
     })
 }
 
-/** A committer of the writes to a store. It registers its metrics with the value 0. */
 export const make = <E>({
   commit,
   ...options
@@ -105,7 +101,6 @@ interface Waiter {
   readonly wake: () => void
 }
 
-/** The last `seq` of a log, and callbacks that wait for it to grow. */
 export class LastSeq {
   private readonly waiters = new Set<Waiter>()
   private last = 0

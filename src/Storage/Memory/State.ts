@@ -33,7 +33,6 @@ import {
 import { LastSeq } from "../Commit/StoreCommit.ts"
 import { Entries, pageOfNamespaces, pageOfTenants } from "./Entries.ts"
 
-/** The stored result of a write. */
 interface IdempotencyRecord {
   readonly digest: string
   readonly kept: string
@@ -64,7 +63,6 @@ export class State {
   readonly entries = new Entries()
   private changes: Array<Change.StoredChange> = []
   readonly end = new LastSeq()
-  /** The number of times that records were removed. */
   trims = 0
   /** The results of the writes with idempotency keys of the last 24 hours, the oldest first. */
   private readonly idempotencyRecords = new Map<string, IdempotencyRecord>()

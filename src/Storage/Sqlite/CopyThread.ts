@@ -6,14 +6,12 @@ import { parentPort, workerData } from "node:worker_threads"
 import { type CopyRequest, copy, type Progress } from "./Copy/Copying.ts"
 import { toCopyError, type VerifyRequest, verify } from "./Copy/Verification.ts"
 
-/** The task of a thread. */
 export type Task =
   | { readonly task: "copy"; readonly request: CopyRequest }
   | { readonly task: "verify"; readonly request: VerifyRequest }
 
 const data = workerData as Task
 
-/** The interval between two messages of progress. */
 const progressIntervalMillis = 100
 
 let reportedAt = 0

@@ -51,7 +51,6 @@ const outcomeOf = (
 
 type Group = GroupCommit.GroupCommit<EventWrite, History | undefined, OutOfStep | StoreUnavailable>
 
-/** The open database of histories, and its committer. */
 interface Opened {
   readonly group: Group
   readonly reader: Reader<Queries>
@@ -176,6 +175,5 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
     })
   })
 
-/** The histories in a directory. */
 export const layer = (options: Options): Layer.Layer<SessionEvents, StoreRefused> =>
   Layer.scoped(SessionEvents, make(options))

@@ -9,7 +9,6 @@ import type { Request } from "./Database/WriterPort.ts"
 import { writer as kvWriter } from "./Kv/Tables.ts"
 import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
 
-/** The database that the thread writes. */
 export type ThreadData =
   | { readonly database: "kv"; readonly idempotencyBytes: number }
   | { readonly database: "sessions"; readonly retention: Retention }

@@ -13,6 +13,8 @@ import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { lastSeq, set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 
+const startThread = (data: object) => WriterPort.startThread("WriterThread", "sqlite-writer", data)
+
 type Request = AnyRequest<Write>
 type Data = ThreadData & { readonly file: string }
 
@@ -78,7 +80,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("serves requests in order, and notifies listeners of each reply", () =>
     Effect.gen(function* () {
-      const { port, replies } = yield* setup(WriterPort.startThread)
+      const { port, replies } = yield* setup(startThread)
       expect(yield* send(port, commit("a"))).toMatchObject({
         _tag: "Done",
         lastSeq: 1,
@@ -94,7 +96,7 @@ describe("the writing thread", () => {
   it.scopedLive("requests in flight when it dies fail, and another one takes over", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : WriterPort.startThread(data)
+        attempt === 0 ? silent() : startThread(data)
       )
       const replies: Array<Reply<Outcome>> = []
       port(commit("a"), reply => replies.push(reply))
@@ -109,7 +111,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("a thread that dies during commits leaves an intact log", () =>
     Effect.gen(function* () {
-      const { port, workers } = yield* setup(WriterPort.startThread)
+      const { port, workers } = yield* setup(startThread)
       let acknowledged = 0
       for (let round = 0; round < 3; round++) {
         for (let index = 0; index < 10; index++) {
@@ -130,7 +132,7 @@ describe("the writing thread", () => {
   it.scopedLive("a second request of a kind is refused, but probes share their answer", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : WriterPort.startThread(data)
+        attempt === 0 ? silent() : startThread(data)
       )
       const replies: Array<string> = []
       const post = (name: string, request: Request) =>
@@ -154,7 +156,7 @@ describe("the writing thread", () => {
   it.scopedLive("a thread that cannot be started is retried, and requests in the meantime are refused", () =>
     Effect.gen(function* () {
       let attempts = 0
-      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startThread(data)))
+      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : startThread(data)))
       expect(yield* send(port, commit("a"))).toEqual({
         _tag: "Unavailable",
         cause: "Error",
@@ -188,7 +190,7 @@ describe("the writing thread", () => {
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       yield* Scope.close(scope, Exit.void)
-      const { port, workers } = yield* Scope.extend(setup(WriterPort.startThread), scope)
+      const { port, workers } = yield* Scope.extend(setup(startThread), scope)
       expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
       expect(workers).toEqual([])
     })
@@ -196,7 +198,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("a request that cannot be posted is a defect, and the next of its kind is served", () =>
     Effect.gen(function* () {
-      const { port } = yield* setup(WriterPort.startThread)
+      const { port } = yield* setup(startThread)
       const odd: Write = Object.assign({ operations: [set("n", "odd", 1)], actor: "tester" }, { actor: () => {} })
       expect(yield* send(port, { kind: "commit", writes: [odd], now: 1 })).toMatchObject({
         _tag: "Unavailable",

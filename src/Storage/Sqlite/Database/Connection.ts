@@ -19,7 +19,6 @@ export interface Migration {
 export interface Format {
   /** The files are `<name>.db` and `<name>.lock`. */
   readonly name: string
-  /** PRAGMA application_id. */
   readonly applicationId: number
   /** The steps to the newest schema that this code knows. Their number is its version (PRAGMA user_version). */
   readonly migrations: ReadonlyArray<Migration>
@@ -36,10 +35,8 @@ export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
   applicationId: format.applicationId | 0x20202020
 })
 
-/** The file of a database in its directory. */
 export const fileOf = (directory: string, { name }: Format): string => join(directory, `${name}.db`)
 
-/** The table of a database that lists the applied migrations. */
 export const migrationsTable = "effect_sql_migrations"
 
 /** The listed migrations. Only databases of development versions may have no list. */

@@ -48,7 +48,6 @@ export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
 /** A write failed because of a bug in this code; the message has the stack. */
 export class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefect", { message: Schema.String }) {}
 
-/** An open database. */
 export interface Database<W, O, Q> {
   readonly reader: Reader<Q>
   /** The database file itself, if the one in the directory is a symbolic link. */
@@ -68,7 +67,6 @@ export interface Database<W, O, Q> {
    * epoch milliseconds, read before each portion. Returns how many records the task created or removed.
    */
   readonly run: (task: Task, time: Effect.Effect<number>, portion: number) => Effect.Effect<number, StoreUnavailable>
-  /** Starts the writer if necessary, and waits for its first reply within a timeout. */
   readonly started: Effect.Effect<void>
   /** Whether a write could be committed, as found by one within the last second. */
   readonly isWritable: Effect.Effect<boolean>
@@ -80,7 +78,6 @@ const startTimeout = Duration.seconds(10)
 /** How long the outcome of a commit says whether another one is possible. */
 const findingMillis = 1000
 
-/** The timeout of one portion of a task. */
 const portionTimeout = Duration.millis(1800)
 
 /** Opens a database. This process owns it until the scope closes. */
@@ -99,7 +96,10 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     const onReply = (reply: Reply<O>): void => recovery.onReply(reply)
     const writer: WriterPort.WriterPort<W, O> = yield* options.writer === "inline"
       ? WriterPort.inline(() => new Writer(file, plugin), onReply)
-      : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply)
+      : WriterPort.thread(
+          () => WriterPort.startThread("WriterThread", "sqlite-writer", { ...plugin.threadData, file }),
+          onReply
+        )
 
     /** Sends a request to the writer, after everything that must not run at the same time was stopped. */
     const post: WriterPort.WriterPort<W, O> = (request, respond) => {
@@ -144,7 +144,6 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     }
   })
 
-/** Sends a request and waits for the reply. */
 type Ask<W, O> = (request: Request<W>) => Effect.Effect<Reply<O>>
 
 /**
@@ -180,7 +179,6 @@ const sender = <W, O>(
     })
 }
 
-/** Observes whether the last transaction was committed. */
 const observed = <W, O extends { readonly _tag: string }>(send: Ask<W, O>, clock: Clock.Clock) => {
   /** Whether the last transaction that had to write was committed. */
   let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }

@@ -15,7 +15,6 @@ export type UnavailableCause =
   | "DiskError"
   /** Any other error of SQLite or of the file system. */
   | "Error"
-  /** A bug in this code. */
   | "Defect"
 
 /** The database cannot be used now; the message is for the log. */
@@ -40,7 +39,6 @@ const isSystemError = (error: unknown): boolean => error instanceof Error && "sy
 export const isUnreadable = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_(CORRUPT|IOERR_(READ|SHORT_READ|CORRUPTFS|DATA)$)/)
 
-/** Whether a lock could not be taken. */
 export const isLocked = (error: unknown): boolean => hasCode(error, /^SQLITE_(BUSY|LOCKED|PROTOCOL)/)
 
 /** How long SQLite itself has tried to take the lock, in milliseconds. */

@@ -56,13 +56,11 @@ export const lastingIdOf = (file: string): string => {
   return `${ino}:${birthtimeNs}`
 }
 
-/** The files of a connection. */
 export interface FileIdentity {
   readonly databaseId: string | undefined
   readonly logId: string | undefined
 }
 
-/** The files that have a database's names now. */
 export const identify = (file: string): FileIdentity => ({ databaseId: idOf(file), logId: idOf(`${file}-wal`) })
 
 /**
@@ -191,7 +189,6 @@ interface LogRecord {
   readonly lastSeq: number
 }
 
-/** The record file of a database. */
 export const recordOf = (file: string): string => `${file.replace(/\.db$/, "")}.epoch`
 
 const digits = 16

@@ -34,7 +34,6 @@ import { isLocked } from "./DatabaseError.ts"
 import { checkEpoch, isLockedByAnother, Lock, newEpoch, realFile } from "./Files.ts"
 import { finish as finishRestore, isUnfinished } from "./Opening/Restored.ts"
 
-/** A database that this process owns. */
 export interface Opened {
   /** The database file itself, if the one in the directory is a symbolic link. */
   readonly file: string
@@ -215,7 +214,6 @@ export const messageOf = (error: unknown): string => {
 const headerBytes = 100
 const magic = "SQLite format 3\u0000"
 
-/** The first 100 bytes of a database (https://www.sqlite.org/fileformat.html, 1.3). */
 interface Header {
   readonly isSqlite: boolean
   readonly applicationId: number

@@ -18,7 +18,6 @@ const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
 /** Whether a reason, which begins with a code of SQLite, indicates a damaged file or disk. */
 export const isDamage = (reason: string): boolean => damage.test(reason)
 
-/** The minimum time between two log lines, in nanoseconds. */
 const logIntervalNanos = 10_000_000_000n
 
 /** Reports a failure if its reason indicates damage, with annotations for the log. */
@@ -60,15 +59,12 @@ export const damageReporter = (database: string, metric: string, tags: MetricTag
 /** After an unreadable page, caches are emptied at most once in this interval. */
 const clearCachesIntervalMillis = 1000
 
-/** The state of the connection for short reads. */
 interface Main<Q> extends Opened<Q> {
   /** The file that it reads. */
   readonly databaseId: string | undefined
 }
 
-/** Receives failures of reads. */
 export interface ReaderListener {
-  /** The reader is suspended. */
   readonly onSuspended: () => void
   /** The file is not the one that was adopted. */
   readonly onReplaced: (reason: string) => void
@@ -131,7 +127,6 @@ export class Reader<Q> {
     return this.main?.connection.isExclusive === true
   }
 
-  /** Whether reads are possible. Opens the connection to find out. */
   canRead(): boolean {
     try {
       this.current()
@@ -151,7 +146,6 @@ export class Reader<Q> {
     this.adopted = databaseId
   }
 
-  /** Makes reads possible. */
   resume(): void {
     this.suspension = undefined
   }
@@ -184,7 +178,6 @@ export class Reader<Q> {
     return this.main
   }
 
-  /** Opens a connection for a long-lived snapshot. */
   connect(): Opened<Q> {
     return this.openedFile(() => ReadConnection.openSnapshot(this.source))
   }

@@ -63,7 +63,6 @@ export class StuckLocks {
   }
 }
 
-/** The parts of a database that its recovery uses. */
 export interface RecoveryOptions<O, Q> {
   readonly opened: Opened
   /** The size of the write-ahead log, in bytes, above which it is truncated. */

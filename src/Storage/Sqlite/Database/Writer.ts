@@ -31,14 +31,11 @@ export interface Tables<W, O> {
   readonly lastSeq: () => number
 }
 
-/** What differs between the writers of databases. */
 export interface WriterPlugin<W, O> {
   readonly format: Format
-  /** Prepares statements on the connection that writes. */
   readonly tables: (db: Database.Database) => Tables<W, O>
 }
 
-/** The connection that writes. */
 class Connection<W, O> {
   readonly db: Database.Database
   readonly tables: Tables<W, O>
@@ -93,7 +90,6 @@ class Connection<W, O> {
     this.log?.close()
   }
 
-  /** Closes the last connection of the process. */
   closeLast(): void {
     closeLast(this.db)
     this.log?.close()

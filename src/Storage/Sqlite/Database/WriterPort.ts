@@ -25,7 +25,6 @@ export type Request<W> =
   | { readonly kind: "touch" }
   /** Opens the file that has the database's name now. All readers have been closed. */
   | { readonly kind: "reopen" }
-  /** Closes the file. */
   | { readonly kind: "close" }
 
 /** Why one write of a group was not committed. The reason of a defect has its stack. */
@@ -34,7 +33,6 @@ export interface WriteFailure {
   readonly reason: string
 }
 
-/** The request was served. */
 export interface Done<O> {
   readonly _tag: "Done"
   /** For a commit, one for each write. */
@@ -43,22 +41,18 @@ export interface Done<O> {
   readonly count: number
   /** The newest sequence number; 0 if the database has none. */
   readonly lastSeq: number
-  /** The size of the write-ahead log. */
   readonly logBytes: number
-  /** The file that the writer has open. */
   readonly databaseId: string | undefined
   /** The epoch of the log; `""` if the database has none. */
   readonly epoch: string
 }
 
-/** Nothing was done, or the outcome is unknown. */
 export interface Unavailable {
   readonly _tag: "Unavailable"
   readonly cause: UnavailableCause
   readonly reason: string
 }
 
-/** The answer to a request. */
 export type Reply<O> = Done<O> | Unavailable
 
 type Respond<O> = (reply: Reply<O>) => void
@@ -69,7 +63,6 @@ type Respond<O> = (reply: Reply<O>) => void
  */
 export type WriterPort<W, O> = (request: Request<W>, respond: Respond<O>) => void
 
-/** A reply without an effect on the database. */
 export const unavailable = (reason: string): Unavailable => ({ _tag: "Unavailable", cause: "Error", reason })
 
 /** A request could not be posted, or its reply could not be handled: a bug in this code. */
@@ -93,7 +86,6 @@ export const inline = <W, O>(
     }
   )
 
-/** What a thread posts. */
 interface Posted<O> {
   readonly kind: string
   readonly reply: Reply<O>
@@ -215,15 +207,10 @@ class ThreadPort<W, O> {
   }
 }
 
-/** Starts the thread from its source or its compiled form, whichever this file has. */
-export const startThread = (data: { readonly file: string }): Worker => {
-  const entry = import.meta.url.endsWith(".ts") ? "../Thread.dev.cjs" : "../WriterThread.js"
-  return new Worker(new URL(entry, import.meta.url), {
-    workerData: data,
-    argv: ["WriterThread"],
-    execArgv: [],
-    name: "sqlite-writer"
-  })
+/** Starts a thread from its source or its compiled form, whichever this file has. */
+export const startThread = (entry: "WriterThread" | "CopyThread", name: string, data: object): Worker => {
+  const file = import.meta.url.endsWith(".ts") ? "../Thread.dev.cjs" : `../${entry}.js`
+  return new Worker(new URL(file, import.meta.url), { workerData: data, argv: [entry], execArgv: [], name })
 }
 
 /** A writer in a separate thread, which the first request starts. */

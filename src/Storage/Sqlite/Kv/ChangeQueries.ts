@@ -20,7 +20,6 @@ export type LogRead = (ChangePage | { readonly _tag: "TrimmedBefore"; readonly t
   readonly damage?: string
 }
 
-/** The first and the last `seq` of the log, `null` if it is empty. */
 interface Ends {
   readonly first: number | null
   readonly last: number | null

@@ -4,7 +4,6 @@ import { bytesOf, lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
 import * as Shares from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../../Kv/Write.ts"
 
-/** The stored result of a write. */
 interface IdempotencyRecord {
   readonly digest: string
   readonly outcome: string
@@ -66,7 +65,6 @@ export class IdempotencyRecords {
     return isDue ? this.compare(this.end - this.start, now) : undefined
   }
 
-  /** Drops the state of a transaction. */
   clear(): void {
     this.start = undefined
     this.added.clear()

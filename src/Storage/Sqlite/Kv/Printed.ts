@@ -51,7 +51,6 @@ export const printed = <Parameters extends Array<unknown>>(
   print: db.prepare<Parameters, string>(`SELECT ${text} ${rows}`).pluck()
 })
 
-/** The statements of a list whose entries are printed this way. */
 export const prepareList = (db: Database.Database, text: string) => {
   const rows = (comparison: ">" | ">=", order: "ASC" | "DESC") =>
     printed<ListParameters>(

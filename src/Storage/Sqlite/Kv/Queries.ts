@@ -28,13 +28,11 @@ import { tenantOfColumn } from "./Schema.ts"
 const before = (end: string | Buffer, key: string): string | Buffer =>
   key === "" || (typeof end === "string" && compare(key, end) > 0) ? end : key
 
-/** A page of entries. */
 export interface EntryPage {
   readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean
 }
 
-/** A part of the names of a selection. */
 export interface NameCount {
   readonly count: number
   /** Where the next part starts, if there may be one. */
@@ -168,7 +166,6 @@ export class Queries {
     return { tenants, lastSeq: this.lastSeq(), epoch, more }
   }
 
-  /** Makes several reads from one snapshot. */
   inSnapshot<A>(body: () => A): A {
     return this.connection.inSnapshot(body)
   }

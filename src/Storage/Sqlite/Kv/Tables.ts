@@ -24,10 +24,8 @@ import { IdempotencyRecords } from "./IdempotencyRecords.ts"
 import { afterAllTexts, visible } from "./Printed.ts"
 import { format } from "./Schema.ts"
 
-/** The outcome of one write of a group. */
 export type Outcome = Done | Refused | KeyReused
 
-/** A write that was applied, now or earlier. */
 interface Done {
   readonly _tag: "Committed"
   readonly committed: Applied
@@ -50,10 +48,8 @@ interface Tombstone extends KeyState {
   readonly present: false
 }
 
-/** The stored state of a key. */
 type RowState = EntryState | Tombstone
 
-/** An entry that has expired. */
 interface DueEntry {
   readonly namespace: string
   readonly key: string
@@ -287,7 +283,6 @@ class NamespaceCounts {
     this.clear()
   }
 
-  /** Drops differences that were not written yet. */
   clear(): void {
     if (this.changed.size > 0) this.changed = new Map()
   }

@@ -270,7 +270,6 @@ const prepare = (db: Database.Database) => ({
   forget: db.prepare("UPDATE histories SET trimmed = max(trimmed, ?), bytes = bytes - ? WHERE id = ?")
 })
 
-/** The writer of the session database. */
 export const writer = (retention: Retention): WriterPlugin<EventWrite, EventOutcome> => ({
   format,
   tables: db => new Tables(db, retention)

@@ -36,7 +36,6 @@ const marker = {
   text: "The files of a restore that the next start of the service finishes.\n"
 }
 
-/** The name of a directory in which a restore is prepared. `id` has 16 hexadecimal digits. */
 export const draftName = (id: string): string => `restore.${id}.part`
 
 /** Whether a name within a data directory is that of a prepared restore. */
@@ -61,7 +60,6 @@ const replaced = [
 /** The files that SQLite would apply to a database next to them. */
 const logs = databases.flatMap(name => ["-wal", "-journal"].map(end => `${name}.db${end}`))
 
-/** The files of a data directory that a restore would replace. */
 export const replacedIn = (directory: string): ReadonlyArray<string> =>
   replaced.filter(name => existsSync(join(directory, name)))
 
@@ -115,7 +113,6 @@ const freePath = (directory: string, name: string): string => {
 /** A name in a directory that does not exist. */
 export const freeName = (directory: string, name: string): string => basename(freePath(directory, name))
 
-/** Moves old files back, as far as possible. */
 const putBack = (directory: string, aside: string): void => {
   // A log without its database would be removed by a process that creates the database.
   for (const name of [...replacedIn(aside)].reverse()) {

@@ -7,7 +7,6 @@ import { clearCache, openForReading, withReadable } from "../Connection.ts"
 
 const message = "Database command"
 
-/** The maximum number of characters of a statement in the log. */
 const longest = 500
 
 const methods: ReadonlySet<string | symbol> = new Set(["run", "get", "all", "iterate"])
@@ -67,13 +66,11 @@ export const logCommand = (database: string, debug: DebugLog, detail: Readonly<R
   return (outcome: string): void => debug(message, { database, ...detail, outcome, millis: since(start) })
 }
 
-/** The memory of the connection for short reads. */
 const cacheKiB = 8192
 
 /** The memory of a connection that scans an index and reads no page twice. */
 const snapshotCacheKiB = 512
 
-/** The file to read, and the log of statements, if there is one. */
 export interface Source {
   readonly file: string
   readonly debug: DebugLog | undefined
@@ -106,13 +103,11 @@ export class ReadConnection {
     }
   }
 
-  /** Opens the connection for short reads. */
   static open(source: Source): ReadConnection {
     const open = (db: Database.Database, isExclusive: boolean) => new ReadConnection(db, source, isExclusive, cacheKiB)
     return withReadable(source.file, 100, open)
   }
 
-  /** Opens a connection for a long-lived snapshot. */
   static openSnapshot(source: Source): ReadConnection {
     return new ReadConnection(openForReading(source.file), source, false, snapshotCacheKiB)
   }
@@ -168,7 +163,6 @@ export class ReadConnection {
   }
 }
 
-/** A connection and the queries on it. */
 export interface Opened<Q> {
   readonly connection: ReadConnection
   readonly queries: Q

@@ -15,7 +15,6 @@ const maxSpare = 2
  */
 const timeoutMillis = { idle: 60_000, total: 900_000 }
 
-/** One snapshot for many reads. */
 export class Snapshot<Q> {
   /** Why nothing more can be read from it. */
   ended: string | undefined
@@ -24,7 +23,6 @@ export class Snapshot<Q> {
 
   constructor(
     readonly opened: Opened<Q>,
-    /** Returns its share. */
     readonly giveBack: () => void,
     /** Monotonic milliseconds. */
     readonly startedAt: number
@@ -33,11 +31,9 @@ export class Snapshot<Q> {
   }
 }
 
-/** The connections of a reader. */
 export interface Connections<Q> {
   /** The connection for short reads. Throws if it cannot be opened. */
   readonly current: () => Opened<Q>
-  /** Opens one for a snapshot. */
   readonly connect: () => Opened<Q>
   readonly attempt: <A>(body: () => A) => Effect.Effect<A, StoreUnavailable>
 }
@@ -72,7 +68,6 @@ export class Snapshots<Q> {
     })
   }
 
-  /** Reads from a snapshot. */
   read<A>(snapshot: Snapshot<Q>, body: (queries: Q) => A): Effect.Effect<A, StoreUnavailable> {
     return Effect.flatMap(Monotonic.millis, now =>
       this.reader.attempt(() => {
@@ -83,7 +78,6 @@ export class Snapshots<Q> {
     )
   }
 
-  /** Releases a snapshot before its scope closes. */
   release(snapshot: Snapshot<Q>): void {
     if (!this.active.delete(snapshot)) return
     snapshot.giveBack()
@@ -110,7 +104,6 @@ export class Snapshots<Q> {
     this.isPaused = false
   }
 
-  /** Closes all connections. */
   close(reason: string): void {
     this.endAll(reason)
     for (const { connection } of this.spare.splice(0)) connection.close()
