@@ -2,6 +2,7 @@
  * The key-value store in one SQLite database: the ports `Store` and `ChangeLog`. A whole list has a snapshot that lasts
  * over several iterations of the event loop.
  */
+
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope, Stream } from "effect"
 import * as Direct from "../base/Direct.ts"
 import { yieldToEventLoop } from "../base/EventLoop.ts"
@@ -26,8 +27,7 @@ import type { EntryQuery } from "./KeyOrder.ts"
 import * as StoreBackup from "./Sqlite/Copy/StoreBackup.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
 import { renewEpoch as renewEpochOf, type StoreRefused } from "./Sqlite/Database/Opening.ts"
-import type { Snapshot } from "./Sqlite/Database/Reader/Snapshots.ts"
-import { damageReporter, type Reader, type ReportDamage } from "./Sqlite/Database/Reader.ts"
+import { damageReporter, type Reader, type ReportDamage, type Snapshot } from "./Sqlite/Database/Reader.ts"
 import type { WriteFailure } from "./Sqlite/Database/WriterPort.ts"
 import * as DiskMetrics from "./Sqlite/DiskMetrics.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
@@ -72,10 +72,7 @@ const outcomeOf = (
 /** The size of a portion of a whole list. It is small, so that a client with a slow connection reads it in time. */
 const portionSize = { limit: 1000, size: 256 * 1024 }
 
-/**
- * The number of names in an index, or of rows, that are counted in one iteration of the event loop, which takes some
- * milliseconds.
- */
+/** How many names in an index, or rows, are counted in one iteration of the event loop, in some milliseconds. */
 const namesAtOnce = 20_000
 const rowsAtOnce = 4000
 
@@ -284,10 +281,7 @@ export const make = (
     )
   })
 
-/**
- * Gives the log of a store a new epoch, because its changes differ from those that readers know. Returns the epoch. The
- * store must not be open.
- */
+/** Gives the log of a store that is not open a new epoch, because its changes differ. Returns the epoch. */
 export const renewEpoch = ({ directory }: Pick<Database.Options, "directory">): Effect.Effect<string, StoreRefused> =>
   renewEpochOf(directory, format)
 

@@ -32,10 +32,7 @@ const ofBackup: ReadonlyArray<string> = [manifestName, store.file, histories.fil
 
 const anotherName = "Give it another name."
 
-/**
- * Whether a path belongs to a service or is reserved for one: in a data directory, which has a lock, or next to the
- * target of a link from one.
- */
+/** Whether a path is in a data directory, which has a lock, or next to the target of a link from one. */
 const isOfService = (path: string, source: string | undefined): boolean => {
   const directory = dirname(path)
   const isNamed = /^(?:kv|sessions)\.(?:db|lock|epoch|backup-)/.test(basename(path))
@@ -103,10 +100,7 @@ export const earlierOf = (path: string): ReadonlyArray<string> => {
     .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)
 }
 
-/**
- * Finishes the replacement of a backup by a killed process: restores the name of an earlier backup without its name,
- * and removes one that was replaced.
- */
+/** Finishes the replacement of a backup by a killed process: the earlier one gets its name back, or is removed. */
 const recover = (path: string): void => {
   for (const earlier of earlierOf(path)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {

@@ -35,10 +35,7 @@ export interface Options<A, B, E> {
   readonly weigh: (write: A) => Weight
   /** Runs before a group is taken. Its time does not count as commit time. It must end. */
   readonly prepare?: Effect.Effect<void>
-  /**
-   * The maximum number of milliseconds that a group waits for more writes, from its first write: see {@link BatchWindow}.
-   * A full group does not wait. Without this option no group waits.
-   */
+  /** How many milliseconds a group that is not full waits for more writes, at most: see {@link BatchWindow}. */
   readonly maxBatchWaitMillis?: number
   /** The maximum weight of a group; a single write may be heavier. */
   readonly maxGroup?: Weight
@@ -273,10 +270,7 @@ const failureOf = <B, E>(
   return undefined
 }
 
-/**
- * The metrics of one kind of groups, whose destination is `target`. The function that is returned registers the series
- * of an instance with the value 0, and returns the observer of its groups.
- */
+/** Metrics of the groups of `target`. The result registers those of an instance, and returns its observer. */
 export const metrics = (target: string, names: { readonly [Name in "commits" | "writes" | "duration"]: string }) => {
   const groups = Metric.counter(names.commits, {
     description: `Groups of writes handed to ${target}, by outcome.`,

@@ -51,10 +51,7 @@ export interface StoreCommit<E> {
 
 const noop = (): void => {}
 
-/**
- * Runs one effect for each key at a time. The key of an interrupted caller is free again, though its write may be in
- * flight.
- */
+/** Runs one effect for each key at a time. The key of an interrupted caller is free again. */
 const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
   const fork = Runtime.runFork(runtime)
   const inProgress = new Set<string>()
@@ -137,10 +134,7 @@ const forgotten = Metric.counter("kv_idempotency_keys_forgotten_total", {
   incremental: true
 })
 
-/**
- * Registers the metrics of the records of idempotency keys with the value 0. Returns the observer of comparisons of the
- * tenants.
- */
+/** Registers the metrics of idempotency records. Returns the observer of comparisons of the tenants. */
 export const idempotencyMetrics = (tags: MetricTags.MetricTags): ((comparison: Comparison) => void) => {
   MetricTags.register([bytes, forgotten], tags)
   return comparison => {

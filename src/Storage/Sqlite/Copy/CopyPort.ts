@@ -16,10 +16,7 @@ type Posted<A> =
   | { readonly result: A }
   | { readonly failure: Pick<CopyError, "message" | "reason"> }
 
-/**
- * How long an interruption waits for the end of a thread. A thread that reads a large database ends when it has read
- * it.
- */
+/** How long an interruption waits for a thread, which ends when it has read its database. */
 const endTimeout = Duration.seconds(1)
 
 const runThread = <A>(data: object, onProgress: OnProgress): Effect.Effect<A, CopyError> =>
@@ -55,10 +52,7 @@ export const copy = (
   onProgress: OnProgress = () => {}
 ): Effect.Effect<ReadonlyArray<Copied>, CopyError> => runThread({ task: "copy", request }, onProgress)
 
-/**
- * Copies databases in the calling thread, in steps with other work in between. An interruption waits for the end of the
- * step.
- */
+/** Copies databases in the calling thread, with other work in between. An interruption waits for a step. */
 export const copyInline = (request: CopyRequest): Effect.Effect<ReadonlyArray<Copied>, CopyError> =>
   Effect.async((resume, signal) => {
     const copying = copyHere(request, () => signal.throwIfAborted()).then(

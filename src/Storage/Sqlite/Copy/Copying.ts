@@ -142,10 +142,7 @@ export class Snapshot {
   }
 }
 
-/**
- * Takes all snapshots at one moment: nothing was committed to the first database while the others were taken. Writers do
- * not wait for it.
- */
+/** Takes all snapshots at one moment: nothing was committed to the first database while the others were taken. */
 export const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
   const [first, ...others] = snapshots
   if (first === undefined) return

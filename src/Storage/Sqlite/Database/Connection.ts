@@ -26,10 +26,7 @@ export interface Format {
   readonly log?: LogFormat
 }
 
-/**
- * The format of a database while another store is copied into it. It has a different id, with the letters in lower
- * case, so that no process serves it.
- */
+/** The format of a database while another store is copied into it: another id, so that no process serves it. */
 export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
   ...format,
   applicationId: format.applicationId | 0x20202020
@@ -113,10 +110,7 @@ export const openForWriting = (file: string, { applicationId, migrations }: Form
 export const openForReading = (file: string, timeoutMillis = 100): Database.Database =>
   connect(file, { readonly: true, fileMustExist: true, timeout: timeoutMillis })
 
-/**
- * Opens a database for reads, with an exclusive lock from the first read on. It keeps the index of the write-ahead log
- * in memory, and therefore works on a full disk.
- */
+/** Opens a database for reads, exclusively: the index of its log is in memory and takes no space on the disk. */
 export const openExclusive = (file: string, timeoutMillis = 100): Database.Database =>
   // It takes a lock for writing, but writes nothing.
   using(connect(file, { fileMustExist: true, timeout: timeoutMillis }), db => {
@@ -124,10 +118,7 @@ export const openExclusive = (file: string, timeoutMillis = 100): Database.Datab
     db.pragma("query_only = ON")
   })
 
-/**
- * Uses a connection for reads, from which `use` reads at once. On a full disk there is no space for the shared index of a
- * write-ahead log; then the connection is exclusive.
- */
+/** Uses a connection for reads, from which `use` reads at once. On a full disk the connection is exclusive. */
 export const withReadable = <A>(
   file: string,
   timeoutMillis: number,
@@ -154,10 +145,7 @@ export const closeLast = (db: Database.Database): void => {
   db.close()
 }
 
-/**
- * Copies the whole write-ahead log into the database file, flushes the file, and truncates the log. Returns false if a
- * reader of an older snapshot prevents it.
- */
+/** Flushes the write-ahead log into the database and truncates it. Returns false if a reader prevents it. */
 export const checkpoint = (db: Database.Database): boolean => {
   const [row] = db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
   return row?.busy === 0

@@ -9,7 +9,7 @@ import * as DebugLog from "../../../base/Observability/DebugLog.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { hasRoom } from "./Files.ts"
 import { type Opened, open, StoreRefused } from "./Opening.ts"
-import { logCommand, type ReadConnection } from "./Reader/ReadConnection.ts"
+import { logCommand, type ReadConnection } from "./ReadConnection.ts"
 import { Reader, type ReportDamage } from "./Reader.ts"
 import { Recovery } from "./Recovery.ts"
 import { Writer, type WriterPlugin } from "./Writer.ts"
@@ -54,10 +54,7 @@ export interface Database<W, O, Q> {
   readonly file: string
   /** The epoch of the log that the reader reads; `""` if the database has none. */
   readonly epoch: () => string
-  /**
-   * Commits a group of writes at `now` (epoch milliseconds). Returns an outcome for each write, in order. Only one group
-   * may be in flight.
-   */
+  /** Commits one group at a time, at `now` (epoch milliseconds). Returns an outcome for each write, in order. */
   readonly commit: (
     writes: ReadonlyArray<W>,
     now: number

@@ -63,10 +63,7 @@ export interface FileIdentity {
 
 export const identify = (file: string): FileIdentity => ({ databaseId: idOf(file), logId: idOf(`${file}-wal`) })
 
-/**
- * Throws if the open files no longer have their names: a commit would be lost. Returns the size of the write-ahead log
- * in bytes.
- */
+/** Throws if the open files have lost their names: a commit would be lost. Returns the bytes of the log. */
 export const verify = (file: string, { databaseId, logId }: FileIdentity): number => {
   verifyDatabase(file, databaseId ?? "")
   const log = statSync(`${file}-wal`, { bigint: true, throwIfNoEntry: false })
@@ -83,10 +80,7 @@ export const verifyDatabase = (file: string, expected: string | undefined): void
   }
 }
 
-/**
- * Renames the write-ahead log of a replaced database after that was closed: SQLite would apply it to the new database
- * and corrupt it.
- */
+/** Renames the log of a replaced database, which is closed: SQLite would apply it to the new one. */
 export const setAsideLog = (file: string, { databaseId, logId }: FileIdentity): void => {
   const log = `${file}-wal`
   if (idOf(file) === databaseId || idOf(log) !== logId) return
@@ -212,10 +206,7 @@ const readRecord = (file: string): LogRecord | undefined => {
   return epoch === undefined || fileId === undefined ? undefined : { epoch, fileId, lastSeq: Number(lastSeq) }
 }
 
-/**
- * Replaces the record without flushing it. A lost or old record causes at most one unnecessary epoch, because the
- * database has the new epoch first.
- */
+/** Replaces the record without a flush. A lost one causes an unnecessary epoch: the database has the new one first. */
 const writeRecord = (file: string, record: LogRecord): void => {
   const place = recordOf(file)
   const mode = (statSync(place, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777
@@ -276,10 +267,7 @@ export class OpenLog {
   private readonly offset: number
   private recorded: number | undefined
 
-  /**
-   * Throws if the database differs from the record, unless the epoch may be renewed: then no connection may read from
-   * the database.
-   */
+  /** Throws if the database differs from the record, unless no connection reads from it: then the epoch is renewed. */
   constructor(db: Database.Database, file: string, log: LogFormat, mayRenew: boolean) {
     const { difference, epoch } = checkEpoch(db, file, log)
     if (difference !== undefined && !mayRenew) throw new DatabaseUnavailable(`${file}: ${difference}`, "FileReplaced")

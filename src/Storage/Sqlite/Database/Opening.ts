@@ -84,20 +84,14 @@ const directoriesOf = (path: string): ReadonlyArray<string> => {
   return [directory, dirname(target)]
 }
 
-/**
- * Owns all databases of a directory until the scope closes. The directory has no links to databases in others. Finishes
- * an interrupted restore.
- */
+/** Owns all databases of a directory, which has no links, until the scope closes. Finishes an interrupted restore. */
 export const ownDirectory = (directory: string): Effect.Effect<void, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     for (const name of ["kv", "sessions"]) yield* acquireLock(join(directory, `${name}.lock`))
     yield* attempt(directory, "has a restore that cannot be finished", () => finishRestore(directory))
   })
 
-/**
- * Gives the log of a database a new epoch, because its changes differ from those that readers know. Returns the epoch.
- * The database must not be open.
- */
+/** Gives the log of a database that is not open a new epoch, because its changes differ. Returns the epoch. */
 export const renewEpoch = (directory: string, format: Format): Effect.Effect<string, StoreRefused> =>
   Effect.scoped(Effect.flatMap(open(directory, format), ({ file }) => renewing(file, format)))
 

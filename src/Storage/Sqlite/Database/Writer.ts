@@ -61,10 +61,7 @@ class Connection<W, O> {
     return this.run.immediate(body) as A
   }
 
-  /**
-   * Throws if nothing could be written: SQLite opens a read-only file, too, and begins transactions there. It changes
-   * no page on the disk, and therefore works on a full disk.
-   */
+  /** Throws if the file is read-only, where SQLite begins transactions, too. Changes no page on the disk. */
   probe(format: Format): void {
     this.db.exec("BEGIN IMMEDIATE")
     try {

@@ -103,10 +103,7 @@ const closeTimeout = Duration.seconds(3)
 /** How long it then waits for the thread to end. */
 const terminateTimeout = Duration.seconds(1)
 
-/**
- * A thread that a request starts if there is none. When it dies, the requests in flight fail. Until another one may be
- * started, all requests are refused.
- */
+/** A thread that a request starts if there is none. When it dies, its requests fail, and others for a while. */
 class ThreadPort<W, O> {
   // Kinds are never removed: a map with changing entries keeps callers alive.
   private readonly callers = new Map<string, Array<Respond<O>> | undefined>()

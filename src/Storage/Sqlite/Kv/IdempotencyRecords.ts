@@ -14,10 +14,7 @@ interface IdempotencyRecord {
   readonly tenant: string
 }
 
-/**
- * The tables of idempotency records: a row for each record, the oldest first, and a row for each tenant with the bytes
- * of its records.
- */
+/** A row for each record, the oldest first, and a row for each tenant with the bytes of its records. */
 export class IdempotencyRecords {
   private readonly statements: ReturnType<typeof prepare>
   private readonly schedule = new Shares.ComparisonSchedule()

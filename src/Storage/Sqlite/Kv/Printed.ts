@@ -61,10 +61,7 @@ export const prepareList = (db: Database.Database, text: string) => {
   return { from: rows(">=", "ASC"), after: rows(">", "ASC"), down: rows(">=", "DESC") }
 }
 
-/**
- * The rows of a statement, up to the one with which their values reach `size` bytes. They end before an unreadable row,
- * which is then the first row of the next read.
- */
+/** The rows up to the one with which their values reach `maxBytes`, or before one that cannot be read. */
 export const take = <Parameters extends Array<unknown>>(
   { print, size }: Printed<Parameters>,
   parameters: Parameters,

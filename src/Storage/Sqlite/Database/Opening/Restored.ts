@@ -75,10 +75,7 @@ export const isUnfinished = (directory: string): boolean => existsSync(readyIn(d
 
 const write = (path: string, text: string): void => writeFileSync(path, text, { flag: "wx", mode: 0o600, flush: true })
 
-/**
- * Restores what was prepared in `draft`. {@link finish} then moves the files. Old files go into a directory with the
- * name `aside`.
- */
+/** Restores what is in `draft`. {@link finish} then moves the files, the old ones into a directory `aside`. */
 export const commit = (directory: string, draft: string, aside: string): void => {
   write(asideIn(draft), aside)
   write(join(draft, marker.name), marker.text)

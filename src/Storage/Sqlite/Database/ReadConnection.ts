@@ -2,8 +2,8 @@
 import { basename } from "node:path"
 import { performance } from "node:perf_hooks"
 import type Database from "better-sqlite3"
-import type { DebugLog } from "../../../../base/Observability/DebugLog.ts"
-import { clearCache, openForReading, withReadable } from "../Connection.ts"
+import type { DebugLog } from "../../../base/Observability/DebugLog.ts"
+import { clearCache, openForReading, withReadable } from "./Connection.ts"
 
 const message = "Database command"
 
@@ -44,10 +44,7 @@ const loggedStatement = (statement: Statement, database: string, debug: DebugLog
   })
 }
 
-/**
- * Makes prepared statements, in objects of any depth, log each use. Without a log, returns them unchanged. The time of
- * an iteration is that of its start.
- */
+/** Makes prepared statements, in objects of any depth, log each use; that of an iteration when it starts. */
 export const loggedStatements = <S extends object>(prepared: S, database: string, debug: DebugLog | undefined): S => {
   if (debug === undefined) return prepared
   const entries = Object.entries(prepared).map(([name, value]: [string, unknown]) => {
@@ -133,10 +130,7 @@ export class ReadConnection {
     this.statements.begin.run()
   }
 
-  /**
-   * Ends a snapshot. Never throws. SQLite may refuse to commit after a page could not be read. A connection that cannot
-   * end its snapshot is closed.
-   */
+  /** Ends a snapshot. Never throws: a connection that cannot end it, after an unreadable page, is closed. */
   release(): void {
     if (!this.db.inTransaction) return
     try {
