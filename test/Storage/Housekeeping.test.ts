@@ -82,28 +82,6 @@ describe("Housekeeping", () => {
     )
   )
 
-  it.effect("an outage is logged once, and so is its end", () => {
-    const lines: Array<string> = []
-    const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
-    const { state, layer } = faulty()
-    return Effect.gen(function* () {
-      yield* TestClock.adjust("2 seconds")
-      state.away = true
-      yield* TestClock.adjust("1 minute")
-      expect(lines).toEqual(["WARN expiry of entries fails until the store is back"])
-      state.away = false
-      yield* TestClock.adjust("1 minute")
-      expect(lines.slice(1)).toEqual(["INFO expiry of entries works again"])
-      expect(state.attempts).toBeGreaterThan(100)
-      state.away = true
-      yield* TestClock.adjust("1 minute")
-      expect(lines).toHaveLength(3)
-    }).pipe(
-      Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), layer)),
-      Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
-    )
-  })
-
   it.effect("failed runs are counted by task, including defects; interrupted ones are not", () => {
     const counted = (task: string): unknown => {
       const tags = new Map([
@@ -139,28 +117,5 @@ describe("Housekeeping", () => {
       yield* Scope.close(scope, Exit.void)
       expect(counted("expiry")).toMatchObject({ count: attempts - 1 })
     }).pipe(Effect.tagMetrics("test_housekeeping", "failures"), Effect.provide(Logger.remove(Logger.defaultLogger)))
-  })
-
-  it.effect("a defect is logged, and the task continues", () => {
-    const lines: Array<string> = []
-    const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
-    let attempts = 0
-    const log = ChangeLog.of({
-      read: () => Effect.die("not read from"),
-      history: Effect.succeed(0),
-      lastSeq: Effect.succeed(0),
-      awaitPast: () => Effect.never,
-      trim: () => Effect.die("not trimmed"),
-      expire: Effect.suspend(() => (++attempts <= 3 ? Effect.die(new Error("a bug")) : Effect.succeed(0))),
-      due: alwaysDue
-    })
-    return Effect.gen(function* () {
-      yield* TestClock.adjust("10 seconds")
-      expect(attempts).toBeGreaterThan(9)
-      expect(lines).toEqual(["ERROR expiry of entries met a defect", "INFO expiry of entries works again"])
-    }).pipe(
-      Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), Layer.succeed(ChangeLog, log))),
-      Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
-    )
   })
 })

@@ -1,8 +1,8 @@
 /** The files that a backup is made of. */
-import { copyFileSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { copyFileSync, mkdirSync, renameSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
 import { histories } from "../../../src/Storage/Backup/Manifest.ts"
 import * as Restored from "../../../src/Storage/Sqlite/Database/Opening/Restored.ts"
 import * as Opening from "../../../src/Storage/Sqlite/Database/Opening.ts"
@@ -60,26 +60,6 @@ describe("a backup of a data directory", () => {
       assert.match(yield* failure(backUp(linked, join(place, "backup"))), /kv\.db cannot be read: /)
       const empty = yield* temporaryDirectory
       assert.match(yield* failure(backUp(empty, join(place, "backup"))), /has no store: there is no kv\.db$/)
-    })
-  )
-
-  it.scopedLive("is none where a service makes histories of sessions before it is copied", () =>
-    Effect.gen(function* () {
-      const [directory, place] = [yield* store(2), yield* temporaryDirectory]
-      const make = () => writeFileSync(join(directory, "sessions.db"), "")
-      // The time is asked once it is known what is copied, and before that begins.
-      const clock = Object.assign(Clock.make(), {
-        currentTimeMillis: Effect.sync(() => {
-          make()
-          return 0
-        })
-      })
-      const target = join(place, "backup")
-      const early = Effect.withClock(backUp(directory, target), clock)
-      assert.match(yield* failure(early), /sessions\.db was created in the meantime$/)
-      rmSync(join(directory, "sessions.db"))
-      // What comes later is of another moment.
-      assert.strictEqual((yield* backUp(directory, target, { report: make })).sessions, null)
     })
   )
 })

@@ -1,46 +1,12 @@
-/** The session database: writes that are bugs of their callers, and what it overwrites. */
+/** What the session database overwrites. */
 
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Logger } from "effect"
-import { type Append, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { Effect } from "effect"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-
-const append = (session: string, text: string): Append => ({
-  session,
-  epoch: "e",
-  after: 0,
-  timestamp: 1,
-  texts: [text],
-  recoveryState: null
-})
-
-/** What no caller can make by its type: it can neither be bound nor be sent to a thread. */
-const broken: object = { recoveryState: () => {} }
-
-describe("a write of a session that is a bug of its caller", () => {
-  for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`is not stored, and later writes succeed, written ${writer}`, () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        yield* Effect.gen(function* () {
-          const events = yield* SessionEvents
-          for (const session of ["t/a", "t/b"]) yield* events.open(session, "e")
-          const failure = yield* Effect.flip(events.append({ ...append("t/a", "1"), ...broken }))
-          expect(failure._tag).toBe("StoreUnavailable")
-          for (const session of ["t/a", "t/b"]) yield* events.append(append(session, "2"))
-          const page = yield* Effect.flatten(events.read("t/a", 0, 10))
-          expect(page.events).toEqual([{ seq: 1, text: "2" }])
-        }).pipe(
-          Effect.provide(Sqlite.layer({ directory, writer })),
-          Effect.provide(Logger.remove(Logger.defaultLogger))
-        )
-      })
-    )
-  }
-})
 
 const marker = "MARK-OF-WHAT-IS-REMOVED."
 

@@ -93,22 +93,6 @@ describe("the writing thread", () => {
     })
   )
 
-  it.scopedLive("requests in flight when it dies fail, and another one takes over", () =>
-    Effect.gen(function* () {
-      const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : startThread(data)
-      )
-      const replies: Array<Reply<Outcome>> = []
-      port(commit("a"), reply => replies.push(reply))
-      port({ kind: "probe" }, reply => replies.push(reply))
-      yield* Effect.promise(() => workers[0]!.terminate())
-      const died = { _tag: "Unavailable", cause: "Error", reason: "the writing thread died: it ended" }
-      expect(replies).toEqual([died, died])
-      expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
-      expect(workers).toHaveLength(2)
-    })
-  )
-
   it.scopedLive("a thread that dies during commits leaves an intact log", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup(startThread)
@@ -131,9 +115,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("a second request of a kind is refused, but probes share their answer", () =>
     Effect.gen(function* () {
-      const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : startThread(data)
-      )
+      const { port, workers } = yield* setup((data, attempt) => (attempt === 0 ? silent() : startThread(data)))
       const replies: Array<string> = []
       const post = (name: string, request: Request) =>
         port(request, reply => replies.push(`${name}: ${reply._tag === "Unavailable" ? reply.reason : "done"}`))
@@ -164,15 +146,6 @@ describe("the writing thread", () => {
       })
       expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
       expect(attempts).toBe(3)
-    })
-  )
-
-  it.live("a thread that can never be started does not delay the end of the scope", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const { port } = yield* Scope.extend(setup(noThread), scope)
-      yield* Scope.close(scope, Exit.void)
-      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
     })
   )
 

@@ -53,25 +53,6 @@ describe("the lock", () => {
       expect(Option.getOrThrow(entry).value).toBe('"kept"')
     })
   )
-
-  it.scopedLive("of this process excludes others, which report the reason", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          const other = yield* Owner.start(directory, { writer: "inline" })
-          expect(other.opened).toMatchObject({ error: "StoreRefused" })
-          yield* put("n", "a", 1)
-        })
-      )
-      const next = yield* Owner.start(directory, { writer: "inline" })
-      expect(next.opened).toEqual({ ok: "open" })
-      expect(yield* next.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
-      yield* next.end
-      expect(yield* using(directory, lastSeq)).toBe(1)
-    })
-  )
 })
 
 describe("a database that is a symbolic link", () => {

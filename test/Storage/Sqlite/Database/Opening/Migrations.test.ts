@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Either } from "effect"
+import { Effect } from "effect"
 import {
   type Format,
   fileOf,
@@ -14,7 +14,6 @@ import { migrate } from "../../../../../src/Storage/Sqlite/Database/Opening/Migr
 import * as Opening from "../../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { format as storeFormat } from "../../../../../src/Storage/Sqlite/Kv/Schema.ts"
 import { format as sessionFormat } from "../../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
-import * as Sqlite from "../../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../../../TemporaryDirectory.ts"
 
 const step = (name: string, ...statements: ReadonlyArray<string>): Migration => ({ name, statements })
@@ -191,28 +190,6 @@ describe("opening a database", () => {
           expect(readFileSync(file).equals(before)).toBe(true)
         }
       }
-    })
-  )
-})
-
-describe("opening session histories", () => {
-  const refusal = (directory: string) =>
-    Effect.map(Effect.either(Effect.scoped(Sqlite.make({ directory, writer: "inline" }))), outcome =>
-      Either.isLeft(outcome) ? outcome.left.message : undefined
-    )
-
-  it.scoped("a newer schema is refused, also if it is only in the write-ahead log", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      expect(yield* refusal(directory)).toBeUndefined()
-      const file = fileOf(directory, sessionFormat)
-      const newer = new Database(file)
-      newer.pragma("journal_mode = WAL")
-      newer.pragma("user_version = 1000")
-      expect(readFileSync(file).readUInt32BE(60)).not.toBe(1000)
-      expect(yield* refusal(directory)).toMatch(/sessions\.db has schema 1000, newer than/)
-      newer.close()
-      expect(yield* refusal(directory)).toMatch(/sessions\.db has schema 1000, newer than/)
     })
   )
 })
