@@ -4,7 +4,7 @@
  * Both copies are from one moment: each has everything that was committed before it and nothing that was committed
  * later, so that neither refers to missing data of the other.
  */
-import { existsSync, lstatSync, writeFileSync } from "node:fs"
+import { lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
 import { MiB } from "../base/Bytes.ts"
@@ -95,7 +95,6 @@ const copyParts = (
   placeOf: (part: Part) => string
 ): Effect.Effect<ReadonlyArray<Copied>, BackupFailed> =>
   Effect.gen(function* () {
-    const sessionsFile = join(directory, histories.file)
     const files = yield* Effect.forEach(parts, part => {
       const path = join(directory, part.file)
       return attempt(`${path} cannot be read`, () => ({
@@ -108,18 +107,14 @@ const copyParts = (
     // A file may be a link to another directory.
     const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
     yield* Effect.forEach(directories, refuseUnfinished)
-    let hasStarted = false
-    let isLate = false
     const copies = yield* Effect.mapError(
-      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => {
-        // At the first progress, all snapshots have been taken.
-        if (!hasStarted) isLate = !storeOnly && parts.length === 1 && existsSync(sessionsFile)
-        hasStarted = true
-        report({ phase: "copy", ...progress })
-      }),
+      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
       toFailure
     )
-    if (isLate) return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
+    const sessionsFile = join(directory, histories.file)
+    if (!storeOnly && parts.length === 1 && (yield* isThere(sessionsFile))) {
+      return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
+    }
     // Files from before and after a restore do not match, regardless of the order of opening.
     yield* Effect.forEach(directories, refuseUnfinished)
     for (const { id, path } of files) {

@@ -8,7 +8,6 @@ import * as Direct from "../base/Direct.ts"
 import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { Limits } from "../base/Limits.ts"
 import * as MetricTags from "../base/MetricTags.ts"
-import * as Monotonic from "../base/Monotonic.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { tenantOf } from "../Kv/Entry.ts"
 import type { Comparison } from "../Kv/IdempotencyShares.ts"
@@ -76,8 +75,6 @@ const portionSize = { limit: 1000, size: 256 * 1024 }
 const namesAtOnce = 20_000
 const rowsAtOnce = 4000
 
-const countTimeoutMillis = 60_000
-
 /** The maximum number of expired entries that are counted separately. */
 const dueAtOnce = 2000
 
@@ -96,7 +93,6 @@ const readPage = (queries: Queries, query: EntryQuery, epoch: string): ListPage 
 /** The number of entries of a selection, counted with other requests in between. */
 const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, selection: Selection, now: number) =>
   Effect.gen(function* () {
-    const startedAt = yield* Monotonic.millis
     const due = yield* snapshots.read(snapshot, queries => queries.countDue(selection, dueAtOnce, now))
     let total = due === undefined ? 0 : -due
     for (let from: string | undefined = ""; from !== undefined; ) {
@@ -109,15 +105,12 @@ const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, s
       total += count
       from = next
       yield* yieldToEventLoop
-      if ((yield* Monotonic.millis) - startedAt > countTimeoutMillis) {
-        return yield* new StoreUnavailable({ reason: `counting took longer than ${countTimeoutMillis} ms` })
-      }
     }
     return total
   })
 
 /** Reads pages. A count that is too large for one iteration takes a snapshot. */
-export const pages = (reader: Reader<Queries>, epoch: () => string): Context.Tag.Service<Store>["list"] => {
+const pages = (reader: Reader<Queries>, epoch: () => string): Context.Tag.Service<Store>["list"] => {
   const { snapshots } = reader
   return query => {
     const short = reader.read((queries, now) => queries.inSnapshot(() => readPage(queries, { ...query, now }, epoch())))

@@ -1,5 +1,5 @@
 /** The files that a backup is made of. */
-import { copyFileSync, mkdirSync, renameSync, symlinkSync } from "node:fs"
+import { copyFileSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -43,6 +43,16 @@ describe("a backup of a data directory", () => {
         assert.match(yield* failure(made), message)
         assert.deepStrictEqual(names(place), [])
       }
+    })
+  )
+
+  it.scopedLive("fails if a service makes the first histories of sessions in the meantime", () =>
+    Effect.gen(function* () {
+      const [directory, place] = [yield* store(2), yield* temporaryDirectory]
+      const report = () => writeFileSync(join(directory, "sessions.db"), "")
+      const made = backUp(directory, join(place, "backup"), { report })
+      assert.match(yield* failure(made), /sessions\.db was created in the meantime$/)
+      assert.deepStrictEqual(names(place), [])
     })
   )
 
