@@ -24,7 +24,8 @@ import type * as Backup from "../../../src/Storage/Backup.ts"
 import * as Fifo from "../../faults/Fifo.ts"
 import { get, lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-import { backUp, epoch, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
+import { epoch } from "../SqliteFixture.ts"
+import { backUp, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
 
 describe("a restore", () => {
   it.scopedLive("restores the content of the backup, with a new epoch, and moves previous files aside", () =>

@@ -11,7 +11,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../faults/Owner.ts"
-import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "./EpochFixture.ts"
+import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "../../SqliteFixture.ts"
 
 const edit = (directory: string, sql: string) => {
   const db = new Database(join(directory, "kv.db"))

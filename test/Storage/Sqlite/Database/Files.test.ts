@@ -3,7 +3,7 @@ import { copyFileSync, existsSync, readFileSync, renameSync, unlinkSync, writeFi
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, type Layer, Logger, Schedule, type Scope } from "effect"
+import { Effect, type Layer, type Scope } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { decode } from "../../../../src/Kv/Entry.ts"
@@ -12,12 +12,9 @@ import * as SqliteEvents from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import { eventually, quiet } from "../../SqliteFixture.ts"
 
 type Attempt<A, R> = Effect.Effect<A, { readonly _tag: string }, R>
-
-/** With a thread, the new file is opened a moment after the old one was missed. */
-const eventually = <A, R>(attempt: Attempt<A, R>) =>
-  Effect.retry(attempt, { schedule: Schedule.spaced("10 millis"), times: 6000 })
 
 /** A database to which texts are added, and from which they are read in that order. */
 interface Subject<R> {
@@ -91,8 +88,6 @@ const sessions: Subject<SessionEvents> = {
   expectReady: () => Effect.void
 }
 
-const quiet = Effect.provide(Logger.remove(Logger.defaultLogger))
-
 /** What an attempt comes to: `ok`, or the tag of its error. */
 const outcome = <A, R>(attempt: Attempt<A, R>) =>
   Effect.match(attempt, { onFailure: error => error._tag, onSuccess: () => "ok" })
@@ -110,7 +105,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
   }
 
   const using = <A, E>(directory: string, body: Effect.Effect<A, E, R | Scope.Scope>) =>
-    quiet(Effect.provide(Effect.zipRight(begin, body), layer({ directory, writer })))
+    Effect.zipRight(begin, body).pipe(Effect.provide(layer({ directory, writer })), Effect.provide(quiet))
 
   /** Runs a test in an open database, with its file and directory. */
   const test = <A, E>(
@@ -226,7 +221,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
           yield* begin
           yield* eventually(write("2"))
           expect(yield* texts).toEqual(["1", "2"])
-        }).pipe(Effect.provide(layer({ directory, writer })), quiet)
+        }).pipe(Effect.provide(layer({ directory, writer })), Effect.provide(quiet))
       })
     )
 

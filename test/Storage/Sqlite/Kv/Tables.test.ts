@@ -1,0 +1,115 @@
+/** What the writer counts: namespaces and tenants, also of rows that it has not inserted, and idempotency records. */
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Layer } from "effect"
+import { lifetime } from "../../../../src/Kv/Idempotency.ts"
+import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { migrate } from "../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
+import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
+import { format, recount } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import * as Numbers from "../../Numbers.ts"
+
+const start = 1_700_000_000_000
+
+/** A connection to a new database, and its directory. */
+const database = Effect.gen(function* () {
+  const directory = yield* temporaryDirectory
+  const file = fileOf(directory, format)
+  yield* migrate(file, format)
+  const db = yield* Effect.acquireRelease(
+    Effect.sync(() => new Database(file)),
+    db => Effect.sync(() => db.close())
+  )
+  return { directory, db }
+})
+
+/** Inserts rows without the writer, and counts them. */
+const fill = (db: Database.Database) => {
+  const entry = db.prepare("INSERT INTO entries VALUES (?, ?, 1, 'tester', ?, ?, '1')")
+  const tombstone = db.prepare("INSERT INTO tombstones VALUES (?, ?, 2, ?)")
+  const change = db.prepare("INSERT INTO changes VALUES (?, ?, ?, ?, ?, 'tester', ?, '', ?)")
+  let seq = 0
+  db.transaction(() => {
+    for (const { expiresAt, key, namespace } of Numbers.entries) {
+      entry.run(namespace, key, start, expiresAt)
+      change.run(++seq, "set", namespace, key, 1, start, "1")
+    }
+    for (const { key, namespace } of Numbers.tombstones) {
+      tombstone.run(namespace, key, ++seq)
+      change.run(seq, "delete", namespace, key, 2, start, null)
+    }
+    db.exec(recount)
+  })()
+}
+
+const tablesOf = (db: Database.Database): Numbers.Tables => ({
+  entries: db.prepare<[], { readonly namespace: string }>("SELECT namespace FROM entries").all(),
+  namespaces: db.prepare<[], [string, number]>("SELECT namespace, entries FROM namespaces").raw().all(),
+  tenants: db.prepare<[], [string, number, number]>("SELECT tenant, namespaces, entries FROM tenants").raw().all()
+})
+
+describe("the numbers of namespaces and tenants", () => {
+  it.scopedLive("are those of all entries, however these are named, and stay so with writes", () =>
+    Effect.gen(function* () {
+      const { db, directory } = yield* database
+      fill(db)
+      const counted = tablesOf(db)
+      expect(counted.entries).toHaveLength(Numbers.entries.length)
+      Numbers.expectCounted(counted)
+      yield* Effect.zipRight(Numbers.expectShown, Numbers.change).pipe(
+        Effect.provide(Layer.fresh(Sqlite.layer({ directory, writer: "inline" })))
+      )
+      Numbers.expectCounted(tablesOf(db))
+    })
+  )
+})
+
+const rows = (db: Database.Database) =>
+  db
+    .prepare(
+      "SELECT tenant, count(*) AS writes, sum(256 + length(outcome)) AS bytes FROM remembered_writes GROUP BY tenant"
+    )
+    .all()
+
+const tenants = (db: Database.Database) =>
+  db.prepare("SELECT tenant, bytes FROM remembered_tenants ORDER BY tenant").raw().all()
+
+describe("writes with idempotency keys", () => {
+  it.scoped("count as the bytes of their rows, whatever is removed, replaced or rolled back", () =>
+    Effect.gen(function* () {
+      const { db } = yield* database
+      const limit = 40 * 300
+      const remembered = new IdempotencyRecords(db, limit)
+      let now = start
+      for (let round = 0; round < 300; round++) {
+        now += round % 50 === 49 ? lifetime : 1000
+        remembered.clear()
+        db.exec("BEGIN")
+        for (let index = 0; index < 1 + (round % 3); index++) {
+          // Some ids come again, some of them for another tenant.
+          const id = `${(7 * round + index) % 90}`
+          if (remembered.find(id, now) !== undefined) continue
+          remembered.keep(
+            { tenant: `t${(round * round) % 5}`, id, digest: "digest" },
+            "x".repeat((13 * round) % 200),
+            now
+          )
+        }
+        remembered.flush(now)
+        db.exec(round % 7 === 3 ? "ROLLBACK" : "COMMIT")
+        const counted = new Map(tenants(db) as ReadonlyArray<[string, number]>)
+        for (const { bytes, tenant } of rows(db) as ReadonlyArray<{ tenant: string; bytes: number }>) {
+          expect([tenant, counted.get(tenant)]).toEqual([tenant, bytes])
+          counted.delete(tenant)
+        }
+        // A tenant without writes has a row until the next comparison.
+        expect([...counted.values()].filter(bytes => bytes !== 0)).toEqual([])
+      }
+      const [total] = db.prepare("SELECT sum(bytes) FROM remembered_tenants").pluck().all() as [number]
+      expect(total).toBeLessThanOrEqual(limit)
+      expect(total).toBeGreaterThan(limit / 2)
+    })
+  )
+})
