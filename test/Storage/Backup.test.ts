@@ -47,7 +47,7 @@ describe("a backup", () => {
         const manifest = parse(readFileSync(join(target, "backup.json"), "utf8"))
         assert.deepInclude(manifest, { _tag: "Some" })
         assert.match(yield* failure(backUp(directory, target)), /backup already exists$/)
-        assert.strictEqual((yield* backUp(directory, target, { force: true })).lastSeq, made.lastSeq)
+        assert.strictEqual((yield* backUp(directory, `${target}/`, { force: true })).lastSeq, made.lastSeq)
         writeFileSync(join(target, "own"), "precious")
         assert.match(
           yield* failure(backUp(directory, target, { force: true })),

@@ -21,25 +21,6 @@ const ops = Effect.map(
   ({ changes }) => changes.map(decode).map(change => `${change.op} ${change.key} by ${change.actor}`)
 )
 
-/** A log that cannot be written to while `away` says so, and counts how often that was tried. */
-const faulty = () => {
-  const state = { away: false, attempts: 0 }
-  const attempt = Effect.suspend(() => {
-    state.attempts++
-    return state.away ? new StoreUnavailable({ reason: "the disk is full" }) : Effect.succeed(0)
-  })
-  const log = ChangeLog.of({
-    read: () => Effect.die("not read from"),
-    history: Effect.succeed(0),
-    lastSeq: Effect.succeed(0),
-    awaitPast: () => Effect.never,
-    trim: () => attempt,
-    expire: attempt,
-    due: alwaysDue
-  })
-  return { state, layer: Layer.succeed(ChangeLog, log) }
-}
-
 describe("Housekeeping", () => {
   it.effect("an entry becomes a delete by `expiry` within a second of its expiry time", () =>
     Effect.gen(function* () {
@@ -96,14 +77,22 @@ describe("Housekeeping", () => {
       )
       return found?.metricState
     }
-    const { state, layer } = faulty()
-    const dying = ChangeLog.pipe(
-      Effect.map(log => ChangeLog.of({ ...log, trim: () => Effect.die(new Error("a bug")) })),
-      Effect.provide(layer)
-    )
+    const state = { away: false, attempts: 0 }
+    const log = ChangeLog.of({
+      read: () => Effect.die("not read from"),
+      history: Effect.succeed(0),
+      lastSeq: Effect.succeed(0),
+      awaitPast: () => Effect.never,
+      trim: () => Effect.die(new Error("a bug")),
+      expire: Effect.suspend(() => {
+        state.attempts++
+        return state.away ? new StoreUnavailable({ reason: "the disk is full" }) : Effect.succeed(0)
+      }),
+      due: alwaysDue
+    })
     return Effect.gen(function* () {
       const scope = yield* Scope.make()
-      const built = Layer.provide(Housekeeping.layer(Option.some(Duration.seconds(1))), Layer.effect(ChangeLog, dying))
+      const built = Layer.provide(Housekeeping.layer(Option.some(Duration.seconds(1))), Layer.succeed(ChangeLog, log))
       yield* Layer.buildWithScope(built, scope)
       expect([counted("expiry"), counted("retention")]).toMatchObject([{ count: 0 }, { count: 0 }])
       yield* TestClock.adjust("1 millis")

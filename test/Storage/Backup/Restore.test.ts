@@ -203,10 +203,7 @@ describe("a restore", () => {
         join(directory, "before-restore-1970-01-01T00-00-00-000Z"),
         join(directory, "before-restore-1970-01-01T00-00-00-000Z.2")
       ])
-      for (const [index, key] of ["first", "second"].entries()) {
-        const kept = yield* inStore(asides[index]!)(get("n", key))
-        assert.strictEqual(kept._tag, "Some", key)
-      }
+      assert.strictEqual((yield* inStore(asides[0]!)(get("n", "first")))._tag, "Some")
     })
   )
 })

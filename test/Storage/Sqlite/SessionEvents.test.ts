@@ -8,6 +8,7 @@ import { type Append, SessionEvents } from "../../../src/Gateway/SessionEvents.t
 import { Writer } from "../../../src/Storage/Sqlite/Database/Writer.ts"
 import { writer as plugin } from "../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite/SessionEvents.ts"
+import * as OtherUser from "../../faults/OtherUser.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { countedOf, listening } from "./DamageFixture.ts"
 
@@ -161,40 +162,30 @@ describe("A damaged session database", () => {
   )
 })
 
-/** Runs as a user that modes of files apply to. */
-const asUnprivileged = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  process.getuid?.() === 0
-    ? Effect.acquireUseRelease(
-        Effect.sync(() => process.seteuid?.(65534)),
-        () => effect,
-        () => Effect.sync(() => process.seteuid?.(0))
-      )
-    : effect
-
 describe("A session database that cannot be written", () => {
   it.scopedLive("is refused with a reason", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "sessions.db")
-      const start = Effect.scoped(Sqlite.make({ directory, writer: "inline" }))
-      yield* start
+      const start = Sqlite.make({ directory, writer: "inline" })
+      yield* Effect.scoped(start)
       if (process.getuid?.() === 0) {
         for (const name of ["", ...readdirSync(directory)]) chownSync(join(directory, name), 65534, 65534)
       }
-      yield* asUnprivileged(start)
+      yield* Effect.scoped(Effect.zipRight(OtherUser.become, start))
       chmodSync(file, 0o444)
-      const refused = yield* Effect.flip(asUnprivileged(start))
+      const refused = yield* Effect.flip(Effect.scoped(Effect.zipRight(OtherUser.become, start)))
       expect(refused.message).toMatch(/sessions\.db cannot be (written|opened for writing) \(/)
       // SQLite gives its other files the same mode.
       for (const name of readdirSync(directory)) chmodSync(join(directory, name), 0o600)
-      yield* asUnprivileged(start)
+      yield* Effect.scoped(Effect.zipRight(OtherUser.become, start))
     })
   )
 })
 
 const removed = "MARK-OF-WHAT-IS-REMOVED."
 
-/** A launch configuration with the removed everywhere, in one page or in many. */
+/** A launch configuration with the text everywhere, in one page or in many. */
 const marked = (times: number) => ({ environment: removed.repeat(times), deployment: removed.repeat(times) })
 
 describe("launch configurations in the session database", () => {

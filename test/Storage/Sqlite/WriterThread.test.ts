@@ -78,21 +78,6 @@ describe("the writing thread", () => {
     expect(loaded).toEqual(["better-sqlite3", "effect/Either"])
   })
 
-  it.scopedLive("serves requests in order, and notifies listeners of each reply", () =>
-    Effect.gen(function* () {
-      const { port, replies } = yield* setup(startThread)
-      expect(yield* send(port, commit("a"))).toMatchObject({
-        _tag: "Done",
-        lastSeq: 1,
-        outcomes: [
-          { _tag: "Committed", committed: { results: [{ op: "set", version: 1 }], timestamp: 1000, lastSeq: 1 } }
-        ]
-      })
-      expect(yield* send(port, { kind: "expire", time: 2000, limit: 10 })).toMatchObject({ count: 0, lastSeq: 1 })
-      expect(replies).toHaveLength(2)
-    })
-  )
-
   it.scopedLive("a thread that dies during commits leaves an intact log", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup(startThread)
@@ -146,16 +131,6 @@ describe("the writing thread", () => {
       })
       expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
       expect(attempts).toBe(3)
-    })
-  )
-
-  it.scopedLive("serves if it is started from its source, as in development", () =>
-    Effect.gen(function* () {
-      const source = new URL("../../../src/Storage/Sqlite/Thread.dev.cjs", import.meta.url)
-      const { port } = yield* setup(
-        data => new Worker(source, { workerData: data, argv: ["WriterThread"], execArgv: [] })
-      )
-      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Done" })
     })
   )
 
