@@ -1,7 +1,6 @@
 /**
- * The reads of a database.
+ * The reads of a database: short ones, those from snapshots, and the reports of pages that cannot be read.
  */
-
 import { Clock, Effect, Exit, type Scope } from "effect"
 import * as Direct from "../../../base/Direct.ts"
 import type { MetricTags } from "../../../base/MetricTags.ts"
