@@ -32,7 +32,7 @@ describe("the replication check", () => {
     ["with files of an old replicator", ok, "kv.db", ".kv.db-litestream/generations/"],
     ["with one generation", ok, "kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation/"],
     ["with files of a new replicator", ok, "kv.db", "kv.db-wal", ".kv.db-litestream/ltx/0/"],
-    ["beside other hidden directories", ok, "kv.db", ".other/", ".kv.db-litestream/generations/1f/"],
+    ["next to other hidden directories", ok, "kv.db", ".other/", ".kv.db-litestream/generations/1f/"],
     ["with a hidden directory of this name", ok, "kv.db", ".generations/"],
     ["with a database alone", without, "kv.db"],
     ["with a directory that is not hidden", without, "kv.db", "kv.db-wal", "generations/"],
