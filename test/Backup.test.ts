@@ -61,7 +61,7 @@ const entriesOf = (changes: ReadonlyArray<Change>) => {
     if (op === "set") entries.set(key, { value, version })
     else entries.delete(key)
   }
-  return entries
+  return new Map([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
 const json = (stdout: string): Record<string, unknown> => JSON.parse(stdout.trim().split("\n").at(-1) ?? "")
@@ -154,10 +154,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
       const list = yield* request(again.url, "/kv/n")
       const { items } = (yield* Effect.promise(() => list.json())) as { readonly items: ReadonlyArray<Change> }
       const entries = entriesOf(after.changes)
-      assert.deepStrictEqual(
-        new Map(items.map(({ key, value, version }) => [key, { value, version }])),
-        new Map([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
-      )
+      assert.deepStrictEqual(new Map(items.map(({ key, value, version }) => [key, { value, version }])), entries)
       assert.strictEqual(restored.entries, entries.size)
       const refused = yield* request(again.url, `/changes?after=${before.changes.length}&epoch=${before.epoch}`)
       assert.strictEqual(refused.status, 410)

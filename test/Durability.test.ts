@@ -49,6 +49,17 @@ const withFound = <A, E, R>(
   use: (service: Pick<Service.Running, "url">) => Effect.Effect<A, E, R>
 ) => Effect.scoped(Effect.flatMap(serve({ DATA_DIR: directory, KV_API_KEY: Service.key }), use))
 
+/** Expects that the service has what a history says, and followers have received. */
+const isWhole = (
+  service: Pick<Service.Running, "url">,
+  history: History,
+  followed: ReadonlyArray<typeof Change.Type> = [],
+  rounds = 1
+) =>
+  Effect.map(Load.findings(service, history, followed), found =>
+    assert.deepStrictEqual(found, [], `after ${rounds} rounds`)
+  )
+
 const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"))
 
 layer(Environment.layer, { excludeTestServices: true })("the service", it => {
@@ -58,17 +69,13 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       const random = Random.make("kill -9")
       const history = new History()
       const followed: Array<typeof Change.Type> = []
-      const isWhole = (service: Pick<Service.Running, "url">, round: number) =>
-        Effect.map(Load.findings(service, history, followed), found =>
-          assert.deepStrictEqual(found, [], `after ${round} rounds`)
-        )
       const rounds = times(4)
       for (let round = 0; round < rounds; round++) {
         const writes = yield* random.nextIntBetween(1, 250)
         const moment = yield* random.nextIntBetween(0, 40)
         yield* withService(directory, service =>
           Effect.zipRight(
-            isWhole(service, round),
+            isWhole(service, history, followed, round),
             Load.run({
               service,
               history,
@@ -82,7 +89,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           )
         )
       }
-      yield* withFound(directory, service => isWhole(service, rounds))
+      yield* withFound(directory, service => isWhole(service, history, followed, rounds))
       assert.isAbove(followed.length, 0)
     })
   )
@@ -109,8 +116,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         })
       )
       assert.deepStrictEqual(ended, { code: 0, signal: null, stderr: "" })
-      const found = yield* withFound(directory, service => Load.findings(service, history, followed))
-      assert.deepStrictEqual(found, [])
+      yield* withFound(directory, service => isWhole(service, history, followed))
     })
   )
 
@@ -119,17 +125,13 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       const directory = yield* temporaryDirectory
       const random = Random.make("large")
       const history = new History()
-      const isWhole = (service: Pick<Service.Running, "url">, round: number) =>
-        Effect.map(Load.findings(service, history, []), found =>
-          assert.deepStrictEqual(found, [], `after ${round} rounds`)
-        )
       const rounds = times(4)
       for (let round = 0; round < rounds; round++) {
         // Its pages come to some 5,000 writes to the log, and as many again when they are copied into the database.
         const count = (round % 4) * 2000 + (yield* random.nextIntBetween(1, 2000))
         yield* withService(directory, service =>
           Effect.gen(function* () {
-            yield* isWhole(service, round)
+            yield* isWhole(service, history, [], round)
             const client = yield* Client.make(service.url)
             const reached = yield* happenings(directory, "kv.db", count)
             const actor = `large${round}`
@@ -149,7 +151,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           })
         )
       }
-      yield* withFound(directory, service => isWhole(service, rounds))
+      yield* withFound(directory, service => isWhole(service, history, [], rounds))
     })
   )
 
@@ -213,8 +215,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       let kills = 0
       for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
       assert.isAbove(kills, 0)
-      const found = yield* withFound(directory, service => Load.findings(service, history, followed))
-      assert.deepStrictEqual(found, [])
+      yield* withFound(directory, service => isWhole(service, history, followed))
     })
   )
 

@@ -1,10 +1,11 @@
 /** `causeway migrate-store` as a process. */
+
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Logger, Schedule } from "effect"
 import { unfinishedCopyOf } from "../src/Storage/Sqlite/Database/Connection.ts"
-import { applicationIdOf } from "../src/Storage/Sqlite/Database/Opening/Identification.ts"
+import { applicationIdOf } from "../src/Storage/Sqlite/Database/Opening.ts"
 import { format } from "../src/Storage/Sqlite/Kv/Schema.ts"
 import * as Sqlite from "../src/Storage/Sqlite.ts"
 import { fail } from "./CommandLine/InProcess.ts"

@@ -92,3 +92,23 @@ export const decode = ({ json }: EncodedEntry): StoredEntry => {
   const [head, value, tail] = splitAtValue(json)
   return { ...JSON.parse(`${head}null${tail}`), value }
 }
+
+/** The columns of one entry whose namespace and key are known. */
+export type EntryRow = readonly [
+  version: number,
+  updatedBy: string,
+  updatedAt: number,
+  expiresAt: number | null,
+  value: JsonText
+]
+
+/** The entry of a row. */
+export const toEntry = (namespace: string, key: string, row: EntryRow): StoredEntry => ({
+  namespace,
+  key,
+  value: row[4],
+  version: row[0],
+  updatedBy: row[1],
+  updatedAt: row[2],
+  expiresAt: row[3]
+})

@@ -11,7 +11,6 @@ import * as Memory from "./Memory.ts"
 import * as SessionEventsInSqlite from "./Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Sqlite.ts"
 
-/** What a backend provides. */
 export type Backend = Store | ChangeLog | SessionEvents
 
 /** The directory of SQLite's files, and how much of each session's history is kept. */

@@ -4,7 +4,7 @@
  * Both copies are from one moment: each has everything that was committed before it and nothing that was committed
  * later, so that neither refers to missing data of the other.
  */
-import { existsSync, lstatSync, writeFileSync } from "node:fs"
+import { lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
 import { MiB } from "../base/Bytes.ts"
@@ -25,30 +25,26 @@ import * as Target from "./Backup/Target.ts"
 import { idOf } from "./FileSystem.ts"
 import type { Copied } from "./Sqlite/Copy/Copying.ts"
 import * as CopyPort from "./Sqlite/Copy/CopyPort.ts"
+import type { CopyError } from "./Sqlite/Copy/Verification.ts"
 import { realFile } from "./Sqlite/Database/Files.ts"
 import { isUnfinished } from "./Sqlite/Database/Opening/Restored.ts"
 
 export type { Progress, Report } from "./Backup/Manifest.ts"
 export { BackupFailed } from "./Backup/Manifest.ts"
 
-/** What to back up, and where to. */
 export interface Options {
-  /** The data directory. */
   readonly directory: string
   /** The path of the backup: a directory, or a file if it is of the store alone. */
   readonly target: string
   readonly storeOnly: boolean
-  /** Whether an earlier backup may be replaced. */
   readonly force: boolean
   /** The backup fails when a write-ahead log grows by more bytes in the meantime. */
   readonly maxLogBytes: number
   readonly report?: Report
 }
 
-/** A finished backup. */
 export interface Made {
   readonly backup: string
-  /** Of all its files. */
   readonly bytes: number
   readonly entries: number
   readonly lastSeq: number
@@ -57,10 +53,9 @@ export interface Made {
   readonly sessions: number | null
 }
 
-/** The free bytes that the disk of a backup must have left. */
 const bytesLeft = 16 * MiB
 
-const toFailure = ({ message, reason }: CopyPort.CopyFailed): BackupFailed =>
+const toFailure = ({ message, reason }: CopyError): BackupFailed =>
   new BackupFailed({
     message,
     ...(reason === "LogTooLarge" && { hint: "Try again when less is written, or use a larger --wal-limit." }),
@@ -92,60 +87,58 @@ const refuseUnfinished = (directory: string): Effect.Effect<void, BackupFailed> 
       : Effect.void
   )
 
-/** Makes a backup. If it fails or is interrupted, no files are left. */
-export const make = ({
-  directory,
-  force,
-  maxLogBytes,
-  report = () => {},
-  storeOnly,
-  target: path
-}: Options): Effect.Effect<Made, BackupFailed> =>
+/** Copies the parts of a data directory at one moment. Refuses files that a restore has replaced since `id` was read. */
+const copyParts = (
+  { directory, maxLogBytes, report = () => {}, storeOnly }: Options,
+  parts: ReadonlyArray<Part>,
+  id: string | undefined,
+  placeOf: (part: Part) => string
+): Effect.Effect<ReadonlyArray<Copied>, BackupFailed> =>
   Effect.gen(function* () {
+    const files = yield* Effect.forEach(parts, part => {
+      const path = join(directory, part.file)
+      return attempt(`${path} cannot be read`, () => ({
+        path,
+        id: part === store ? id : idOf(path),
+        source: { format: part.format, file: realFile(path), target: placeOf(part) }
+      }))
+    })
+    const sources = files.map(({ source }) => source)
+    // A file may be a link to another directory.
+    const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
+    yield* Effect.forEach(directories, refuseUnfinished)
+    const copies = yield* Effect.mapError(
+      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
+      toFailure
+    )
+    const sessionsFile = join(directory, histories.file)
+    if (!storeOnly && parts.length === 1 && (yield* isThere(sessionsFile))) {
+      return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
+    }
+    // Files from before and after a restore do not match, regardless of the order of opening.
+    yield* Effect.forEach(directories, refuseUnfinished)
+    for (const { id, path } of files) {
+      if ((yield* identify(path)) !== id) {
+        return yield* refuse(`${path} was replaced while it was copied`, "Try again.")
+      }
+    }
+    return copies
+  })
+
+/** Makes a backup. If it fails or is interrupted, no files are left. */
+export const make = (options: Options): Effect.Effect<Made, BackupFailed> =>
+  Effect.gen(function* () {
+    const { directory, force, report = () => {}, storeOnly, target: path } = options
     const kv = join(directory, store.file)
     // A restore replaces this file last.
     const id = yield* identify(kv)
     yield* refuseUnfinished(directory)
     if (!(yield* isThere(kv))) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
-    const sessionsFile = join(directory, histories.file)
-    const parts = storeOnly || !(yield* isThere(sessionsFile)) ? [store] : [store, histories]
-    const ids = yield* Effect.forEach(parts, part =>
-      part === store ? Effect.succeed(id) : identify(join(directory, part.file))
-    )
+    const parts = storeOnly || !(yield* isThere(join(directory, histories.file))) ? [store] : [store, histories]
     const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force, source: directory })
     const createdAt = new Date(yield* Clock.currentTimeMillis).toISOString()
     const placeOf = ({ file }: Part): string => (storeOnly ? target.draft : join(target.draft, file))
-    const sources = yield* Effect.forEach(parts, part => {
-      const path = join(directory, part.file)
-      return Effect.map(
-        attempt(`${path} cannot be read`, () => realFile(path)),
-        file => ({ format: part.format, file, target: placeOf(part) })
-      )
-    })
-    // A file may be a link to another directory.
-    const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
-    yield* Effect.forEach(directories, refuseUnfinished)
-    let hasStarted = false
-    let isLate = false
-    const copies = yield* Effect.mapError(
-      CopyPort.copy({ sources, maxLogBytes, bytesLeft }, progress => {
-        // At the first progress, all snapshots have been taken.
-        if (!hasStarted) isLate = !storeOnly && parts.length === 1 && existsSync(sessionsFile)
-        hasStarted = true
-        report({ phase: "copy", ...progress })
-      }),
-      toFailure
-    )
-    if (isLate) return yield* refuse(`${sessionsFile} was created in the meantime`, "Try again.")
-    // Files from before and after a restore do not match, regardless of the order of opening.
-    yield* Effect.forEach(directories, refuseUnfinished)
-    yield* Effect.forEach(parts, ({ file }, index) =>
-      Effect.flatMap(identify(join(directory, file)), now =>
-        now === ids[index]
-          ? Effect.void
-          : refuse(`${join(directory, file)} was replaced while it was copied`, "Try again.")
-      )
-    )
+    const copies = yield* copyParts(options, parts, id, placeOf)
     const bytes = copies.reduce((sum, copy) => sum + copy.bytes, 0)
     report({ phase: "verify", done: 0, total: bytes })
     const counts = yield* Effect.forEach(parts, (part, index) => verifyCopy(part, placeOf(part), copies[index]!))

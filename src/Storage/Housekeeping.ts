@@ -1,7 +1,4 @@
-/**
- * Background work on the store: deletes entries that have expired, and removes old change records. It sleeps until
- * there is work.
- */
+/** Background work on the store: deletes expired entries, and removes old change records, when these are due. */
 import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
 import * as HousekeepingMetrics from "../base/HousekeepingMetrics.ts"
 import * as Setting from "../base/Setting.ts"
@@ -18,10 +15,7 @@ export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.o
 /** The minimum time between two runs. Work that becomes due in between is late by no more than this. */
 const pauses = { expiry: Duration.seconds(1), retention: Duration.minutes(1) }
 
-/**
- * The longest sleep while work will become due: the wall clock may be set in the meantime, and continues while the
- * machine is suspended.
- */
+/** The longest sleep: the wall clock may be set in the meantime, and continues while the machine is suspended. */
 const longestSleep = Duration.minutes(5)
 
 /**

@@ -1,6 +1,13 @@
-/** Ranges of names in the order of keys. */
+/** Ranges of names in the order of keys, and the query of a page as the databases make it. */
 import { compare } from "../Client/KeyOrder.ts"
-import type { NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
+import type { ListQuery, NamespaceQuery, Selection, TenantQuery } from "../Kv/Store.ts"
+
+/** A page of the entries that are visible at `now`, in epoch milliseconds. */
+export interface EntryQuery extends ListQuery {
+  readonly now: number
+  /** The page ends after the value with which it reaches this many bytes. */
+  readonly size?: number
+}
 
 /** The keys from `low` on and before `high`, if it is given. */
 export interface Range {
@@ -8,7 +15,6 @@ export interface Range {
   readonly high: string | undefined
 }
 
-/** Whether a name is in a range. */
 export const isWithin = (name: string, { high, low }: Range): boolean =>
   compare(name, low) >= 0 && (high === undefined || compare(name, high) < 0)
 
@@ -26,14 +32,12 @@ export const rangeOf = ({ end = "", prefix, start = "" }: Omit<Selection, "names
 /** The range of a single name. Names never contain U+0000, and not every database accepts it. */
 const only = (name: string) => ({ start: name, end: after(name) })
 
-/** The lowest name after another one. */
 const after = (name: string): string => `${name}\u0001`
 
 /** The lowest texts after those that start with `tenant:`, and after those that start with `tenant:/`. */
 const afterTenants = "tenant;"
 const afterNameless = "tenant:0"
 
-/** The ranges of all names that the namespaces of a query are in, in order. */
 const partsOf = ({
   isWithoutTenant = false,
   tenant

@@ -7,7 +7,6 @@ import * as MetricTags from "../base/MetricTags.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import { Store } from "../Kv/Store.ts"
 import * as StoreCommit from "./Commit/StoreCommit.ts"
-import * as IdempotencyMetrics from "./IdempotencyMetrics.ts"
 import { Database } from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/Database/DatabaseClock.ts"
 import * as GroupCall from "./Postgres/Database/GroupCall.ts"
@@ -112,7 +111,7 @@ export const make = (
       },
       onLockWait: millis => Metrics.lockWaited(millis, tags),
       idempotencyBytes: limits.idempotencyBytes,
-      onComparison: IdempotencyMetrics.make(tags)
+      onComparison: StoreCommit.idempotencyMetrics(tags)
     })
     const group = yield* StoreCommit.make({
       commit: (group, _, isGivenUp) =>

@@ -21,25 +21,6 @@ const ops = Effect.map(
   ({ changes }) => changes.map(decode).map(change => `${change.op} ${change.key} by ${change.actor}`)
 )
 
-/** A log that cannot be written to while `away` says so, and counts how often that was tried. */
-const faulty = () => {
-  const state = { away: false, attempts: 0 }
-  const attempt = Effect.suspend(() => {
-    state.attempts++
-    return state.away ? new StoreUnavailable({ reason: "the disk is full" }) : Effect.succeed(0)
-  })
-  const log = ChangeLog.of({
-    read: () => Effect.die("not read from"),
-    history: Effect.succeed(0),
-    lastSeq: Effect.succeed(0),
-    awaitPast: () => Effect.never,
-    trim: () => attempt,
-    expire: attempt,
-    due: alwaysDue
-  })
-  return { state, layer: Layer.succeed(ChangeLog, log) }
-}
-
 describe("Housekeeping", () => {
   it.effect("an entry becomes a delete by `expiry` within a second of its expiry time", () =>
     Effect.gen(function* () {
@@ -82,28 +63,6 @@ describe("Housekeeping", () => {
     )
   )
 
-  it.effect("an outage is logged once, and so is its end", () => {
-    const lines: Array<string> = []
-    const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
-    const { state, layer } = faulty()
-    return Effect.gen(function* () {
-      yield* TestClock.adjust("2 seconds")
-      state.away = true
-      yield* TestClock.adjust("1 minute")
-      expect(lines).toEqual(["WARN expiry of entries fails until the store is back"])
-      state.away = false
-      yield* TestClock.adjust("1 minute")
-      expect(lines.slice(1)).toEqual(["INFO expiry of entries works again"])
-      expect(state.attempts).toBeGreaterThan(100)
-      state.away = true
-      yield* TestClock.adjust("1 minute")
-      expect(lines).toHaveLength(3)
-    }).pipe(
-      Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), layer)),
-      Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
-    )
-  })
-
   it.effect("failed runs are counted by task, including defects; interrupted ones are not", () => {
     const counted = (task: string): unknown => {
       const tags = new Map([
@@ -118,14 +77,22 @@ describe("Housekeeping", () => {
       )
       return found?.metricState
     }
-    const { state, layer } = faulty()
-    const dying = ChangeLog.pipe(
-      Effect.map(log => ChangeLog.of({ ...log, trim: () => Effect.die(new Error("a bug")) })),
-      Effect.provide(layer)
-    )
+    const state = { away: false, attempts: 0 }
+    const log = ChangeLog.of({
+      read: () => Effect.die("not read from"),
+      history: Effect.succeed(0),
+      lastSeq: Effect.succeed(0),
+      awaitPast: () => Effect.never,
+      trim: () => Effect.die(new Error("a bug")),
+      expire: Effect.suspend(() => {
+        state.attempts++
+        return state.away ? new StoreUnavailable({ reason: "the disk is full" }) : Effect.succeed(0)
+      }),
+      due: alwaysDue
+    })
     return Effect.gen(function* () {
       const scope = yield* Scope.make()
-      const built = Layer.provide(Housekeeping.layer(Option.some(Duration.seconds(1))), Layer.effect(ChangeLog, dying))
+      const built = Layer.provide(Housekeeping.layer(Option.some(Duration.seconds(1))), Layer.succeed(ChangeLog, log))
       yield* Layer.buildWithScope(built, scope)
       expect([counted("expiry"), counted("retention")]).toMatchObject([{ count: 0 }, { count: 0 }])
       yield* TestClock.adjust("1 millis")
@@ -139,28 +106,5 @@ describe("Housekeeping", () => {
       yield* Scope.close(scope, Exit.void)
       expect(counted("expiry")).toMatchObject({ count: attempts - 1 })
     }).pipe(Effect.tagMetrics("test_housekeeping", "failures"), Effect.provide(Logger.remove(Logger.defaultLogger)))
-  })
-
-  it.effect("a defect is logged, and the task continues", () => {
-    const lines: Array<string> = []
-    const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
-    let attempts = 0
-    const log = ChangeLog.of({
-      read: () => Effect.die("not read from"),
-      history: Effect.succeed(0),
-      lastSeq: Effect.succeed(0),
-      awaitPast: () => Effect.never,
-      trim: () => Effect.die("not trimmed"),
-      expire: Effect.suspend(() => (++attempts <= 3 ? Effect.die(new Error("a bug")) : Effect.succeed(0))),
-      due: alwaysDue
-    })
-    return Effect.gen(function* () {
-      yield* TestClock.adjust("10 seconds")
-      expect(attempts).toBeGreaterThan(9)
-      expect(lines).toEqual(["ERROR expiry of entries met a defect", "INFO expiry of entries works again"])
-    }).pipe(
-      Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), Layer.succeed(ChangeLog, log))),
-      Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
-    )
   })
 })

@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { expect, it } from "@effect/vitest"
 import { migrations as postgres } from "../../src/Storage/Postgres/Schema.ts"
 import { format as store } from "../../src/Storage/Sqlite/Kv/Schema.ts"
-import { format as sessions } from "../../src/Storage/Sqlite/SessionEvents/Schema.ts"
+import { format as sessions } from "../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 
 const golden = new URL("../golden/migrations.json", import.meta.url)
 

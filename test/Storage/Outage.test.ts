@@ -1,11 +1,12 @@
 import { renameSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Cause, Deferred, Effect, Either, Logger } from "effect"
+import { Cause, Deferred, Effect, Either, Logger, LogLevel } from "effect"
 import * as TestClock from "effect/TestClock"
 import * as Supervision from "../../src/base/Supervision.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/Commit/GroupCommit.ts"
+import * as SessionCommit from "../../src/Storage/Commit/SessionCommit.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { put } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -108,6 +109,19 @@ describe("an outage", () => {
       })
     )
   )
+
+  it.scoped("of session histories: a defect fails their writes as an unavailable store does, and is one error", () => {
+    const causes: Array<string> = []
+    const recorder = Logger.make(({ cause, logLevel }) => {
+      if (LogLevel.greaterThanEqual(logLevel, LogLevel.Error)) causes.push(String(Cause.squash(cause)))
+    })
+    return Effect.gen(function* () {
+      const { submit } = yield* SessionCommit.make({ commit: () => Effect.die(new Error("a row has no state")) })
+      const refused = yield* Effect.flip(submit({ op: "remove", session: "s1" }))
+      expect(refused).toEqual(new StoreUnavailable({ reason: "Error: a row has no state" }))
+      expect(causes).toEqual(["Error: a row has no state"])
+    }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, recorder)))
+  })
 
   it.scoped("of the store is logged when its file is gone, and when it is back", () =>
     logged(lines =>

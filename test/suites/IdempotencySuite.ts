@@ -69,7 +69,7 @@ const scheduleOf = (all: ReadonlyArray<Attempted>): ReadonlyArray<number> =>
 
 /**
  * What is remembered of writes with idempotency keys beyond one life of a store. `layerAt` opens a store in a directory;
- * where it `persists`, another one that is opened there later has what the first has left.
+ * where it `persists`, another one that is opened there later has what the first has left, and its records are limited.
  */
 export const idempotencySuite = (
   name: string,
@@ -95,6 +95,89 @@ export const idempotencySuite = (
     )
 
   describe(`${name}, writes with idempotency keys`, () => {
+    /** Room for some sixty writes. */
+    const fewBytes = 16 * 1024
+    const day = 24 * 60 * 60 * 1000
+    const none = del(namespace, "none")
+    const isKnown = (tenant: string, id: string) =>
+      Effect.map(commit(keyedOf(tenant, id, none)), ({ isReplay = false }) => isReplay)
+
+    check("a clock that is set back for a moment makes no earlier write forgotten", function* () {
+      yield* isKnown("t", "old")
+      yield* TestClock.setTime(start + day - 1000)
+      yield* isKnown("t", "young")
+      yield* TestClock.setTime(start - 9 * day)
+      yield* isKnown("t", "long ago")
+      yield* TestClock.setTime(start + day)
+      expect(yield* isKnown("t", "last")).toBe(false)
+      expect(yield* isKnown("t", "young")).toBe(true)
+      expect(yield* isKnown("t", "old")).toBe(false)
+    })
+
+    it(
+      "any sequence of repeated writes leaves the store as the sequence without repetitions",
+      { timeout: 600_000 },
+      () =>
+        fc.assert(
+          fc.asyncProperty(fc.array(attempted, { maxLength: 20, size: "max" }), all =>
+            Effect.runPromise(
+              Effect.gen(function* () {
+                yield* TestClock.setTime(start)
+                const model = new Model(start)
+                const applied = new Map<number, unknown>()
+                yield* Effect.gen(function* () {
+                  for (const index of scheduleOf(all)) {
+                    const { millis, operations } = all[index]!
+                    model.now += millis
+                    yield* TestClock.setTime(model.now)
+                    const outcome = yield* Effect.either(commit(keyed(`w${index}`, ...operations)))
+                    if (applied.has(index)) {
+                      expect(outcome).toMatchObject({ right: { isReplay: true } })
+                      expect(outcome).toMatchObject({ right: applied.get(index) })
+                      continue
+                    }
+                    const verdict = model.write(operations, "tester")
+                    if ("index" in verdict) {
+                      expect(outcome).toMatchObject({ left: { _tag: "PreconditionFailed", ...verdict } })
+                    } else {
+                      applied.set(index, { ...verdict, lastSeq: model.end })
+                      expect(outcome).toMatchObject({ right: applied.get(index) })
+                    }
+                  }
+                  expect(yield* feed()).toEqual(model.log)
+                }).pipe(Effect.provide(layerAt(yield* temporaryDirectory)))
+              }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+            )
+          ),
+          { numRuns: runs, endOnFailure: false }
+        )
+    )
+
+    if (!persists) return
+
+    it("are remembered by a store that is opened again", () =>
+      Effect.runPromise(
+        Effect.gen(function* () {
+          const directory = yield* temporaryDirectory
+          yield* TestClock.setTime(start)
+          const write = keyed("a", set(namespace, "k", 1, { expiresAt: start + 1000 }), del(namespace, "none"))
+          const open = Effect.provide(Effect.zip(commit(write), lastSeq), layerAt(directory))
+          const [first, firstEnd] = yield* open
+          yield* TestClock.setTime(start + 500)
+          const [again, end] = yield* open
+          expect([firstEnd, end]).toEqual([1, 1])
+          expect(again.isReplay).toBe(true)
+          expect(again).toMatchObject({
+            timestamp: first.timestamp,
+            lastSeq: 1,
+            results: [{ version: 1 }, { deleted: false }]
+          })
+          expect(again.results.map(result => "entry" in result && result.entry)).toEqual(
+            first.results.map(result => "entry" in result && result.entry)
+          )
+        }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+      ))
+
     check("above the limit of bytes only the oldest are removed", function* () {
       const none = del(namespace, "none")
       // Four of these have room, and not a fifth.
@@ -127,13 +210,6 @@ export const idempotencySuite = (
       },
       overheadBytes
     )
-
-    /** Room for some sixty writes. */
-    const fewBytes = 16 * 1024
-    const day = 24 * 60 * 60 * 1000
-    const none = del(namespace, "none")
-    const isKnown = (tenant: string, id: string) =>
-      Effect.map(commit(keyedOf(tenant, id, none)), ({ isReplay = false }) => isReplay)
 
     check(
       "tenants with at most an equal share of the bytes lose nothing, whatever others write",
@@ -196,82 +272,6 @@ export const idempotencySuite = (
           expect(figures().bytes).toBeLessThanOrEqual(fewBytes)
         }).pipe(Effect.provide(measured))
       })
-    )
-
-    check("a clock that is set back for a moment makes no earlier write forgotten", function* () {
-      yield* isKnown("t", "old")
-      yield* TestClock.setTime(start + day - 1000)
-      yield* isKnown("t", "young")
-      yield* TestClock.setTime(start - 9 * day)
-      yield* isKnown("t", "long ago")
-      yield* TestClock.setTime(start + day)
-      expect(yield* isKnown("t", "last")).toBe(false)
-      expect(yield* isKnown("t", "young")).toBe(true)
-      expect(yield* isKnown("t", "old")).toBe(false)
-    })
-
-    if (persists) {
-      it("are remembered by a store that is opened again", () =>
-        Effect.runPromise(
-          Effect.gen(function* () {
-            const directory = yield* temporaryDirectory
-            yield* TestClock.setTime(start)
-            const write = keyed("a", set(namespace, "k", 1, { expiresAt: start + 1000 }), del(namespace, "none"))
-            const open = Effect.provide(Effect.zip(commit(write), lastSeq), layerAt(directory))
-            const [first, firstEnd] = yield* open
-            yield* TestClock.setTime(start + 500)
-            const [again, end] = yield* open
-            expect([firstEnd, end]).toEqual([1, 1])
-            expect(again.isReplay).toBe(true)
-            expect(again).toMatchObject({
-              timestamp: first.timestamp,
-              lastSeq: 1,
-              results: [{ version: 1 }, { deleted: false }]
-            })
-            expect(again.results.map(result => "entry" in result && result.entry)).toEqual(
-              first.results.map(result => "entry" in result && result.entry)
-            )
-          }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
-        ))
-    }
-
-    it(
-      "any sequence of repeated writes leaves the store as the sequence without repetitions",
-      { timeout: 600_000 },
-      () =>
-        fc.assert(
-          fc.asyncProperty(fc.array(attempted, { maxLength: 20, size: "max" }), all =>
-            Effect.runPromise(
-              Effect.gen(function* () {
-                yield* TestClock.setTime(start)
-                const model = new Model(start)
-                const applied = new Map<number, unknown>()
-                yield* Effect.gen(function* () {
-                  for (const index of scheduleOf(all)) {
-                    const { millis, operations } = all[index]!
-                    model.now += millis
-                    yield* TestClock.setTime(model.now)
-                    const outcome = yield* Effect.either(commit(keyed(`w${index}`, ...operations)))
-                    if (applied.has(index)) {
-                      expect(outcome).toMatchObject({ right: { isReplay: true } })
-                      expect(outcome).toMatchObject({ right: applied.get(index) })
-                      continue
-                    }
-                    const verdict = model.write(operations, "tester")
-                    if ("index" in verdict) {
-                      expect(outcome).toMatchObject({ left: { _tag: "PreconditionFailed", ...verdict } })
-                    } else {
-                      applied.set(index, { ...verdict, lastSeq: model.end })
-                      expect(outcome).toMatchObject({ right: applied.get(index) })
-                    }
-                  }
-                  expect(yield* feed()).toEqual(model.log)
-                }).pipe(Effect.provide(layerAt(yield* temporaryDirectory)))
-              }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
-            )
-          ),
-          { numRuns: runs, endOnFailure: false }
-        )
     )
   })
 }

@@ -1,11 +1,12 @@
 /** Files that commands write, which only their owner can read. */
 import { constants, lstatSync, realpathSync, renameSync, rmSync } from "node:fs"
+import { type FileHandle, open as openFile } from "node:fs/promises"
 import { dirname } from "node:path"
 import { Effect, type Scope } from "effect"
+import { constVoid } from "effect/Function"
 import { messageOf } from "../../base/ErrorMessage.ts"
 import { randomHex } from "../../base/RandomHex.ts"
 import { claimName, flushDirectory, hasCode, makeFile } from "../../Storage/FileSystem.ts"
-import * as OpenFile from "../../Storage/OpenFile.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 
 /** A file that is being written. */
@@ -19,6 +20,28 @@ export interface OutputFile {
 export const create = (path: string): void => makeFile(path, 0o600)
 
 /**
+ * Opens a file until the scope closes. Fails with the system's error. A stalled disk delays neither an interruption nor
+ * the end of the scope: the file is closed in the background. Flags that create the file may therefore create it after
+ * the end of the scope.
+ */
+export const openHandle = (path: string, flags: string | number): Effect.Effect<FileHandle, unknown, Scope.Scope> =>
+  Effect.flatMap(
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const opening = openFile(path, flags)
+        // A failure reaches the caller below, unless it was interrupted.
+        opening.catch(constVoid)
+        return opening
+      }),
+      opening =>
+        Effect.sync(() => {
+          opening.then(handle => handle.close()).catch(constVoid)
+        })
+    ),
+    opening => Effect.tryPromise({ try: () => opening, catch: error => error })
+  )
+
+/**
  * Opens a file that {@link create} has made, to append to, until the scope closes. The caller removes an incomplete
  * file. On a stalled disk the file may be opened after that, and even after the end of the process: an operation that
  * could create it would leave a file that is never removed.
@@ -28,7 +51,7 @@ export const open = (
   failure: (error: unknown) => CommandFailed
 ): Effect.Effect<OutputFile, CommandFailed, Scope.Scope> => {
   const attempt = (work: () => Promise<void>) => Effect.tryPromise({ try: work, catch: failure })
-  return OpenFile.open(path, constants.O_WRONLY | constants.O_APPEND).pipe(
+  return openHandle(path, constants.O_WRONLY | constants.O_APPEND).pipe(
     Effect.mapError(failure),
     Effect.map(handle => ({
       write: data => attempt(() => handle.writeFile(data)),

@@ -6,9 +6,8 @@ import { Effect, type Option, Schema } from "effect"
 import { messageOf } from "../../base/ErrorMessage.ts"
 import type { Format } from "../Sqlite/Database/Connection.ts"
 import { format as kv } from "../Sqlite/Kv/Schema.ts"
-import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Tables.ts"
 
-/** The name of a manifest in the directory of a backup. */
 export const manifestName = "backup.json"
 
 /** A database that can be part of a backup. */
@@ -17,14 +16,11 @@ export interface Part {
   /** Its file name, in a backup and in a data directory. */
   readonly file: string
   readonly format: Format
-  /** The query for the number of its records. */
   readonly count: string
 }
 
-/** The key-value store. */
 export const store: Part = { name: "kv", file: "kv.db", format: kv, count: "SELECT count(*) FROM entries" }
 
-/** The histories of sessions. */
 export const histories: Part = {
   name: "sessions",
   file: "sessions.db",
@@ -59,13 +55,11 @@ export const Manifest = Schema.Struct({
 
 export type Manifest = typeof Manifest.Type
 
-/** The text of a manifest. */
 export const print = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`
 
 /** Parses a manifest. Returns `None` for texts that this version does not know. */
 export const parse: (text: string) => Option.Option<Manifest> = Schema.decodeUnknownOption(Schema.parseJson(Manifest))
 
-/** A backup or a restore has failed. */
 export class BackupFailed extends Schema.TaggedError<BackupFailed>()("BackupFailed", {
   /** The problem: a sentence without its full stop. */
   message: Schema.String,
@@ -93,5 +87,4 @@ export interface Progress {
   readonly total: number
 }
 
-/** Receives the progress of a backup or a restore. */
 export type Report = (progress: Progress) => void

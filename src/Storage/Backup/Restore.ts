@@ -45,7 +45,6 @@ import {
 import * as StoreFile from "./StoreFile.ts"
 import * as Target from "./Target.ts"
 
-/** What to restore, and where to. */
 export interface Options {
   /** A backup: its directory, or the file of a store. */
   readonly backup: string
@@ -56,7 +55,6 @@ export interface Options {
   readonly report?: Report
 }
 
-/** A finished restore. */
 export interface RestoredStore {
   readonly backup: string
   readonly directory: string
@@ -71,7 +69,6 @@ export interface RestoredStore {
   readonly aside: string | null
 }
 
-/** A file of a backup, and what is known of it. */
 interface BackupPart {
   readonly part: Part
   readonly from: string
@@ -82,7 +79,6 @@ interface BackupPart {
 
 const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSync(path, { throwIfNoEntry: false }))
 
-/** Manifests have some hundred bytes. */
 const maxManifestBytes = 64 * 1024
 
 /** The parts of a backup, without reading its databases. A single file is locked until the scope closes. */
@@ -187,7 +183,6 @@ const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope
     draft => Effect.sync(() => rmSync(draft, { recursive: true, force: true }))
   )
 
-/** Removes the path of the draft from a message. The user does not know the draft. */
 const withoutDraft = (draft: string, message: string): string => message.replaceAll(join(draft, "/"), "")
 
 const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFailed> =>
@@ -232,7 +227,6 @@ export const copyFile = (
     )
   })
 
-/** Copies a part of the backup. */
 const take = (draft: string, { from, part, requireWhole }: BackupPart, onBytes: (bytes: number) => void) =>
   Effect.flatMap(copyFile(from, join(draft, part.file), onBytes), requireWhole)
 
@@ -263,7 +257,6 @@ const renew = (draft: string, parts: ReadonlyArray<BackupPart>): Effect.Effect<s
 
 const asideName = (now: number): string => `before-restore-${new Date(now).toISOString().replace(/[:.]/g, "-")}`
 
-/** Replaces the databases of a directory by those in the draft. */
 const put = (directory: string, draft: string, aside: string): Effect.Effect<void, BackupFailed> =>
   Effect.try({
     try: () => Restored.put(directory, draft, aside),

@@ -5,9 +5,8 @@ import { existsSync, statSync } from "node:fs"
 import { basename, dirname } from "node:path"
 import { SqliteError } from "better-sqlite3"
 import { Effect, type Scope } from "effect"
-import { Lock } from "../DirectoryLock.ts"
 import { describe, isLocked } from "../Sqlite/Database/DatabaseError.ts"
-import { realFile } from "../Sqlite/Database/Files.ts"
+import { Lock, realFile } from "../Sqlite/Database/Files.ts"
 import { isUnfinished } from "../Sqlite/Database/Opening/Restored.ts"
 import { attempt, BackupFailed, refuse, store } from "./Manifest.ts"
 
@@ -43,7 +42,6 @@ const take = (path: string): Lock | "InUse" | undefined => {
   }
 }
 
-/** Takes the lock of a service for a file, if there is one. */
 const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const path = yield* attempt(`${file} cannot be read`, () => `${realFile(file).replace(/\.db$/, "")}.lock`)
@@ -62,7 +60,6 @@ const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
     if (held === "InUse") return yield* refuse(`${file} is in use by a service`, hintFor(file))
   })
 
-/** A value that changes with each write to a file. */
 const stateOf = (file: string) =>
   attempt(`${file} cannot be read`, () => {
     const { dev, ino, mtimeNs, size } = statSync(file, { bigint: true })

@@ -6,13 +6,12 @@ import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
 import { randomHex } from "../../base/RandomHex.ts"
 import { claimName, flushDirectory, idOf } from "../FileSystem.ts"
-import * as Epoch from "../Sqlite/Database/Epoch.ts"
-import { applicationIdOf } from "../Sqlite/Database/Opening/Identification.ts"
+import { recordOf } from "../Sqlite/Database/Files.ts"
 import { isReserved } from "../Sqlite/Database/Opening/Restored.ts"
+import { applicationIdOf } from "../Sqlite/Database/Opening.ts"
 import { attempt, type BackupFailed, histories, manifestName, refuse, store } from "./Manifest.ts"
 import { requireClosed } from "./StoreFile.ts"
 
-/** A backup that is being written. */
 export interface Target {
   /** The temporary path. The directory exists, the file does not. */
   readonly draft: string
@@ -24,7 +23,6 @@ export interface Target {
 export interface Options {
   readonly path: string
   readonly kind: "file" | "directory"
-  /** Whether an earlier backup may be replaced. */
   readonly force: boolean
   /** The data directory that is backed up, if it is on this machine. */
   readonly source?: string
@@ -34,19 +32,15 @@ const ofBackup: ReadonlyArray<string> = [manifestName, store.file, histories.fil
 
 const anotherName = "Give it another name."
 
-/**
- * Whether a path belongs to a service or is reserved for one: in a data directory, which has a lock, or next to the
- * target of a link from one.
- */
+/** Whether a path is in a data directory, which has a lock, or next to the target of a link from one. */
 const isOfService = (path: string, source: string | undefined): boolean => {
   const directory = dirname(path)
   const isNamed = /^(?:kv|sessions)\.(?:db|lock|epoch|backup-)/.test(basename(path))
   if (isNamed && source !== undefined && idOf(directory) === idOf(source)) return true
   if (isNamed && [store, histories].some(({ name }) => existsSync(join(directory, `${name}.lock`)))) return true
-  return existsSync(Epoch.recordOf(path))
+  return existsSync(recordOf(path))
 }
 
-/** Whether a path may be replaced by a backup, because it is an earlier backup. */
 const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
   const stat = lstatSync(path)
   if (kind === "file") {
@@ -59,7 +53,6 @@ const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
 
 const isEmptyDirectory = (path: string): boolean => lstatSync(path).isDirectory() && readdirSync(path).length === 0
 
-/** Checks that a backup may be written to a path. */
 const look = ({ force, kind, path, source }: Options): Effect.Effect<void, BackupFailed> =>
   Effect.flatten(
     attempt(`${path} cannot be used`, () => {
@@ -95,7 +88,6 @@ const replaceDirectory = (draft: string, path: string): void => {
   rmSync(old, { recursive: true, force: true })
 }
 
-/** The suffix of an earlier backup while another one replaces it. */
 const oldEnd = ".old"
 
 /** Earlier backups whose replacement at a path was not finished, the newest first. */
@@ -108,10 +100,7 @@ export const earlierOf = (path: string): ReadonlyArray<string> => {
     .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)
 }
 
-/**
- * Finishes the replacement of a backup by a killed process: restores the name of an earlier backup without its name,
- * and removes one that was replaced.
- */
+/** Finishes the replacement of a backup by a killed process: the earlier one gets its name back, or is removed. */
 const recover = (path: string): void => {
   for (const earlier of earlierOf(path)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {

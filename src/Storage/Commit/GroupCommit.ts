@@ -1,20 +1,19 @@
 /**
  * Gathers the writes of many callers into groups, and commits each group in one transaction.
  */
-import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
+import { Cause, Clock, Duration, Effect, Either, Exit, Metric, MetricBoundaries, MetricLabel, type Scope } from "effect"
 import { constVoid } from "effect/Function"
 import { MiB } from "../../base/Bytes.ts"
 import * as Direct from "../../base/Direct.ts"
 import { untilRead } from "../../base/EventLoop.ts"
+import * as MetricTags from "../../base/MetricTags.ts"
 import * as Monotonic from "../../base/Monotonic.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { BatchWindow, type Wait } from "./BatchWindow.ts"
-import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
+import { BatchWindow, GroupQueue, type Wait, type Waiting, type Weight } from "./GroupQueue.ts"
 
 export type { Weight } from "./GroupQueue.ts"
 
-/** A group of writes that was committed or has failed. */
 export interface CommittedGroup {
   readonly writes: number
   /** From the start of the commit to its answer. */
@@ -22,7 +21,6 @@ export interface CommittedGroup {
   readonly outcome: "ok" | "failed"
 }
 
-/** How groups are committed, and their limits. */
 export interface Options<A, B, E> {
   /**
    * Commits a group in one transaction and returns an outcome for each write, in order. Groups are committed one at a
@@ -37,10 +35,7 @@ export interface Options<A, B, E> {
   readonly weigh: (write: A) => Weight
   /** Runs before a group is taken. Its time does not count as commit time. It must end. */
   readonly prepare?: Effect.Effect<void>
-  /**
-   * The maximum number of milliseconds that a group waits for more writes, from its first write: see {@link BatchWindow}.
-   * A full group does not wait. Without this option no group waits.
-   */
+  /** How many milliseconds a group that is not full waits for more writes, at most: see {@link BatchWindow}. */
   readonly maxBatchWaitMillis?: number
   /** The maximum weight of a group; a single write may be heavier. */
   readonly maxGroup?: Weight
@@ -53,24 +48,20 @@ export interface Options<A, B, E> {
    * is heavier than `maxGroup` gets more time, in proportion to its bytes.
    */
   readonly timeout?: Duration.DurationInput
-  /** Called with each group when it is answered. */
   readonly observe?: (group: CommittedGroup) => void
   /** Notified when one write of a group or the whole group fails, and when a whole group was committed. */
   readonly outage?: Supervision.Outage
 }
 
-/** A committer of single writes. */
 export interface GroupCommit<A, B, E> {
   /**
    * Commits a write together with others that are waiting. Interruption withdraws a waiting write. A write in flight
    * continues without its caller. The effect is direct.
    */
   readonly submit: (write: A) => Effect.Effect<B, E | StoreBusy | StoreUnavailable>
-  /** Whether the group in flight has exceeded its timeout. */
   readonly isStuck: () => boolean
 }
 
-/** The default maximum weight of a group. */
 export const maxGroup: Weight = { operations: 1024, bytes: 4 * MiB }
 
 /** How long the end of the scope waits for the remaining writes. */
@@ -102,7 +93,6 @@ export const make = <A, B, E = never>(
     const answers = answering<A, B, E>()
     const parts: Parts<A, B, E> = { clock, queue, timeoutMillis, ...answers }
 
-    /** Fails the writes that will not be committed. */
     const abandon = Effect.suspend(() => {
       answers.fail(queue.flight?.group ?? [], "the store closed during the commit; its outcome is unknown")
       answers.fail(queue.dropWaiting(), "the store closed before the write was started; nothing of it was done")
@@ -146,7 +136,6 @@ const answering = <A, B, E>() => {
   return { answer, fail, reportFaults }
 }
 
-/** What the commits and their watchdog share. */
 interface Parts<A, B, E> extends ReturnType<typeof answering<A, B, E>> {
   readonly clock: Clock.Clock
   readonly queue: GroupQueue<A, B, E>
@@ -154,7 +143,6 @@ interface Parts<A, B, E> extends ReturnType<typeof answering<A, B, E>> {
   readonly timeoutMillis: number
 }
 
-/** Waits for writes, commits one group, and answers its callers. */
 const committing = <A, B, E>(
   { commit, maxBatchWaitMillis = 0, maxGroup: max = maxGroup, observe, outage, prepare }: Options<A, B, E>,
   { answer, clock, queue, reportFaults, timeoutMillis }: Parts<A, B, E>
@@ -260,7 +248,6 @@ const submitting =
       return () => queue.remove(item)
     })
 
-/** Why the queue accepts no writes, or `undefined` if it does. */
 const refusalOf = (queue: { readonly isClosing: boolean; readonly isStuck: boolean }): StoreUnavailable | undefined => {
   if (queue.isClosing) return new StoreUnavailable({ reason: "the store is closing" })
   return queue.isStuck ? new StoreUnavailable({ reason: "a commit is not answered" }) : undefined
@@ -281,4 +268,34 @@ const failureOf = <B, E>(
     if (Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable) return Cause.fail(outcome.left)
   }
   return undefined
+}
+
+/** Metrics of the groups of `target`. The result registers those of an instance, and returns its observer. */
+export const metrics = (target: string, names: { readonly [Name in "commits" | "writes" | "duration"]: string }) => {
+  const groups = Metric.counter(names.commits, {
+    description: `Groups of writes handed to ${target}, by outcome.`,
+    incremental: true
+  })
+  const byOutcome = {
+    ok: Metric.taggedWithLabels(groups, [MetricLabel.make("outcome", "ok")]),
+    failed: Metric.taggedWithLabels(groups, [MetricLabel.make("outcome", "failed")])
+  }
+  const sizes = Metric.histogram(
+    names.writes,
+    MetricBoundaries.fromIterable([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+    "Writes that shared a transaction."
+  )
+  const durations = Metric.histogram(
+    names.duration,
+    MetricBoundaries.fromIterable([0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2000]),
+    "Milliseconds from the start of a commit of a group of writes until it is durable."
+  )
+  return (tags: MetricTags.MetricTags) => {
+    MetricTags.register([byOutcome.ok, byOutcome.failed, sizes, durations], tags)
+    return ({ millis, outcome, writes }: CommittedGroup): void => {
+      byOutcome[outcome].unsafeUpdate(1, tags)
+      sizes.unsafeUpdate(writes, tags)
+      durations.unsafeUpdate(millis, tags)
+    }
+  }
 }

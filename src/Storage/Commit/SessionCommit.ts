@@ -13,7 +13,6 @@ import type {
   SessionEvents
 } from "../../Gateway/SessionEvents.ts"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 
 /** A write to the stored data of a session. */
@@ -42,9 +41,10 @@ const weigh = (write: EventWrite | Release): GroupCommit.Weight => {
   }
 }
 
-const metrics = CommitMetrics.make({
-  names: { commits: "session_commits_total", writes: "session_commit_writes", duration: "session_commit_duration_ms" },
-  target: "the histories of sessions"
+const metrics = GroupCommit.metrics("the histories of sessions", {
+  commits: "session_commits_total",
+  writes: "session_commit_writes",
+  duration: "session_commit_duration_ms"
 })
 
 /** A committer of writes. It registers its metrics with the value 0. Writes that open a history return it. */

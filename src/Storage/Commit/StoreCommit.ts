@@ -1,22 +1,22 @@
 /**
- * Group commit of the key-value store: the weight of a write, and the metrics of its groups.
+ * Commits of the key-value store, as all its backends make them: their groups, and the end of the log, which they move.
  */
-import { Effect, Exit, Runtime, type Scope } from "effect"
+import { Effect, Exit, Metric, Runtime, type Scope } from "effect"
 import * as Direct from "../../base/Direct.ts"
 import * as MetricTags from "../../base/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
+import type { Comparison } from "../../Kv/IdempotencyShares.ts"
 import { IdempotencyConflict, type StoreBusy, type StoreUnavailable } from "../../Kv/Store.ts"
 import type { Committed, IdempotencyKey, Write } from "../../Kv/Write.ts"
-import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 
-const metrics = CommitMetrics.make({
-  names: { commits: "store_commits_total", writes: "store_commit_writes", duration: "store_commit_duration_ms" },
-  target: "the store"
+const metrics = GroupCommit.metrics("the store", {
+  commits: "store_commits_total",
+  writes: "store_commit_writes",
+  duration: "store_commit_duration_ms"
 })
 
-/** The size of the texts of a write, and of its overhead. */
 const sizeOf = ({ idempotencyKey, operations }: Write, textSize: (text: string) => number): number => {
   let size = idempotencyKey === undefined ? 0 : Idempotency.overheadBytes
   for (const operation of operations) {
@@ -43,20 +43,15 @@ const weigh = (write: Write): GroupCommit.Weight => {
   }
 }
 
-/** Commits the writes to a store. */
 export interface StoreCommit<E> {
   /** As the port specifies. The effect is direct. */
   readonly commit: (write: Write) => Effect.Effect<Committed, E | IdempotencyConflict | StoreBusy | StoreUnavailable>
-  /** Whether the group in flight has exceeded its timeout. */
   readonly isStuck: () => boolean
 }
 
 const noop = (): void => {}
 
-/**
- * Runs one effect for each key at a time. The key of an interrupted caller is free again, though its write may be in
- * flight.
- */
+/** Runs one effect for each key at a time. The key of an interrupted caller is free again. */
 const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
   const fork = Runtime.runFork(runtime)
   const inProgress = new Set<string>()
@@ -74,7 +69,6 @@ const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
     })
 }
 
-/** A committer of the writes to a store. It registers its metrics with the value 0. */
 export const make = <E>({
   commit,
   ...options
@@ -98,3 +92,53 @@ export const make = <E>({
       isStuck
     }
   })
+
+interface Waiter {
+  readonly seq: number
+  readonly wake: () => void
+}
+
+export class LastSeq {
+  private readonly waiters = new Set<Waiter>()
+  private last = 0
+
+  /** Sets the last `seq` and wakes the waiters for it. A lower `seq` belongs to another log, and wakes all waiters. */
+  set(lastSeq: number): void {
+    if (lastSeq === this.last) return
+    const isReset = lastSeq < this.last
+    this.last = lastSeq
+    for (const waiter of this.waiters) {
+      if (!isReset && waiter.seq >= lastSeq) continue
+      this.waiters.delete(waiter)
+      waiter.wake()
+    }
+  }
+
+  /** Waits until the last `seq` is greater than `seq`. The effect is direct. */
+  awaitPast(seq: number): Effect.Effect<void> {
+    return Direct.async(resume => {
+      const waiter: Waiter = { seq, wake: () => resume(Exit.void) }
+      if (this.last > seq) waiter.wake()
+      else this.waiters.add(waiter)
+      return () => this.waiters.delete(waiter)
+    })
+  }
+}
+
+const bytes = Metric.gauge("kv_idempotency_bytes", {
+  description: "Bytes of the records of writes with an Idempotency-Key, at the last comparison of the tenants."
+})
+
+const forgotten = Metric.counter("kv_idempotency_keys_forgotten_total", {
+  description: "Idempotency-Keys that were removed within 24 hours, because their tenant had more than its share.",
+  incremental: true
+})
+
+/** Registers the metrics of idempotency records. Returns the observer of comparisons of the tenants. */
+export const idempotencyMetrics = (tags: MetricTags.MetricTags): ((comparison: Comparison) => void) => {
+  MetricTags.register([bytes, forgotten], tags)
+  return comparison => {
+    bytes.unsafeUpdate(comparison.bytes, tags)
+    forgotten.unsafeUpdate(comparison.forgotten, tags)
+  }
+}

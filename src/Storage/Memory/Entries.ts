@@ -42,10 +42,8 @@ const search = (sorted: ReadonlyArray<string>, key: string, past = false): numbe
   return low
 }
 
-/** All keys of a store, by namespace. */
 export class Entries {
   private readonly namespaces = new Map<string, Namespace>()
-  /** The entries that expire, by namespace and key. */
   private readonly expiring = new Map<string, Entry.StoredEntry>()
 
   /** The entry at `now` (epoch milliseconds), if it is present and has not expired. */
@@ -98,7 +96,6 @@ export class Entries {
     return expiresAt
   }
 
-  /** Sets the state of a key. */
   set(namespace: string, key: string, slot: Slot): void {
     let space = this.namespaces.get(namespace)
     if (space === undefined) {

@@ -6,7 +6,6 @@ import * as Change from "../../Kv/Change.ts"
 import { type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
-import type { Comparison } from "../../Kv/IdempotencyShares.ts"
 import {
   type Address,
   EntriesTooLarge,
@@ -31,9 +30,17 @@ import {
   type Write,
   writeOfPrefix
 } from "../../Kv/Write.ts"
-import { LastSeq } from "../LastSeq.ts"
+import { LastSeq } from "../Commit/StoreCommit.ts"
 import { Entries, pageOfNamespaces, pageOfTenants } from "./Entries.ts"
-import { IdempotencyRecords } from "./IdempotencyRecords.ts"
+
+interface IdempotencyRecord {
+  readonly digest: string
+  readonly kept: string
+  /** Epoch milliseconds. */
+  readonly keptAt: number
+}
+
+const isTooOld = ({ keptAt }: IdempotencyRecord, now: number): boolean => keptAt <= now - Idempotency.lifetime
 
 /** Takes items from the front while they fit in a page of `maxBytes`, but at least one. */
 export const takePage = <A extends { readonly value: string | null }>(
@@ -56,18 +63,11 @@ export class State {
   readonly entries = new Entries()
   private changes: Array<Change.StoredChange> = []
   readonly end = new LastSeq()
-  /** The number of times that records were removed. */
   trims = 0
-  private readonly idempotencyRecords: IdempotencyRecords
+  /** The results of the writes with idempotency keys of the last 24 hours, the oldest first. */
+  private readonly idempotencyRecords = new Map<string, IdempotencyRecord>()
 
-  constructor(
-    readonly epoch: string,
-    idempotencyBytes: number,
-    /** Called after each comparison of the tenants. */
-    private readonly onComparison: (comparison: Comparison) => void
-  ) {
-    this.idempotencyRecords = new IdempotencyRecords(idempotencyBytes)
-  }
+  constructor(readonly epoch: string) {}
 
   get lastSeq(): number {
     return this.changes.at(-1)?.seq ?? 0
@@ -112,11 +112,16 @@ export class State {
   commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> {
     const key = write.idempotencyKey
     if (key === undefined) return this.apply(write, now)
-    const found = this.idempotencyRecords.find(key.id, now)
-    if (found === undefined) {
+    const records = this.idempotencyRecords
+    const found = records.get(key.id)
+    if (found === undefined || isTooOld(found, now)) {
       return Either.map(this.apply(write, now), applied => {
-        const comparison = this.idempotencyRecords.keep(key, Idempotency.encode(write, applied), now)
-        if (comparison !== undefined) this.onComparison(comparison)
+        records.delete(key.id)
+        records.set(key.id, { digest: key.digest, kept: Idempotency.encode(write, applied), keptAt: now })
+        for (const [id, record] of records) {
+          if (!isTooOld(record, now)) break
+          records.delete(id)
+        }
         return applied
       })
     }

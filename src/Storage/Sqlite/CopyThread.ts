@@ -1,19 +1,14 @@
-/**
- * The thread that copies and verifies databases, which would block the main thread. Like the writer's thread it imports
- * no more than it needs.
- */
+/** The thread that copies and verifies databases. Like the writer's thread it imports no more than it needs. */
 import { parentPort, workerData } from "node:worker_threads"
 import { type CopyRequest, copy, type Progress } from "./Copy/Copying.ts"
 import { toCopyError, type VerifyRequest, verify } from "./Copy/Verification.ts"
 
-/** The task of a thread. */
 export type Task =
   | { readonly task: "copy"; readonly request: CopyRequest }
   | { readonly task: "verify"; readonly request: VerifyRequest }
 
 const data = workerData as Task
 
-/** The interval between two messages of progress. */
 const progressIntervalMillis = 100
 
 let reportedAt = 0

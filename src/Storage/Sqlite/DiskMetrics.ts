@@ -11,7 +11,6 @@ import * as MetricTags from "../../base/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { hasCode } from "../FileSystem.ts"
 
-/** The databases of a directory. */
 export type DatabaseName = "kv.db" | "sessions.db"
 
 const fileBytes = Metric.gauge("database_file_bytes", {
@@ -26,7 +25,6 @@ const sizeBytes = Metric.gauge("disk_size_bytes", { description: "Size of the di
 
 const sizeOf = (file: string) => Metric.taggedWithLabels(fileBytes, [MetricLabel.make("file", file)])
 
-/** The interval between two measurements. */
 const defaultInterval = Duration.seconds(10)
 
 const one = Effect.unsafeMakeSemaphore(1)
@@ -45,14 +43,11 @@ const repeatScoped = (
     Effect.repeat(one.withPermits(1)(Effect.ignore(measurement)), Schedule.spaced(interval))
   ).pipe(Effect.withClock(Clock.make()))
 
-const bytesOf = async (file: string): Promise<number> => {
-  try {
-    return (await stat(file)).size
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return 0
-    throw error
-  }
-}
+const bytesOf = (file: string): Promise<number> =>
+  stat(file).then(
+    ({ size }) => size,
+    error => (hasCode(error, "ENOENT") ? 0 : Promise.reject(error))
+  )
 
 /** Measures a database and its write-ahead log until the scope closes. A missing file has 0 bytes. */
 export const files = (
@@ -82,16 +77,11 @@ export const disk = (
   Effect.flatMap(MetricTags.current, tags => {
     const directory = dirname(file)
     let isLow = false
+    const warning = Effect.logWarning("The disk of the store is nearly full")
     const report = (free: number): Effect.Effect<void> => {
-      if (!isLow && free <= fewBytes) {
-        isLow = true
-        return Effect.annotateLogs(Effect.logWarning("The disk of the store is nearly full"), {
-          directory,
-          freeBytes: free
-        })
-      }
-      if (free > 2 * fewBytes) isLow = false
-      return Effect.void
+      const isNews = !isLow && free <= fewBytes
+      isLow = free <= (isLow ? 2 : 1) * fewBytes
+      return isNews ? Effect.annotateLogs(warning, { directory, freeBytes: free }) : Effect.void
     }
     const measurement = Effect.tryPromise(async () => {
       const { bavail, blocks, bsize } = await statfs(directory)

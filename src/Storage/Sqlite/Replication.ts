@@ -9,9 +9,7 @@ import * as Setting from "../../base/Setting.ts"
 import type { Dependency } from "../../Operations/Health/Api.ts"
 import { dataDirectory } from "../StoreUrl.ts"
 
-/** The directory to check. */
 export interface Settings {
-  /** The directory of the databases. */
   readonly directory: string
 }
 
@@ -39,7 +37,6 @@ const isDatabase = (file: string): boolean => !isHidden(file) && /\.(?:db|sqlite
 
 const isMark = (file: string): boolean => marks.some(mark => file === `.${mark}`)
 
-/** The timeout of a check. */
 const timeout = Duration.seconds(2)
 
 /**

@@ -15,12 +15,11 @@ import { StoreUnavailable } from "../../Kv/Store.ts"
 import type * as GroupCommit from "../Commit/GroupCommit.ts"
 import type { EventWrite } from "../Commit/SessionCommit.ts"
 import * as SessionCommit from "../Commit/SessionCommit.ts"
-import * as Damage from "./Database/Damage.ts"
 import * as Database from "./Database/Database.ts"
 import { hasRoom } from "./Database/Files.ts"
-import type { WriteFailure } from "./Database/Messages.ts"
-import type { StoreRefused } from "./Database/Opening/Identification.ts"
-import type { Reader } from "./Database/Reader.ts"
+import type { StoreRefused } from "./Database/Opening.ts"
+import { damageReporter, isDamage, type Reader, type ReportDamage } from "./Database/Reader.ts"
+import type { WriteFailure } from "./Database/WriterPort.ts"
 import * as DiskMetrics from "./DiskMetrics.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
 import { type EventOutcome, writer } from "./SessionEvents/Tables.ts"
@@ -52,7 +51,6 @@ const outcomeOf = (
 
 type Group = GroupCommit.GroupCommit<EventWrite, History | undefined, OutOfStep | StoreUnavailable>
 
-/** The open database of histories, and its committer. */
 interface Opened {
   readonly group: Group
   readonly reader: Reader<Queries>
@@ -62,7 +60,7 @@ interface Opened {
 const open = (
   options: Options,
   retention: Bounds,
-  reportDamage: Damage.Report
+  reportDamage: ReportDamage
 ): Effect.Effect<Opened, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const threadData: ThreadData = { database: "sessions", retention }
@@ -131,7 +129,7 @@ const openOrDefer = (
 export const make = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const retention = options.retention ?? Retention.defaults
-    const reportDamage = Damage.reporter("session database", "session_database_damage_total", yield* MetricTags.current)
+    const reportDamage = damageReporter("session database", "session_database_damage_total", yield* MetricTags.current)
     const use = yield* openOrDefer(options.directory, open(options, retention, reportDamage))
     const read = <A>(body: (queries: Queries) => A, session?: string): Effect.Effect<A, StoreUnavailable> =>
       use(({ reader }) => reader.read(body, session === undefined ? undefined : { session }))
@@ -161,7 +159,7 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
       read: (session, after, limit) =>
         find(queries => queries.page(session, after, limit), session).pipe(
           Effect.mapError(error =>
-            Damage.isDamage(error.reason) ? new SessionUnreadable({ session, reason: error.reason }) : error
+            isDamage(error.reason) ? new SessionUnreadable({ session, reason: error.reason }) : error
           )
         ),
       unfinished: Effect.suspend(() => read(queries => queries.unfinished())),
@@ -177,6 +175,5 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
     })
   })
 
-/** The histories in a directory. */
 export const layer = (options: Options): Layer.Layer<SessionEvents, StoreRefused> =>
   Layer.scoped(SessionEvents, make(options))

@@ -4,12 +4,11 @@
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
-import type { Request } from "./Database/Messages.ts"
 import { Writer, type WriterPlugin } from "./Database/Writer.ts"
+import type { Request } from "./Database/WriterPort.ts"
 import { writer as kvWriter } from "./Kv/Tables.ts"
 import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
 
-/** The database that the thread writes. */
 export type ThreadData =
   | { readonly database: "kv"; readonly idempotencyBytes: number }
   | { readonly database: "sessions"; readonly retention: Retention }

@@ -16,13 +16,10 @@ import {
   unfinishedCopyOf
 } from "../Sqlite/Database/Connection.ts"
 import { describe } from "../Sqlite/Database/DatabaseError.ts"
-import * as Epoch from "../Sqlite/Database/Epoch.ts"
-import { realFile } from "../Sqlite/Database/Files.ts"
-import { applicationIdOf } from "../Sqlite/Database/Opening/Identification.ts"
-import * as Opening from "../Sqlite/Database/Opening.ts"
-import { recount } from "../Sqlite/Kv/NamespaceCounts.ts"
-import { format as kv } from "../Sqlite/Kv/Schema.ts"
-import { format as sessions } from "../Sqlite/SessionEvents/Schema.ts"
+import { newEpoch, realFile } from "../Sqlite/Database/Files.ts"
+import { applicationIdOf, open as openStore } from "../Sqlite/Database/Opening.ts"
+import { format as kv, recount } from "../Sqlite/Kv/Schema.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Tables.ts"
 import {
   notEmpty,
   otherCopy,
@@ -48,7 +45,7 @@ const attempt = <A>(body: () => A): Effect.Effect<A, StoreCopyFailed> =>
 
 const refused = (error: { readonly message: string }) => new StoreCopyRefused({ message: error.message })
 
-const open = (directory: string, format: Format) => Effect.mapError(Opening.open(directory, format), refused)
+const open = (directory: string, format: Format) => Effect.mapError(openStore(directory, format), refused)
 
 /** A connection, which closes with the scope. */
 const connection = (connect: () => Database, close: (db: Database) => void = db => db.close()) =>
@@ -201,7 +198,7 @@ export const openTarget = (directory: string, sourceId: string): Effect.Effect<T
       pages: pages(databases),
       finish: attempt(() => {
         closeLast(databases.sessions)
-        const epoch = Epoch.renew(db, opened.file, kv.log!)
+        const epoch = newEpoch(db, opened.file, kv.log!)
         become(db, kv, () => {
           metadata("DELETE FROM metadata WHERE name = ?").run(sourceName)
           db.exec(recount)

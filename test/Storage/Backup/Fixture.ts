@@ -1,17 +1,18 @@
 /** Data directories for tests of backups and restores. */
 import { readdirSync } from "node:fs"
 import Database from "better-sqlite3"
-import { Effect, Layer, Logger, type Scope } from "effect"
-import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Effect, type Scope } from "effect"
 import { histories } from "../../../src/Storage/Backup/Manifest.ts"
 import * as Backup from "../../../src/Storage/Backup.ts"
 import * as Opening from "../../../src/Storage/Sqlite/Database/Opening.ts"
-import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+import { using } from "../SqliteFixture.ts"
 
-export const inStore = (directory: string) =>
-  Effect.provide(Layer.provide(Sqlite.layer({ directory, writer: "inline" }), Logger.remove(Logger.defaultLogger)))
+export const inStore =
+  (directory: string) =>
+  <A, E, R>(body: Effect.Effect<A, E, R>) =>
+    using(directory, body)
 
 /** A data directory with a store of so many entries. */
 export const store = (entries: number): Effect.Effect<string, unknown, Scope.Scope> =>
@@ -46,8 +47,3 @@ export const makeSessions = (directory: string, session?: string) =>
     db.close()
     return file
   })
-
-/** The epoch of the log. */
-export const epoch = Effect.flatMap(ChangeLog, log =>
-  Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
-)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestServices } from "effect"
 import * as TestClock from "effect/TestClock"
-import { BatchWindow } from "../../../src/Storage/Commit/BatchWindow.ts"
+import { BatchWindow } from "../../../src/Storage/Commit/GroupQueue.ts"
 import { joinAll, settled, setup } from "./Fixture.ts"
 
 /** Milliseconds. */
@@ -83,14 +83,6 @@ describe("BatchWindow", () => {
     fail()
     expect([next(), next()]).toEqual([1, 3])
   })
-
-  it("a wait that brings nothing into a full group has not paid", () => {
-    const window = new BatchWindow(5)
-    window.onAnswered(1, 1, commit)
-    window.onTaken(1, { presentAtStart: 1, millis: 1 })
-    window.onAnswered(1, 1, commit)
-    expect(window.expected).toBe(1)
-  })
 })
 
 describe("GroupCommit, batch window", () => {
@@ -111,23 +103,18 @@ describe("GroupCommit, batch window", () => {
     })
   )
 
-  for (const { title, maxBatchWaitMillis, commit } of [
-    { title: "as long as is allowed", maxBatchWaitMillis: 1, commit: "1 second" },
-    { title: "twice as long as a commit takes", maxBatchWaitMillis: 3_600_000, commit: "1 millis" }
-  ] as const) {
-    it.scoped(`a group whose callers do not write again waits ${title}`, () =>
-      Effect.gen(function* () {
-        const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis })
-        const fibers = yield* Effect.forEach(["a", "b"], submit)
-        yield* TestClock.adjust(commit)
-        yield* answer(0)
-        // In real time, which passes while the test waits.
-        yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
-        yield* answer(1)
-        expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
-      })
-    )
-  }
+  it.scoped("a group whose callers do not write again waits as long as is allowed", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 1 })
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* TestClock.adjust("1 second")
+      yield* answer(0)
+      // In real time, which passes while the test waits.
+      yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
+      yield* answer(1)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
+    })
+  )
 
   for (const { title, maxGroup } of [
     { title: "operations", maxGroup: { operations: 2, bytes: 1000 } },
@@ -151,34 +138,4 @@ describe("GroupCommit, batch window", () => {
       })
     )
   }
-
-  it.scoped("after a wait for writes that did not arrive, the next group does not wait for answered callers", () =>
-    Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 100 })
-      const fibers = yield* Effect.forEach(["a", "b"], submit)
-      yield* TestClock.adjust("1 second")
-      yield* answer(0)
-      // In real time, which passes while the test waits. Without this wait the next group would wait.
-      yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
-      const next = yield* submit("c")
-      yield* TestClock.adjust("1 second")
-      yield* answer(1)
-      yield* settled
-      expect(groups).toEqual([["a"], ["b"], ["c"]])
-      yield* answer(2)
-      expect(yield* joinAll([...fibers, next])).toEqual(["done a", "done b", "done c"])
-    })
-  )
-
-  it.scoped("if commits take no time, or no caller was answered yet, no group waits", () =>
-    Effect.gen(function* () {
-      const { groups, submit, answer } = yield* setup({ maxBatchWaitMillis: 3_600_000 })
-      const fibers = yield* Effect.forEach(["a", "b"], submit)
-      yield* answer(0)
-      yield* settled
-      expect(groups).toEqual([["a"], ["b"]])
-      yield* answer(1)
-      expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
-    })
-  )
 })

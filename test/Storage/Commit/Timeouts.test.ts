@@ -106,23 +106,6 @@ describe("GroupCommit, timeouts", () => {
     )
   }
 
-  it.scoped("each group has its own time limit", () =>
-    Effect.gen(function* () {
-      const { committer, submit, answer } = yield* setup()
-      for (let index = 0; index < 3; index++) {
-        const fiber = yield* submit(`w${index}`)
-        yield* TestClock.adjust("1700 millis")
-        yield* answer(index)
-        expect(yield* joinAll([fiber])).toEqual([`done w${index}`])
-      }
-      const last = yield* submit("last")
-      yield* TestClock.adjust("1800 millis")
-      expect(yield* joinAll([last])).toEqual(["StoreUnavailable"])
-      expect(committer.isStuck()).toBe(true)
-      yield* answer(3)
-    })
-  )
-
   it.scoped("a write that is heavier than a group has a longer timeout; waiting writes do not", () =>
     Effect.gen(function* () {
       const { answer, committer, groups, submit } = yield* setup({ maxGroup: { operations: 10, bytes: 4 } })

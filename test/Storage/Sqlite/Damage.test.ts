@@ -184,24 +184,14 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
 const counted = countedOf("store")
 
 describe("a database with damaged pages", () => {
-  it.scopedLive("while the service is stopped: it starts, and serves all that does not need them", () =>
+  it.scopedLive.each(["is stopped", "runs"])("while the service %s: it serves all that does not need them", state =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* fill(directory)
       const file = join(directory, "kv.db")
-      const damage = spoil(file)
+      const before = state === "is stopped" ? spoil(file) : undefined
       const { call, url } = yield* launch(directory)
-      yield* examine(url, call, damage)
-    })
-  )
-
-  it.scopedLive("while the service runs", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* fill(directory)
-      const { call, url } = yield* launch(directory)
-      const file = join(directory, "kv.db")
-      yield* examine(url, call, spoil(file))
+      yield* examine(url, call, before ?? spoil(file))
     })
   )
 

@@ -26,40 +26,31 @@ const without: Dependency = {
 }
 
 describe("the replication check", () => {
-  it.effect("is ok without databases", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* checked(), ok)
-      assert.deepStrictEqual(yield* checked("kv.lock", "notes.txt", ".hidden.db", "logs/"), ok)
-      const missing = Replication.check({ directory: "/nonexistent/causeway" })
-      assert.deepStrictEqual(yield* Effect.provide(missing, NodeFileSystem.layer), ok)
-    })
+  const cases: ReadonlyArray<readonly [title: string, expected: Dependency, ...names: ReadonlyArray<string>]> = [
+    ["in an empty directory", ok],
+    ["without databases", ok, "kv.lock", "notes.txt", ".hidden.db", "logs/"],
+    ["with files of an old replicator", ok, "kv.db", ".kv.db-litestream/generations/"],
+    ["with one generation", ok, "kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation/"],
+    ["with files of a new replicator", ok, "kv.db", "kv.db-wal", ".kv.db-litestream/ltx/0/"],
+    ["next to other hidden directories", ok, "kv.db", ".other/", ".kv.db-litestream/generations/1f/"],
+    ["with a hidden directory of this name", ok, "kv.db", ".generations/"],
+    ["with a database alone", without, "kv.db"],
+    ["with a directory that is not hidden", without, "kv.db", "kv.db-wal", "generations/"],
+    ["with an empty hidden directory", without, "sessions.db", ".kv.db-litestream/"],
+    ["with directories of others", without, "kv.sqlite3", ".cache/", ".profile"],
+    ["with a file of this name", without, "kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation"],
+    ["with a hidden file of this name", without, "kv.db", ".generations"],
+    ["with a file and a directory", ok, "kv.db", ".generation", ".kv.db-litestream/ltx/"]
+  ]
+  it.effect.each(cases)("%s", ([, expected, ...names]) =>
+    Effect.map(checked(...names), found => assert.deepStrictEqual(found, expected))
   )
 
-  it.effect("is ok with the files of a replicator, old or new", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/generations/"), ok)
-      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation/"), ok)
-      assert.deepStrictEqual(yield* checked("kv.db", "kv.db-wal", ".kv.db-litestream/ltx/0/"), ok)
-      assert.deepStrictEqual(yield* checked("kv.db", ".other/", ".kv.db-litestream/generations/1f/"), ok)
-      assert.deepStrictEqual(yield* checked("kv.db", ".generations/"), ok)
-    })
-  )
-
-  it.effect("is degraded with databases and nothing of the kind", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* checked("kv.db"), without)
-      assert.deepStrictEqual(yield* checked("kv.db", "kv.db-wal", "generations/"), without)
-      assert.deepStrictEqual(yield* checked("sessions.db", ".kv.db-litestream/"), without)
-      assert.deepStrictEqual(yield* checked("kv.sqlite3", ".cache/", ".profile"), without)
-    })
-  )
-
-  it.effect("takes no file for the metadata directory that it is called like", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation"), without)
-      assert.deepStrictEqual(yield* checked("kv.db", ".generations"), without)
-      assert.deepStrictEqual(yield* checked("kv.db", ".generation", ".kv.db-litestream/ltx/"), ok)
-    })
+  it.effect("is ok without the directory", () =>
+    Replication.check({ directory: "/nonexistent/causeway" }).pipe(
+      Effect.map(found => assert.deepStrictEqual(found, ok)),
+      Effect.provide(NodeFileSystem.layer)
+    )
   )
 
   it.effect("is degraded with a reason if the directory cannot be read", () =>

@@ -5,13 +5,15 @@ import { Worker } from "node:worker_threads"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Logger, Schedule, Scope } from "effect"
 import type { Write } from "../../../src/Kv/Write.ts"
-import type { Request as AnyRequest, Reply } from "../../../src/Storage/Sqlite/Database/Messages.ts"
+import type { Request as AnyRequest, Reply } from "../../../src/Storage/Sqlite/Database/WriterPort.ts"
 import * as WriterPort from "../../../src/Storage/Sqlite/Database/WriterPort.ts"
 import type { Outcome } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
 import type { ThreadData } from "../../../src/Storage/Sqlite/WriterThread.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { lastSeq, set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
+
+const startThread = (data: object) => WriterPort.startThread("WriterThread", "sqlite-writer", data)
 
 type Request = AnyRequest<Write>
 type Data = ThreadData & { readonly file: string }
@@ -76,40 +78,9 @@ describe("the writing thread", () => {
     expect(loaded).toEqual(["better-sqlite3", "effect/Either"])
   })
 
-  it.scopedLive("serves requests in order, and notifies listeners of each reply", () =>
-    Effect.gen(function* () {
-      const { port, replies } = yield* setup(WriterPort.startThread)
-      expect(yield* send(port, commit("a"))).toMatchObject({
-        _tag: "Done",
-        lastSeq: 1,
-        outcomes: [
-          { _tag: "Committed", committed: { results: [{ op: "set", version: 1 }], timestamp: 1000, lastSeq: 1 } }
-        ]
-      })
-      expect(yield* send(port, { kind: "expire", time: 2000, limit: 10 })).toMatchObject({ count: 0, lastSeq: 1 })
-      expect(replies).toHaveLength(2)
-    })
-  )
-
-  it.scopedLive("requests in flight when it dies fail, and another one takes over", () =>
-    Effect.gen(function* () {
-      const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : WriterPort.startThread(data)
-      )
-      const replies: Array<Reply<Outcome>> = []
-      port(commit("a"), reply => replies.push(reply))
-      port({ kind: "probe" }, reply => replies.push(reply))
-      yield* Effect.promise(() => workers[0]!.terminate())
-      const died = { _tag: "Unavailable", cause: "Error", reason: "the writing thread died: it ended" }
-      expect(replies).toEqual([died, died])
-      expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
-      expect(workers).toHaveLength(2)
-    })
-  )
-
   it.scopedLive("a thread that dies during commits leaves an intact log", () =>
     Effect.gen(function* () {
-      const { port, workers } = yield* setup(WriterPort.startThread)
+      const { port, workers } = yield* setup(startThread)
       let acknowledged = 0
       for (let round = 0; round < 3; round++) {
         for (let index = 0; index < 10; index++) {
@@ -129,9 +100,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("a second request of a kind is refused, but probes share their answer", () =>
     Effect.gen(function* () {
-      const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : WriterPort.startThread(data)
-      )
+      const { port, workers } = yield* setup((data, attempt) => (attempt === 0 ? silent() : startThread(data)))
       const replies: Array<string> = []
       const post = (name: string, request: Request) =>
         port(request, reply => replies.push(`${name}: ${reply._tag === "Unavailable" ? reply.reason : "done"}`))
@@ -154,7 +123,7 @@ describe("the writing thread", () => {
   it.scopedLive("a thread that cannot be started is retried, and requests in the meantime are refused", () =>
     Effect.gen(function* () {
       let attempts = 0
-      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startThread(data)))
+      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : startThread(data)))
       expect(yield* send(port, commit("a"))).toEqual({
         _tag: "Unavailable",
         cause: "Error",
@@ -165,30 +134,11 @@ describe("the writing thread", () => {
     })
   )
 
-  it.live("a thread that can never be started does not delay the end of the scope", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const { port } = yield* Scope.extend(setup(noThread), scope)
-      yield* Scope.close(scope, Exit.void)
-      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
-    })
-  )
-
-  it.scopedLive("serves if it is started from its source, as in development", () =>
-    Effect.gen(function* () {
-      const source = new URL("../../../src/Storage/Sqlite/Thread.dev.cjs", import.meta.url)
-      const { port } = yield* setup(
-        data => new Worker(source, { workerData: data, argv: ["WriterThread"], execArgv: [] })
-      )
-      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Done" })
-    })
-  )
-
   it.live("the end of the scope is not followed by a wait for a thread", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       yield* Scope.close(scope, Exit.void)
-      const { port, workers } = yield* Scope.extend(setup(WriterPort.startThread), scope)
+      const { port, workers } = yield* Scope.extend(setup(startThread), scope)
       expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
       expect(workers).toEqual([])
     })
@@ -196,7 +146,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("a request that cannot be posted is a defect, and the next of its kind is served", () =>
     Effect.gen(function* () {
-      const { port } = yield* setup(WriterPort.startThread)
+      const { port } = yield* setup(startThread)
       const odd: Write = Object.assign({ operations: [set("n", "odd", 1)], actor: "tester" }, { actor: () => {} })
       expect(yield* send(port, { kind: "commit", writes: [odd], now: 1 })).toMatchObject({
         _tag: "Unavailable",

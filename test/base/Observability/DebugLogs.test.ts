@@ -1,4 +1,5 @@
 /** What the levels debug and trace add, and that it costs nothing above them. */
+
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, FastCheck as fc, Layer, LogLevel, Option, TestClock } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
@@ -7,7 +8,7 @@ import * as FrameSummary from "../../../src/base/Observability/FrameSummary.ts"
 import * as ProcessMetrics from "../../../src/base/Observability/ProcessMetrics.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import * as CommandLog from "../../../src/Storage/Sqlite/Database/CommandLog.ts"
+import { loggedStatements } from "../../../src/Storage/Sqlite/Database/ReadConnection.ts"
 import * as SessionEventsInSqlite from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
@@ -80,7 +81,7 @@ describe("level debug", () => {
       )
       assert.isUndefined(yield* Effect.provide(DebugLog.make, layer))
       const prepared = { get: {} }
-      assert.strictEqual(CommandLog.statements(prepared, "kv.db", undefined), prepared)
+      assert.strictEqual(loggedStatements(prepared, "kv.db", undefined), prepared)
     })
   )
 })

@@ -1,11 +1,10 @@
 /**
  * Queries for lists of entries and for their counts.
  */
-
 import { compare } from "../../../Client/KeyOrder.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import { pageBytes, type Selection } from "../../../Kv/Store.ts"
-import type { EntryQuery } from "../../EntryRows.ts"
+import type { EntryQuery } from "../../KeyOrder.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { Query } from "../Database/Statement.ts"
 import { ceiling, floor, isDue, lastSeq, page, printedEntry, printedKey, textsOf } from "./SqlParts.ts"

@@ -2,7 +2,7 @@
  * The end of the log, as far as a node knows it.
  */
 import { Effect } from "effect"
-import { LastSeq } from "../../LastSeq.ts"
+import { LastSeq } from "../../Commit/StoreCommit.ts"
 
 interface End {
   readonly epoch: string

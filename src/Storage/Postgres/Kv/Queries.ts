@@ -6,7 +6,6 @@ import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
-import { type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, first, type Query } from "../Database/Statement.ts"
 import {
@@ -26,7 +25,7 @@ export const get = (namespace: string, key: string, now: number): Query<Entry.St
   text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
     WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`,
   values: [namespace, key, now],
-  decode: ([row]) => (row === undefined ? undefined : toEntry(namespace, key, row as EntryRow))
+  decode: ([row]) => (row === undefined ? undefined : Entry.toEntry(namespace, key, row as Entry.EntryRow))
 })
 
 /** The values are read only if all of them are within the limit. */

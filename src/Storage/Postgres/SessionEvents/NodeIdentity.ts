@@ -33,7 +33,7 @@ export const make = (directory: string | undefined): Effect.Effect<NodeIdentity,
   if (directory === undefined) return Effect.sync(withoutDirectory)
   const remembered = Effect.gen(function* () {
     // It loads SQLite, which hosts without a directory do not need.
-    const { isLockedByAnother, Lock } = yield* Effect.tryPromise(() => import("../../DirectoryLock.ts"))
+    const { isLockedByAnother, Lock } = yield* Effect.tryPromise(() => import("../../Sqlite/Database/Files.ts"))
     const file = join(directory, "node.lock")
     yield* Effect.acquireRelease(
       Effect.try({

@@ -10,8 +10,8 @@ import { closeSync, fdatasyncSync, fsyncSync, openSync, readSync, statfsSync, st
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
-import { connect } from "../../SqliteDriver.ts"
 import { type Format, openForReading } from "../Database/Connection.ts"
+import { connect } from "../Database/Files.ts"
 import { CopyError, type Description, describe, mebibytes, number, refuse, toCopyError } from "./Verification.ts"
 
 /** A database, and the file of its copy, which must not exist yet. */
@@ -21,7 +21,6 @@ export interface Source {
   readonly target: string
 }
 
-/** What to copy, and the limits. */
 export interface CopyRequest {
   /** One database or several. References between them are valid in the copies, too. */
   readonly sources: ReadonlyArray<Source>
@@ -62,7 +61,6 @@ export const requireRoom = (directory: string, bytes: number, bytesLeft: number)
   throw new CopyError("NoRoom", `The disk of ${directory} has ${mebibytes(room)} left, and the copy needs ${needed}`)
 }
 
-/** Lets other work of the event loop run. */
 const pause = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 
 /** The SHA-256 of a file in hexadecimal digits. `onRead` receives the number of bytes after each read, and may throw. */
@@ -99,7 +97,6 @@ const connectSource = (file: string): Database.Database => {
   }
 }
 
-/** A read transaction of one source. */
 export class Snapshot {
   readonly db: Database.Database
   private logBytesBefore = 0
@@ -145,10 +142,7 @@ export class Snapshot {
   }
 }
 
-/**
- * Takes all snapshots at one moment: nothing was committed to the first database while the others were taken. Writers do
- * not wait for it.
- */
+/** Takes all snapshots at one moment: nothing was committed to the first database while the others were taken. */
 export const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
   const [first, ...others] = snapshots
   if (first === undefined) return
@@ -166,7 +160,6 @@ export const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
   throw new CopyError("Failed", `${first.source.file} is written without a pause in which the copy could begin`)
 }
 
-/** Copies one snapshot into one file. */
 const copyOne = async (
   snapshot: Snapshot,
   { bytesLeft }: CopyRequest,

@@ -2,17 +2,18 @@
  * Backups of a store that is open: copies in files next to its database. Each copy is removed after it was sent.
  */
 import { readdirSync, rmSync, statSync } from "node:fs"
+import { open } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
 import { type Context, Effect, Option, Stream } from "effect"
+import { constVoid } from "effect/Function"
 import { MiB } from "../../../base/Bytes.ts"
 import { Limits } from "../../../base/Limits.ts"
 import { randomHex } from "../../../base/RandomHex.ts"
 import { BackupRefused, type Store, StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import * as OpenFile from "../../OpenFile.ts"
 import type { Format } from "../Database/Connection.ts"
 import { type Copied, type CopyRequest, requireRoom } from "./Copying.ts"
 import * as CopyPort from "./CopyPort.ts"
-import { toCopyError } from "./Verification.ts"
+import { type CopyError, toCopyError } from "./Verification.ts"
 
 /** The free bytes that the disk must have left for the store itself. */
 const bytesLeft = 64 * MiB
@@ -20,10 +21,8 @@ const bytesLeft = 64 * MiB
 /** The factor by which the write-ahead log may exceed its usual limit while the store is copied. */
 const logFactor = 4
 
-/** When another client may try again. */
 const retryAfterSeconds = 10
 
-/** The size of a read from a copy. */
 const chunkBytes = MiB / 4
 
 /** The prefix of the names of copies. 16 hexadecimal digits and a suffix follow. */
@@ -31,7 +30,6 @@ const prefixOf = (file: string): string => `${basename(file).replace(/\.db$/, ""
 
 const restOfName = /^[0-9a-f]{16}\.tmp(?:-journal|-wal|-shm)?$/
 
-/** The files that SQLite may create for a copy. */
 const filesOf = (copy: string): ReadonlyArray<string> => ["", "-journal", "-wal", "-shm"].map(end => `${copy}${end}`)
 
 /** Removes copies of a process that was killed. */
@@ -47,10 +45,16 @@ export const removeLeftovers = (file: string): void => {
 
 const unreadable = (error: unknown) => new StoreUnavailable({ reason: `the copy cannot be read: ${error}` })
 
+/** Opens a copy, and closes it without waiting: a stalled disk does not delay the end of the scope. */
+const opened = (file: string) =>
+  Effect.acquireRelease(Effect.tryPromise({ try: () => open(file), catch: unreadable }), handle =>
+    Effect.sync(() => void handle.close().catch(constVoid))
+  )
+
 /** The bytes of a file, read on demand. */
 const contentOf = (file: string): Stream.Stream<Uint8Array, StoreUnavailable> =>
   Stream.unwrapScoped(
-    Effect.map(Effect.mapError(OpenFile.open(file), unreadable), handle =>
+    Effect.map(opened(file), handle =>
       Stream.repeatEffectOption(
         Effect.tryPromise({
           // Each chunk has its own bytes: it may wait for the client while the next one is read.
@@ -65,23 +69,17 @@ const contentOf = (file: string): Stream.Stream<Uint8Array, StoreUnavailable> =>
     )
   )
 
-const toFailure = ({
-  message,
-  reason
-}: Pick<CopyPort.CopyFailed, "message" | "reason">): BackupRefused | StoreUnavailable =>
+const toFailure = ({ message, reason }: CopyError): BackupRefused | StoreUnavailable =>
   reason === "NoRoom" ? new BackupRefused({ cause: "NoRoom", message }) : new StoreUnavailable({ reason: message })
 
-/** A database to back up. */
 export interface Options {
   readonly file: string
   readonly format: Format
   /** The epoch of the log that is being served. */
   readonly epoch: () => string
-  /** Whether copies are made in a thread. */
   readonly writer: "thread" | "inline"
 }
 
-/** Makes backups of a database, one at a time. */
 export const make = ({
   epoch: epochNow,
   file,

@@ -5,15 +5,12 @@ import { statSync } from "node:fs"
 import Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
 import { hasCode } from "../../FileSystem.ts"
-import { connect } from "../../SqliteDriver.ts"
 import { type Format, refusalOf } from "../Database/Connection.ts"
 import { describe as describeError, isLocked } from "../Database/DatabaseError.ts"
-import { epochIn } from "../Database/Epoch.ts"
+import { connect, epochIn } from "../Database/Files.ts"
 
-/** A number of bytes as messages show it. */
 export const mebibytes = (bytes: number): string => `${Math.ceil(bytes / MiB).toLocaleString("en-US")} MiB`
 
-/** Why a copy or a verification has failed. */
 export type FailureReason =
   /** A source is not a database that this code can copy. */
   | "Refused"
@@ -50,7 +47,6 @@ export const toCopyError = (error: unknown): CopyError => {
   return new CopyError("Failed", isLocked(error) ? `The database is locked (${message})` : message)
 }
 
-/** The value of a pragma that is a number. */
 export const number = (db: Database.Database, pragma: string): number => Number(db.pragma(pragma, { simple: true }))
 
 /** The properties of a database that its copy has, too. */
@@ -79,11 +75,9 @@ export const describe = (db: Database.Database, file: string, format: Format): D
 export interface VerifyRequest {
   readonly file: string
   readonly format: Format
-  /** A query for the number of records. */
   readonly count: string
 }
 
-/** A database that passed the verification. */
 export interface Verified extends Description {
   readonly count: number
 }

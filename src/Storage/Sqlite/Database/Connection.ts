@@ -5,10 +5,8 @@ import { dirname, join } from "node:path"
 import type Database from "better-sqlite3"
 import { MiB } from "../../../base/Bytes.ts"
 import { differenceOf, isOfDevelopment, ofDevelopment } from "../../MigrationNames.ts"
-import * as SqliteDriver from "../../SqliteDriver.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
-import type { LogFormat } from "./Epoch.ts"
-import { hasRoom } from "./Files.ts"
+import { connect, hasRoom, type LogFormat } from "./Files.ts"
 
 /** One step from a schema version to the next: statements without parameters. A released one never changes. */
 export interface Migration {
@@ -21,7 +19,6 @@ export interface Migration {
 export interface Format {
   /** The files are `<name>.db` and `<name>.lock`. */
   readonly name: string
-  /** PRAGMA application_id. */
   readonly applicationId: number
   /** The steps to the newest schema that this code knows. Their number is its version (PRAGMA user_version). */
   readonly migrations: ReadonlyArray<Migration>
@@ -29,19 +26,14 @@ export interface Format {
   readonly log?: LogFormat
 }
 
-/**
- * The format of a database while another store is copied into it. It has a different id, with the letters in lower
- * case, so that no process serves it.
- */
+/** The format of a database while another store is copied into it: another id, so that no process serves it. */
 export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
   ...format,
   applicationId: format.applicationId | 0x20202020
 })
 
-/** The file of a database in its directory. */
 export const fileOf = (directory: string, { name }: Format): string => join(directory, `${name}.db`)
 
-/** The table of a database that lists the applied migrations. */
 export const migrationsTable = "effect_sql_migrations"
 
 /** The listed migrations. Only databases of development versions may have no list. */
@@ -89,15 +81,6 @@ const using = (db: Database.Database, use: (db: Database.Database) => void): Dat
   }
 }
 
-/** Opens a connection. The driver throws a `TypeError` if it cannot access the directory, which is not a bug. */
-const connect = (file: string, options: Database.Options): Database.Database => {
-  try {
-    return SqliteDriver.connect(file, options)
-  } catch (error) {
-    throw error instanceof TypeError ? new DatabaseUnavailable(error.message, "Error") : error
-  }
-}
-
 /** Opens a database for writing. Throws if its format differs, or if commits would not be durable. */
 export const openForWriting = (file: string, { applicationId, migrations }: Format): Database.Database =>
   using(connect(file, { fileMustExist: true, timeout: 250 }), db => {
@@ -127,10 +110,7 @@ export const openForWriting = (file: string, { applicationId, migrations }: Form
 export const openForReading = (file: string, timeoutMillis = 100): Database.Database =>
   connect(file, { readonly: true, fileMustExist: true, timeout: timeoutMillis })
 
-/**
- * Opens a database for reads, with an exclusive lock from the first read on. It keeps the index of the write-ahead log
- * in memory, and therefore works on a full disk.
- */
+/** Opens a database for reads, exclusively: the index of its log is in memory and takes no space on the disk. */
 export const openExclusive = (file: string, timeoutMillis = 100): Database.Database =>
   // It takes a lock for writing, but writes nothing.
   using(connect(file, { fileMustExist: true, timeout: timeoutMillis }), db => {
@@ -138,10 +118,7 @@ export const openExclusive = (file: string, timeoutMillis = 100): Database.Datab
     db.pragma("query_only = ON")
   })
 
-/**
- * Uses a connection for reads, from which `use` reads at once. On a full disk there is no space for the shared index of a
- * write-ahead log; then the connection is exclusive.
- */
+/** Uses a connection for reads, from which `use` reads at once. On a full disk the connection is exclusive. */
 export const withReadable = <A>(
   file: string,
   timeoutMillis: number,
@@ -168,10 +145,7 @@ export const closeLast = (db: Database.Database): void => {
   db.close()
 }
 
-/**
- * Copies the whole write-ahead log into the database file, flushes the file, and truncates the log. Returns false if a
- * reader of an older snapshot prevents it.
- */
+/** Flushes the write-ahead log into the database and truncates it. Returns false if a reader prevents it. */
 export const checkpoint = (db: Database.Database): boolean => {
   const [row] = db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
   return row?.busy === 0

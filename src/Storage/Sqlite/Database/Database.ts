@@ -7,16 +7,13 @@ import { Limits } from "../../../base/Limits.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import * as DebugLog from "../../../base/Observability/DebugLog.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
-import * as CommandLog from "./CommandLog.ts"
-import type * as Damage from "./Damage.ts"
 import { hasRoom } from "./Files.ts"
-import type { Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
-import { StoreRefused } from "./Opening/Identification.ts"
-import { type Opened, open } from "./Opening.ts"
-import type { ReadConnection } from "./Reader/ReadConnection.ts"
-import { Reader } from "./Reader.ts"
+import { type Opened, open, StoreRefused } from "./Opening.ts"
+import { logCommand, type ReadConnection } from "./ReadConnection.ts"
+import { Reader, type ReportDamage } from "./Reader.ts"
 import { Recovery } from "./Recovery.ts"
 import { Writer, type WriterPlugin } from "./Writer.ts"
+import type { Reply, Request, Task, Unavailable, WriteFailure } from "./WriterPort.ts"
 import * as WriterPort from "./WriterPort.ts"
 
 /** The directory of a database, and how it is written. */
@@ -41,7 +38,7 @@ export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
   readonly startsLazily: boolean
   /** Called with the newest sequence number after each successful reply of the writer. */
   readonly onLastSeq: (lastSeq: number) => void
-  readonly reportDamage: Damage.Report
+  readonly reportDamage: ReportDamage
   /** Annotations for the report of a damaged page that a write met. */
   readonly annotate?: (write: W) => Readonly<Record<string, unknown>>
   /** A group of writes as the debug log shows it, without their values. */
@@ -51,17 +48,13 @@ export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
 /** A write failed because of a bug in this code; the message has the stack. */
 export class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefect", { message: Schema.String }) {}
 
-/** An open database. */
 export interface Database<W, O, Q> {
   readonly reader: Reader<Q>
   /** The database file itself, if the one in the directory is a symbolic link. */
   readonly file: string
   /** The epoch of the log that the reader reads; `""` if the database has none. */
   readonly epoch: () => string
-  /**
-   * Commits a group of writes at `now` (epoch milliseconds). Returns an outcome for each write, in order. Only one group
-   * may be in flight.
-   */
+  /** Commits one group at a time, at `now` (epoch milliseconds). Returns an outcome for each write, in order. */
   readonly commit: (
     writes: ReadonlyArray<W>,
     now: number
@@ -71,7 +64,6 @@ export interface Database<W, O, Q> {
    * epoch milliseconds, read before each portion. Returns how many records the task created or removed.
    */
   readonly run: (task: Task, time: Effect.Effect<number>, portion: number) => Effect.Effect<number, StoreUnavailable>
-  /** Starts the writer if necessary, and waits for its first reply within a timeout. */
   readonly started: Effect.Effect<void>
   /** Whether a write could be committed, as found by one within the last second. */
   readonly isWritable: Effect.Effect<boolean>
@@ -83,7 +75,6 @@ const startTimeout = Duration.seconds(10)
 /** How long the outcome of a commit says whether another one is possible. */
 const findingMillis = 1000
 
-/** The timeout of one portion of a task. */
 const portionTimeout = Duration.millis(1800)
 
 /** Opens a database. This process owns it until the scope closes. */
@@ -102,7 +93,10 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     const onReply = (reply: Reply<O>): void => recovery.onReply(reply)
     const writer: WriterPort.WriterPort<W, O> = yield* options.writer === "inline"
       ? WriterPort.inline(() => new Writer(file, plugin), onReply)
-      : WriterPort.thread(() => WriterPort.startThread({ ...plugin.threadData, file }), onReply)
+      : WriterPort.thread(
+          () => WriterPort.startThread("WriterThread", "sqlite-writer", { ...plugin.threadData, file }),
+          onReply
+        )
 
     /** Sends a request to the writer, after everything that must not run at the same time was stopped. */
     const post: WriterPort.WriterPort<W, O> = (request, respond) => {
@@ -147,7 +141,6 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     }
   })
 
-/** Sends a request and waits for the reply. */
 type Ask<W, O> = (request: Request<W>) => Effect.Effect<Reply<O>>
 
 /**
@@ -166,7 +159,7 @@ const sender = <W, O>(
     Effect.async(resume => {
       const ended =
         debug &&
-        CommandLog.command(basename(file), debug, {
+        logCommand(basename(file), debug, {
           command: request.kind,
           ...(request.kind === "commit" ? describe(request.writes) : {}),
           ...("limit" in request ? { limit: request.limit } : {})
@@ -183,7 +176,6 @@ const sender = <W, O>(
     })
 }
 
-/** Observes whether the last transaction was committed. */
 const observed = <W, O extends { readonly _tag: string }>(send: Ask<W, O>, clock: Clock.Clock) => {
   /** Whether the last transaction that had to write was committed. */
   let found = { at: Number.NEGATIVE_INFINITY, isWritable: true }
@@ -250,7 +242,7 @@ const commitBy =
 /** Runs one portion of a task at a time; `one` is a semaphore with one permit. */
 const runBy = <W, O>(
   ask: Ask<W, O>,
-  reportDamage: Damage.Report,
+  reportDamage: ReportDamage,
   one: Effect.Semaphore
 ): Database<W, O, never>["run"] => {
   const runPortion = (task: Task, time: Effect.Effect<number>, limit: number) =>
@@ -275,7 +267,7 @@ const runBy = <W, O>(
 
 const isFailed = (outcome: { readonly _tag: string }): outcome is WriteFailure => outcome._tag === "Failed"
 
-const fail = (reportDamage: Damage.Report, { cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
+const fail = (reportDamage: ReportDamage, { cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
   Effect.zipRight(
     reportDamage("write", reason),
     cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })

@@ -15,7 +15,6 @@ export type UnavailableCause =
   | "DiskError"
   /** Any other error of SQLite or of the file system. */
   | "Error"
-  /** A bug in this code. */
   | "Defect"
 
 /** The database cannot be used now; the message is for the log. */
@@ -33,14 +32,10 @@ const hasCode = (error: unknown, codes: RegExp): boolean =>
 
 const isSystemError = (error: unknown): boolean => error instanceof Error && "syscall" in error
 
-/**
- * Whether pages of the database cannot be read, because they are damaged or the disk fails. Other pages may be intact,
- * and no acknowledged write is in doubt.
- */
+/** Whether pages cannot be read. Other pages may be intact, and no acknowledged write is in doubt. */
 export const isUnreadable = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_(CORRUPT|IOERR_(READ|SHORT_READ|CORRUPTFS|DATA)$)/)
 
-/** Whether a lock could not be taken. */
 export const isLocked = (error: unknown): boolean => hasCode(error, /^SQLITE_(BUSY|LOCKED|PROTOCOL)/)
 
 /** How long SQLite itself has tried to take the lock, in milliseconds. */
@@ -50,10 +45,7 @@ export const lockedFor = (error: unknown): number => (hasCode(error, /^SQLITE_PR
 export const isDefect = (error: unknown): boolean =>
   !(error instanceof DatabaseUnavailable || error instanceof Database.SqliteError || isSystemError(error))
 
-/**
- * Whether one write, or the pages that it needs, may have caused an error. Then the other writes of its group are tried
- * again.
- */
+/** Whether one write may have caused an error. Then the other writes of its group are tried again. */
 export const concernsOneWrite = (error: unknown): boolean =>
   isDefect(error) || isUnreadable(error) || hasCode(error, /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/)
 

@@ -1,28 +1,70 @@
 /**
- * The reads of a database.
+ * The reads of a database: short ones, those from snapshots, and the reports of pages that cannot be read.
  */
-import { type Clock, Effect, Exit } from "effect"
+import { Clock, Effect, Exit, type Scope } from "effect"
 import * as Direct from "../../../base/Direct.ts"
+import type { MetricTags } from "../../../base/MetricTags.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
-import { StoreUnavailable } from "../../../Kv/Store.ts"
+import * as LabelValues from "../../../base/Observability/LabelValues.ts"
+import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { idOf } from "../../FileSystem.ts"
-import * as Damage from "./Damage.ts"
+import { SnapshotShares } from "../../SnapshotShares.ts"
 import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
-import { type Opened, ReadConnection, type Source } from "./Reader/ReadConnection.ts"
-import { Snapshots } from "./Reader/Snapshots.ts"
+import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
+
+/** SQLite's codes for pages that are malformed or cannot be read. */
+const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
+
+/** Whether a reason, which begins with a code of SQLite, indicates a damaged file or disk. */
+export const isDamage = (reason: string): boolean => damage.test(reason)
+
+const logIntervalNanos = 10_000_000_000n
+
+/** Reports a failure if its reason indicates damage, with annotations for the log. */
+export type ReportDamage = (
+  operation: "read" | "write",
+  reason: string,
+  annotations?: Readonly<Record<string, unknown>>
+) => Effect.Effect<void>
+
+/** Counts damage, and logs it with the number of reports since the last line. */
+export const damageReporter = (database: string, metric: string, tags: MetricTags): ReportDamage => {
+  const counter = LabelValues.counter(metric, {
+    label: "operation",
+    description: `Reads and writes of the ${database} that met a damaged or unreadable page.`
+  })
+  counter.register(["read", "write"], tags)
+  let logAgainAt: bigint | undefined
+  let unlogged = 0
+  return (operation, reason, annotations) =>
+    Effect.flatMap(Clock.currentTimeNanos, now => {
+      if (!isDamage(reason)) return Effect.void
+      counter.increment(operation, tags)
+      if (logAgainAt !== undefined && now < logAgainAt) {
+        unlogged++
+        return Effect.void
+      }
+      logAgainAt = now + logIntervalNanos
+      const notLogged = unlogged
+      unlogged = 0
+      return Effect.annotateLogs(Effect.logError(`The ${database} is damaged`), {
+        operation,
+        reason,
+        ...annotations,
+        ...(notLogged === 0 ? {} : { notLogged })
+      })
+    })
+}
 
 /** After an unreadable page, caches are emptied at most once in this interval. */
 const clearCachesIntervalMillis = 1000
 
-/** The state of the connection for short reads. */
 interface Main<Q> extends Opened<Q> {
   /** The file that it reads. */
   readonly databaseId: string | undefined
 }
 
-/** Receives failures of reads. */
 export interface ReaderListener {
-  /** The reader is suspended. */
   readonly onSuspended: () => void
   /** The file is not the one that was adopted. */
   readonly onReplaced: (reason: string) => void
@@ -48,7 +90,7 @@ export class Reader<Q> {
     /** The maximum number of snapshots that last over several iterations of the event loop. */
     maxSnapshots: number,
     private readonly clock: Clock.Clock,
-    private readonly reportDamage: Damage.Report,
+    private readonly reportDamage: ReportDamage,
     private readonly listener: ReaderListener
   ) {
     this.snapshots = new Snapshots(this, maxSnapshots)
@@ -85,7 +127,6 @@ export class Reader<Q> {
     return this.main?.connection.isExclusive === true
   }
 
-  /** Whether reads are possible. Opens the connection to find out. */
   canRead(): boolean {
     try {
       this.current()
@@ -105,7 +146,6 @@ export class Reader<Q> {
     this.adopted = databaseId
   }
 
-  /** Makes reads possible. */
   resume(): void {
     this.suspension = undefined
   }
@@ -138,7 +178,6 @@ export class Reader<Q> {
     return this.main
   }
 
-  /** Opens a connection for a long-lived snapshot. */
   connect(): Opened<Q> {
     return this.openedFile(() => ReadConnection.openSnapshot(this.source))
   }
@@ -154,7 +193,7 @@ export class Reader<Q> {
         if (isDefect(error)) throw error
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
         if (failure.isUnreadable) this.clearCaches()
-        if (!Damage.isDamage(failure.reason)) return Exit.fail(failure)
+        if (!isDamage(failure.reason)) return Exit.fail(failure)
         return Effect.zipRight(this.reportDamage("read", failure.reason, annotations), failure)
       }
     })
@@ -187,5 +226,142 @@ export class Reader<Q> {
     this.clearedAt = now
     this.snapshots.clearCaches()
     this.main?.connection.clearCache()
+  }
+}
+
+/** The maximum number of connections of ended snapshots that are kept for later ones. */
+const maxSpare = 2
+
+/** How many milliseconds a snapshot, which keeps the log from being reset, may last: without any read, and in total. */
+const timeoutMillis = { idle: 60_000, total: 900_000 }
+
+export class Snapshot<Q> {
+  /** Why nothing more can be read from it. */
+  ended: string | undefined
+  /** When it was last read from, in monotonic milliseconds. */
+  readAt: number
+
+  constructor(
+    readonly opened: Opened<Q>,
+    readonly giveBack: () => void,
+    /** Monotonic milliseconds. */
+    readonly startedAt: number
+  ) {
+    this.readAt = startedAt
+  }
+}
+
+/** Snapshots that last over several iterations of the event loop, each on a separate connection. */
+class Snapshots<Q> {
+  private readonly active = new Set<Snapshot<Q>>()
+  private readonly spare: Array<Opened<Q>> = []
+  private isPaused = false
+
+  private readonly shares: SnapshotShares
+
+  /** `max` is the maximum number of concurrent snapshots. */
+  constructor(
+    private readonly reader: Reader<Q>,
+    max: number
+  ) {
+    this.shares = new SnapshotShares(max)
+  }
+
+  /**
+   * Takes a snapshot for a tenant, or for `""`. It ends when the scope closes, when it is released, or after a timeout.
+   */
+  take(tenant: string): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy, Scope.Scope> {
+    return Effect.gen(this, function* () {
+      const startedAt = yield* Monotonic.millis
+      const snapshot = yield* Effect.acquireRelease(this.acquire(tenant, startedAt), snapshot =>
+        Effect.sync(() => this.release(snapshot))
+      )
+      yield* Effect.forkIn(this.limit(snapshot), yield* Effect.scope)
+      return snapshot
+    })
+  }
+
+  read<A>(snapshot: Snapshot<Q>, body: (queries: Q) => A): Effect.Effect<A, StoreUnavailable> {
+    return Effect.flatMap(Monotonic.millis, now =>
+      this.reader.attempt(() => {
+        if (snapshot.ended !== undefined) throw new DatabaseUnavailable(snapshot.ended, "Error")
+        snapshot.readAt = now
+        return body(snapshot.opened.queries)
+      })
+    )
+  }
+
+  release(snapshot: Snapshot<Q>): void {
+    if (!this.active.delete(snapshot)) return
+    snapshot.giveBack()
+    snapshot.ended = "the snapshot was released"
+    const { connection } = snapshot.opened
+    if (connection.isExclusive) return
+    connection.release()
+    if (this.spare.length < maxSpare && connection.isOpen) this.spare.push(snapshot.opened)
+    else connection.close()
+  }
+
+  /** Ends all snapshots; reads from them fail with the reason. */
+  endAll(reason: string): void {
+    for (const snapshot of this.active) this.end(snapshot, reason)
+  }
+
+  /** Ends all snapshots, and starts no other until `resume`. */
+  pause(reason: string): void {
+    this.isPaused = true
+    this.endAll(reason)
+  }
+
+  resume(): void {
+    this.isPaused = false
+  }
+
+  close(reason: string): void {
+    this.endAll(reason)
+    for (const { connection } of this.spare.splice(0)) connection.close()
+  }
+
+  clearCaches(): void {
+    for (const { opened } of this.active) opened.connection.clearCache()
+    for (const { connection } of this.spare) connection.clearCache()
+  }
+
+  private acquire(tenant: string, now: number): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> {
+    return Effect.suspend((): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> => {
+      const giveBack = this.isPaused ? undefined : this.shares.take(tenant)
+      if (giveBack === undefined) return new StoreBusy({ retryAfterSeconds: 1 })
+      const begin = this.reader.attempt(() => {
+        const shared = this.reader.current()
+        // An exclusive connection excludes the writer, and so needs no snapshot.
+        const opened = shared.connection.isExclusive ? shared : (this.spare.pop() ?? this.reader.connect())
+        if (opened !== shared) opened.connection.hold()
+        const snapshot = new Snapshot(opened, giveBack, now)
+        this.active.add(snapshot)
+        return snapshot
+      })
+      return Effect.onError(begin, () => Effect.sync(giveBack))
+    })
+  }
+
+  /** Ends a snapshot after its timeout. */
+  private limit(snapshot: Snapshot<Q>): Effect.Effect<void> {
+    return Effect.flatMap(Monotonic.millis, now => {
+      const { startedAt, readAt } = snapshot
+      const left = Math.min(readAt + timeoutMillis.idle, startedAt + timeoutMillis.total) - now
+      if (left > 0) return Effect.zipRight(Effect.sleep(left), this.limit(snapshot))
+      const reason =
+        now < startedAt + timeoutMillis.total
+          ? `nothing of a list was read for ${timeoutMillis.idle / 1000} s`
+          : `a list was still being read after ${timeoutMillis.total / 1000} s`
+      return Effect.sync(() => this.end(snapshot, reason))
+    })
+  }
+
+  private end(snapshot: Snapshot<Q>, reason: string): void {
+    if (snapshot.ended !== undefined || !this.active.delete(snapshot)) return
+    snapshot.giveBack()
+    snapshot.ended = reason
+    if (!snapshot.opened.connection.isExclusive) snapshot.opened.connection.close()
   }
 }

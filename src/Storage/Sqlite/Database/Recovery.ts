@@ -1,12 +1,9 @@
-/**
- * Keeps a database usable after failures of its reader or its writer: closes and opens connections, and limits the
- * write-ahead log.
- */
+/** Keeps a database usable after failures of its reader or writer, and limits the write-ahead log. */
 import { type Clock, Effect, Runtime } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
-import type { Done, Reply } from "./Messages.ts"
 import type { Opened } from "./Opening.ts"
 import type { Reader, ReaderListener } from "./Reader.ts"
+import type { Done, Reply } from "./WriterPort.ts"
 
 /** A lock that cannot be taken for this long is stuck: other programs hold locks only briefly. */
 const stuckAfterMillis = 500
@@ -39,10 +36,7 @@ export class StuckLocks {
     private readonly now: () => number
   ) {}
 
-  /**
-   * Must be called after a read or a write failed because of a lock that SQLite itself tried to take for `tried`
-   * milliseconds. Returns whether all connections to the file must be closed.
-   */
+  /** After a lock was not taken, which SQLite tried for `tried` milliseconds. Returns whether to close the file. */
   onLocked(tried = 0): boolean {
     const now = this.now()
     if (this.since === undefined || now - this.lastAt > sameLockMillis) {
@@ -63,7 +57,6 @@ export class StuckLocks {
   }
 }
 
-/** The parts of a database that its recovery uses. */
 export interface RecoveryOptions<O, Q> {
   readonly opened: Opened
   /** The size of the write-ahead log, in bytes, above which it is truncated. */
@@ -161,10 +154,7 @@ export class Recovery<O, Q> {
     })
   }
 
-  /**
-   * Closes all connections and opens the file that has the name now. Without the lock the file may belong to another
-   * process, and stays closed.
-   */
+  /** Closes all connections and opens the file that has the name now, unless another process may have its lock. */
   private replace(reason: string): void {
     this.reader.close(reason)
     const { opened, post } = this.options

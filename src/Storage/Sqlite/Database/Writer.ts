@@ -11,9 +11,9 @@ import {
   leavesConnectionSound,
   unavailableCause
 } from "./DatabaseError.ts"
-import { OpenLog } from "./Epoch.ts"
 import * as Files from "./Files.ts"
-import type { Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
+import { OpenLog } from "./Files.ts"
+import type { Done, Reply, Request, Task, WriteFailure } from "./WriterPort.ts"
 
 /** A task: reads the due items first, and then changes them in one transaction or several. */
 export interface TaskSteps<A> {
@@ -31,14 +31,11 @@ export interface Tables<W, O> {
   readonly lastSeq: () => number
 }
 
-/** What differs between the writers of databases. */
 export interface WriterPlugin<W, O> {
   readonly format: Format
-  /** Prepares statements on the connection that writes. */
   readonly tables: (db: Database.Database) => Tables<W, O>
 }
 
-/** The connection that writes. */
 class Connection<W, O> {
   readonly db: Database.Database
   readonly tables: Tables<W, O>
@@ -64,10 +61,7 @@ class Connection<W, O> {
     return this.run.immediate(body) as A
   }
 
-  /**
-   * Throws if nothing could be written: SQLite opens a read-only file, too, and begins transactions there. It changes
-   * no page on the disk, and therefore works on a full disk.
-   */
+  /** Throws if the file is read-only, where SQLite begins transactions, too. Changes no page on the disk. */
   probe(format: Format): void {
     this.db.exec("BEGIN IMMEDIATE")
     try {
@@ -93,7 +87,6 @@ class Connection<W, O> {
     this.log?.close()
   }
 
-  /** Closes the last connection of the process. */
   closeLast(): void {
     closeLast(this.db)
     this.log?.close()

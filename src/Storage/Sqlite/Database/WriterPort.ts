@@ -7,8 +7,53 @@ import { Backoff } from "../../../base/Backoff.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import * as Threads from "../../../base/Process/Threads.ts"
 import * as Supervision from "../../../base/Supervision.ts"
-import type { Reply, Request, Unavailable } from "./Messages.ts"
-import type { Writer } from "./Writer.ts"
+import type { UnavailableCause } from "./DatabaseError.ts"
+
+/** Background work of a database, in portions of one transaction each. */
+export type Task = "expire" | "trim"
+
+/** Times are epoch milliseconds. A limit bounds the work of one transaction. */
+export type Request<W> =
+  | { readonly kind: "commit"; readonly writes: ReadonlyArray<W>; readonly now: number }
+  /** Deletes entries that have expired at `time`, or removes records that are older. */
+  | { readonly kind: Task; readonly time: number; readonly limit: number }
+  /** Copies the write-ahead log into the database and truncates it, unless readers of old snapshots prevent it. */
+  | { readonly kind: "checkpoint" }
+  /** Asks whether the database can be written, apart from the room on the disk. */
+  | { readonly kind: "probe" }
+  /** Commits a transaction that changes no data, and needs of the disk what a small write needs. */
+  | { readonly kind: "touch" }
+  /** Opens the file that has the database's name now. All readers have been closed. */
+  | { readonly kind: "reopen" }
+  | { readonly kind: "close" }
+
+/** Why one write of a group was not committed. The reason of a defect has its stack. */
+export interface WriteFailure {
+  readonly _tag: "Failed" | "Defect"
+  readonly reason: string
+}
+
+export interface Done<O> {
+  readonly _tag: "Done"
+  /** For a commit, one for each write. */
+  readonly outcomes: ReadonlyArray<O | WriteFailure>
+  /** For a task, the number of records that it created or removed. */
+  readonly count: number
+  /** The newest sequence number; 0 if the database has none. */
+  readonly lastSeq: number
+  readonly logBytes: number
+  readonly databaseId: string | undefined
+  /** The epoch of the log; `""` if the database has none. */
+  readonly epoch: string
+}
+
+export interface Unavailable {
+  readonly _tag: "Unavailable"
+  readonly cause: UnavailableCause
+  readonly reason: string
+}
+
+export type Reply<O> = Done<O> | Unavailable
 
 type Respond<O> = (reply: Reply<O>) => void
 
@@ -18,7 +63,6 @@ type Respond<O> = (reply: Reply<O>) => void
  */
 export type WriterPort<W, O> = (request: Request<W>, respond: Respond<O>) => void
 
-/** A reply without an effect on the database. */
 export const unavailable = (reason: string): Unavailable => ({ _tag: "Unavailable", cause: "Error", reason })
 
 /** A request could not be posted, or its reply could not be handled: a bug in this code. */
@@ -30,7 +74,7 @@ const defect = (error: unknown): Unavailable => ({
 
 /** A writer in the calling thread, which each request blocks. `onReply` is called with each reply, before `respond`. */
 export const inline = <W, O>(
-  make: () => Writer<W, O>,
+  make: () => { readonly handle: (request: Request<W>) => Reply<O> },
   onReply: Respond<O>
 ): Effect.Effect<WriterPort<W, O>, never, Scope.Scope> =>
   Effect.map(
@@ -42,7 +86,6 @@ export const inline = <W, O>(
     }
   )
 
-/** What a thread posts. */
 interface Posted<O> {
   readonly kind: string
   readonly reply: Reply<O>
@@ -60,10 +103,7 @@ const closeTimeout = Duration.seconds(3)
 /** How long it then waits for the thread to end. */
 const terminateTimeout = Duration.seconds(1)
 
-/**
- * A thread that a request starts if there is none. When it dies, the requests in flight fail. Until another one may be
- * started, all requests are refused.
- */
+/** A thread that a request starts if there is none. When it dies, its requests fail, and others for a while. */
 class ThreadPort<W, O> {
   // Kinds are never removed: a map with changing entries keeps callers alive.
   private readonly callers = new Map<string, Array<Respond<O>> | undefined>()
@@ -164,15 +204,10 @@ class ThreadPort<W, O> {
   }
 }
 
-/** Starts the thread from its source or its compiled form, whichever this file has. */
-export const startThread = (data: { readonly file: string }): Worker => {
-  const entry = import.meta.url.endsWith(".ts") ? "../Thread.dev.cjs" : "../WriterThread.js"
-  return new Worker(new URL(entry, import.meta.url), {
-    workerData: data,
-    argv: ["WriterThread"],
-    execArgv: [],
-    name: "sqlite-writer"
-  })
+/** Starts a thread from its source or its compiled form, whichever this file has. */
+export const startThread = (entry: "WriterThread" | "CopyThread", name: string, data: object): Worker => {
+  const file = import.meta.url.endsWith(".ts") ? "../Thread.dev.cjs" : `../${entry}.js`
+  return new Worker(new URL(file, import.meta.url), { workerData: data, argv: [entry], execArgv: [], name })
 }
 
 /** A writer in a separate thread, which the first request starts. */

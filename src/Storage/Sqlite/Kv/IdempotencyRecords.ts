@@ -4,7 +4,6 @@ import { bytesOf, lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
 import * as Shares from "../../../Kv/IdempotencyShares.ts"
 import type { IdempotencyKey } from "../../../Kv/Write.ts"
 
-/** The stored result of a write. */
 interface IdempotencyRecord {
   readonly digest: string
   readonly outcome: string
@@ -15,10 +14,7 @@ interface IdempotencyRecord {
   readonly tenant: string
 }
 
-/**
- * The tables of idempotency records: a row for each record, the oldest first, and a row for each tenant with the bytes
- * of its records.
- */
+/** A row for each record, the oldest first, and a row for each tenant with the bytes of its records. */
 export class IdempotencyRecords {
   private readonly statements: ReturnType<typeof prepare>
   private readonly schedule = new Shares.ComparisonSchedule()
@@ -66,7 +62,6 @@ export class IdempotencyRecords {
     return isDue ? this.compare(this.end - this.start, now) : undefined
   }
 
-  /** Drops the state of a transaction. */
   clear(): void {
     this.start = undefined
     this.added.clear()

@@ -51,7 +51,6 @@ export const printed = <Parameters extends Array<unknown>>(
   print: db.prepare<Parameters, string>(`SELECT ${text} ${rows}`).pluck()
 })
 
-/** The statements of a list whose entries are printed this way. */
 export const prepareList = (db: Database.Database, text: string) => {
   const rows = (comparison: ">" | ">=", order: "ASC" | "DESC") =>
     printed<ListParameters>(
@@ -62,10 +61,7 @@ export const prepareList = (db: Database.Database, text: string) => {
   return { from: rows(">=", "ASC"), after: rows(">", "ASC"), down: rows(">=", "DESC") }
 }
 
-/**
- * The rows of a statement, up to the one with which their values reach `size` bytes. They end before an unreadable row,
- * which is then the first row of the next read.
- */
+/** The rows up to the one with which their values reach `maxBytes`, or before one that cannot be read. */
 export const take = <Parameters extends Array<unknown>>(
   { print, size }: Printed<Parameters>,
   parameters: Parameters,

@@ -1,7 +1,8 @@
-/** The reads of the key-value store. */
+/** The reads of the key-value store and of its change log. */
 import type Database from "better-sqlite3"
 import { compare } from "../../../Client/KeyOrder.ts"
-import type { ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
+import * as Change from "../../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import {
   type Address,
@@ -16,47 +17,62 @@ import {
   type TenantPage,
   type TenantQuery
 } from "../../../Kv/Store.ts"
-import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
-import { isUnreadable } from "../Database/DatabaseError.ts"
-import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
-import { ChangeQueries, type LogRead } from "./ChangeQueries.ts"
-import { tenantOfColumn } from "./NamespaceCounts.ts"
-import { afterAllTexts, prepareList, printedEntry, printedKey, take, visible } from "./Printed.ts"
+import { describe, isUnreadable } from "../Database/DatabaseError.ts"
+import type { ReadConnection } from "../Database/ReadConnection.ts"
+import {
+  afterAllTexts,
+  prepareList,
+  printed,
+  printedChange,
+  printedEntry,
+  printedKey,
+  take,
+  visible
+} from "./Printed.ts"
+import { tenantOfColumn } from "./Schema.ts"
+
+/** The maximum number of records that a read of a namespace scans, because no index finds those of a namespace. */
+const scanned = 2000
+
+/** A page, or that records after the position of the read were removed, up to `trimmedSeq`. */
+export type LogRead = (ChangePage | { readonly _tag: "TrimmedBefore"; readonly trimmedSeq: number }) & {
+  /** Why the start of the log cannot be read, if it cannot. */
+  readonly damage?: string
+}
+
+interface Ends {
+  readonly first: number | null
+  readonly last: number | null
+  readonly damage?: string
+}
 
 /** The lower one of an end and a key, if there is a key. */
 const before = (end: string | Buffer, key: string): string | Buffer =>
   key === "" || (typeof end === "string" && compare(key, end) > 0) ? end : key
 
-/** A page of entries. */
 export interface EntryPage {
   readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean
 }
 
-/** A part of the names of a selection. */
 export interface NameCount {
   readonly count: number
   /** Where the next part starts, if there may be one. */
   readonly next: string | undefined
 }
 
-/**
- * The reads of the key-value store. Each is made from one snapshot: its own, or the one of the connection. Statements
- * throw `SqliteError`; nothing is caught here.
- */
+/** Each read is made from one snapshot: its own, or that of the connection. Statements throw `SqliteError`. */
 export class Queries {
   private readonly statements: ReturnType<typeof prepare>
-  private readonly log: ChangeQueries
 
   constructor(private readonly connection: ReadConnection) {
     this.statements = connection.prepare(prepare)
-    this.log = new ChangeQueries(connection)
   }
 
   get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
     const row = this.statements.get.get(namespace, key, now)
-    return row === undefined ? undefined : toEntry(namespace, key, row)
+    return row === undefined ? undefined : Entry.toEntry(namespace, key, row)
   }
 
   /** The entries of some addresses; `undefined` if their values have more than `maxBytes`. */
@@ -81,12 +97,59 @@ export class Queries {
   }
 
   lastSeq(): number {
-    return this.log.lastSeq()
+    return this.statements.last.get() ?? 0
   }
 
   /** `epoch` is that of the log that the connection reads. */
   changes(query: ChangeQuery, epoch: string): LogRead {
-    return this.inSnapshot(() => this.log.read(query, epoch))
+    return this.inSnapshot(() => this.readLog(query, epoch))
+  }
+
+  private readLog(query: ChangeQuery, epoch: string): LogRead {
+    const { damage, first, last } = this.endsOfLog(query.after)
+    // Records are dense, and the newest is never removed: records that are missing at the start were trimmed.
+    const read: LogRead =
+      first !== null && query.after < first - 1
+        ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 }
+        : this.changePage(query, last ?? 0, epoch)
+    return damage === undefined ? read : { ...read, damage }
+  }
+
+  private changePage(query: ChangeQuery, last: number, epoch: string): ChangePage {
+    const { after, limit, namespace, tenant } = query
+    if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
+    const end = namespace === undefined ? last : Math.min(after + scanned, last)
+    const { isCut, texts } =
+      namespace !== undefined
+        ? this.takeChanges(query, namespace, end)
+        : tenant === ""
+          ? take(this.statements.changes, [after, limit], pageBytes)
+          : take(this.statements.tenantChanges, [tenant, after, limit], pageBytes)
+    const changes = texts.map(Change.encoded)
+    const isFull = isCut || changes.length === limit
+    return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
+  }
+
+  /** The records of a part of a namespace, up to the one with this `seq`. */
+  private takeChanges({ after, limit, prefix = "", tenant }: ChangeQuery, namespace: string, upTo: number) {
+    const own = Entry.tenantOf(namespace)
+    if (!prefix.isWellFormed() || (tenant !== "" && tenant !== own)) return { texts: [], isCut: false }
+    const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
+    const part: PartParameters = [after, upTo, namespace, prefix, end, limit]
+    return own === ""
+      ? take(this.statements.partChanges, part, pageBytes)
+      : take(this.statements.tenantPartChanges, [own, ...part], pageBytes)
+  }
+
+  /** If the first `seq` cannot be read, the first one after `after`. */
+  private endsOfLog(after: number): Ends {
+    try {
+      return this.statements.ends.get()!
+    } catch (error) {
+      if (!isUnreadable(error)) throw error
+      const last = this.lastSeq()
+      return { first: after < last ? this.statements.next.get(after + 1)! : last, last, damage: describe(error) }
+    }
   }
 
   due(): Due {
@@ -94,7 +157,7 @@ export class Queries {
     return { expiresAt: timeOf(firstExpiry), oldestAt: timeOf(oldestTrimmable) }
   }
 
-  entries(query: EntryQuery): EntryPage {
+  entries(query: KeyOrder.EntryQuery): EntryPage {
     const { after, isDescending = false, keysOnly = false, limit, namespace, now, size = pageBytes } = query
     const range = KeyOrder.rangeOf(query)
     if (range === undefined) return { entries: [], more: false }
@@ -112,10 +175,7 @@ export class Queries {
     return { entries: texts.map(keysOnly ? Entry.encodedWithoutValue : Entry.encoded), more }
   }
 
-  /**
-   * The number of names of a selection, including those of expired entries, of at most `limit` from `from` on. A whole
-   * namespace is counted at once.
-   */
+  /** The names of a selection, also expired ones, of at most `limit` from `from` on; all of a whole namespace. */
   countNames(selection: Selection, limit: number, from = ""): NameCount {
     const range = rangeOf(selection, from)
     if (range === undefined) return { count: 0, next: undefined }
@@ -133,10 +193,7 @@ export class Queries {
       : countOf(this.statements.countVisible.get(now, ...range, limit)!, limit)
   }
 
-  /**
-   * The number of entries of a selection that have expired at `now` and are still stored; `undefined` if more than
-   * `most` of all entries have. At most this many are examined.
-   */
+  /** How many stored entries have expired at `now`; `undefined` if more than `most` have in all namespaces. */
   countDue(selection: Selection, most: number, now: number): number | undefined {
     const range = rangeOf(selection)
     if (range === undefined) return 0
@@ -168,7 +225,6 @@ export class Queries {
     return { tenants, lastSeq: this.lastSeq(), epoch, more }
   }
 
-  /** Makes several reads from one snapshot. */
   inSnapshot<A>(body: () => A): A {
     return this.connection.inSnapshot(body)
   }
@@ -189,6 +245,17 @@ const timeOf = (statement: Database.Statement<[], number | null>): number | null
     return 0
   }
 }
+
+type PartParameters = [
+  after: number,
+  upTo: number,
+  namespace: string,
+  start: string,
+  end: string | Buffer,
+  limit: number
+]
+
+const inPart = "namespace = ? AND key >= ? AND key < ?"
 
 type NamespaceParameters = [
   now: number,
@@ -216,6 +283,28 @@ const due = `due AS MATERIALIZED (
      )`
 
 const prepare = (db: Database.Database) => ({
+  ends: db.prepare<[], Ends>("SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"),
+  // A separate statement: the end of the log can be read even if its start cannot.
+  last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
+  // At or after a number: the record before it may be the unreadable one.
+  next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
+  changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
+  // The condition on the empty tenant makes the partial index usable.
+  tenantChanges: printed<[string, number, number]>(
+    db,
+    printedChange,
+    "FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?"
+  ),
+  partChanges: printed<PartParameters>(
+    db,
+    printedChange,
+    `FROM changes WHERE seq >= ? + 1 AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
+  ),
+  tenantPartChanges: printed<[string, ...PartParameters]>(
+    db,
+    printedChange,
+    `FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
+  ),
   firstExpiry: db
     .prepare<[], number | null>("SELECT min(expires_at) FROM entries WHERE expires_at IS NOT NULL")
     .pluck(),
@@ -226,7 +315,7 @@ const prepare = (db: Database.Database) => ({
     .pluck(),
   // Only the unknown columns, as an array: creating an object for each row takes a sixth of the time.
   get: db
-    .prepare<[string, string, number], EntryRow>(
+    .prepare<[string, string, number], Entry.EntryRow>(
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
     )
     .raw(),

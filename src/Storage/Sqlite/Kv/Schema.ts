@@ -79,3 +79,15 @@ export const format: Format = {
   migrations,
   log: { lastSeq: "SELECT max(seq) FROM changes" }
 }
+
+/** The SQL equivalent of `tenantOf` for a column or an expression. */
+export const tenantOfColumn = (namespace: string): string =>
+  `CASE WHEN ${namespace} GLOB 'tenant:*' THEN substr(${namespace}, 8, instr(substr(${namespace}, 8) || '/', '/') - 1)
+   ELSE '' END`
+
+/** Counts all entries again, after rows were inserted without the writer. */
+export const recount = `DELETE FROM namespaces;
+  INSERT INTO namespaces (namespace, entries) SELECT namespace, count(*) FROM entries GROUP BY namespace;
+  DELETE FROM tenants;
+  INSERT INTO tenants (tenant, namespaces, entries)
+    SELECT ${tenantOfColumn("namespace")}, count(*), sum(entries) FROM namespaces GROUP BY 1`

@@ -21,14 +21,11 @@ import {
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { IdempotencyRecords } from "./IdempotencyRecords.ts"
-import { NamespaceCounts } from "./NamespaceCounts.ts"
 import { afterAllTexts, visible } from "./Printed.ts"
 import { format } from "./Schema.ts"
 
-/** The outcome of one write of a group. */
 export type Outcome = Done | Refused | KeyReused
 
-/** A write that was applied, now or earlier. */
 interface Done {
   readonly _tag: "Committed"
   readonly committed: Applied
@@ -51,10 +48,8 @@ interface Tombstone extends KeyState {
   readonly present: false
 }
 
-/** The stored state of a key. */
 type RowState = EntryState | Tombstone
 
-/** An entry that has expired. */
 interface DueEntry {
   readonly namespace: string
   readonly key: string
@@ -250,6 +245,66 @@ const prepare = (db: Database.Database) => ({
   ),
   dropChanges: db.prepare("DELETE FROM changes WHERE seq <= ?"),
   dropTombstones: db.prepare("DELETE FROM tombstones WHERE seq <= ?")
+})
+
+/**
+ * Maintains the number of entries of each namespace, and the numbers of namespaces and entries of each tenant. `flush`
+ * writes all of them. Rows are updated first, and inserted if they are missing: one statement for both takes twice as
+ * long.
+ */
+class NamespaceCounts {
+  private readonly statements: ReturnType<typeof prepareCounts>
+  private changed = new Map<string, number>()
+
+  constructor(db: Database.Database) {
+    this.statements = prepareCounts(db)
+  }
+
+  add(namespace: string, entries: number): void {
+    this.changed.set(namespace, (this.changed.get(namespace) ?? 0) + entries)
+  }
+
+  flush(): void {
+    if (this.changed.size === 0) return
+    const { addNumbers, dropTenant, insertTenant } = this.statements
+    const gains = new Map<string, { namespaces: number; entries: number }>()
+    for (const [namespace, entries] of this.changed) {
+      if (entries === 0) continue
+      const tenant = tenantOf(namespace)
+      const gain = gains.get(tenant) ?? { namespaces: 0, entries: 0 }
+      gains.set(tenant, gain)
+      gain.entries += entries
+      gain.namespaces += this.addToNamespace(namespace, entries)
+    }
+    for (const [tenant, { entries, namespaces }] of gains) {
+      if (addNumbers.run(namespaces, entries, tenant).changes === 0) insertTenant.run(tenant, namespaces, entries)
+      else if (namespaces < 0) dropTenant.run(tenant)
+    }
+    this.clear()
+  }
+
+  clear(): void {
+    if (this.changed.size > 0) this.changed = new Map()
+  }
+
+  /** Returns 1 for a new namespace, -1 for a removed one, and 0 for any other. */
+  private addToNamespace(namespace: string, entries: number): number {
+    const { addEntries, dropNamespace, insertNamespace } = this.statements
+    if (addEntries.run(entries, namespace).changes === 0) {
+      insertNamespace.run(namespace, entries)
+      return 1
+    }
+    return entries < 0 && dropNamespace.run(namespace).changes > 0 ? -1 : 0
+  }
+}
+
+const prepareCounts = (db: Database.Database) => ({
+  addEntries: db.prepare("UPDATE namespaces SET entries = entries + ? WHERE namespace = ?"),
+  insertNamespace: db.prepare("INSERT INTO namespaces (namespace, entries) VALUES (?, ?)"),
+  dropNamespace: db.prepare("DELETE FROM namespaces WHERE namespace = ? AND entries = 0"),
+  addNumbers: db.prepare("UPDATE tenants SET namespaces = namespaces + ?, entries = entries + ? WHERE tenant = ?"),
+  insertTenant: db.prepare("INSERT INTO tenants (tenant, namespaces, entries) VALUES (?, ?, ?)"),
+  dropTenant: db.prepare("DELETE FROM tenants WHERE tenant = ? AND namespaces = 0")
 })
 
 /** The writer of the key-value store. Its idempotency records have at most `idempotencyBytes`. */

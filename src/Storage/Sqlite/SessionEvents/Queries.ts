@@ -11,7 +11,7 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
-import type { ReadConnection } from "../Database/Reader/ReadConnection.ts"
+import type { ReadConnection } from "../Database/ReadConnection.ts"
 
 interface Row extends History {
   readonly id: number

@@ -1,6 +1,7 @@
 /** Queries of the service, with what they may read. */
+
 import type { ChangeQuery } from "../../../../src/Kv/ChangeLog.ts"
-import type { EntryQuery } from "../../../../src/Storage/EntryRows.ts"
+import type { EntryQuery } from "../../../../src/Storage/KeyOrder.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
 import * as Queries from "../../../../src/Storage/Postgres/Kv/Queries.ts"

@@ -8,7 +8,8 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
 import * as CopyPort from "../../../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
-import { epoch, names, store } from "../../Backup/Fixture.ts"
+import { names, store } from "../../Backup/Fixture.ts"
+import { epoch } from "../../SqliteFixture.ts"
 
 describe("a backup of an open store", () => {
   for (const writer of ["thread", "inline"] as const) {

@@ -20,7 +20,7 @@ import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { times } from "../../../Scale.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "./EpochFixture.ts"
+import { backUp, epoch, epochIn, eventually, recordIn, setup, using, write } from "../../SqliteFixture.ts"
 
 const setRecordedSeq = (directory: string, seq: number) =>
   writeFileSync(
@@ -29,17 +29,6 @@ const setRecordedSeq = (directory: string, seq: number) =>
   )
 
 describe("the epoch of the log stays", () => {
-  it.scoped("over restarts, however often", () =>
-    Effect.gen(function* () {
-      const { directory, first } = yield* setup
-      for (let index = 0; index < 3; index++) {
-        expect(yield* epochIn(directory)).toBe(first)
-        expect(yield* using(directory, Effect.zipRight(write(`k${index}`), epoch))).toBe(first)
-      }
-      expect(recordIn(directory)).toContain("lastSeq 0000000000000006")
-    })
-  )
-
   for (const writer of ["inline", "thread"] as const) {
     it.scopedLive(`when the process is killed (${writer})`, () =>
       Effect.gen(function* () {

@@ -11,7 +11,7 @@ import { Store } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as Owner from "../../../faults/Owner.ts"
-import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "./EpochFixture.ts"
+import { backUp, epoch, epochIn, eventually, quiet, recordIn, setup, using, write } from "../../SqliteFixture.ts"
 
 const edit = (directory: string, sql: string) => {
   const db = new Database(join(directory, "kv.db"))
@@ -68,29 +68,20 @@ describe("the epoch of the log is another one", () => {
     )
   }
 
-  it.scopedLive("if the process was killed and its write-ahead log is lost", () =>
-    Effect.gen(function* () {
-      const { directory, file, first } = yield* setup
-      const owner = yield* Owner.start(directory)
-      expect(yield* owner.ask({ do: "set", key: "x", value: "x" })).toHaveProperty("ok")
-      yield* owner.kill("SIGKILL")
-      rmSync(`${file}-wal`)
-      rmSync(`${file}-shm`)
-      expect(yield* epochIn(directory)).not.toBe(first)
-    })
-  )
-
-  it.scopedLive("if the process was killed and a backup of this run was copied over the database", () =>
+  it.scopedLive.each([
+    ["its write-ahead log is lost", false],
+    ["a backup of this run was copied over the database", true]
+  ] as const)("if the process was killed and %s", ([, isRestored]) =>
     Effect.gen(function* () {
       const { backup, directory, file, first } = yield* setup
       const owner = yield* Owner.start(directory)
       expect(yield* owner.ask({ do: "set", key: "x", value: "x" })).toHaveProperty("ok")
-      yield* backUp(directory, backup)
+      if (isRestored) yield* backUp(directory, backup)
       expect(yield* owner.ask({ do: "set", key: "y", value: "y" })).toHaveProperty("ok")
       yield* owner.kill("SIGKILL")
       rmSync(`${file}-wal`)
       rmSync(`${file}-shm`)
-      copyFileSync(backup, file)
+      if (isRestored) copyFileSync(backup, file)
       expect(yield* epochIn(directory)).not.toBe(first)
     })
   )

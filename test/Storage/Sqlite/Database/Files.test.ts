@@ -1,37 +1,20 @@
 /** Databases whose files are moved, replaced or taken away under the running process. */
-import {
-  copyFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  unlinkSync,
-  writeFileSync
-} from "node:fs"
+import { copyFileSync, existsSync, readFileSync, renameSync, unlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Exit, Fiber, Layer, Logger, Schedule, Scope } from "effect"
-import { Limits } from "../../../../src/base/Limits.ts"
+import { Effect, type Layer, type Scope } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { decode } from "../../../../src/Kv/Entry.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
 import * as SqliteEvents from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
-import * as Owner from "../../../faults/Owner.ts"
-import { lastSeq, put } from "../../../suites/Store/Fixture.ts"
+import { put } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-
-const MiB = 1024 * 1024
+import { eventually, quiet } from "../../SqliteFixture.ts"
 
 type Attempt<A, R> = Effect.Effect<A, { readonly _tag: string }, R>
-
-/** With a thread, the new file is opened a moment after the old one was missed. */
-const eventually = <A, R>(attempt: Attempt<A, R>) =>
-  Effect.retry(attempt, { schedule: Schedule.spaced("10 millis"), times: 6000 })
 
 /** A database to which texts are added, and from which they are read in that order. */
 interface Subject<R> {
@@ -105,8 +88,6 @@ const sessions: Subject<SessionEvents> = {
   expectReady: () => Effect.void
 }
 
-const quiet = Effect.provide(Logger.remove(Logger.defaultLogger))
-
 /** What an attempt comes to: `ok`, or the tag of its error. */
 const outcome = <A, R>(attempt: Attempt<A, R>) =>
   Effect.match(attempt, { onFailure: error => error._tag, onSuccess: () => "ok" })
@@ -124,7 +105,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
   }
 
   const using = <A, E>(directory: string, body: Effect.Effect<A, E, R | Scope.Scope>) =>
-    quiet(Effect.provide(Effect.zipRight(begin, body), layer({ directory, writer })))
+    Effect.zipRight(begin, body).pipe(Effect.provide(layer({ directory, writer })), Effect.provide(quiet))
 
   /** Runs a test in an open database, with its file and directory. */
   const test = <A, E>(
@@ -171,20 +152,6 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
         renameSync(`${file}.away`, file)
         expect(yield* eventually(texts)).toEqual(["1"])
       }))
-
-    test(
-      "a deleted file is not created again",
-      file =>
-        Effect.gen(function* () {
-          yield* write("1")
-          unlinkSync(file)
-          for (let attempt = 0; attempt < 3; attempt++) {
-            expect(yield* outcome(write("lost"))).toBe("StoreUnavailable")
-            yield* expectReady(false)
-          }
-        }),
-      file => expect(existsSync(file)).toBe(false)
-    )
 
     test(
       "it continues with a backup in its place, and the old database is whole",
@@ -242,26 +209,6 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
       file => expect(inspect(file)).toEqual({ integrity: "ok", records: 2 })
     )
 
-    it.scopedLive("the write-ahead log is emptied when it is larger than the limit", () =>
-      Effect.gen(function* () {
-        const directory = yield* temporaryDirectory
-        yield* using(
-          directory,
-          Effect.gen(function* () {
-            for (let count = 0; count < 8; count++) yield* write("x".repeat(512 * 1024))
-            // The checkpoint comes behind the write that exceeds the limit.
-            yield* write("last")
-            expect(statSync(join(directory, `${name}.db-wal`)).size).toBeLessThan(2 * MiB)
-          })
-        ).pipe(
-          Effect.provideServiceEffect(
-            Limits,
-            Effect.map(Limits, limits => ({ ...limits, walBytes: MiB }))
-          )
-        )
-      })
-    )
-
     it.scopedLive("reads are served from the start while another program locks the file, and writes after that", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
@@ -274,7 +221,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
           yield* begin
           yield* eventually(write("2"))
           expect(yield* texts).toEqual(["1", "2"])
-        }).pipe(Effect.provide(layer({ directory, writer })), quiet)
+        }).pipe(Effect.provide(layer({ directory, writer })), Effect.provide(quiet))
       })
     )
 
@@ -286,23 +233,6 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
         expect(inspect(file)).toEqual({ integrity: "ok", records: 1 })
       }
     )
-
-    test("a process that has lost the lock does not write until the other one has ended", (_, directory) =>
-      Effect.gen(function* () {
-        yield* write("1")
-        unlinkSync(join(directory, `${name}.lock`))
-        const scope = yield* Scope.make()
-        const theirs = yield* Layer.buildWithScope(layer({ directory, writer: "inline" }), scope)
-        yield* Effect.provide(write("theirs"), theirs)
-        for (let i = 0; i < 3; i++) expect(yield* outcome(write("mine"))).toBe("StoreUnavailable")
-        yield* Scope.close(scope, Exit.void)
-        yield* eventually(write("last"))
-        const all = yield* texts
-        expect(all.slice(0, 2)).toEqual(["1", "theirs"])
-        // What was under way as the loss was noticed may be there, and nothing after it.
-        expect(all.filter(text => text === "mine").length).toBeLessThanOrEqual(1)
-        expect(all.at(-1)).toBe("last")
-      }))
   })
 }
 
@@ -310,78 +240,3 @@ for (const writer of ["inline", "thread"] as const) {
   suite(kv, writer)
   suite(sessions, writer)
 }
-
-describe("the files of kv.db", () => {
-  const using = <A, E>(directory: string, body: Effect.Effect<A, E, Store | ChangeLog | Scope.Scope>) =>
-    quiet(Effect.provide(body, Sqlite.layer({ directory, writer: "inline" })))
-
-  it.scopedLive("a wait for the log to grow ends when another log replaces it", () =>
-    Effect.gen(function* () {
-      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const file = join(directory, "kv.db")
-      yield* using(other, Effect.zipRight(put("n", "x", 1), put("n", "y", 1)))
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          for (let index = 0; index < 20; index++) yield* put("n", `old${index}`, 1)
-          const waiter = yield* Effect.fork(Effect.flatMap(ChangeLog, log => log.awaitPast(20)))
-          yield* Effect.yieldNow()
-          renameSync(file, `${file}.old`)
-          renameSync(join(other, "kv.db"), file)
-          expect((yield* eventually(put("n", "z", 1))).lastSeq).toBe(3)
-          yield* Fiber.join(waiter)
-          expect(yield* lastSeq).toBe(3)
-        })
-      )
-    })
-  )
-
-  it.scopedLive("a store that another process has made in the same place is left to it", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          yield* put("n", "a", 1)
-          for (const name of readdirSync(directory)) rmSync(join(directory, name))
-          const other = yield* Owner.start(directory)
-          expect(other.opened).toEqual({ ok: "open" })
-          expect(yield* outcome(put("n", "b", 1))).toBe("StoreUnavailable")
-          expect(yield* other.ask({ do: "set", key: "theirs", value: "x" })).toEqual({ ok: 1 })
-          expect(yield* outcome(put("n", "b", 1))).toBe("StoreUnavailable")
-          yield* kv.expectReady(false)
-          expect(yield* other.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
-          yield* other.end
-          // The path is free again, and the copied files are a store.
-          yield* eventually(put("n", "c", 1))
-          expect(yield* lastSeq).toBe(2)
-        })
-      )
-    })
-  )
-})
-
-describe("the files of sessions.db", () => {
-  it.scopedLive("an append to the history of the old database is out of step in the new one", () =>
-    Effect.gen(function* () {
-      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const file = join(directory, "sessions.db")
-      const using = <A, E>(directory: string, body: Effect.Effect<A, E, SessionEvents>) =>
-        quiet(
-          Effect.provide(Effect.zipRight(sessions.begin, body), SqliteEvents.layer({ directory, writer: "inline" }))
-        )
-      yield* using(other, append(0, "theirs"))
-      yield* using(
-        directory,
-        Effect.gen(function* () {
-          for (let after = 0; after < 5; after++) yield* append(after, "old")
-          renameSync(file, `${file}.old`)
-          renameSync(join(other, "sessions.db"), file)
-          expect(yield* outcome(append(5, "lost"))).toBe("StoreUnavailable")
-          yield* eventually(append(1, "new"))
-          expect(yield* outcome(append(5, "lost"))).toBe("OutOfStep")
-        })
-      )
-    })
-  )
-})

@@ -15,14 +15,13 @@ import {
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
+import { Context, Effect, Either, Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import { Store } from "../../../../src/Kv/Store.ts"
 import { openExclusive, openForReading, openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { describe as describeError, isDefect } from "../../../../src/Storage/Sqlite/Database/DatabaseError.ts"
 import { format } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
-import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
@@ -31,27 +30,23 @@ import { refusal, using } from "../../SqliteFixture.ts"
 const { applicationId } = format
 const schemaVersion = format.migrations.length
 
-/** Every file of a directory but the lock, by its content. */
+/** All of a directory but an empty lock, by its content. */
 const contents = (directory: string) =>
-  readdirSync(directory)
-    .filter(name => name !== "kv.lock")
-    .map(name => [
-      name,
-      createHash("sha256")
-        .update(readFileSync(join(directory, name)))
-        .digest("hex")
-    ])
+  readdirSync(directory).flatMap(name => {
+    const path = join(directory, name)
+    const stat = statSync(path)
+    if (name === "kv.lock" && stat.size === 0) return []
+    return [[name, stat.mtimeMs, stat.isFile() && createHash("sha256").update(readFileSync(path)).digest("hex")]]
+  })
 
 const expectRefused = (directory: string, reason: RegExp, name = "kv.db") =>
   Effect.gen(function* () {
     const before = contents(directory)
-    const modified = statSync(join(directory, name)).mtimeMs
     const error = yield* refusal(directory)
     expect(error).toMatchObject({ _tag: "StoreRefused", file: join(directory, name) })
     expect(error?.message).toContain(join(directory, name))
     expect(error?.message).toMatch(reason)
     expect(contents(directory)).toEqual(before)
-    expect(statSync(join(directory, name)).mtimeMs).toBe(modified)
   })
 
 /** Changes 4 bytes of a file in place. */
@@ -81,26 +76,6 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("the directory comes from DATA_DIR", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* put("n", "a", 1).pipe(
-        Effect.provide(Layer.unwrapEffect(Effect.map(StoreUrl.config, Sqlite.layer))),
-        Effect.withConfigProvider(ConfigProvider.fromMap(new Map([["DATA_DIR", directory]])))
-      )
-      expect(yield* using(directory, lastSeq)).toBe(1)
-    })
-  )
-
-  it.scoped("the header has the application and the schema", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* using(directory, lastSeq)
-      const header = readFileSync(join(directory, "kv.db")).subarray(0, 100)
-      expect([header.readUInt32BE(68), header.readUInt32BE(60)]).toEqual([applicationId, schemaVersion])
-    })
-  )
-
   it.scoped("a read after the end fails, and reopens nothing", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
@@ -126,20 +101,12 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("an empty file counts as a missing one", () =>
+  it.scoped("an empty file counts as a missing one, and files of an interrupted creation are replaced", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       writeFileSync(join(directory, "kv.db"), "")
+      for (const end of ["", "-journal", "-wal"]) writeFileSync(join(directory, `kv.db.new${end}`), "half")
       expect((yield* using(directory, put("n", "a", 1))).lastSeq).toBe(1)
-    })
-  )
-
-  it.scoped("files of an interrupted creation are replaced", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      for (const name of ["kv.db.new", "kv.db.new-journal", "kv.db.new-wal"])
-        writeFileSync(join(directory, name), "half")
-      yield* using(directory, put("n", "a", 1))
       expect(readdirSync(directory).sort()).toEqual(["kv.db", "kv.epoch", "kv.lock"])
     })
   )
@@ -158,32 +125,51 @@ describe("opening", () => {
   )
 })
 
+/** Makes a database with another program. */
+const makeDatabase = (file: string, sql: string) => {
+  const db = new Database(file)
+  db.exec(sql)
+  db.close()
+}
+
 describe("refusing", () => {
-  it.scoped("a file that is no database", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      for (const text of ["x", "SQLite format 3\u0000", "not a database\n".repeat(1000)]) {
-        writeFileSync(join(directory, "kv.db"), text)
-        yield* expectRefused(directory, /is not a SQLite database/)
-      }
-    })
-  )
+  const noDatabase = /is not a SQLite database/
+  const cases: Readonly<Record<string, readonly [make: (file: string) => void, reason: RegExp, name?: string]>> = {
+    "a short file": [file => writeFileSync(file, "x"), noDatabase],
+    "the beginning of a header": [file => writeFileSync(file, "SQLite format 3\u0000"), noDatabase],
+    "a file that is no database": [file => writeFileSync(file, "not a database\n".repeat(1000)), noDatabase],
+    "a directory in the file's place": [file => mkdirSync(file), noDatabase],
+    "another application's database": [
+      file => makeDatabase(file, "CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')"),
+      /is the database of another application/
+    ],
+    "a write-ahead log without its database": [
+      file => writeFileSync(`${file}-wal`, "frames"),
+      /kv\.db is missing or empty, while .*kv\.db-wal has data/
+    ],
+    "a database whose tables are not ours": [
+      file =>
+        makeDatabase(
+          file,
+          `PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion};
+           CREATE TABLE effect_sql_migrations (migration_id, name);
+           INSERT INTO effect_sql_migrations VALUES (1, '${format.migrations[0]!.name}')`
+        ),
+      /kv\.db cannot be opened .*no such table/
+    ],
+    "a lock that is not one": [
+      file => writeFileSync(file.replace(/db$/, "lock"), "not a database\n".repeat(1000)),
+      /kv\.lock is not the lock of a store/,
+      "kv.lock"
+    ]
+  }
 
-  it.scoped("a directory in the file's place", () =>
+  it.scoped.each(Object.keys(cases))("%s, which stays as it is", title =>
     Effect.gen(function* () {
+      const [make, reason, name = "kv.db"] = cases[title]!
       const directory = yield* temporaryDirectory
-      mkdirSync(join(directory, "kv.db"))
-      expect((yield* refusal(directory))?.message).toMatch(/kv\.db is not a SQLite database/)
-    })
-  )
-
-  it.scoped("another application's database", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const db = new Database(join(directory, "kv.db"))
-      db.exec("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
-      db.close()
-      yield* expectRefused(directory, /is the database of another application/)
+      make(join(directory, "kv.db"))
+      yield* expectRefused(directory, reason, name)
     })
   )
 
@@ -219,28 +205,6 @@ describe("refusing", () => {
     })
   )
 
-  it.scoped("a write-ahead log without its database", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      writeFileSync(join(directory, "kv.db-wal"), "frames")
-      expect((yield* refusal(directory))?.message).toMatch(/kv\.db is missing or empty, while .*kv\.db-wal has data/)
-      expect(readdirSync(directory).sort()).toEqual(["kv.db-wal", "kv.lock"])
-    })
-  )
-
-  it.scoped("a database whose tables are not ours", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const db = new Database(join(directory, "kv.db"))
-      db.pragma(`application_id = ${applicationId}`)
-      db.pragma(`user_version = ${schemaVersion}`)
-      db.exec("CREATE TABLE effect_sql_migrations (migration_id, name)")
-      db.exec(`INSERT INTO effect_sql_migrations VALUES (1, '${format.migrations[0]!.name}')`)
-      db.close()
-      expect((yield* refusal(directory))?.message).toMatch(/kv\.db cannot be opened .*no such table/)
-    })
-  )
-
   it.scoped("a directory that cannot be accessed when a connection is opened", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "gone", "kv.db")
@@ -254,34 +218,17 @@ describe("refusing", () => {
     })
   )
 
-  it.scoped("a directory that cannot be one", () =>
+  it.scoped("a directory that cannot be one, or that the system does not allow", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "file")
       writeFileSync(file, "in the way")
-      for (const directory of [file, join(file, "below")]) {
+      const ofSystem = process.platform === "linux" ? ["/proc/nothing", "/proc/nothing/below"] : []
+      for (const directory of [file, join(file, "below"), ...ofSystem]) {
         const error = yield* refusal(directory)
         expect(error).toMatchObject({ _tag: "StoreRefused", file: directory })
         expect(error?.message).toMatch(/cannot be used as the directory of a store/)
       }
       expect(readFileSync(file, "utf8")).toBe("in the way")
-    })
-  )
-
-  it.scoped.skipIf(process.platform !== "linux")("a directory that the system does not allow", () =>
-    Effect.gen(function* () {
-      for (const directory of ["/proc/nothing", "/proc/nothing/below"]) {
-        const error = yield* refusal(directory)
-        expect(error).toMatchObject({ _tag: "StoreRefused", file: directory })
-        expect(error?.message).toMatch(/cannot be used as the directory of a store \(ENOENT/)
-      }
-    })
-  )
-
-  it.scoped("a lock that is not one", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      writeFileSync(join(directory, "kv.lock"), "not a database\n".repeat(1000))
-      expect((yield* refusal(directory))?.message).toMatch(/kv\.lock is not the lock of a store/)
     })
   )
 })

@@ -3,14 +3,11 @@
 import { statSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Chunk, Effect, Either, Exit, Fiber, Layer, Scope, Stream } from "effect"
+import { Effect, Either, Exit, Fiber, Layer, Scope, Stream } from "effect"
 import * as TestClock from "effect/TestClock"
 import { yieldToEventLoop } from "../../../../src/base/EventLoop.ts"
 import { defaults, Limits } from "../../../../src/base/Limits.ts"
 import { Store, StoreBusy } from "../../../../src/Kv/Store.ts"
-import type { Reader } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
-import { pages } from "../../../../src/Storage/Sqlite/Kv/Ports.ts"
-import type { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put, set, start, write } from "../../../suites/Store/Fixture.ts"
 import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
@@ -79,37 +76,6 @@ it.scoped(
     }).pipe(Effect.provide(Layer.provide(temporaryLayer("inline"), limited)))
 )
 
-it.effect("a count that lasts for more than a minute fails", () =>
-  Effect.gen(function* () {
-    /** A table without end. */
-    const queries: Pick<Queries, "inSnapshot" | "entries" | "lastSeq" | "countDue" | "countNames"> = {
-      inSnapshot: body => body(),
-      entries: () => ({ entries: [], more: true }),
-      lastSeq: () => 1,
-      countDue: () => 0,
-      countNames: () => ({ count: 1, next: "k" })
-    }
-    let reads = 0
-    const reader = {
-      read: (body: (queries: unknown, now: number) => unknown) => Effect.sync(() => body(queries, start)),
-      snapshots: {
-        take: () => Effect.void,
-        read: (_: unknown, body: (queries: unknown) => unknown) => {
-          reads++
-          return Effect.zipRight(
-            TestClock.adjust("20 seconds"),
-            Effect.sync(() => body(queries))
-          )
-        }
-      }
-    } as unknown as Reader<Queries>
-    const list = pages(reader, () => "epoch")
-    const failure = yield* Effect.flip(list({ namespace: "n", prefix: "", after: "", limit: 2, isCounted: true }))
-    expect(failure).toMatchObject({ _tag: "StoreUnavailable", reason: "counting took longer than 60000 ms" })
-    expect(reads).toBeLessThan(8)
-  })
-)
-
 const list = Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))
 
 /** Fills the namespace, so that a list of it has 21 portions. */
@@ -132,16 +98,6 @@ const take = (portions: Stream.Stream<unknown, { readonly reason: string }>, pau
 const inStore = <A, E, R>(body: Effect.Effect<A, E, R>) => Effect.provide(body, temporaryLayer("inline"))
 
 describe("whole lists", () => {
-  it.scoped("are read to their end while the client reads", () =>
-    inStore(
-      Effect.gen(function* () {
-        yield* fill
-        const { portions } = yield* list
-        expect(yield* take(portions, "40 seconds")).toEqual({ taken: 21, reason: "read whole" })
-      })
-    )
-  )
-
   it.scoped("let other work in between portions, though the client takes them at once", () =>
     inStore(
       Effect.gen(function* () {
@@ -159,47 +115,18 @@ describe("whole lists", () => {
     )
   )
 
-  it.scoped("are aborted when nothing is read for a minute", () =>
+  it.scoped.each([
+    ["are read to their end while the client reads", "40 seconds", 21, "read whole"],
+    ["are aborted when nothing is read for a minute", "60 seconds", 1, expect.stringContaining("60 s")],
+    // No snapshot is held forever.
+    ["are aborted after a quarter of an hour", "50 seconds", 18, expect.stringContaining("900 s")]
+  ] as const)("%s", ([, pause, taken, reason]) =>
     inStore(
       Effect.gen(function* () {
         yield* fill
         const { portions } = yield* list
-        expect(yield* take(portions, "60 seconds")).toEqual({ taken: 1, reason: expect.stringContaining("60 s") })
+        expect(yield* take(portions, pause)).toEqual({ taken, reason })
       })
-    )
-  )
-
-  it.scoped("are aborted after a quarter of an hour, so that no snapshot is held forever", () =>
-    inStore(
-      Effect.gen(function* () {
-        yield* fill
-        const { portions } = yield* list
-        expect(yield* take(portions, "50 seconds")).toEqual({ taken: 18, reason: expect.stringContaining("900 s") })
-      })
-    )
-  )
-
-  it.scoped("are limited in number, and the next is refused with Retry-After", () =>
-    Effect.gen(function* () {
-      yield* put("n", "a", 1)
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          for (let index = 0; index < 3; index++) yield* list
-          expect((yield* Effect.flip(list))._tag).toBe("StoreBusy")
-        })
-      )
-      const { lastSeq, portions } = yield* list
-      expect([lastSeq, Chunk.size(yield* Stream.runCollect(portions))]).toEqual([1, 1])
-    }).pipe(
-      Effect.provide(
-        Layer.provide(
-          temporaryLayer("inline"),
-          Layer.effect(
-            Limits,
-            Effect.map(Limits, limits => ({ ...limits, wholeLists: 3 }))
-          )
-        )
-      )
     )
   )
 

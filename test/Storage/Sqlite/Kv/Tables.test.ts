@@ -1,95 +1,115 @@
-import { join } from "node:path"
-import { expect, it } from "@effect/vitest"
+/** What the writer counts: namespaces and tenants, also of rows that it has not inserted, and idempotency records. */
+import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, FastCheck as fc } from "effect"
-import type { StoredChange } from "../../../../src/Kv/Change.ts"
-import type { Operation, OperationResult, Write } from "../../../../src/Kv/Write.ts"
-import { open } from "../../../../src/Storage/Sqlite/Database/Opening.ts"
-import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
-import { format } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
-import { writer as plugin } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
-import { times } from "../../../Scale.ts"
-import { Model } from "../../../suites/Model.ts"
-import { del, set } from "../../../suites/Store/Fixture.ts"
+import { Effect, Layer } from "effect"
+import { lifetime } from "../../../../src/Kv/Idempotency.ts"
+import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { migrate } from "../../../../src/Storage/Sqlite/Database/Opening/Migrations.ts"
+import { IdempotencyRecords } from "../../../../src/Storage/Sqlite/Kv/IdempotencyRecords.ts"
+import { format, recount } from "../../../../src/Storage/Sqlite/Kv/Schema.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
+import * as Numbers from "../../Numbers.ts"
 
-const start = 1_000_000
+const start = 1_700_000_000_000
 
-/** Few keys, so that writes repeat them, and expiries before, at and after the times of the writes. */
-const operation: fc.Arbitrary<Operation> = fc
-  .record({
-    key: fc.constantFrom("a", "b", "c"),
-    value: fc.nat(9),
-    isDelete: fc.boolean(),
-    expiresAt: fc.option(fc.integer({ min: start, max: start + 60 })),
-    mustBeAbsent: fc.boolean()
-  })
-  .map(({ key, value, isDelete, expiresAt, mustBeAbsent }) => {
-    const precondition = mustBeAbsent && value === 0 ? { noneMatch: "any" as const } : undefined
-    return isDelete
-      ? del("n", key, precondition)
-      : set("n", key, value, { expiresAt, ...(precondition === undefined ? {} : { precondition }) })
-  })
+/** A connection to a new database, and its directory. */
+const database = Effect.gen(function* () {
+  const directory = yield* temporaryDirectory
+  const file = fileOf(directory, format)
+  yield* migrate(file, format)
+  const db = yield* Effect.acquireRelease(
+    Effect.sync(() => new Database(file)),
+    db => Effect.sync(() => db.close())
+  )
+  return { directory, db }
+})
 
-/** Groups with fewer and more records than one statement inserts. */
-const groups = fc.array(
-  fc.array(
-    fc.record<Write>({
-      operations: fc.array(operation, { minLength: 1, maxLength: 24 }),
-      actor: fc.constant("tester")
-    }),
-    { minLength: 1, maxLength: 4 }
-  ),
-  { minLength: 1, maxLength: 4 }
-)
+/** Inserts rows without the writer, and counts them. */
+const fill = (db: Database.Database) => {
+  const entry = db.prepare("INSERT INTO entries VALUES (?, ?, 1, 'tester', ?, ?, '1')")
+  const tombstone = db.prepare("INSERT INTO tombstones VALUES (?, ?, 2, ?)")
+  const change = db.prepare("INSERT INTO changes VALUES (?, ?, ?, ?, ?, 'tester', ?, '', ?)")
+  let seq = 0
+  db.transaction(() => {
+    for (const { expiresAt, key, namespace } of Numbers.entries) {
+      entry.run(namespace, key, start, expiresAt)
+      change.run(++seq, "set", namespace, key, 1, start, "1")
+    }
+    for (const { key, namespace } of Numbers.tombstones) {
+      tombstone.run(namespace, key, ++seq)
+      change.run(seq, "delete", namespace, key, 2, start, null)
+    }
+    db.exec(recount)
+  })()
+}
 
-it.scopedLive("groups of writes leave the entries and records that the model has, however they repeat keys", () =>
-  Effect.gen(function* () {
-    const directory = yield* temporaryDirectory
-    yield* open(directory, format)
-    const file = join(directory, "kv.db")
-    const writer = yield* Effect.acquireRelease(
-      Effect.sync(() => new Writer(file, plugin(1_000_000))),
-      writer => Effect.sync(() => writer.handle({ kind: "close" }))
+const tablesOf = (db: Database.Database): Numbers.Tables => ({
+  entries: db.prepare<[], { readonly namespace: string }>("SELECT namespace FROM entries").all(),
+  namespaces: db.prepare<[], [string, number]>("SELECT namespace, entries FROM namespaces").raw().all(),
+  tenants: db.prepare<[], [string, number, number]>("SELECT tenant, namespaces, entries FROM tenants").raw().all()
+})
+
+describe("the numbers of namespaces and tenants", () => {
+  it.scopedLive("are those of all entries, however these are named, and stay so with writes", () =>
+    Effect.gen(function* () {
+      const { db, directory } = yield* database
+      fill(db)
+      const counted = tablesOf(db)
+      expect(counted.entries).toHaveLength(Numbers.entries.length)
+      Numbers.expectCounted(counted)
+      yield* Effect.zipRight(Numbers.expectShown, Numbers.change).pipe(
+        Effect.provide(Layer.fresh(Sqlite.layer({ directory, writer: "inline" })))
+      )
+      Numbers.expectCounted(tablesOf(db))
+    })
+  )
+})
+
+const rows = (db: Database.Database) =>
+  db
+    .prepare(
+      "SELECT tenant, count(*) AS writes, sum(256 + length(outcome)) AS bytes FROM remembered_writes GROUP BY tenant"
     )
-    const db = yield* Effect.acquireRelease(
-      Effect.sync(() => new Database(file)),
-      db => Effect.sync(() => db.close())
-    )
-    const records = db.prepare<[], StoredChange>(
-      "SELECT seq, op, namespace, key, value, version, actor, timestamp FROM changes ORDER BY seq"
-    )
-    const planned = (result: OperationResult) =>
-      result.op === "set" ? { op: "set", version: result.entry.version } : result
-    const entries = db.prepare<[], object>(
-      'SELECT namespace, key, value, version, updated_by AS "updatedBy", updated_at AS "updatedAt", expires_at AS "expiresAt" FROM entries ORDER BY key'
-    )
-    fc.assert(
-      fc.property(groups, groups => {
-        db.exec("DELETE FROM entries; DELETE FROM tombstones; DELETE FROM changes")
-        const model = new Model(start)
-        for (const writes of groups) {
-          model.now += 20
-          const reply = writer.handle({ kind: "commit", writes, now: model.now })
-          const expected = writes.map(({ operations, actor }) => {
-            const verdict = model.write(operations, actor)
-            return "results" in verdict
-              ? {
-                  _tag: "Committed",
-                  committed: { results: verdict.results.map(planned), timestamp: model.now, lastSeq: model.end }
-                }
-              : { _tag: "Refused", ...verdict }
-          })
-          expect(reply).toMatchObject({ _tag: "Done", outcomes: expected, lastSeq: model.end })
+    .all()
+
+const tenants = (db: Database.Database) =>
+  db.prepare("SELECT tenant, bytes FROM remembered_tenants ORDER BY tenant").raw().all()
+
+describe("writes with idempotency keys", () => {
+  it.scoped("count as the bytes of their rows, whatever is removed, replaced or rolled back", () =>
+    Effect.gen(function* () {
+      const { db } = yield* database
+      const limit = 40 * 300
+      const remembered = new IdempotencyRecords(db, limit)
+      let now = start
+      for (let round = 0; round < 300; round++) {
+        now += round % 50 === 49 ? lifetime : 1000
+        remembered.clear()
+        db.exec("BEGIN")
+        for (let index = 0; index < 1 + (round % 3); index++) {
+          // Some ids come again, some of them for another tenant.
+          const id = `${(7 * round + index) % 90}`
+          if (remembered.find(id, now) !== undefined) continue
+          remembered.keep(
+            { tenant: `t${(round * round) % 5}`, id, digest: "digest" },
+            "x".repeat((13 * round) % 200),
+            now
+          )
         }
-        expect(records.all()).toEqual(model.log)
-        const present = ["a", "b", "c"].flatMap(key => model.get("n", key) ?? [])
-        // Expired entries stay until they are deleted.
-        const isVisible = (entry: { readonly expiresAt?: number | null }) =>
-          (entry.expiresAt ?? null) === null || entry.expiresAt! > model.now
-        expect(entries.all().filter(isVisible)).toEqual(present)
-      }),
-      { numRuns: times(150) }
-    )
-  })
-)
+        remembered.flush(now)
+        db.exec(round % 7 === 3 ? "ROLLBACK" : "COMMIT")
+        const counted = new Map(tenants(db) as ReadonlyArray<[string, number]>)
+        for (const { bytes, tenant } of rows(db) as ReadonlyArray<{ tenant: string; bytes: number }>) {
+          expect([tenant, counted.get(tenant)]).toEqual([tenant, bytes])
+          counted.delete(tenant)
+        }
+        // A tenant without writes has a row until the next comparison.
+        expect([...counted.values()].filter(bytes => bytes !== 0)).toEqual([])
+      }
+      const [total] = db.prepare("SELECT sum(bytes) FROM remembered_tenants").pluck().all() as [number]
+      expect(total).toBeLessThanOrEqual(limit)
+      expect(total).toBeGreaterThan(limit / 2)
+    })
+  )
+})

@@ -36,7 +36,6 @@ const marker = {
   text: "The files of a restore that the next start of the service finishes.\n"
 }
 
-/** The name of a directory in which a restore is prepared. `id` has 16 hexadecimal digits. */
 export const draftName = (id: string): string => `restore.${id}.part`
 
 /** Whether a name within a data directory is that of a prepared restore. */
@@ -61,7 +60,6 @@ const replaced = [
 /** The files that SQLite would apply to a database next to them. */
 const logs = databases.flatMap(name => ["-wal", "-journal"].map(end => `${name}.db${end}`))
 
-/** The files of a data directory that a restore would replace. */
 export const replacedIn = (directory: string): ReadonlyArray<string> =>
   replaced.filter(name => existsSync(join(directory, name)))
 
@@ -77,10 +75,7 @@ export const isUnfinished = (directory: string): boolean => existsSync(readyIn(d
 
 const write = (path: string, text: string): void => writeFileSync(path, text, { flag: "wx", mode: 0o600, flush: true })
 
-/**
- * Restores what was prepared in `draft`. {@link finish} then moves the files. Old files go into a directory with the
- * name `aside`.
- */
+/** Restores what is in `draft`. {@link finish} then moves the files, the old ones into a directory `aside`. */
 export const commit = (directory: string, draft: string, aside: string): void => {
   write(asideIn(draft), aside)
   write(join(draft, marker.name), marker.text)
@@ -115,7 +110,6 @@ const freePath = (directory: string, name: string): string => {
 /** A name in a directory that does not exist. */
 export const freeName = (directory: string, name: string): string => basename(freePath(directory, name))
 
-/** Moves old files back, as far as possible. */
 const putBack = (directory: string, aside: string): void => {
   // A log without its database would be removed by a process that creates the database.
   for (const name of [...replacedIn(aside)].reverse()) {

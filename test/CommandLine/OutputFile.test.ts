@@ -2,8 +2,7 @@ import { readdirSync, readlinkSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
-import { copyFile } from "../../src/Storage/Backup/Restore.ts"
-import * as OpenFile from "../../src/Storage/OpenFile.ts"
+import { openHandle } from "../../src/CommandLine/Transfer/OutputFile.ts"
 import * as Fifo from "../faults/Fifo.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 
@@ -16,11 +15,11 @@ const isOpen = (file: string): boolean =>
     }
   })
 
-describe("OpenFile", () => {
+describe("openHandle", () => {
   it.scopedLive("a file is closed after the end of the scope", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "file")
-      yield* Effect.scoped(Effect.map(OpenFile.open(file, "wx"), () => assert.isTrue(isOpen(file))))
+      yield* Effect.scoped(Effect.map(openHandle(file, "wx"), () => assert.isTrue(isOpen(file))))
       yield* Effect.repeat(Effect.sleep("1 millis"), { until: () => !isOpen(file) })
     })
   )
@@ -28,19 +27,9 @@ describe("OpenFile", () => {
   it.scopedLive("a disk that does not answer delays neither an interruption nor the end of the scope", () =>
     Effect.gen(function* () {
       const [fifo] = (yield* Fifo.make(1)).paths
-      const opening = yield* Effect.fork(Effect.scoped(OpenFile.open(fifo!)))
+      const opening = yield* Effect.fork(Effect.scoped(openHandle(fifo!, "r")))
       yield* Effect.yieldNow()
       assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(opening)))
-    })
-  )
-
-  it.scopedLive("a disk that does not answer does not delay the interruption of a copy", () =>
-    Effect.gen(function* () {
-      const [fifo] = (yield* Fifo.make(1)).paths
-      const target = join(yield* temporaryDirectory, "copy")
-      const copying = yield* Effect.fork(copyFile(fifo!, target, () => {}))
-      yield* Effect.yieldNow()
-      assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(copying)))
     })
   )
 })
