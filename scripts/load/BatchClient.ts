@@ -1,7 +1,7 @@
 /** Sends batches with the client of the service, and retries while the service is unavailable. */
 import { Duration, Effect, Option, type Redacted, Schema } from "effect"
 import * as Client from "../../src/Client/Effect/Client.ts"
-import { retryFor } from "../../src/CommandLine/Retrying.ts"
+import { retryFor } from "../../src/CommandLine/Service.ts"
 import type { Operation } from "./Batches.ts"
 
 /** The service refused a batch; a retry is useless. */

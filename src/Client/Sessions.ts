@@ -1,9 +1,6 @@
 /** A client of the gateway: sessions with agents, their events, and their files. */
 import { ConnectionClosed, ConnectionFailed, refused } from "./Errors.ts"
-import type { Answer, AnswerOf, RequestFrame } from "./GatewayFrames.ts"
-import { GatewayLink } from "./GatewayLink.ts"
-import { type CallOptions, Requests, type Token } from "./Requests.ts"
-import type { OnLoss } from "./RequestTable.ts"
+import { type CallOptions, Requests, type Token, type WebSocketConstructor } from "./Requests.ts"
 import type {
   ConnectionStatus,
   FileContent,
@@ -13,9 +10,10 @@ import type {
   Session,
   SessionUpdate
 } from "./SessionModel.ts"
-import { Subscriptions } from "./Subscription.ts"
+import { GatewayLink } from "./Sessions/Link.ts"
+import type { Answer, AnswerOf, OnLoss, RequestFrame } from "./Sessions/Requests.ts"
+import { Subscriptions } from "./Sessions/Subscription.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
-import type { WebSocketConstructor } from "./WebSocket.ts"
 
 /** The gateway, the credential, and limits. */
 export interface SessionsOptions {

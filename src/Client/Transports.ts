@@ -1,9 +1,19 @@
 /** The transports of the change log: Server-Sent Events, WebSockets and long polls. */
 import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Change, ChangePage, TransportName } from "./Model.ts"
-import { epochOf, type JsonFormat, json, parse, type Reader, type Requests } from "./Requests.ts"
+import {
+  base64Url,
+  connect,
+  epochOf,
+  type JsonFormat,
+  json,
+  parse,
+  type Reader,
+  type Requests,
+  type WebSocketConstructor,
+  type WebSocketLike
+} from "./Requests.ts"
 import { abortable, Lifetime } from "./Time.ts"
-import { base64Url, connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
 /** The part of the log to read. */
 export type FeedQuery = {

@@ -1,11 +1,16 @@
-/** Requests of commands that the client does not have. */
-import { Duration, Effect, Redacted } from "effect"
+/** How commands call the service: requests that the client does not have, retries, writes that are applied once, and the explanation of failures. */
+
+import { randomUUID } from "node:crypto"
+import { Duration, Effect, Option, Redacted, Schedule } from "effect"
+import * as Monotonic from "../base/Monotonic.ts"
+import type { ClientError, SessionsError } from "../Client/Effect/Client.ts"
 import { call } from "../Client/Effect/Run.ts"
 import { requestsOf } from "../Client/KeyValue.ts"
 import { json, type Reader, type Request } from "../Client/Requests.ts"
-import type { CommandFailed } from "./CommandFailed.ts"
-import type { Connection } from "./Connection.ts"
-import * as Failure from "./Failure.ts"
+import { CommandFailed, exitCodes, wrong } from "./CommandFailed.ts"
+import { numberOption, text } from "./CommandOptions.ts"
+import { type Connection, type Kind, variables } from "./Connection.ts"
+import { Output } from "./Terminal/Output.ts"
 
 /** A request to the service. */
 export interface ServiceRequest extends Request {
@@ -37,7 +42,7 @@ export const ask = <A>(
   })
   return Effect.mapError(
     call(signal => requests.ask(request, signal, read)),
-    Failure.of(connection)
+    failureOf(connection)
   )
 }
 
@@ -50,3 +55,203 @@ export const endOfLog = (connection: Connection): Effect.Effect<{ lastSeq: numbe
     epoch: response.headers.get("kv-epoch") ?? ""
   }))
 }
+
+const credentials: Readonly<Record<Kind, string>> = { store: "the key of the service", sessions: "the token of a user" }
+
+const credentialHint = (kind: Kind, source: string, wanted = credentials[kind]): string =>
+  `${source === "" ? "There is no credential." : `The credential is from ${source}.`} Give ${wanted} by --token-file, ${
+    variables[kind].token
+  } or a profile.`
+
+const outcomeUnknown = "A write may or may not have been applied"
+
+/** The service cannot be reached or is unavailable. */
+const unavailable = (url: string, reason: string, hint: string): CommandFailed =>
+  new CommandFailed({ message: `${url}: ${reason}`, hint, exitCode: exitCodes.unavailable })
+
+/** Whether the answer comes from a proxy that got none from the service, or not in time. */
+const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 429, 502, 504].includes(status)
+
+/** A failed call as the failure of the command. `repeat` says how to repeat a write; it is absent for reads. */
+export const failureOf =
+  ({ kind, source, url }: Pick<Connection, "url" | "kind" | "source">, repeat?: string) =>
+  (error: ClientError | SessionsError): CommandFailed => {
+    const { message } = error
+    const unknown = repeat === undefined ? "" : ` ${outcomeUnknown}: ${repeat}.`
+    const failed = (exitCode: number, hint?: string) =>
+      new CommandFailed({ message, exitCode, ...(hint !== undefined && { hint }) })
+    switch (error._tag) {
+      case "Unauthorized":
+        return new CommandFailed({
+          message: `The service refuses the credential: ${message}`,
+          hint: credentialHint(kind, source),
+          exitCode: exitCodes.accessRefused
+        })
+      case "Forbidden":
+        return failed(
+          exitCodes.accessRefused,
+          `The credential only reads, or belongs to another tenant. ${credentialHint(kind, source, "another one")}`
+        )
+      case "BadRequest":
+        return failed(exitCodes.wrongArguments)
+      case "PayloadTooLarge":
+        return failed(exitCodes.wrongArguments, "The limits are settings of the service: LIMIT_VALUE_BYTES and others.")
+      case "UnprocessableContent":
+        return failed(exitCodes.wrongArguments, "Nothing was written. Give this write its own key.")
+      case "PreconditionFailed":
+        return failed(exitCodes.preconditionFailed, "Read the entry, and try again with its version as --if-version.")
+      case "ConnectionFailed":
+        return error.isTimeout
+          ? unavailable(url, message, `--timeout allows more time.${unknown}`)
+          : unavailable(
+              url,
+              `it cannot be reached: ${message}`,
+              `Is the service running there? causeway dev starts one; --url gives another address.${unknown}`
+            )
+      case "ServiceUnavailable":
+        return unavailable(url, message, `Try again later.${unknown}`)
+      case "NotFound":
+      case "MethodNotAllowed":
+      case "InvalidResponse":
+        // The service may have applied the write before the proxy answered.
+        if (isOfProxy(error)) return unavailable(url, message, `Try again later.${unknown}`)
+        return new CommandFailed({
+          message: `${url}: ${message}`,
+          hint: "Is this the address of a Causeway service, and a version that has this command?",
+          exitCode: exitCodes.failed
+        })
+      case "ConnectionClosed":
+      case "AnswerLost":
+        return unavailable(url, message, "Try again later.")
+      case "RequestRefused":
+        if (error.code === "not_found") {
+          return failed(exitCodes.notFound, "causeway sessions list lists the sessions.")
+        }
+        return failed(
+          exitCodes.failed,
+          error.retryable ? "Try again later." : `The log of the service has details under trace ${error.traceId}.`
+        )
+      case "InternalServerError":
+        return failed(
+          exitCodes.failed,
+          error.requestId === undefined ? undefined : `The log of the service has details under ${error.requestId}.`
+        )
+      default:
+        return failed(exitCodes.failed)
+    }
+  }
+
+/** The option of the commands that retry by default. */
+export const retryForOption = numberOption(
+  "retry-for",
+  "seconds",
+  "How long to retry while the service is unavailable",
+  60
+)
+
+/** The value of `--retry-for`. Fails with exit code 2 if it is negative. */
+export const durationOf = (seconds: number): Effect.Effect<Duration.Duration, CommandFailed> =>
+  seconds < 0 ? wrong("--retry-for must be 0 or more") : Effect.succeed(Duration.seconds(seconds))
+
+/**
+ * Statuses of a service that is unavailable or overloaded, also of a proxy before it; and 409, which the service sends
+ * while an earlier request with the same idempotency key is still in progress.
+ */
+const retryableStatuses = new Set([409, 429, 502, 503, 504])
+
+/** Whether a later attempt may succeed. */
+export const isRetryable = (error: ClientError): boolean =>
+  error._tag === "ConnectionFailed" || ("status" in error && retryableStatuses.has(error.status))
+
+/** How long the service asks to wait. */
+const retryAfter = (error: ClientError): Duration.Duration =>
+  Duration.millis("retryAfterMs" in error ? (error.retryAfterMs ?? 0) : 0)
+
+/** Which failures are retried, and how. */
+export interface RetryPolicy<E> {
+  readonly isRetryable: (error: E) => boolean
+  /** The minimum wait before the next attempt. */
+  readonly retryAfter: (error: E) => Duration.Duration
+  /** Runs after each failure that is retried. */
+  readonly onRetry: (error: E) => Effect.Effect<void>
+}
+
+/**
+ * Retries an effect with exponential backoff and jitter, of 5 s at most, or after the wait that the failure asks for. No
+ * attempt starts later than `duration` after the first.
+ */
+export const retryFor =
+  <E>(duration: Duration.DurationInput, policy: RetryPolicy<E>) =>
+  <A, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.flatMap(Monotonic.millis, startedAt =>
+      Effect.retry(request, {
+        schedule: Schedule.exponential("100 millis").pipe(
+          Schedule.jittered,
+          Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(5))),
+          Schedule.intersect(Schedule.identity<E>()),
+          Schedule.modifyDelay(([, error], delay) => Duration.max(delay, policy.retryAfter(error)))
+        ),
+        while: error =>
+          Effect.flatMap(Monotonic.millis, now =>
+            policy.isRetryable(error) && now - startedAt < Duration.toMillis(duration)
+              ? Effect.as(policy.onRetry(error), true)
+              : Effect.succeed(false)
+          )
+      })
+    )
+
+/** Retries an idempotent request. Writes one line for each outage, not for each attempt. */
+export const retryWhileUnavailable =
+  (duration: Duration.DurationInput, note: (text: string) => Effect.Effect<void>) =>
+  <A, R>(request: Effect.Effect<A, ClientError, R>): Effect.Effect<A, ClientError, R> =>
+    Effect.suspend(() => {
+      let isReported = false
+      const onRetry = ({ message }: ClientError) =>
+        Effect.suspend(() => {
+          if (isReported) return Effect.void
+          isReported = true
+          return note(`${message}. Trying again.`)
+        })
+      return retryFor<ClientError>(duration, { isRetryable, retryAfter, onRetry })(request)
+    })
+
+/** The options of every command with one idempotent write. */
+export const writeOptions = {
+  idempotencyKey: text("idempotency-key", "The Idempotency-Key of this write; default a random one", "key"),
+  retryFor: numberOption(
+    "retry-for",
+    "seconds",
+    "How long to retry while the service is unavailable; the write is applied once",
+    0
+  )
+}
+
+/** The values of {@link writeOptions}. */
+interface Given {
+  readonly idempotencyKey: Option.Option<string>
+  /** Seconds. */
+  readonly retryFor: number
+}
+
+const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`)
+
+/**
+ * Runs a write with an idempotency key and retries it while the service is unavailable. The message of a failure with
+ * unknown outcome contains the key, so that the user can repeat the write.
+ */
+export const writeOnce = <A>(
+  connection: Connection,
+  { idempotencyKey, retryFor }: Given,
+  write: (options: { readonly idempotencyKey: string }) => Effect.Effect<A, ClientError>
+): Effect.Effect<A, CommandFailed, Output> =>
+  Effect.gen(function* () {
+    const duration = yield* durationOf(retryFor)
+    const key = Option.isSome(idempotencyKey) ? idempotencyKey.value : randomUUID()
+    const { note } = yield* Output
+    return yield* write({ idempotencyKey: key }).pipe(
+      retryWhileUnavailable(duration, note),
+      Effect.mapError(
+        failureOf(connection, `with --idempotency-key ${quoted(key)} it can be repeated, and is applied once`)
+      )
+    )
+  })

@@ -7,8 +7,7 @@ import { flag } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
 import { Command } from "./Library.ts"
 import { ask } from "./Service.ts"
-import { answer, Output, writeJson } from "./Terminal/Output.ts"
-import { list, table } from "./Terminal/Table.ts"
+import { answer, list, Output, table, writeJson } from "./Terminal/Output.ts"
 
 interface Dependency {
   readonly name: string

@@ -5,7 +5,7 @@ import os from "node:os"
 import { join } from "node:path"
 import { assert, describe, it, layer } from "@effect/vitest"
 import { ConfigProvider, Effect, Option } from "effect"
-import * as Profile from "../../src/CommandLine/Profile.ts"
+import * as Connection from "../../src/CommandLine/Connection.ts"
 import { keys } from "../Harness.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { proxy } from "./Proxy.ts"
@@ -192,8 +192,8 @@ describe("profiles of a user that the system does not know", () => {
       writeFileSync(file, '{"default":{"url":"http://127.0.0.1:1"}}')
       chmodSync(file, 0o600)
       yield* unknownUser
-      assert.strictEqual(yield* withEnvironment({})(Profile.path), "/.config/causeway/profiles.json")
-      const found = yield* withEnvironment({ CAUSEWAY_PROFILES: file })(Profile.load(Option.none()))
+      assert.strictEqual(yield* withEnvironment({})(Connection.profilesPath), "/.config/causeway/profiles.json")
+      const found = yield* withEnvironment({ CAUSEWAY_PROFILES: file })(Connection.loadProfile(Option.none()))
       assert.deepStrictEqual(found, { url: "http://127.0.0.1:1" })
     })
   )
@@ -206,8 +206,8 @@ describe("profiles that cannot be reached", () => {
       const file = join(directory, "file")
       writeFileSync(file, "")
       const below = withEnvironment({ CAUSEWAY_PROFILES: join(file, "profiles.json") })
-      assert.deepStrictEqual(yield* below(Profile.load(Option.none())), {})
-      const { message } = yield* Effect.flip(below(Profile.load(Option.some("mine"))))
+      assert.deepStrictEqual(yield* below(Connection.loadProfile(Option.none())), {})
+      const { message } = yield* Effect.flip(below(Connection.loadProfile(Option.some("mine"))))
       assert.include(message, 'There is no profile "mine"')
     })
   )
@@ -222,8 +222,8 @@ describe("profiles that cannot be reached", () => {
         () => Effect.sync(() => process.seteuid?.(0))
       )
       const there = withEnvironment({ CAUSEWAY_PROFILES: join(directory, "profiles.json") })
-      assert.deepStrictEqual(yield* there(Profile.load(Option.none())), {})
-      const { message } = yield* Effect.flip(there(Profile.load(Option.some("mine"))))
+      assert.deepStrictEqual(yield* there(Connection.loadProfile(Option.none())), {})
+      const { message } = yield* Effect.flip(there(Connection.loadProfile(Option.some("mine"))))
       assert.match(message, /profiles\.json cannot be read: EACCES/)
     })
   )

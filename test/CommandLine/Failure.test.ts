@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Client from "../../src/Client/Effect/Client.ts"
-import * as Failure from "../../src/CommandLine/Failure.ts"
+import { failureOf } from "../../src/CommandLine/Service.ts"
 import { call } from "./InProcess.ts"
 
 const url = "http://127.0.0.1:8080"
@@ -15,7 +15,7 @@ describe("a refused credential", () => {
     ["sessions", "the token of a user", "CAUSEWAY_SESSION_TOKEN"]
   ] as const)("of %s: the advice names %s and the variable that is read", (kind, credential, variable) => {
     const hintOf = (source: string) =>
-      Failure.of({ kind, source, url })(new Client.Unauthorized(response as never)).hint ?? ""
+      failureOf({ kind, source, url })(new Client.Unauthorized(response as never)).hint ?? ""
     assert.strictEqual(
       hintOf(""),
       `There is no credential. Give ${credential} by --token-file, ${variable} or a profile.`
@@ -27,7 +27,7 @@ describe("a refused credential", () => {
   })
 
   it("that only reads is called so", () => {
-    const { hint } = Failure.of({ kind: "store", source: "KV_API_KEY", url })(new Client.Forbidden(response as never))
+    const { hint } = failureOf({ kind: "store", source: "KV_API_KEY", url })(new Client.Forbidden(response as never))
     assert.include(hint, "only reads")
   })
 
@@ -55,7 +55,7 @@ describe("an answer that is not of the service", () => {
     [200, 1],
     [500, 1]
   ])("with status %d: the exit code is %d", (status, expected) => {
-    const failed = Failure.of(
+    const failed = failureOf(
       { kind: "store", source: "", url },
       "repeat it"
     )(new Client.InvalidResponse({ ...response, status } as never))
@@ -67,7 +67,7 @@ describe("an answer that is not of the service", () => {
 describe("a request for a session", () => {
   it("that does not exist: the advice is the list", () => {
     const refused = { code: "not_found", message: "no", retryable: false, traceId: "t" }
-    const { exitCode, hint } = Failure.of({ kind: "sessions", source: "", url })(
+    const { exitCode, hint } = failureOf({ kind: "sessions", source: "", url })(
       new Client.RequestRefused(refused as never)
     )
     assert.deepStrictEqual([exitCode, hint], [3, "causeway sessions list lists the sessions."])

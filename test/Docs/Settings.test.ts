@@ -7,7 +7,7 @@ import { Either, Schema } from "effect"
 import { expect, it } from "vitest"
 import { parse } from "yaml"
 import { version } from "../../src/base/Version.ts"
-import * as Profile from "../../src/CommandLine/Profile.ts"
+import * as Connection from "../../src/CommandLine/Connection.ts"
 import { Report } from "../../src/Operations/Health/Api.ts"
 import { fencesOf, pages, read } from "./Page.ts"
 
@@ -23,7 +23,7 @@ it("pages install the package by its path, as it is in no registry, and name its
 it("docs/cli.md shows a file of profiles", () => {
   const [profiles = "", ...others] = blocks("docs/cli.md", "json")
   expect(others).toEqual([])
-  expect(Object.keys(Either.getOrThrow(Profile.parse("profiles.json", profiles)))).toContain("default")
+  expect(Object.keys(Either.getOrThrow(Connection.parseProfiles("profiles.json", profiles)))).toContain("default")
 })
 
 it("docs/observability.md shows a report of health and a line of the log", () => {

@@ -8,7 +8,18 @@ import { fromPlain, fromPlainSessions } from "./Errors.ts"
 export type Token<E, R> = string | Redacted.Redacted | Effect.Effect<string | Redacted.Redacted, E, R>
 
 /** A type without the signal: effects are interrupted instead. */
-export type WithoutSignal<A> = A extends unknown ? Omit<A, "signal"> : never
+export type WithoutSignal<A> = A extends unknown ? ("signal" extends keyof A ? Omit<A, "signal"> : A) : never
+
+type Arguments<P> = { [I in keyof P]: WithoutSignal<P[I]> }
+
+/** The calls of a plain client as effects, and its iterables as streams. */
+export type Effectful<Client, E> = {
+  readonly [Name in keyof Client]: Client[Name] extends (...args: infer P) => infer R
+    ? R extends AsyncIterable<infer A>
+      ? (...args: Arguments<P>) => Stream.Stream<A, E>
+      : (...args: Arguments<P>) => Effect.Effect<Awaited<R>, E>
+    : never
+}
 
 /** Effect's clock and random numbers. A fiber waits for each timer. */
 export const clock: Effect.Effect<Plain.Clock> = Effect.gen(function* () {

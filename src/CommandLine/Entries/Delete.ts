@@ -6,10 +6,8 @@ import { json } from "../../Client/Requests.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { actor, checkVersion, flag, given, ifVersion, namespace, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import * as Failure from "../Failure.ts"
 import { Args, Command } from "../Library.ts"
-import * as Retrying from "../Retrying.ts"
-import { ask } from "../Service.ts"
+import { ask, failureOf, writeOnce, writeOptions } from "../Service.ts"
 import { confirm } from "../Terminal/Input.ts"
 import { answer, Output } from "../Terminal/Output.ts"
 import { cleanName } from "../Terminal/Text.ts"
@@ -80,7 +78,7 @@ export const deleteCounted = (
 ): Effect.Effect<number, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
   const written = new WrittenKeys(connection, counted, maxKeys)
-  const explain = Failure.of(connection)
+  const explain = failureOf(connection)
 
   const remove = (items: ReadonlyArray<EntryKey>): Effect.Effect<number, ClientError> => {
     if (items.length === 0) return Effect.succeed(0)
@@ -155,7 +153,7 @@ const deleteAll = (
   client.deletePrefix(namespace, prefix, options).pipe(
     Effect.tap(({ count }) => Effect.sync(() => onDeleted(count))),
     Effect.repeat({ while: ({ count, more }) => more && count > 0 }),
-    Effect.mapError(Failure.of(connection, "the same command deletes the remaining entries")),
+    Effect.mapError(failureOf(connection, "the same command deletes the remaining entries")),
     Effect.as(0)
   )
 
@@ -207,7 +205,7 @@ export const remove = Command.make(
     yes: flag("yes", "Delete entries with a prefix without confirmation"),
     ifVersion: ifVersion("Only if the entry is at this version"),
     actor,
-    ...Retrying.writeOptions,
+    ...writeOptions,
     ...Connection.options
   },
   ({ actor, idempotencyKey, ifVersion, json, key, namespace, prefix, retryFor, yes, ...options }) =>
@@ -233,7 +231,7 @@ export const remove = Command.make(
         )
       }
       const name = Option.getOrElse(key, () => "")
-      const deleted = yield* Retrying.once(service.connection, { idempotencyKey, retryFor }, once =>
+      const deleted = yield* writeOnce(service.connection, { idempotencyKey, retryFor }, once =>
         service.client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
       )
       const address = `${cleanName(namespace)} ${cleanName(name)}`

@@ -5,12 +5,11 @@ import type { NamespaceCount } from "../../Client/Model.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, given, namespace, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import * as Failure from "../Failure.ts"
 import { Command } from "../Library.ts"
-import { answer, isJson, Output, write, writeJson } from "../Terminal/Output.ts"
-import { type Column, table } from "../Terminal/Table.ts"
+import { failureOf } from "../Service.ts"
+import { answer, type Column, isJson, Output, table, write, writeJson } from "../Terminal/Output.ts"
 import { cleanName } from "../Terminal/Text.ts"
-import * as EntryText from "./EntryText.ts"
+import * as Entry from "./Entry.ts"
 
 const limitOption = (what: string) => wholeNumber("limit", what, `Maximum number of ${what}; default all`)
 
@@ -78,7 +77,7 @@ export const countOf = (
 ): Effect.Effect<{ readonly count: number; readonly lastSeq: number; readonly epoch: string }, CommandFailed> =>
   client.listKeys(namespace, { ...range, count: true, limit: 1 }).pipe(
     Stream.runHead,
-    Effect.mapError(Failure.of(connection)),
+    Effect.mapError(failureOf(connection)),
     Effect.flatMap(first => {
       const { count, epoch, lastSeq } = Option.getOrElse(first, () => ({ count: undefined, epoch: "", lastSeq: 0 }))
       return count === undefined
@@ -115,18 +114,18 @@ export const list = Command.make(
       const empty = `There are no such entries in ${cleanName(namespace)}.`
       const itemsOf = <A, E>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, E>) =>
         Stream.map(pages, ({ items }) => items)
-      const explain = Stream.mapError(Failure.of(connection))
+      const explain = Stream.mapError(failureOf(connection))
       return yield* keysOnly
         ? print({
             pages: limit => itemsOf(client.listKeys(namespace, { ...range, reverse, limit })).pipe(explain),
-            columns: EntryText.keyColumns,
-            row: EntryText.keyRow,
+            columns: Entry.keyColumns,
+            row: Entry.keyRow,
             ...{ empty, json, limit }
           })
         : print({
             pages: limit => itemsOf(client.list(namespace, { ...range, reverse, limit })).pipe(explain),
-            columns: EntryText.columns,
-            row: EntryText.row,
+            columns: Entry.columns,
+            row: Entry.row,
             ...{ empty, json, limit }
           })
     })
@@ -147,7 +146,7 @@ export const namespaces = Command.make(
         pages: limit =>
           client.namespaces({ ...given("prefix", prefix), limit }).pipe(
             Stream.map(({ namespaces }) => namespaces),
-            Stream.mapError(Failure.of(connection))
+            Stream.mapError(failureOf(connection))
           ),
         columns: [
           { title: "NAMESPACE", shrinks: true },

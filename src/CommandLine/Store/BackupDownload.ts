@@ -9,7 +9,7 @@ import { BackupFailed, type Made, type Report } from "../../Storage/Backup.ts"
 import * as CopyPort from "../../Storage/Sqlite/Copy/CopyPort.ts"
 import { CommandFailed, exitCodes, failed } from "../CommandFailed.ts"
 import type { Connection } from "../Connection.ts"
-import * as Failure from "../Failure.ts"
+import { failureOf } from "../Service.ts"
 import * as OutputFile from "../Transfer/OutputFile.ts"
 
 /** The target file, whether it may be replaced, and the receiver of progress. */
@@ -86,7 +86,7 @@ export const download = (
     yield* Effect.try({ try: () => OutputFile.create(draft), catch: unwritable(draft) })
     const client = yield* Client.make({ baseUrl: url, token, timeout })
     const backup = yield* Effect.mapError(client.backup({ timeoutMs: Duration.toMillis(timeout) }), error =>
-      error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : Failure.of(connection)(error)
+      error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : failureOf(connection)(error)
     )
     yield* receive(connection, backup, draft, report)
     report({ phase: "verify", done: 0, total: backup.bytes })

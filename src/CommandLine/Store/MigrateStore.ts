@@ -6,9 +6,8 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { Command } from "../Library.ts"
-import { answer, Output, record, type WriteError } from "../Terminal/Output.ts"
+import { answer, Output, record, type WriteError, widthOf } from "../Terminal/Output.ts"
 import { mebibytes } from "../Terminal/Progress.ts"
-import { widthOf } from "../Terminal/Table.ts"
 
 /** Bars and lines are written to standard error, JSON to standard output. */
 export type Form = "bar" | "lines" | "json"

@@ -8,10 +8,8 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, prefix, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { countOf } from "../Entries/List.ts"
-import * as Failure from "../Failure.ts"
 import { Args, Command } from "../Library.ts"
-import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
-import { endOfLog } from "../Service.ts"
+import { durationOf, endOfLog, failureOf, retryForOption, retryWhileUnavailable } from "../Service.ts"
 import { answer, Output, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/Progress.ts"
 import { cleanName } from "../Terminal/Text.ts"
@@ -149,7 +147,7 @@ const exportEntries = <E, R>(
   Effect.suspend(() => {
     let position: Position | undefined
     return resumable(() => pagesAfter(client, job, position), retryWhileUnavailable(retryFor, note)).pipe(
-      Stream.mapError(Failure.of(connection)),
+      Stream.mapError(failureOf(connection)),
       Stream.runForEach((page): Effect.Effect<void, CommandFailed | E, R> => {
         // The entries of another log do not belong to the same export.
         if (page.epoch !== epoch) {
