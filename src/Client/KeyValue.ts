@@ -3,7 +3,7 @@ import { detailsOf, InvalidResponse, refused } from "./Errors.ts"
 import type { DeleteResult, Entry, Operation, OperationResult, RemoveResult } from "./Model.ts"
 import { entryPath, matching, positionOf, type Reads, readEntry, readsOf, type VersionOptions } from "./Reads.ts"
 import { type CallOptions, type JsonFormat, json, type Request, Requests, segment, type Token } from "./Requests.ts"
-import { type Clock, Lifetime, systemClock } from "./Time.ts"
+import { type Clock, Lifetime } from "./Time.ts"
 
 /** The service, the credential, and limits. */
 export interface KeyValueOptions {
@@ -34,25 +34,8 @@ export interface KeyValueClient extends Reads, Writes {
 }
 
 /** The sender of requests of a client. */
-export const requestsOf = ({
-  baseUrl,
-  clock = systemClock,
-  fetch = globalThis.fetch,
-  json,
-  maxResponseBytes = 64 * 1024 * 1024,
-  prefix = "/api/v1",
-  timeoutMs = 30_000,
-  token
-}: KeyValueOptions): Requests =>
-  new Requests({
-    base: new URL(baseUrl).href.replace(/\/+$/, "") + prefix,
-    token,
-    fetch: fetch.bind(globalThis),
-    timeoutMs,
-    maxResponseBytes,
-    clock,
-    json
-  })
+export const requestsOf = ({ baseUrl, prefix = "/api/v1", timeoutMs = 30_000, ...rest }: KeyValueOptions): Requests =>
+  new Requests({ ...rest, base: new URL(baseUrl).href.replace(/\/+$/, "") + prefix, timeoutMs })
 
 /** The calls for entries. */
 export const keyValueOf = (requests: Requests): KeyValueClient => ({

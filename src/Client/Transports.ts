@@ -3,10 +3,10 @@ import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Change, ChangePage, TransportName } from "./Model.ts"
 import {
   base64Url,
-  connect,
   epochOf,
   type JsonFormat,
   json,
+  openSocket,
   parse,
   type Reader,
   type Requests,
@@ -238,10 +238,7 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
     try {
       const { signal } = lifetime
       const silence = lifetime.limit(silenceMs, "The WebSocket is silent")
-      const url = requests.url({ path: "/changes/ws", query })
-      url.protocol = url.protocol.replace("http", "ws")
-      const token = await requests.credential(signal)
-      const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token, base64Url(token)))
+      const opened = await openSocket(requests, Constructor, { path: "/changes/ws", query }, signal, base64Url)
       socket = opened
       const frames = new FrameBuffer()
       const receive = (frame: unknown) => {

@@ -11,7 +11,7 @@ import { hasCode } from "../Storage/FileSystem.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
 import { flag, numberOption, text } from "./CommandOptions.ts"
 
-/** The default address: the service of this machine. */
+/** The service of this machine. */
 export const defaultUrl = "http://127.0.0.1:8080"
 
 /** The key of dev mode. It is not secret. */

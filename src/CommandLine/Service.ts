@@ -63,12 +63,6 @@ const credentialHint = (kind: Kind, source: string, wanted = credentials[kind]):
     variables[kind].token
   } or a profile.`
 
-const outcomeUnknown = "A write may or may not have been applied"
-
-/** The service cannot be reached or is unavailable. */
-const unavailable = (url: string, reason: string, hint: string): CommandFailed =>
-  new CommandFailed({ message: `${url}: ${reason}`, hint, exitCode: exitCodes.unavailable })
-
 /** Whether the answer comes from a proxy that got none from the service, or not in time. */
 const isOfProxy = ({ status }: { readonly status: number }): boolean => [408, 429, 502, 504].includes(status)
 
@@ -77,16 +71,17 @@ export const failureOf =
   ({ kind, source, url }: Pick<Connection, "url" | "kind" | "source">, repeat?: string) =>
   (error: ClientError | SessionsError): CommandFailed => {
     const { message } = error
-    const unknown = repeat === undefined ? "" : ` ${outcomeUnknown}: ${repeat}.`
-    const failed = (exitCode: number, hint?: string) =>
-      new CommandFailed({ message, exitCode, ...(hint !== undefined && { hint }) })
+    const unknown = repeat === undefined ? "" : ` A write may or may not have been applied: ${repeat}.`
+    const failed = (exitCode: number, hint?: string, shown = message) =>
+      new CommandFailed({ message: shown, exitCode, ...(hint !== undefined && { hint }) })
+    const unavailable = (hint: string, reason = message) => failed(exitCodes.unavailable, hint, `${url}: ${reason}`)
     switch (error._tag) {
       case "Unauthorized":
-        return new CommandFailed({
-          message: `The service refuses the credential: ${message}`,
-          hint: credentialHint(kind, source),
-          exitCode: exitCodes.accessRefused
-        })
+        return failed(
+          exitCodes.accessRefused,
+          credentialHint(kind, source),
+          `The service refuses the credential: ${message}`
+        )
       case "Forbidden":
         return failed(
           exitCodes.accessRefused,
@@ -102,27 +97,26 @@ export const failureOf =
         return failed(exitCodes.preconditionFailed, "Read the entry, and try again with its version as --if-version.")
       case "ConnectionFailed":
         return error.isTimeout
-          ? unavailable(url, message, `--timeout allows more time.${unknown}`)
+          ? unavailable(`--timeout allows more time.${unknown}`)
           : unavailable(
-              url,
-              `it cannot be reached: ${message}`,
-              `Is the service running there? causeway dev starts one; --url gives another address.${unknown}`
+              `Is the service running there? causeway dev starts one; --url gives another address.${unknown}`,
+              `it cannot be reached: ${message}`
             )
       case "ServiceUnavailable":
-        return unavailable(url, message, `Try again later.${unknown}`)
+        return unavailable(`Try again later.${unknown}`)
       case "NotFound":
       case "MethodNotAllowed":
       case "InvalidResponse":
         // The service may have applied the write before the proxy answered.
-        if (isOfProxy(error)) return unavailable(url, message, `Try again later.${unknown}`)
-        return new CommandFailed({
-          message: `${url}: ${message}`,
-          hint: "Is this the address of a Causeway service, and a version that has this command?",
-          exitCode: exitCodes.failed
-        })
+        if (isOfProxy(error)) return unavailable(`Try again later.${unknown}`)
+        return failed(
+          exitCodes.failed,
+          "Is this the address of a Causeway service, and a version that has this command?",
+          `${url}: ${message}`
+        )
       case "ConnectionClosed":
       case "AnswerLost":
-        return unavailable(url, message, "Try again later.")
+        return unavailable("Try again later.")
       case "RequestRefused":
         if (error.code === "not_found") {
           return failed(exitCodes.notFound, "causeway sessions list lists the sessions.")
@@ -141,13 +135,10 @@ export const failureOf =
     }
   }
 
+const whileUnavailable = "How long to retry while the service is unavailable"
+
 /** The option of the commands that retry by default. */
-export const retryForOption = numberOption(
-  "retry-for",
-  "seconds",
-  "How long to retry while the service is unavailable",
-  60
-)
+export const retryForOption = numberOption("retry-for", "seconds", whileUnavailable, 60)
 
 /** The value of `--retry-for`. Fails with exit code 2 if it is negative. */
 export const durationOf = (seconds: number): Effect.Effect<Duration.Duration, CommandFailed> =>
@@ -167,70 +158,37 @@ export const isRetryable = (error: ClientError): boolean =>
 const retryAfter = (error: ClientError): Duration.Duration =>
   Duration.millis("retryAfterMs" in error ? (error.retryAfterMs ?? 0) : 0)
 
-/** Which failures are retried, and how. */
-export interface RetryPolicy<E> {
-  readonly isRetryable: (error: E) => boolean
-  /** The minimum wait before the next attempt. */
-  readonly retryAfter: (error: E) => Duration.Duration
-  /** Runs after each failure that is retried. */
-  readonly onRetry: (error: E) => Effect.Effect<void>
-}
+const backoff = Schedule.exponential("100 millis").pipe(
+  Schedule.jittered,
+  Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(5))),
+  Schedule.intersect(Schedule.identity<ClientError>()),
+  Schedule.modifyDelay(([, error], delay) => Duration.max(delay, retryAfter(error)))
+)
 
 /**
- * Retries an effect with exponential backoff and jitter, of 5 s at most, or after the wait that the failure asks for. No
- * attempt starts later than `duration` after the first.
+ * Retries an idempotent request with exponential backoff and jitter, of 5 s at most, or after the wait that the service
+ * asks for. No attempt starts later than `duration` after the first. Writes one line for each outage, not for each
+ * attempt.
  */
-export const retryFor =
-  <E>(duration: Duration.DurationInput, policy: RetryPolicy<E>) =>
-  <A, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.flatMap(Monotonic.millis, startedAt =>
-      Effect.retry(request, {
-        schedule: Schedule.exponential("100 millis").pipe(
-          Schedule.jittered,
-          Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(5))),
-          Schedule.intersect(Schedule.identity<E>()),
-          Schedule.modifyDelay(([, error], delay) => Duration.max(delay, policy.retryAfter(error)))
-        ),
-        while: error =>
-          Effect.flatMap(Monotonic.millis, now =>
-            policy.isRetryable(error) && now - startedAt < Duration.toMillis(duration)
-              ? Effect.as(policy.onRetry(error), true)
-              : Effect.succeed(false)
-          )
-      })
-    )
-
-/** Retries an idempotent request. Writes one line for each outage, not for each attempt. */
 export const retryWhileUnavailable =
   (duration: Duration.DurationInput, note: (text: string) => Effect.Effect<void>) =>
   <A, R>(request: Effect.Effect<A, ClientError, R>): Effect.Effect<A, ClientError, R> =>
-    Effect.suspend(() => {
+    Effect.flatMap(Monotonic.millis, startedAt => {
       let isReported = false
-      const onRetry = ({ message }: ClientError) =>
-        Effect.suspend(() => {
-          if (isReported) return Effect.void
+      const isAgain = (error: ClientError) =>
+        Effect.flatMap(Monotonic.millis, now => {
+          if (!isRetryable(error) || now - startedAt >= Duration.toMillis(duration)) return Effect.succeed(false)
+          const report = isReported ? Effect.void : note(`${error.message}. Trying again.`)
           isReported = true
-          return note(`${message}. Trying again.`)
+          return Effect.as(report, true)
         })
-      return retryFor<ClientError>(duration, { isRetryable, retryAfter, onRetry })(request)
+      return Effect.retry(request, { schedule: backoff, while: isAgain })
     })
 
 /** The options of every command with one idempotent write. */
 export const writeOptions = {
   idempotencyKey: text("idempotency-key", "The Idempotency-Key of this write; default a random one", "key"),
-  retryFor: numberOption(
-    "retry-for",
-    "seconds",
-    "How long to retry while the service is unavailable; the write is applied once",
-    0
-  )
-}
-
-/** The values of {@link writeOptions}. */
-interface Given {
-  readonly idempotencyKey: Option.Option<string>
-  /** Seconds. */
-  readonly retryFor: number
+  retryFor: numberOption("retry-for", "seconds", `${whileUnavailable}; the write is applied once`, 0)
 }
 
 const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`)
@@ -241,7 +199,7 @@ const quoted = (key: string): string => (/^[\w-]+$/.test(key) ? key : `'${key.re
  */
 export const writeOnce = <A>(
   connection: Connection,
-  { idempotencyKey, retryFor }: Given,
+  { idempotencyKey, retryFor }: { readonly idempotencyKey: Option.Option<string>; readonly retryFor: number },
   write: (options: { readonly idempotencyKey: string }) => Effect.Effect<A, ClientError>
 ): Effect.Effect<A, CommandFailed, Output> =>
   Effect.gen(function* () {

@@ -18,14 +18,17 @@ export type {
   SessionUpdate
 } from "../Client.ts"
 export * from "./Errors.ts"
+export { type ClientError, fromPlain, fromPlainSessions, type SessionsError } from "./Run.ts"
 
 import { Context, Duration, Effect, Layer, Option, type Scope, Stream } from "effect"
-import { type ClientError, ConnectionFailed, type SessionsError } from "./Errors.ts"
+import { ConnectionFailed } from "./Errors.ts"
 import {
+  type ClientError,
   call,
   clock,
   type Effectful,
   sessions as ofSessions,
+  type SessionsError,
   streamOf,
   type Token,
   tokenOf,
@@ -77,6 +80,9 @@ export class Client extends Context.Tag("causeway/Client")<Client, Service>() {}
 const lost = (cause: unknown): ClientError =>
   new ConnectionFailed({ message: `The connection was lost: ${cause}`, cause, isTimeout: false })
 
+const many = <A>(read: (signal: AbortSignal) => Promise<Plain.EntriesRead<A | undefined>>) =>
+  Effect.map(call(read), read => ({ ...read, items: read.items.map(Option.fromNullable) }))
+
 /** Makes a client. */
 export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect.Effect<Service, never, R> =>
   Effect.gen(function* () {
@@ -93,16 +99,8 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
           call(signal => client.get(namespace, key, { ...options, signal })),
           Option.fromNullable
         ),
-      getMany: addresses =>
-        Effect.map(
-          call(signal => client.getMany(addresses, { signal })),
-          read => ({ ...read, items: read.items.map(Option.fromNullable) })
-        ),
-      getManyKeys: addresses =>
-        Effect.map(
-          call(signal => client.getManyKeys(addresses, { signal })),
-          read => ({ ...read, items: read.items.map(Option.fromNullable) })
-        ),
+      getMany: addresses => many(signal => client.getMany(addresses, { signal })),
+      getManyKeys: addresses => many(signal => client.getManyKeys(addresses, { signal })),
       set: (namespace, key, value, options) =>
         call(signal => client.set(namespace, key, value, { ...options, signal })),
       delete: (namespace, key, options) => call(signal => client.delete(namespace, key, { ...options, signal })),

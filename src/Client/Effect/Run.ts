@@ -2,7 +2,25 @@
 import { Duration, Effect, FiberId, Redacted, Runtime, Stream } from "effect"
 import type * as Plain from "../Client.ts"
 import { isClientError, isSessionsError } from "../Errors.ts"
-import { fromPlain, fromPlainSessions } from "./Errors.ts"
+import * as Errors from "./Errors.ts"
+
+const classes = { ...Errors }
+
+/** Every error of a call. */
+export type ClientError = InstanceType<(typeof classes)[Plain.ClientError["_tag"]]>
+
+/** Every error of a call for a session. */
+export type SessionsError = InstanceType<(typeof classes)[Plain.SessionsError["_tag"]]>
+
+/** An error of the plain client of sessions as one of Effect, which has the same members. */
+export const fromPlainSessions = (error: Plain.SessionsError): SessionsError => {
+  const { cause, message } = error
+  const Class = classes[error._tag] as new (members: object) => SessionsError
+  return new Class({ ...error, message, ...(cause !== undefined && { cause }) })
+}
+
+/** An error of the plain client as one of Effect. */
+export const fromPlain = (error: Plain.ClientError): ClientError => fromPlainSessions(error) as ClientError
 
 /** The credential, or an effect that returns it for each attempt. */
 export type Token<E, R> = string | Redacted.Redacted | Effect.Effect<string | Redacted.Redacted, E, R>

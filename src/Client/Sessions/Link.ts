@@ -9,7 +9,7 @@ import {
   type SessionsError,
   Unauthorized
 } from "../Errors.ts"
-import { connect, parse, type Requests, type WebSocketConstructor, type WebSocketLike } from "../Requests.ts"
+import { openSocket, parse, type Requests, type WebSocketConstructor, type WebSocketLike } from "../Requests.ts"
 import type { ConnectionStatus, SessionEvent } from "../SessionModel.ts"
 import { Lifetime, pause, Retries } from "../Time.ts"
 import { type Answer, type AskOptions, type RequestFrame, RequestTable, refusalOf } from "./Requests.ts"
@@ -195,10 +195,7 @@ export class GatewayLink {
     let cancelPing = () => {}
     try {
       const handshake = lifetime.limit(handshakeMs, "The handshake takes too long")
-      const url = requests.url({ path })
-      url.protocol = url.protocol.replace("http", "ws")
-      const token = await requests.credential(signal)
-      const opened = await requests.attempt(signal, async () => connect(WebSocket, url.href, token || undefined, token))
+      const opened = await openSocket(requests, WebSocket, { path }, signal)
       socket = opened
       let isOpen = false
       return await new Promise<never>((_, reject) => {

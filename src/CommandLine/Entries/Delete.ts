@@ -23,61 +23,41 @@ export interface Counted {
 
 const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
 
-/** The maximum number of keys in memory. */
-const maxWritten = 1_000_000
-
 const again = "Run the command again: it counts the entries again, and asks."
 
 /**
- * The keys that were set after the count, as far as the log was read. Deletes are ignored, including those of this
- * command: a deleted key is not listed, and one that was set again has a later set.
+ * The keys that are set after a position of the log, as far as it is read, and the function that reads it up to a later
+ * one. Deletes are ignored, including those of this command: a deleted key is not listed, and one that was set again has
+ * a later set.
  */
-class WrittenKeys {
-  readonly keys = new Set<string>()
-  private position: number
-
-  constructor(
-    private readonly connection: Connection.Connection,
-    private readonly counted: Counted,
-    private readonly maxKeys: number
-  ) {
-    this.position = counted.lastSeq
-  }
-
-  /** Reads the log at least up to a position. */
-  readonly readTo = (end: number): Effect.Effect<void, CommandFailed> =>
-    Effect.gen(this, function* () {
-      const { epoch, namespace, prefix } = this.counted
-      while (this.position < end) {
-        const query = { after: this.position, limit: 1000, namespace, prefix, epoch }
-        const { changes, lastSeq } = yield* ask(this.connection, { path: "/changes", query }, readChanges)
-        for (const { key, op } of changes) if (op === "set") this.keys.add(key)
-        if (this.keys.size > this.maxKeys) {
-          return yield* failed(
-            `More than ${this.maxKeys.toLocaleString("en")} of the keys were written in the meantime`,
-            again
-          )
-        }
-        if (lastSeq <= this.position) return yield* failed("The log ends before the position of the list", again)
-        this.position = lastSeq
+const writtenKeys = (connection: Connection.Connection, { epoch, lastSeq: start, namespace, prefix }: Counted) => {
+  const keys = new Set<string>()
+  let after = start
+  const readTo = (end: number): Effect.Effect<void, CommandFailed> =>
+    Effect.gen(function* () {
+      while (after < end) {
+        const query = { after, limit: 1000, namespace, prefix, epoch }
+        const { changes, lastSeq } = yield* ask(connection, { path: "/changes", query }, readChanges)
+        for (const { key, op } of changes) if (op === "set") keys.add(key)
+        if (lastSeq <= after) return yield* failed("The log ends before the position of the list", again)
+        after = lastSeq
       }
     })
+  return { keys, readTo }
 }
 
 /**
  * Deletes the counted entries that were not written since then. Each batch is atomic and requires the version of each
- * entry. `onDeleted` receives the number of entries of each batch. Returns the number of entries that stay. Fails if more
- * than `maxKeys` keys are set in the meantime.
+ * entry. `onDeleted` receives the number of entries of each batch. Returns the number of entries that stay.
  */
 export const deleteCounted = (
   { client, connection }: Connection.Opened,
   counted: Counted,
   options: { readonly actor?: string },
-  onDeleted: (count: number) => void,
-  maxKeys: number = maxWritten
+  onDeleted: (count: number) => void
 ): Effect.Effect<number, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
-  const written = new WrittenKeys(connection, counted, maxKeys)
+  const written = writtenKeys(connection, counted)
   const explain = failureOf(connection)
 
   const remove = (items: ReadonlyArray<EntryKey>): Effect.Effect<number, ClientError> => {

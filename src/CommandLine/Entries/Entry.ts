@@ -113,15 +113,10 @@ const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, Comman
 }
 
 const lifetime = (text: string): Effect.Effect<number, CommandFailed> => {
-  const duration = Option.filter(
-    Duration.decodeUnknown(text),
-    duration => Duration.isFinite(duration) && Duration.toMillis(duration) >= 1
-  )
-  return Option.match(duration, {
-    onNone: () =>
-      wrong(`--ttl: ${JSON.stringify(text)} is not a duration`, "It looks like 30 seconds, 12 hours or 7 days."),
-    onSome: duration => Effect.succeed(Math.round(Duration.toMillis(duration)))
-  })
+  const ms = Option.match(Duration.decodeUnknown(text), { onNone: () => 0, onSome: Duration.toMillis })
+  return ms >= 1 && Number.isFinite(ms)
+    ? Effect.succeed(Math.round(ms))
+    : wrong(`--ttl: ${JSON.stringify(text)} is not a duration`, "It looks like 30 seconds, 12 hours or 7 days.")
 }
 
 /** `causeway kv set <namespace> <key> [value]`. */

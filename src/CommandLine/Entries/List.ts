@@ -1,7 +1,9 @@
 /** `causeway kv list` and `causeway kv namespaces`. */
 import { Effect, Option, Stream } from "effect"
 import * as ExactJson from "../../base/Json/ExactJson.ts"
+import type { ClientError } from "../../Client/Effect/Client.ts"
 import type { NamespaceCount } from "../../Client/Model.ts"
+import type { ListOptions } from "../../Client/Reads.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, given, namespace, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
@@ -62,18 +64,11 @@ const print = <A>({ columns, empty, json, limit, pages, row }: Listing<A>) =>
     if (!asJson && count === 0) yield* write(`${empty}\n`)
   })
 
-/** The selected keys. */
-interface Range {
-  readonly prefix?: string
-  readonly start?: string
-  readonly end?: string
-}
-
 /** The number of entries in a range of a namespace, and the position of the change log at which they were counted. */
 export const countOf = (
   { client, connection }: Connection.Opened,
   namespace: string,
-  range: Range
+  range: Pick<ListOptions, "prefix" | "start" | "end">
 ): Effect.Effect<{ readonly count: number; readonly lastSeq: number; readonly epoch: string }, CommandFailed> =>
   client.listKeys(namespace, { ...range, count: true, limit: 1 }).pipe(
     Stream.runHead,
@@ -111,23 +106,20 @@ export const list = Command.make(
         const { count } = yield* countOf({ client, connection }, namespace, range)
         return yield* answer(json, { count }, () => `${count.toLocaleString("en")}\n`)
       }
-      const empty = `There are no such entries in ${cleanName(namespace)}.`
-      const itemsOf = <A, E>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, E>) =>
-        Stream.map(pages, ({ items }) => items)
       const explain = Stream.mapError(failureOf(connection))
+      const itemsOf = <A>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, ClientError>) =>
+        explain(Stream.map(pages, ({ items }) => items))
+      const common = { empty: `There are no such entries in ${cleanName(namespace)}.`, json, limit }
+      const { columns, keyColumns, keyRow, row } = Entry
+      const optionsOf = (limit: number) => ({ ...range, reverse, limit })
       return yield* keysOnly
         ? print({
-            pages: limit => itemsOf(client.listKeys(namespace, { ...range, reverse, limit })).pipe(explain),
-            columns: Entry.keyColumns,
-            row: Entry.keyRow,
-            ...{ empty, json, limit }
+            ...common,
+            columns: keyColumns,
+            row: keyRow,
+            pages: limit => itemsOf(client.listKeys(namespace, optionsOf(limit)))
           })
-        : print({
-            pages: limit => itemsOf(client.list(namespace, { ...range, reverse, limit })).pipe(explain),
-            columns: Entry.columns,
-            row: Entry.row,
-            ...{ empty, json, limit }
-          })
+        : print({ ...common, columns, row, pages: limit => itemsOf(client.list(namespace, optionsOf(limit))) })
     })
 ).pipe(Command.withDescription("List the entries of a namespace"))
 

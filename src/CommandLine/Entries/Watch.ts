@@ -89,11 +89,6 @@ const endOf = (event: FollowEvent): CommandFailed | undefined => {
   }
 }
 
-const noteOf = (status: FollowStatus): string | undefined =>
-  status.type === "disconnected"
-    ? `${status.error.message}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`
-    : undefined
-
 /** `causeway kv watch [namespace]`. It runs until it is interrupted, or until the position is no longer valid. */
 export const watch = Command.make(
   "watch",
@@ -121,8 +116,8 @@ export const watch = Command.make(
       const end = yield* endOfLog(connection)
       const run = Runtime.runFork(yield* Effect.runtime<never>())
       const onStatus = (status: FollowStatus) => {
-        const text = noteOf(status)
-        if (text !== undefined) run(note(text))
+        if (status.type === "connected") return
+        run(note(`${status.error.message}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`))
       }
       const follower = start(wanted, end)
       yield* Stream.runForEach(

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto"
 import { constants, createReadStream } from "node:fs"
 import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
-import { Data, Duration, Effect, Either, Option, Ref, Stream } from "effect"
+import { Data, Duration, Effect, Either, Option, Stream } from "effect"
 import { messageOf } from "../../base/ErrorMessage.ts"
 import * as ExactJson from "../../base/Json/ExactJson.ts"
 import type { RawJson } from "../../base/Json/JsonText.ts"
@@ -34,21 +34,17 @@ import * as ProgressLine from "../Terminal/Progress.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 
 /** An entry of a line, with the text of its value. */
-export type Item = EntryLine<RawJson>
+type Item = EntryLine<RawJson>
 
 /** What an import knows from the answers so far. */
-export interface BatchState {
+interface Progressing {
   /** The latest time that the service has reported, in epoch milliseconds; 0 before. The client's clock is not used. */
-  readonly serverTime: Ref.Ref<number>
+  serverTime: number
   /** The entries of the batch that was sent last: errors name an entry by its index. */
-  readonly sent: Ref.Ref<ReadonlyArray<Item>>
+  sent: ReadonlyArray<Item>
+  /** The number of the last line that is done. */
+  line: number
 }
-
-/** The state at the start of an import. */
-export const initialState: Effect.Effect<BatchState> = Effect.all({
-  serverTime: Ref.make(0),
-  sent: Ref.make<ReadonlyArray<Item>>([])
-})
 
 const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Existing) => ({
   op: "set" as const,
@@ -74,18 +70,18 @@ const findExisting = (
  * The effect may be repeated after a lost answer: `id` is the idempotency key of its batch, so that no entry is replaced
  * twice. A batch without some of the entries has another key.
  */
-export const send = (
+const send = (
   client: Client.Service,
   items: ReadonlyArray<Item>,
   existing: Existing,
-  { sent, serverTime }: BatchState,
+  state: Progressing,
   id: string
 ): Effect.Effect<Imported, Client.ClientError> => {
   const attempt = (batch: ImportBatch<Item>): Effect.Effect<Imported, Client.ClientError> =>
     Effect.gen(function* () {
       const { entries } = batch
       if (entries.length === 0) return batch.outcome
-      yield* Ref.set(sent, entries)
+      state.sent = entries
       // With a precondition the batch is applied once anyway.
       const options = existing === "skip" ? {} : { idempotencyKey: `${id}-${entries.length}` }
       const operations = entries.map(item => operationOf(item, existing))
@@ -101,16 +97,10 @@ export const send = (
       const now = serverTimeOf(error)
       const smaller = now === undefined ? undefined : batch.withoutExpired(now)
       if (now === undefined || smaller === undefined) return yield* error
-      yield* Ref.update(serverTime, known => Math.max(known, now))
+      state.serverTime = Math.max(state.serverTime, now)
       return yield* attempt(smaller)
     })
-  return Effect.flatMap(Ref.get(serverTime), now => attempt(ImportBatch.of(items, existing, now)))
-}
-
-/** The line that an error of the service names by the index of its operation. */
-export const lineOf = (error: Client.ClientError, sent: ReadonlyArray<Item>): number | undefined => {
-  const index = operationIndexOf(error)
-  return index === undefined ? undefined : sent[index]?.line
+  return Effect.suspend(() => attempt(ImportBatch.of(items, existing, state.serverTime)))
 }
 
 const maxBatchBytes = 4 * 1024 * 1024
@@ -185,24 +175,20 @@ const readSource = ({ batch, source, start }: Job): Stream.Stream<ReadonlyArray<
 /** A refused batch as the failure of the line that the service names, or of the command. */
 const refusalOf = (
   { connection }: Job,
-  { sent }: BatchState,
+  { sent }: Progressing,
   error: Client.ClientError
-): Effect.Effect<never, CommandFailed | LineRefused> =>
-  Effect.flatMap(Ref.get(sent), (items): Effect.Effect<never, CommandFailed | LineRefused> => {
-    const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
-    const line = isOfLine ? lineOf(error, items) : undefined
-    return line === undefined
-      ? failureOf(connection)(error)
-      : new LineRefused({ line, problem: withoutOperation(error) })
-  })
+): Effect.Effect<never, CommandFailed | LineRefused> => {
+  const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
+  const line = isOfLine ? sent[operationIndexOf(error) ?? -1]?.line : undefined
+  return line === undefined ? failureOf(connection)(error) : new LineRefused({ line, problem: withoutOperation(error) })
+}
 
 /** Sends one batch of lines and records that they are done. */
 const sendBatch = (
   job: Job,
   lines: ReadonlyArray<TextLine>,
-  state: BatchState,
-  progress: ProgressLine.ProgressLine,
-  done: Ref.Ref<number>
+  state: Progressing,
+  progress: ProgressLine.ProgressLine
 ): Effect.Effect<Imported, CommandFailed | LineRefused> =>
   Effect.gen(function* () {
     const items = yield* itemsOf(lines, job.namespace)
@@ -212,7 +198,7 @@ const sendBatch = (
     )
     yield* job.start.save(lines)
     for (const { end, number } of lines.slice(-1)) {
-      yield* Ref.set(done, number)
+      state.line = number
       yield* progress.advance(end, items.length)
     }
     return imported
@@ -228,18 +214,14 @@ const progressText = (line: number, { file }: Source): ReadonlyArray<string> => 
 
 /** Reports how far an import has come, and how to continue, if it fails or is interrupted. */
 const reportProgress =
-  (progress: Effect.Effect<ReadonlyArray<string>>, note: (text: string) => Effect.Effect<void>) =>
+  (sentences: () => ReadonlyArray<string>, note: (text: string) => Effect.Effect<void>) =>
   <A, R>(command: Effect.Effect<A, CommandFailed, R>): Effect.Effect<A, CommandFailed, R> =>
     command.pipe(
-      Effect.onInterrupt(() =>
-        Effect.flatMap(progress, sentences => Effect.forEach(sentences, note, { discard: true }))
-      ),
-      Effect.catchAll(({ exitCode, hint, message }) =>
-        Effect.flatMap(progress, sentences => {
-          const hints = [...(hint === undefined ? [] : [hint]), ...sentences]
-          return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
-        })
-      )
+      Effect.onInterrupt(() => Effect.suspend(() => Effect.forEach(sentences(), note, { discard: true }))),
+      Effect.mapError(({ exitCode, hint, message }) => {
+        const hints = [...(hint === undefined ? [] : [hint]), ...sentences()]
+        return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
+      })
     )
 
 /** Imports all lines of the source. */
@@ -247,12 +229,10 @@ const importEntries = (job: Job) =>
   Effect.gen(function* () {
     const { source, start } = job
     const progress = yield* ProgressLine.make(source.size, start.offset)
-    /** The number of the last line that is done. */
-    const done = yield* Ref.make(start.line)
-    const state = yield* initialState
+    const state: Progressing = { serverTime: 0, sent: [], line: start.line }
     /** Sends lines. If one of them is refused, and the batch with it, those before it are sent alone. */
     const sendLines = (sums: Imported, lines: ReadonlyArray<TextLine>): Effect.Effect<Imported, CommandFailed> =>
-      sendBatch(job, lines, state, progress, done).pipe(
+      sendBatch(job, lines, state, progress).pipe(
         Effect.map(imported => plus(sums, imported)),
         Effect.catchTag("LineRefused", ({ line, problem }) => {
           const before = lines.filter(({ number }) => number < line)
@@ -261,10 +241,7 @@ const importEntries = (job: Job) =>
         })
       )
     return yield* Stream.runFoldEffect(readSource(job), nothingImported, sendLines).pipe(
-      reportProgress(
-        Effect.map(Ref.get(done), line => progressText(line, source)),
-        progress.note
-      )
+      reportProgress(() => progressText(state.line, source), progress.note)
     )
   })
 
