@@ -63,35 +63,3 @@ describe("an answer that is not of the service", () => {
     assert.strictEqual(failed.hint?.includes("A write may or may not have been applied: repeat it."), expected === 6)
   })
 })
-
-describe("a request for a session", () => {
-  it("that does not exist: the advice is the list", () => {
-    const refused = { code: "not_found", message: "no", retryable: false, traceId: "t" }
-    const { exitCode, hint } = failureOf({ kind: "sessions", source: "", url })(
-      new Client.RequestRefused(refused as never)
-    )
-    assert.deepStrictEqual([exitCode, hint], [3, "causeway sessions list lists the sessions."])
-  })
-})
-
-describe("an argument that a command does not take", () => {
-  const hintOf = (...args: ReadonlyArray<string>) => Effect.map(call(args), ({ stderr }) => stderr)
-
-  it.effect.each(["serve", "dev"])("%s: it is configured by variables", name =>
-    Effect.gen(function* () {
-      assert.include(
-        yield* hintOf(name, "--port", "9"),
-        "It is configured by variables, such as PORT=9000; causeway serve --help lists them."
-      )
-    })
-  )
-
-  it.effect("starts with - and follows --", () =>
-    Effect.gen(function* () {
-      const hint = yield* hintOf("kv", "set", "ns", "-x", "1")
-      assert.include(hint, "After -- arguments may start with -.")
-      assert.notInclude(hint, "Did you mean")
-      assert.include(yield* hintOf("kv", "set", "ns", "--jsn"), "Did you mean causeway kv set --json?")
-    })
-  )
-})
