@@ -216,18 +216,6 @@ describe("a connection", () => {
       const without = gateway.client({ token: () => Promise.reject(cause) })
       expect(await failure(without.connect())).toBeInstanceOf(TokenUnavailable)
     }))
-
-  it("ends with the client, and leaves nothing behind", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
-      const call = failing(sessions.get("s"))
-      const accepted = await gateway.requested("get_session")
-      sessions.close()
-      expect(await call).toMatchObject({ _tag: "ConnectionClosed", code: 1000 })
-      expect(await failure(sessions.get("s"))).toBeInstanceOf(ConnectionClosed)
-      await until(() => accepted.isClosed)
-      await until(() => gateway.clock.timers === 0)
-    }))
 })
 
 describe("the options", () => {

@@ -147,12 +147,6 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             })
           case "list_sessions":
             return say({ type: "session_list", id, sessions: [session()] })
-          case "ping":
-            return say({ type: "pong", id, timestamp: 0 })
-          case "unsubscribe":
-            return say({ type: "unsubscribed", id, sessionId: request.sessionId })
-          case "delete_session":
-            return say({ type: "session_deleted", id, sessionId: request.sessionId })
           default:
             return say({ type: "session", id, session: session() })
         }
