@@ -26,9 +26,9 @@ const fill = ({ url, key, namespace, concurrency, batch, count }: Arguments.Argu
       bounds: { operations: batch },
       onProgress: by => Effect.zipRight(Ref.set(isUnavailable, false), bar.advance(by)),
       // One line for each outage, not for each batch.
-      onAway: ({ message }) =>
+      onAway: line =>
         Effect.flatMap(Ref.getAndSet(isUnavailable, true), wasUnavailable =>
-          wasUnavailable ? Effect.void : Console.error(`${message}. Trying again for up to a minute.`)
+          wasUnavailable ? Effect.void : Console.error(line)
         )
     })
   }).pipe(

@@ -1,7 +1,7 @@
 /** Sends batches with the client of the service, and retries while the service is unavailable. */
-import { Duration, Effect, Option, type Redacted, Schema } from "effect"
+import { type Duration, Effect, Option, type Redacted, Schema } from "effect"
 import * as Client from "../../src/Client/Effect/Client.ts"
-import { retryFor } from "../../src/CommandLine/Retrying.ts"
+import { retryWhileUnavailable } from "../../src/CommandLine/Service.ts"
 import type { Operation } from "./Batches.ts"
 
 /** The service refused a batch; a retry is useless. */
@@ -20,9 +20,7 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", {
 
 /** The service is unreachable, overloaded or has no store. */
 export class Away extends Schema.TaggedError<Away>()("Away", {
-  reason: Schema.String,
-  /** The delay that the service requests, if any. */
-  retryAfter: Schema.OptionFromSelf(Schema.DurationFromSelf)
+  reason: Schema.String
 }) {
   override get message(): string {
     return `The service is unavailable: ${this.reason}`
@@ -38,8 +36,8 @@ export interface Options {
   readonly fetch?: typeof globalThis.fetch
   /** How long a batch is retried while the service is unavailable; a minute by default. */
   readonly giveUpAfter?: Duration.DurationInput
-  /** Called for each failed attempt before a retry. */
-  readonly onAway?: (error: Away) => Effect.Effect<void>
+  /** Called with a line for each batch that is retried. */
+  readonly onAway?: (line: string) => Effect.Effect<void>
 }
 
 /** Statuses with which proxies report that the service is unavailable or overloaded. */
@@ -47,14 +45,11 @@ const passing = new Set([429, 502, 503, 504])
 
 const problemOf = (error: Client.ClientError): Refused | Away => {
   const { message } = error
-  if (error._tag === "ConnectionFailed") return new Away({ reason: message, retryAfter: Option.none() })
+  if (error._tag === "ConnectionFailed") return new Away({ reason: message })
   if (!("status" in error)) return new Refused({ status: Option.none(), reason: message })
-  const { retryAfterMs, status } = error
+  const { status } = error
   return passing.has(status)
-    ? new Away({
-        reason: `${status} ${message}`,
-        retryAfter: Option.map(Option.fromNullable(retryAfterMs), Duration.millis)
-      })
+    ? new Away({ reason: `${status} ${message}` })
     : new Refused({ status: Option.some(status), reason: message })
 }
 
@@ -67,17 +62,14 @@ export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effec
  */
 export const make = (options: Options): Effect.Effect<BatchClient> => {
   const { actor, fetch, giveUpAfter = "1 minute", key, onAway = () => Effect.void, url } = options
-  const retried = retryFor<Refused | Away>(giveUpAfter, {
-    isRetryable: error => error._tag === "Away",
-    retryAfter: error =>
-      error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero,
-    onRetry: error => (error._tag === "Away" ? onAway(error) : Effect.void)
-  })
   return Effect.map(
     Client.make({ baseUrl: url, token: key, ...(fetch !== undefined && { fetch }) }),
     client => operations =>
       client
         .batch(operations, { actor })
-        .pipe(Effect.mapBoth({ onFailure: problemOf, onSuccess: results => results.length }), retried)
+        .pipe(
+          retryWhileUnavailable(giveUpAfter, onAway),
+          Effect.mapBoth({ onFailure: problemOf, onSuccess: results => results.length })
+        )
   )
 }

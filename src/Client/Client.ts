@@ -1,15 +1,14 @@
 /** A client of the service, for browsers and Node, without dependencies. Unused parts are not bundled. */
-import { followFromEnd, followLog, followNamespace } from "./Follow.ts"
+import { followFromEnd, followLog, followNamespace, LogReader } from "./Follow.ts"
 import { type KeyValueClient, type KeyValueOptions, keyValueOf, requestsOf } from "./KeyValue.ts"
-import { LogReader } from "./LogReader.ts"
 import type { FollowEvent, FollowStatus, TransportName } from "./Model.ts"
 import { listPage } from "./Reads.ts"
-import type { CallOptions } from "./Requests.ts"
+import type { CallOptions, WebSocketConstructor } from "./Requests.ts"
 import { iterable } from "./Time.ts"
 import { eventStream, longPolling, webSocket } from "./Transports.ts"
-import type { WebSocketConstructor } from "./WebSocket.ts"
 
 export * from "./Errors.ts"
+export type { BatchOptions, DeleteOptions, DeletePrefixOptions, SetOptions, WriteOptions } from "./KeyValue.ts"
 export {
   type BackupOptions,
   type KeyValueClient,
@@ -19,7 +18,7 @@ export {
 } from "./KeyValue.ts"
 export type * from "./Model.ts"
 export type { GetOptions, ListOptions, NamespacesOptions, TenantsOptions, VersionOptions } from "./Reads.ts"
-export type { CallOptions, JsonFormat, Token } from "./Requests.ts"
+export type { CallOptions, JsonFormat, Token, WebSocketConstructor, WebSocketLike } from "./Requests.ts"
 export type * from "./SessionModel.ts"
 export {
   type CreateOptions,
@@ -37,8 +36,6 @@ export {
   type SubscribeOptions
 } from "./Sessions.ts"
 export type { Clock } from "./Time.ts"
-export type { WebSocketConstructor, WebSocketLike } from "./WebSocket.ts"
-export type { BatchOptions, DeleteOptions, DeletePrefixOptions, SetOptions, WriteOptions } from "./Writes.ts"
 
 /** The service, the credential, and how the log is followed. */
 export interface ClientOptions extends KeyValueOptions {

@@ -33,25 +33,23 @@ export abstract class ResponseError extends Error {
   }
 }
 
+/** The class of the answers with an error that has this tag. */
+const answered = <const Tag extends string>(tag: Tag) =>
+  class extends ResponseError {
+    readonly _tag = tag
+  }
+
 /** 400: the request is malformed; the message names the field. */
-export class BadRequest extends ResponseError {
-  readonly _tag = "BadRequest"
-}
+export class BadRequest extends answered("BadRequest") {}
 
 /** 401: the credential is missing or wrong. */
-export class Unauthorized extends ResponseError {
-  readonly _tag = "Unauthorized"
-}
+export class Unauthorized extends answered("Unauthorized") {}
 
 /** 403: the credential is read-only. */
-export class Forbidden extends ResponseError {
-  readonly _tag = "Forbidden"
-}
+export class Forbidden extends answered("Forbidden") {}
 
 /** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is not an error. */
-export class NotFound extends ResponseError {
-  readonly _tag = "NotFound"
-
+export class NotFound extends answered("NotFound") {
   /** Whether an entry is absent, and not the route. */
   get isEntry(): boolean {
     return this.message === "Not found"
@@ -59,18 +57,13 @@ export class NotFound extends ResponseError {
 }
 
 /** 405: the route has other methods. */
-export class MethodNotAllowed extends ResponseError {
-  readonly _tag = "MethodNotAllowed"
-}
+export class MethodNotAllowed extends answered("MethodNotAllowed") {}
 
 /** 409: the request with this idempotency key is still in progress. */
-export class Conflict extends ResponseError {
-  readonly _tag = "Conflict"
-}
+export class Conflict extends answered("Conflict") {}
 
 /** 410: the requested changes are no longer kept, or belong to another log. */
-export class Gone extends ResponseError {
-  readonly _tag = "Gone"
+export class Gone extends answered("Gone") {
   /** The epoch of the log of the service, if the answer has it. */
   readonly epoch: string | undefined
   /** The last change that is no longer kept, for the next `after`; `undefined` for another log. */
@@ -84,8 +77,7 @@ export class Gone extends ResponseError {
 }
 
 /** 412: a precondition does not hold; nothing was written. */
-export class PreconditionFailed extends ResponseError {
-  readonly _tag = "PreconditionFailed"
+export class PreconditionFailed extends answered("PreconditionFailed") {
   /** The version of the entry, for the next `ifVersion`; 0 if it is absent. */
   readonly currentVersion: number | undefined
   /** The index of the refused operation of a batch. */
@@ -102,49 +94,31 @@ export class PreconditionFailed extends ResponseError {
 }
 
 /** 413: a value, a batch or a body exceeds its limit; the message names both. */
-export class PayloadTooLarge extends ResponseError {
-  readonly _tag = "PayloadTooLarge"
-}
+export class PayloadTooLarge extends answered("PayloadTooLarge") {}
 
 /** 415: the body is not JSON. */
-export class UnsupportedMediaType extends ResponseError {
-  readonly _tag = "UnsupportedMediaType"
-}
+export class UnsupportedMediaType extends answered("UnsupportedMediaType") {}
 
 /** 422: the idempotency key was used for another request. */
-export class UnprocessableContent extends ResponseError {
-  readonly _tag = "UnprocessableContent"
-}
+export class UnprocessableContent extends answered("UnprocessableContent") {}
 
 /** 431: the head of the request is too large. */
-export class RequestHeaderFieldsTooLarge extends ResponseError {
-  readonly _tag = "RequestHeaderFieldsTooLarge"
-}
+export class RequestHeaderFieldsTooLarge extends answered("RequestHeaderFieldsTooLarge") {}
 
 /** 500: a defect of the service; its log has details under the {@link requestId}. */
-export class InternalServerError extends ResponseError {
-  readonly _tag = "InternalServerError"
-}
+export class InternalServerError extends answered("InternalServerError") {}
 
 /** 501: the service does not support the request; the message says what does. */
-export class NotImplemented extends ResponseError {
-  readonly _tag = "NotImplemented"
-}
+export class NotImplemented extends answered("NotImplemented") {}
 
 /** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
-export class ServiceUnavailable extends ResponseError {
-  readonly _tag = "ServiceUnavailable"
-}
+export class ServiceUnavailable extends answered("ServiceUnavailable") {}
 
 /** 507: the disk of the service has no room for the result. */
-export class InsufficientStorage extends ResponseError {
-  readonly _tag = "InsufficientStorage"
-}
+export class InsufficientStorage extends answered("InsufficientStorage") {}
 
 /** The answer does not come from the service: for example, the error page of a proxy. */
-export class InvalidResponse extends ResponseError {
-  readonly _tag = "InvalidResponse"
-}
+export class InvalidResponse extends answered("InvalidResponse") {}
 
 /** An answer, an event or a frame exceeds the limit of the client, and was not read completely. */
 export class ResponseTooLarge extends Error {
@@ -245,11 +219,10 @@ const emptyIfTooLarge = (error: unknown): string => {
 /** The error of an answer with an error status. */
 export const errorOf = async (response: Response): Promise<ClientError> => {
   const message = messageIn(await textOf(response, maxErrorBytes).catch(emptyIfTooLarge))
-  if (message !== undefined) {
-    for (const [status, Class] of Object.entries(byStatus)) {
-      if (Number(status) === response.status) return new Class(detailsOf(response, message))
-    }
-  }
+  const Class = Object.hasOwn(byStatus, response.status)
+    ? byStatus[response.status as keyof typeof byStatus]
+    : undefined
+  if (message !== undefined && Class !== undefined) return new Class(detailsOf(response, message))
   const hint = response.status === 404 ? ", and does not come from the service: baseUrl or prefix may be wrong" : ""
   return new InvalidResponse(detailsOf(response, message ?? `The answer has the status ${response.status}${hint}`))
 }

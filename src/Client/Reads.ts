@@ -80,27 +80,19 @@ interface Cursor {
 /** The maximum number of entries in a page of a list. */
 const maxPage = 1000
 
-const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
-
-const readPage: Reader<CursorPage> = async (response, limitBytes, format) => {
-  const { items } = await readItems(response, limitBytes, format)
-  const count = response.headers.get("kv-count")
-  const page = { items, ...positionOf(response) }
-  return count === null ? page : { ...page, count: Number(count) }
-}
-
-/** Reads a page of names, which are in a member of the answer, and its position. */
-const namesOf = <Page extends Position>(member: Exclude<keyof Page, keyof Position>): Reader<Page & Cursor> => {
+/** Reads a page, whose items are in a member of the answer, and its position. */
+const pageOf = <Page extends Position>(member: Exclude<keyof Page, keyof Position>): Reader<Page & Cursor> => {
   const read = json<Page>(body => Array.isArray(body[member]))
-  return async (response, limitBytes, format) => ({
-    ...(await read(response, limitBytes, format)),
-    ...positionOf(response)
-  })
+  return async (response, limitBytes, format) => {
+    const count = response.headers.get("kv-count")
+    const page = { ...(await read(response, limitBytes, format)), ...positionOf(response) }
+    return count === null ? page : { ...page, count: Number(count) }
+  }
 }
 
-const readNamespaces = namesOf<NamespacePage>("namespaces")
-
-const readTenants = namesOf<TenantPage>("tenants")
+const readPage = pageOf<ListPage>("items")
+const readNamespaces = pageOf<NamespacePage>("namespaces")
+const readTenants = pageOf<TenantPage>("tenants")
 
 /** Reads a page of a list. */
 export const listPage = (
@@ -128,19 +120,14 @@ export const namespacePage = (
   requests: Requests,
   { signal, withoutTenant, ...part }: NamespacesOptions,
   cursor: string | undefined
-) => namePage(requests, "/kv", { ...part, withoutTenant: flag(withoutTenant), cursor }, signal, readNamespaces)
+) => {
+  const query = { limit: maxPage, ...part, withoutTenant: flag(withoutTenant), cursor }
+  return requests.ask({ path: "/kv", query }, signal, readNamespaces)
+}
 
 /** Reads a page of the tenants. */
 export const tenantPage = (requests: Requests, { signal, ...part }: TenantsOptions, cursor: string | undefined) =>
-  namePage(requests, "/tenants", { ...part, cursor }, signal, readTenants)
-
-const namePage = <Page>(
-  requests: Requests,
-  path: string,
-  query: Request["query"],
-  signal: AbortSignal | undefined,
-  read: Reader<Page>
-): Promise<Page> => requests.ask({ path, query: { limit: maxPage, ...query } }, signal, read)
+  requests.ask({ path: "/tenants", query: { limit: maxPage, ...part, cursor } }, signal, readTenants)
 
 const flag = (isOn: boolean | undefined): string | undefined => (isOn ? "1" : undefined)
 

@@ -1,4 +1,4 @@
-/** Sends requests over HTTP and reads their answers. */
+/** Sends requests over HTTP and reads their answers; opens WebSockets. Both send the credential as the host can. */
 import {
   ConnectionFailed,
   detailsOf,
@@ -9,7 +9,7 @@ import {
   TokenUnavailable,
   textOf
 } from "./Errors.ts"
-import { abortable, type Clock, Lifetime } from "./Time.ts"
+import { abortable, type Clock, Lifetime, systemClock } from "./Time.ts"
 
 /** The credential, or a function that returns it for each attempt. */
 export type Token = string | (() => string | Promise<string>)
@@ -59,30 +59,28 @@ export interface RequestsOptions {
   /** The address before the path of each request. */
   readonly base: string
   readonly token: Token
-  readonly fetch: typeof globalThis.fetch
+  readonly fetch?: typeof globalThis.fetch | undefined
   /** The time limit of the complete answer in milliseconds. */
   readonly timeoutMs: number
-  /** The maximum size of an answer, an event and a frame in bytes. */
-  readonly maxResponseBytes: number
-  readonly clock: Clock
+  /** The maximum size of an answer, an event and a frame in bytes; default 64 MiB. */
+  readonly maxResponseBytes?: number | undefined
+  readonly clock?: Clock | undefined
   /** Default `JSON`. */
   readonly json?: JsonFormat | undefined
 }
 
 /** Sends requests with the credential. All failures are typed errors. */
 export class Requests {
-  constructor(private readonly options: RequestsOptions) {}
+  readonly clock: Clock
+  readonly maxResponseBytes: number
+  readonly json: JsonFormat
+  readonly #fetch: typeof globalThis.fetch
 
-  get clock(): Clock {
-    return this.options.clock
-  }
-
-  get maxResponseBytes(): number {
-    return this.options.maxResponseBytes
-  }
-
-  get json(): JsonFormat {
-    return this.options.json ?? JSON
+  constructor(private readonly options: RequestsOptions) {
+    this.clock = options.clock ?? systemClock
+    this.maxResponseBytes = options.maxResponseBytes ?? 64 * 1024 * 1024
+    this.json = options.json ?? JSON
+    this.#fetch = (options.fetch ?? globalThis.fetch).bind(globalThis)
   }
 
   /** Whether a function can return another token. */
@@ -135,7 +133,7 @@ export class Requests {
     const { body } = request
     const token = await this.credential(signal)
     return this.attempt(signal, async () => {
-      const response = await this.options.fetch(this.url(request), {
+      const response = await this.#fetch(this.url(request), {
         method: request.method ?? "GET",
         headers: {
           ...request.headers,
@@ -195,3 +193,54 @@ export const parse = <A>(text: string, isValid: (body: A) => boolean, format: Js
     return undefined
   }
 }
+
+/** The used part of the WebSocket interface. */
+export interface WebSocketLike {
+  addEventListener(type: "open" | "error", listener: () => void): void
+  addEventListener(type: "message", listener: (event: { readonly data: unknown }) => void): void
+  addEventListener(type: "close", listener: (event: { readonly code: number; readonly reason: string }) => void): void
+  close(code?: number): void
+  send(frame: string): void
+}
+
+/** The WebSocket of the host, or that of the package `ws`. Their arguments after the address differ. */
+export type WebSocketConstructor = new (url: string, options: never) => WebSocketLike
+
+/** The name and version of the subprotocol. */
+const subprotocol = "causeway.v1"
+
+/**
+ * Opens a WebSocket, with a credential if there is one. Browsers cannot set headers and send it as the subprotocol
+ * `bearer.<credential>`, in the form that the service reads there.
+ */
+export const openSocket = async (
+  requests: Requests,
+  Constructor: WebSocketConstructor,
+  request: Request,
+  signal: AbortSignal,
+  inSubprotocol: (token: string) => string = token => token
+): Promise<WebSocketLike> => {
+  const url = requests.url(request)
+  url.protocol = url.protocol.replace("http", "ws")
+  const token = await requests.credential(signal)
+  return requests.attempt(signal, async () => connect(Constructor, url.href, token, inSubprotocol(token)))
+}
+
+const connect = (Constructor: WebSocketConstructor, url: string, token: string, bearer: string): WebSocketLike => {
+  if (token === "") return new Constructor(url, [subprotocol] as never)
+  try {
+    return new Constructor(url, { headers: { authorization: `Bearer ${token}` } } as never)
+  } catch (error) {
+    // A browser takes the options for a subprotocol with an invalid name.
+    if (!(error instanceof Error && error.name === "SyntaxError")) throw error
+    if (!/^[\w!#$%&'*+.^`|~-]*$/.test(bearer)) throw refused("The token has characters that a subprotocol cannot have")
+    return new Constructor(url, [subprotocol, `bearer.${bearer}`] as never)
+  }
+}
+
+/** Text in base64url, which is valid in the name of a subprotocol. */
+export const base64Url = (text: string): string =>
+  btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "")

@@ -1,9 +1,6 @@
 /** A client of the gateway: sessions with agents, their events, and their files. */
 import { ConnectionClosed, ConnectionFailed, refused } from "./Errors.ts"
-import type { Answer, AnswerOf, RequestFrame } from "./GatewayFrames.ts"
-import { GatewayLink } from "./GatewayLink.ts"
-import { type CallOptions, Requests, type Token } from "./Requests.ts"
-import type { OnLoss } from "./RequestTable.ts"
+import { type CallOptions, Requests, type Token, type WebSocketConstructor } from "./Requests.ts"
 import type {
   ConnectionStatus,
   FileContent,
@@ -13,9 +10,10 @@ import type {
   Session,
   SessionUpdate
 } from "./SessionModel.ts"
-import { Subscriptions } from "./Subscription.ts"
-import { type Clock, iterable, systemClock } from "./Time.ts"
-import type { WebSocketConstructor } from "./WebSocket.ts"
+import { GatewayLink } from "./Sessions/Link.ts"
+import type { Answer, AnswerOf, OnLoss, RequestFrame } from "./Sessions/Requests.ts"
+import { Subscriptions } from "./Sessions/Subscription.ts"
+import { type Clock, iterable } from "./Time.ts"
 
 /** The gateway, the credential, and limits. */
 export interface SessionsOptions {
@@ -160,33 +158,8 @@ export interface Sessions {
 export const randomId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("")
 
-/** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` if there is no WebSocket. */
-export const makeSessions = (options: SessionsOptions): Sessions => {
-  const {
-    clock = systemClock,
-    fetch = globalThis.fetch,
-    timeoutMs = 60_000,
-    WebSocket = globalThis.WebSocket
-  } = options
-  if (WebSocket === undefined) throw refused("There is no WebSocket here: the option WebSocket must give one")
-  const requests = new Requests({
-    base: new URL(options.baseUrl).href.replace(/^ws/, "http").replace(/\/+$/, ""),
-    token: options.token ?? "",
-    fetch: fetch.bind(globalThis),
-    timeoutMs,
-    maxResponseBytes: options.maxResponseBytes ?? 64 * 1024 * 1024,
-    clock
-  })
-  const subscriptions = new Subscriptions(() => link, clock, options.maxQueuedBytes ?? 8 * 1024 * 1024)
-  const link: GatewayLink = new GatewayLink({
-    requests,
-    path: options.path ?? "/ws",
-    WebSocket,
-    timeoutMs,
-    listener: subscriptions,
-    onStatus: options.onStatus
-  })
-
+/** The calls that are requests to the gateway. */
+const callsOf = (link: GatewayLink, clock: Clock): Omit<Sessions, "connect" | "close" | "subscribe"> => {
   const ask = async <Type extends Answer["type"]>(
     type: Type,
     frame: RequestFrame,
@@ -204,8 +177,6 @@ export const makeSessions = (options: SessionsOptions): Sessions => {
   }
 
   return {
-    connect: () => link.open(),
-    close: () => link.end(new ConnectionClosed("The client was closed", 1000)),
     create: async (agentType, { signal, ...rest } = {}) =>
       (await ask("session_created", { type: "create_session", agentType, ...rest }, signal, "fail")).session,
     list: ({ cursor: first, limit, signal } = {}) =>
@@ -247,8 +218,24 @@ export const makeSessions = (options: SessionsOptions): Sessions => {
     fileHistory: async (sessionId, path, { signal } = {}) =>
       (await ask("file_history_list", { type: "file_history", sessionId, path }, signal)).iterations,
     fileAtIteration: (sessionId, path, iteration, { signal } = {}) =>
-      file({ type: "file_at_iteration", sessionId, path, iteration }, signal),
+      file({ type: "file_at_iteration", sessionId, path, iteration }, signal)
+  }
+}
+
+/** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` if there is no WebSocket. */
+export const makeSessions = (options: SessionsOptions): Sessions => {
+  const { baseUrl, clock, fetch, maxResponseBytes, timeoutMs = 60_000, WebSocket = globalThis.WebSocket } = options
+  if (WebSocket === undefined) throw refused("There is no WebSocket here: the option WebSocket must give one")
+  const base = new URL(baseUrl).href.replace(/^ws/, "http").replace(/\/+$/, "")
+  const requests = new Requests({ base, token: options.token ?? "", fetch, timeoutMs, maxResponseBytes, clock })
+  const subscriptions = new Subscriptions(() => link, requests.clock, options.maxQueuedBytes ?? 8 * 1024 * 1024)
+  const { onStatus, path = "/ws" } = options
+  const link: GatewayLink = new GatewayLink({ requests, path, WebSocket, timeoutMs, listener: subscriptions, onStatus })
+  return {
+    ...callsOf(link, requests.clock),
+    connect: () => link.open(),
+    close: () => link.end(new ConnectionClosed("The client was closed", 1000)),
     subscribe: (sessionId, { after, signal } = {}) =>
-      iterable(clock, signal, signal => subscriptions.read(sessionId, after, signal))
+      iterable(requests.clock, signal, signal => subscriptions.read(sessionId, after, signal))
   }
 }

@@ -1,9 +1,19 @@
 /** The transports of the change log: Server-Sent Events, WebSockets and long polls. */
 import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Change, ChangePage, TransportName } from "./Model.ts"
-import { epochOf, type JsonFormat, json, parse, type Reader, type Requests } from "./Requests.ts"
+import {
+  base64Url,
+  epochOf,
+  type JsonFormat,
+  json,
+  openSocket,
+  parse,
+  type Reader,
+  type Requests,
+  type WebSocketConstructor,
+  type WebSocketLike
+} from "./Requests.ts"
 import { abortable, Lifetime } from "./Time.ts"
-import { base64Url, connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
 /** The part of the log to read. */
 export type FeedQuery = {
@@ -228,10 +238,7 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
     try {
       const { signal } = lifetime
       const silence = lifetime.limit(silenceMs, "The WebSocket is silent")
-      const url = requests.url({ path: "/changes/ws", query })
-      url.protocol = url.protocol.replace("http", "ws")
-      const token = await requests.credential(signal)
-      const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token, base64Url(token)))
+      const opened = await openSocket(requests, Constructor, { path: "/changes/ws", query }, signal, base64Url)
       socket = opened
       const frames = new FrameBuffer()
       const receive = (frame: unknown) => {

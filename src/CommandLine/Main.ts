@@ -7,9 +7,8 @@ import { Console, Effect, Layer } from "effect"
 import { version } from "../base/Version.ts"
 import * as Arguments from "./Arguments.ts"
 import { type CommandFailed, wrong } from "./CommandFailed.ts"
-import * as Completions from "./Completions.ts"
 import { remove } from "./Entries/Delete.ts"
-import * as GetAndSet from "./Entries/GetAndSet.ts"
+import * as Entry from "./Entries/Entry.ts"
 import { list, namespaces } from "./Entries/List.ts"
 import { watch } from "./Entries/Watch.ts"
 import { CliConfig, Command } from "./Library.ts"
@@ -17,12 +16,11 @@ import * as Sessions from "./Sessions.ts"
 import * as Status from "./Status.ts"
 import { backup, restore } from "./Store/Backup.ts"
 import { command as migrateStore } from "./Store/MigrateStore.ts"
-import * as Suggestion from "./Suggestion.ts"
 import * as Output from "./Terminal/Output.ts"
 import { command as batch } from "./Transfer/Batch.ts"
 import { command as exporting } from "./Transfer/Export.ts"
 import { command as importing } from "./Transfer/Import.ts"
-import { group, helpAt, isGroup, leaf } from "./Tree.ts"
+import { completions, group, helpAt, isGroup, isShell, leaf, shells } from "./Tree.ts"
 
 /** What the composition of the service provides. Each part is loaded when it is used. */
 export interface Parts extends Status.Documents {
@@ -42,8 +40,8 @@ const commandsOf = (parts: Parts) => {
     leaf(serve),
     leaf(dev),
     group("kv", "Entries of the store", [
-      leaf(GetAndSet.get),
-      leaf(GetAndSet.set),
+      leaf(Entry.get),
+      leaf(Entry.set),
       leaf(remove),
       leaf(list),
       leaf(namespaces),
@@ -81,7 +79,7 @@ const unknownArgument = ({
   if (isService(path)) return refuse(configured)
   // A short word is similar to each short option.
   const names = known.filter(name => name !== "-h")
-  const meant = Suggestion.of(unknown, [...names, "--help", ...(path.length === 0 ? ["--version"] : [])])
+  const meant = Arguments.suggestion(unknown, [...names, "--help", ...(path.length === 0 ? ["--version"] : [])])
   if (meant !== undefined && meant !== "--help") return refuse(`Did you mean ${command} ${meant}? ${help(path)}`)
   const isValue = path.length > 0 && meant === undefined && unknown.startsWith("-")
   return refuse(isValue ? `After -- arguments may start with -. ${help(path)}` : help(path))
@@ -100,8 +98,8 @@ export const runWith = (args: ReadonlyArray<string>, parts: Parts): Effect.Effec
     const { args: given } = arranged
     if (path.length === 0 && given.includes("--completions")) {
       const shell = given[given.indexOf("--completions") + 1] ?? ""
-      if (Completions.isShell(shell)) return yield* Output.write(Completions.script(shell, tree))
-      return yield* wrong(`--completions takes ${Completions.shells.join(", ")}`, help(path))
+      if (isShell(shell)) return yield* Output.write(completions(shell, tree))
+      return yield* wrong(`--completions takes ${shells.join(", ")}`, help(path))
     }
     if (given.includes("--help")) return yield* Output.write(`${helpAt(tree, path)}\n`)
     if (given.includes("--version")) return yield* Output.write(`${version}\n`)

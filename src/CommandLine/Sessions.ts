@@ -8,11 +8,10 @@ import * as Terminal from "./Chat/Terminal.ts"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandFailed.ts"
 import { flag, numberOption, text, wholeNumber } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
-import * as EntryText from "./Entries/EntryText.ts"
-import * as Failure from "./Failure.ts"
+import * as Entry from "./Entries/Entry.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { answer, isJson, Output, record, write } from "./Terminal/Output.ts"
-import { type Column, list as details, table } from "./Terminal/Table.ts"
+import { failureOf } from "./Service.ts"
+import { answer, type Column, list as details, isJson, Output, record, table, write } from "./Terminal/Output.ts"
 import { cleanName, count, type Paint } from "./Terminal/Text.ts"
 
 const id = Args.text({ name: "session" }).pipe(Args.withDescription("The id of the session, as in the list"))
@@ -31,7 +30,7 @@ const row = ({ agentType, headSeq, id, state, title, updatedAt }: Client.Session
   state,
   agentType,
   count(headSeq),
-  EntryText.time(updatedAt),
+  Entry.time(updatedAt),
   title
 ]
 
@@ -41,7 +40,7 @@ const gateway = (given: Connection.Given) =>
     const connection = yield* Connection.resolve(given, "sessions")
     const { timeout, token, url } = connection
     const sessions = yield* Client.makeSessions({ baseUrl: url, token, timeout })
-    const explain = Failure.of(connection)
+    const explain = failureOf(connection)
     // A failure at the start ends the command. Later the client reconnects by itself.
     yield* Effect.mapError(sessions.connect, explain)
     return { sessions, explain }
@@ -86,8 +85,8 @@ export const show = Command.make("show", { id, ...Connection.sessionOptions }, (
         ["agent", cleanName(session.agentType)],
         ["instance", session.instanceId ?? "(none)"],
         ["tenant", session.tenant],
-        ["created", EntryText.time(session.createdAt)],
-        ["updated", EntryText.time(session.updatedAt)],
+        ["created", Entry.time(session.createdAt)],
+        ["updated", Entry.time(session.updatedAt)],
         ["events", count(session.headSeq)],
         ["epoch", session.epoch],
         ...(missingSecrets === undefined ? [] : [["missing secrets", missingSecrets.join(", ")] as const]),
@@ -164,7 +163,7 @@ export const chat = Command.make(
         Effect.provide(Terminal.layer),
         Effect.catchTags({
           Interrupted: () => new CommandFailed({ message: "", exitCode: exitCodes.interrupted }),
-          ChatFailed: ({ cause, message }) => (cause === undefined ? failed(message) : Failure.of(connection)(cause))
+          ChatFailed: ({ cause, message }) => (cause === undefined ? failed(message) : failureOf(connection)(cause))
         })
       )
     })

@@ -7,8 +7,7 @@ import { flag } from "./CommandOptions.ts"
 import * as Connection from "./Connection.ts"
 import { Command } from "./Library.ts"
 import { ask } from "./Service.ts"
-import { answer, Output, writeJson } from "./Terminal/Output.ts"
-import { list, table } from "./Terminal/Table.ts"
+import { answer, list, Output, table, writeJson } from "./Terminal/Output.ts"
 
 interface Dependency {
   readonly name: string
@@ -116,12 +115,11 @@ export const openapi = (documents: Documents) =>
       Effect.gen(function* () {
         const ofService = Effect.gen(function* () {
           const connection = yield* Connection.resolve(options)
-          const text = yield* ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, textOf)
-          if (isDocument(text, asyncapi ? "asyncapi" : "openapi")) return text
-          return yield* failed(
-            `${connection.url}: the answer is not an ${asyncapi ? "AsyncAPI" : "OpenAPI"} document`,
-            "Is this the address of a Causeway service?"
-          )
+          const name = asyncapi ? "AsyncAPI" : "OpenAPI"
+          const text = yield* ask(connection, { path: `/${name.toLowerCase()}.json` }, textOf)
+          if (isDocument(text, name.toLowerCase())) return text
+          const message = `${connection.url}: the answer is not an ${name} document`
+          return yield* failed(message, "Is this the address of a Causeway service?")
         })
         const text = yield* fromService ? ofService : asyncapi ? documents.asyncApi : documents.openApi
         const { isTerminal } = yield* Output

@@ -13,7 +13,7 @@ import { build } from "esbuild"
 import { describe, expect, it } from "vitest"
 import type * as Client from "../../src/Client/Client.ts"
 import type * as EffectClient from "../../src/Client/Effect/Client.ts"
-import type * as GatewayFrames from "../../src/Client/GatewayFrames.ts"
+import type * as GatewayFrames from "../../src/Client/Sessions/Requests.ts"
 import type * as Protocol from "../../src/Gateway/Protocol.ts"
 import type { ApiError } from "../../src/Http/ApiError.ts"
 import type { KvGroup } from "../../src/Kv/Api.ts"
@@ -40,6 +40,7 @@ const bundle = async (contents: string) => {
   const taken = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs))
   return {
     size: gzipSync(outputFiles[0]!.contents).length,
+    text: outputFiles[0]!.text,
     files: taken.flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : []))
   }
 }
@@ -117,14 +118,17 @@ describe("the plain client", () => {
   ] as const
 
   it.each(bundles)("costs a browser for %s what docs/client.md says", async (what, code, limit) => {
-    const { files, size } = await bundle(code.replace("ENTRY", JSON.stringify(entryPoint)))
+    const { files, size, text } = await bundle(code.replace("ENTRY", JSON.stringify(entryPoint)))
     const shown = (size / 1024).toFixed(1)
     console.log(`${what}: ${shown} KiB`)
     expect(size).toBeLessThan(limit * 1024)
     expect(size).toBeLessThan(25 * 1024)
     expect(page).toContain(`| ${what} | ${limit} KiB |`)
     expect(files.filter(file => !file.startsWith("src/Client/") && file !== "<stdin>")).toEqual([])
-    if (what === "entries") expect(files.filter(file => /Session|Gateway|WebSocket|Follow/.test(file))).toEqual([])
+    if (what !== "entries") return
+    expect(files.filter(file => /Session|Transports|Follow/.test(file))).toEqual([])
+    // The subprotocol of WebSockets.
+    expect(text).not.toContain("causeway.v1")
   })
 
   it("costs a browser in Effect what docs/client.md says", async () => {

@@ -1,10 +1,8 @@
 /** What servers and proxies may do that the service does not. */
-import { createServer, type RequestListener } from "node:http"
-import type { AddressInfo } from "node:net"
+import type { RequestListener } from "node:http"
 import { describe, expect, it, vi } from "vitest"
 import {
   BadRequest,
-  type FollowStatus,
   InvalidResponse,
   makeClient,
   PreconditionFailed,
@@ -12,18 +10,7 @@ import {
 } from "../../src/Client/Client.ts"
 import { EventParser } from "../../src/Client/Transports.ts"
 import { keys } from "../Harness.ts"
-import { Gathered, until, withService } from "./Harness.ts"
-
-const serving = async (listener: RequestListener, use: (baseUrl: string) => Promise<void>): Promise<void> => {
-  const server = createServer(listener)
-  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
-  try {
-    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
-  } finally {
-    server.closeAllConnections()
-    await new Promise(resolve => server.close(resolve))
-  }
-}
+import { Gathered, observing, serving, until, withService } from "./Harness.ts"
 
 /** Answers polls with an empty log, and the event stream with a given function. Long polls stay open. */
 const streaming =
@@ -93,10 +80,7 @@ describe("an event stream", () => {
       response.writeHead(200, { "content-type": "text/event-stream" }).write(`id: x\n\n${event(1)}`)
     )
     await serving(stream, async baseUrl => {
-      const statuses: Array<FollowStatus> = []
-      const ending = new AbortController()
-      const { signal } = ending
-      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const { ending, onStatus, signal, statuses } = observing()
       const client = makeClient({ baseUrl, token: "t", transports: ["serverSentEvents"] })
       const gathered = new Gathered(client.follow({ after: 0, signal, onStatus }))
       await until(() => statuses.some(({ type }) => type === "disconnected"))
@@ -114,10 +98,7 @@ describe("an event stream", () => {
   ])("is passed over where something on the way answers %s %s", async (status, type, body) => {
     const stream = streaming((_, response) => response.writeHead(status, { "content-type": type }).end(body))
     await serving(stream, async baseUrl => {
-      const statuses: Array<FollowStatus> = []
-      const ending = new AbortController()
-      const { signal } = ending
-      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const { ending, onStatus, signal, statuses } = observing()
       const client = makeClient({ baseUrl, token: "t", transports: ["serverSentEvents", "longPolling"] })
       const gathered = new Gathered(client.follow({ after: 0, signal, onStatus }))
       await until(() => statuses.length > 0 || gathered.ended !== undefined)

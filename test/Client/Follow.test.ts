@@ -158,26 +158,6 @@ describe.each(transports)("a follower by %s", transport => {
       await gathered.done
     }))
 
-  it("receives an event if the log was reset", () =>
-    withService(async ({ connect, direct, service }) => {
-      const { clock, ending, onStatus, signal, statuses } = observing()
-      for (const value of range(1, 4)) await direct().set(namespace, `k${value}`, value)
-      const client = connect({ ...only, clock })
-      const all = new Gathered(client.follow({ after: 0, onStatus }))
-      const part = new Gathered(client.follow({ namespace, signal, onStatus }))
-      await until(() => statuses.length === 2)
-      await service.restore()
-      await direct().set(namespace, "old", 0)
-      const again = () => part.types.filter(type => type === "synced").length === 2
-      await passUntil(clock, () => all.ended !== undefined && again())
-      expect(all.types).toEqual(["change", "change", "change", "change", "reset"])
-      const reset = { type: "reset", lastSeq: 1, epoch: expect.stringMatching(/./) }
-      expect(all.events.at(-1)).toEqual(reset)
-      expect(part.types).toEqual(["entry", "entry", "entry", "entry", "synced", "reset", "entry", "synced"])
-      ending.abort()
-      await part.done
-    }))
-
   it("detects another log, however long that is", () =>
     withService(async ({ connect, direct, service }) => {
       const { clock, ending, onStatus, signal, statuses } = observing()

@@ -1,9 +1,9 @@
 /** How a follower chooses its transport and its credential, and when it tries again. */
 import { describe, expect, it } from "vitest"
 import { WebSocket as NodeWebSocket } from "ws"
-import { BadRequest, type FollowStatus, TokenUnavailable } from "../../src/Client/Client.ts"
+import { type FollowStatus, TokenUnavailable } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
-import { Gathered, ManualClock, observing, passUntil, range, until, withService } from "./Harness.ts"
+import { BrowserWebSocket, Gathered, ManualClock, observing, range, until, withService } from "./Harness.ts"
 
 const namespace = "tenant:acme/settings"
 
@@ -34,35 +34,6 @@ describe("a follower", () => {
       await gathered.done
     }))
 
-  it("pauses longer and longer while there is no service, and does not end", () =>
-    withService(async ({ connect, direct, proxy }) => {
-      const clock = new ManualClock()
-      const ending = new AbortController()
-      const pauses: Array<number> = []
-      const onStatus = (status: FollowStatus) => {
-        if (status.type === "disconnected") pauses.push(Math.round(status.retryInMs / 100) * 100)
-      }
-      proxy.isDown = true
-      const gathered = new Gathered(connect({ clock }).follow({ after: 0, signal: ending.signal, onStatus }))
-      for (const tries of range(1, 7)) {
-        await until(() => pauses.length === tries)
-        clock.advance(30_000)
-      }
-      expect(pauses.slice(0, 7)).toEqual([1000, 2000, 4000, 8000, 16000, 30000, 30000])
-      proxy.isDown = false
-      await direct().set(namespace, "k", 1)
-      await passUntil(clock, () => gathered.seqs.length === 1)
-      ending.abort()
-      await gathered.done
-    }))
-
-  it("fails where no try could succeed", () =>
-    withService(async ({ connect }) => {
-      const gathered = new Gathered(connect().follow({ after: -1 }))
-      await gathered.done
-      expect(gathered.ended?.error).toBeInstanceOf(BadRequest)
-    }))
-
   it("waits for a token that cannot be had now", () =>
     withService(async ({ connect, direct }) => {
       const clock = new ManualClock()
@@ -82,12 +53,6 @@ describe("a follower", () => {
 
   it("goes by WebSocket in a browser, which takes subprotocols alone", () =>
     withService(async ({ connect, direct }) => {
-      class BrowserWebSocket extends WebSocket {
-        constructor(url: string, protocols: unknown) {
-          if (!Array.isArray(protocols)) throw new DOMException("Invalid subprotocol", "SyntaxError")
-          super(url, protocols)
-        }
-      }
       for (const token of [keys.write, keys.read]) {
         const { ending, onStatus, statuses } = observing()
         const client = connect({ token, WebSocket: BrowserWebSocket, transports: ["webSocket"] })
@@ -101,26 +66,14 @@ describe("a follower", () => {
       }
     }))
 
-  it("uses a WebSocket that is passed in, and goes without where there is none", () =>
+  it("uses a WebSocket that is passed in", () =>
     withService(async ({ connect, direct }) => {
-      for (const [WebSocket, transport] of [
-        [NodeWebSocket, "webSocket"],
-        [undefined, "webSocket"]
-      ] as const) {
-        const statuses: Array<FollowStatus> = []
-        const ending = new AbortController()
-        const gathered = new Gathered(
-          connect(WebSocket && { WebSocket }).follow({
-            after: 0,
-            signal: ending.signal,
-            onStatus: status => statuses.push(status)
-          })
-        )
-        await direct().set(namespace, "k", 1)
-        await until(() => statuses.length === 1 && gathered.seqs.length > 0)
-        expect(statuses).toEqual([{ type: "connected", transport }])
-        ending.abort()
-        await gathered.done
-      }
+      const { ending, onStatus, signal, statuses } = observing()
+      const gathered = new Gathered(connect({ WebSocket: NodeWebSocket }).follow({ after: 0, signal, onStatus }))
+      await direct().set(namespace, "k", 1)
+      await until(() => statuses.length === 1 && gathered.seqs.length > 0)
+      expect(statuses).toEqual([{ type: "connected", transport: "webSocket" }])
+      ending.abort()
+      await gathered.done
     }))
 })

@@ -1,6 +1,7 @@
 /** The service in this process, behind a proxy that cuts and holds up connections; and time that tests move. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel"
-import { createServer, connect as dial, type Server, type Socket } from "node:net"
+import { createServer as createHttpServer, type RequestListener } from "node:http"
+import { type AddressInfo, createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { expect } from "vitest"
 import { JsonText } from "../../src/base/Json/JsonText.ts"
@@ -42,13 +43,6 @@ export class Service {
   async end(): Promise<void> {
     await this.stop()
     await Effect.runPromise(Scope.close(this.#storeScope, Exit.void))
-  }
-
-  /** Begins again with an empty store, as after a restore of an old backup. */
-  async restore(): Promise<void> {
-    await this.stop()
-    this.#store = undefined
-    await this.start()
   }
 
   /** Puts another store in the place of the one there was, while the service is stopped. Returns how it is written to. */
@@ -254,6 +248,26 @@ export interface Bench {
   readonly direct: () => Client
 }
 
+/** Runs a test with a server in the place of the service. */
+export const serving = async (listener: RequestListener, use: (baseUrl: string) => Promise<void>): Promise<void> => {
+  const server = createHttpServer(listener)
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  try {
+    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  } finally {
+    server.closeAllConnections()
+    await new Promise(resolve => server.close(resolve))
+  }
+}
+
+/** The WebSocket of a browser, which takes subprotocols alone. */
+export class BrowserWebSocket extends WebSocket {
+  constructor(url: string, protocols: unknown) {
+    if (!Array.isArray(protocols)) throw new DOMException("Invalid subprotocol", "SyntaxError")
+    super(url, protocols)
+  }
+}
+
 /** Runs a test with the service and the proxy. */
 export const withService = async (body: (bench: Bench) => Promise<void>): Promise<void> => {
   const service = new Service()
@@ -275,22 +289,32 @@ export const withService = async (body: (bench: Bench) => Promise<void>): Promis
   }
 }
 
-/** The events of a follower, collected in the background. */
-export class Gathered {
-  readonly events: Array<FollowEvent> = []
+/** What an iterable yields, collected in the background. */
+export class Collected<A> {
+  readonly items: Array<A> = []
   /** How it ended. */
   ended: { readonly error?: unknown } | undefined
   readonly done: Promise<void>
 
-  constructor(iterable: AsyncIterable<FollowEvent>) {
+  constructor(iterable: AsyncIterable<A>, pace: () => Promise<void> = async () => {}) {
     this.done = (async () => {
       try {
-        for await (const event of iterable) this.events.push(event)
+        for await (const item of iterable) {
+          this.items.push(item)
+          await pace()
+        }
         this.ended = {}
       } catch (error) {
         this.ended = { error }
       }
     })()
+  }
+}
+
+/** The events of a follower. */
+export class Gathered extends Collected<FollowEvent> {
+  get events(): ReadonlyArray<FollowEvent> {
+    return this.items
   }
 
   /** The `seq` of all changes. */

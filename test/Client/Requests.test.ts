@@ -1,5 +1,3 @@
-import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import { describe, expect, it } from "vitest"
 import {
   BadRequest,
@@ -15,7 +13,7 @@ import {
   Unauthorized
 } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
-import { failure, ManualClock, until, withService } from "./Harness.ts"
+import { failure, ManualClock, serving, until, withService } from "./Harness.ts"
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<ReadonlyArray<A>> => {
   const all: Array<A> = []
@@ -24,21 +22,12 @@ const collect = async <A>(items: AsyncIterable<A>): Promise<ReadonlyArray<A>> =>
 }
 
 /** A server that answers every request alike. */
-const answering = async (
+const answering = (
   status: number,
   headers: Record<string, string>,
   body: string,
   use: (baseUrl: string) => Promise<void>
-): Promise<void> => {
-  const server = createServer((_, response) => response.writeHead(status, headers).end(body))
-  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
-  try {
-    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
-  } finally {
-    server.closeAllConnections()
-    await new Promise(resolve => server.close(resolve))
-  }
-}
+): Promise<void> => serving((_, response) => response.writeHead(status, headers).end(body), use)
 
 describe("requests", () => {
   it("set, read and delete entries, whatever their names hold", () =>
@@ -186,21 +175,6 @@ describe("requests", () => {
       expect(await client.deletePrefix("a/b", "b/")).toEqual({ deleted: true, count: 1, more: false })
       expect(await client.deletePrefix("a/b", "")).toEqual({ deleted: true, count: 1, more: false })
       expect(await client.deletePrefix("a/b", "")).toEqual({ deleted: false, count: 0, more: false })
-    }))
-
-  it("list namespaces with the numbers of their entries, page by page", () =>
-    withService(async ({ connect }) => {
-      const client = connect()
-      for (const namespace of ["b/1", "b/1", "b/2", "b/3", "c"]) await client.set(namespace, `${Math.random()}`, 1)
-      const pages = await collect(client.namespaces({ prefix: "b/", limit: 2 }))
-      expect(pages.map(({ namespaces }) => namespaces)).toEqual([
-        [
-          { namespace: "b/1", count: 2 },
-          { namespace: "b/2", count: 1 }
-        ],
-        [{ namespace: "b/3", count: 1 }]
-      ])
-      expect(pages.map(({ lastSeq }) => lastSeq)).toEqual([5, 5])
     }))
 
   it("list tenants with the numbers of their namespaces and entries, and the namespaces of one or of none", () =>

@@ -9,7 +9,7 @@ import {
   type SessionsOptions,
   type SessionUpdate
 } from "../../src/Client/Client.ts"
-import { ManualClock, passUntil, until } from "./Harness.ts"
+import { Collected, ManualClock, passUntil, until } from "./Harness.ts"
 
 /** A frame, of which a test knows what it must hold. */
 export type Frame = Record<string, unknown> & { readonly type: string; readonly id: string }
@@ -171,24 +171,10 @@ export class ScriptedGateway {
 export const withGateway = (body: (gateway: ScriptedGateway) => Promise<void>): Promise<void> =>
   new ScriptedGateway().run(body)
 
-/** The updates of a subscriber, collected in the background. */
-export class Received {
-  readonly updates: Array<SessionUpdate> = []
-  ended: { readonly error?: unknown } | undefined
-  readonly done: Promise<void>
-
-  constructor(updates: AsyncIterable<SessionUpdate>, pace: () => Promise<void> = async () => {}) {
-    this.done = (async () => {
-      try {
-        for await (const update of updates) {
-          this.updates.push(update)
-          await pace()
-        }
-        this.ended = {}
-      } catch (error) {
-        this.ended = { error }
-      }
-    })()
+/** The updates of a subscriber. */
+export class Received extends Collected<SessionUpdate> {
+  get updates(): ReadonlyArray<SessionUpdate> {
+    return this.items
   }
 
   get seqs(): ReadonlyArray<number> {

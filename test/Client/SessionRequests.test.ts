@@ -213,6 +213,8 @@ describe("a request", () => {
       for (const error of refused) expect(String(error)).toContain("the limit is 16777216")
       sessions.close()
       for (const error of await Promise.all(calls.slice(0, 16))) expect(error).toBeInstanceOf(ConnectionClosed)
+      expect(await failure(sessions.get("s"))).toMatchObject({ _tag: "ConnectionClosed", code: 1000 })
+      await until(() => gateway.connections.every(({ isClosed }) => isClosed) && gateway.clock.timers === 0)
     }))
 
   it("reads lists page by page", () =>

@@ -12,7 +12,7 @@ import {
   Unauthorized
 } from "../../src/Client/Client.ts"
 import { closeCodes } from "../../src/Gateway/Protocol/Codes.ts"
-import { failing, failure, randomBy, range, until } from "./Harness.ts"
+import { BrowserWebSocket, failing, failure, randomBy, range, until } from "./Harness.ts"
 import { got, ScriptedGateway, session, withGateway } from "./ScriptedGateway.ts"
 
 describe("a connection", () => {
@@ -30,12 +30,6 @@ describe("a connection", () => {
 
   it("has the token as a subprotocol in browsers, and none where there is none", () =>
     withGateway(async gateway => {
-      class BrowserWebSocket extends WebSocket {
-        constructor(url: string, protocols: unknown) {
-          if (!Array.isArray(protocols)) throw new DOMException("Invalid subprotocol", "SyntaxError")
-          super(url, protocols)
-        }
-      }
       await gateway.client({ WebSocket: BrowserWebSocket, token: "a.b.c" }).connect()
       expect(gateway.last.handshake.headers["sec-websocket-protocol"]).toMatch(/^causeway\.v1, ?bearer\.a\.b\.c$/)
       await gateway.client({ WebSocket: BrowserWebSocket, token: "" }).connect()
@@ -221,18 +215,6 @@ describe("a connection", () => {
       const cause = new Error("offline")
       const without = gateway.client({ token: () => Promise.reject(cause) })
       expect(await failure(without.connect())).toBeInstanceOf(TokenUnavailable)
-    }))
-
-  it("ends with the client, and leaves nothing behind", () =>
-    withGateway(async gateway => {
-      const sessions = gateway.client()
-      const call = failing(sessions.get("s"))
-      const accepted = await gateway.requested("get_session")
-      sessions.close()
-      expect(await call).toMatchObject({ _tag: "ConnectionClosed", code: 1000 })
-      expect(await failure(sessions.get("s"))).toBeInstanceOf(ConnectionClosed)
-      await until(() => accepted.isClosed)
-      await until(() => gateway.clock.timers === 0)
     }))
 })
 

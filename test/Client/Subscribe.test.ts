@@ -33,18 +33,6 @@ describe("a subscriber", () => {
       expect(received.story).toEqual([1, 2, "synced", 3, 4, 5])
     }))
 
-  it("begins after the position that it knows", () =>
-    withGateway(async gateway => {
-      const received = new Received(gateway.client().subscribe("s", { after: at(7) }))
-      const accepted = await gateway.requested("subscribe")
-      expect(asked(accepted.frames[0]!)).toEqual([7, "e1"])
-      accepted.subscribed(7)
-      await until(() => received.updates.length === 1)
-      accepted.events([8])
-      await until(() => received.updates.length === 2)
-      expect(received.story).toEqual(["synced", 8])
-    }))
-
   it("receives an update if the history was replaced, and if a part of it is no longer kept", () =>
     withGateway(async gateway => {
       const received = new Received(gateway.client().subscribe("s", { after: at(3) }))

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import type { Shell } from "../../src/CommandLine/Completions.ts"
+import type { Shell } from "../../src/CommandLine/Tree.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { call } from "./InProcess.ts"
 

@@ -1,14 +1,7 @@
 /** `causeway kv delete --prefix`, in pipes and on pseudo-terminals. */
-import { assert, describe, it, layer } from "@effect/vitest"
-import { Duration, Effect, Logger, Option, Redacted } from "effect"
-import * as Client from "../../src/Client/Effect/Client.ts"
-import type { Connection } from "../../src/CommandLine/Connection.ts"
-import { type Counted, deleteCounted } from "../../src/CommandLine/Entries/Delete.ts"
-import { countOf } from "../../src/CommandLine/Entries/List.ts"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Option } from "effect"
 import { Changes } from "../../src/Simulator/Changes.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
-import { keys } from "../Harness.ts"
-import { quickEdge } from "../Http/Edge/EdgeTransport.ts"
 import { onlyLong } from "../Scale.ts"
 import { proxy } from "./Proxy.ts"
 import { call, jsonOf, linesOf, Setting, layer as setting, start } from "./Setting.ts"
@@ -39,12 +32,14 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
       const done = yield* call([...args, "--yes"])
       assert.deepStrictEqual(jsonOf(done.stdout), { deleted: true, count: 1001 })
       assert.deepStrictEqual(jsonOf((yield* call([...args, "--yes"])).stdout), { deleted: false, count: 0 })
+      // The list of them has two pages.
+      yield* client.batch(keys.slice(0, 1000).map(set))
       const agreeing = yield* start(["kv", "delete", "cli/delete", "--prefix", ""], { isTerminal: true })
-      yield* agreeing.shows("Delete 2 entries of cli/delete, which is all of them? [y/N] ")
+      yield* agreeing.shows("Delete 1,002 entries of cli/delete, which is all of them? [y/N] ")
       yield* agreeing.type("y\n")
       const agreed = yield* agreeing.ended
       assert.strictEqual(agreed.code, 0)
-      assert.include(agreed.stdout, "Deleted: 2 entries")
+      assert.include(agreed.stdout, "Deleted: 1,002 entries")
       assert.deepStrictEqual(yield* count, { count: 0 })
       for (const wrong of [[], ["k", "--prefix", "p"], ["--prefix", "p", "--if-version", "1"]]) {
         assert.strictEqual((yield* call(["kv", "delete", "cli/delete", ...wrong])).code, 2)
@@ -110,59 +105,6 @@ layer(setting, { excludeTestServices: true })("causeway kv delete --prefix", it 
       yield* changes.until(() => (deletes === 2 ? Option.some(undefined) : Option.none()))
       yield* stopped.signal("SIGINT")
       assert.deepStrictEqual(yield* stopped.ended, { code: 130, stdout: "", stderr: "1,000 entries were deleted.\n" })
-    })
-  )
-})
-
-const namespace = "tenant:acme/carts"
-const prefix = "c"
-
-/** The maximum number of keys that may be set during the deletion. */
-const most = 10
-
-const keysFrom = (first: number, count: number) =>
-  Array.from({ length: count }, (_, index) => `c${String(first + index).padStart(4, "0")}`)
-
-/** A service with so many entries that the list of them has two pages; they have been counted. */
-const counted = Effect.gen(function* () {
-  const { url } = yield* Effect.provide(quickEdge.serve(Memory.layer), Logger.remove(Logger.defaultLogger))
-  const token = Redacted.make(keys.write)
-  const client = yield* Client.make({ baseUrl: url, token })
-  const connection: Connection = { url, kind: "store", token, source: "", timeout: Duration.seconds(30) }
-  const set = (keys: ReadonlyArray<string>) =>
-    client.batch(keys.map(key => ({ op: "set", namespace, key, value: 1 }) as const))
-  const remove = (keys: ReadonlyArray<string>) =>
-    client.batch(keys.map(key => ({ op: "delete", namespace, key }) as const))
-  yield* set(keysFrom(0, 1000))
-  yield* set(keysFrom(1000, 20))
-  const { epoch, lastSeq } = yield* countOf({ client, connection }, namespace, { prefix })
-  const position: Counted = { namespace, prefix, epoch, lastSeq }
-  let count = 0
-  const onDeleted = (more: number) => {
-    count += more
-  }
-  const remaining = deleteCounted({ client, connection }, position, {}, onDeleted, most)
-  const deleted = Effect.map(remaining, kept => ({ count, kept }))
-  return { deleted, remove, set }
-})
-
-describe("deleteCounted", () => {
-  it.scoped("counts neither its own deletes nor those of others as writes", () =>
-    Effect.gen(function* () {
-      const { deleted, remove, set } = yield* counted
-      yield* remove(keysFrom(0, most + 1))
-      // One that was deleted is there again.
-      yield* set(keysFrom(0, 1))
-      assert.deepStrictEqual(yield* deleted, { count: 1020 - most - 1, kept: 1 })
-    })
-  )
-
-  it.scoped("holds no more written keys than it may", () =>
-    Effect.gen(function* () {
-      const { deleted, set } = yield* counted
-      yield* set(keysFrom(0, most + 1))
-      const { message } = yield* Effect.flip(deleted)
-      assert.strictEqual(message, "More than 10 of the keys were written in the meantime")
     })
   )
 })

@@ -209,19 +209,6 @@ layer(setting, { excludeTestServices: true })("causeway export", it => {
     })
   )
 
-  it.effect("refuses invalid options and targets", () =>
-    Effect.gen(function* () {
-      const { files } = yield* Setting
-      for (const [args, message] of [
-        [["--output", join(files, "x"), "--retry-for", "-1"], /^--retry-for must be 0 or more/],
-        [["--output", join(files, "nowhere", "x")], /x cannot be written: ENOENT/]
-      ] as const) {
-        assert.match((yield* call(["export", "n", ...args])).stderr, message)
-      }
-      assert.isFalse(existsSync(join(files, "x")))
-    })
-  )
-
   it.effect("and import show progress on a terminal", () =>
     Effect.gen(function* () {
       const { files } = yield* Setting

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Client from "../../src/Client/Effect/Client.ts"
-import * as Failure from "../../src/CommandLine/Failure.ts"
+import { failureOf } from "../../src/CommandLine/Service.ts"
 import { call } from "./InProcess.ts"
 
 const url = "http://127.0.0.1:8080"
@@ -15,7 +15,7 @@ describe("a refused credential", () => {
     ["sessions", "the token of a user", "CAUSEWAY_SESSION_TOKEN"]
   ] as const)("of %s: the advice names %s and the variable that is read", (kind, credential, variable) => {
     const hintOf = (source: string) =>
-      Failure.of({ kind, source, url })(new Client.Unauthorized(response as never)).hint ?? ""
+      failureOf({ kind, source, url })(new Client.Unauthorized(response as never)).hint ?? ""
     assert.strictEqual(
       hintOf(""),
       `There is no credential. Give ${credential} by --token-file, ${variable} or a profile.`
@@ -27,7 +27,7 @@ describe("a refused credential", () => {
   })
 
   it("that only reads is called so", () => {
-    const { hint } = Failure.of({ kind: "store", source: "KV_API_KEY", url })(new Client.Forbidden(response as never))
+    const { hint } = failureOf({ kind: "store", source: "KV_API_KEY", url })(new Client.Forbidden(response as never))
     assert.include(hint, "only reads")
   })
 
@@ -55,43 +55,11 @@ describe("an answer that is not of the service", () => {
     [200, 1],
     [500, 1]
   ])("with status %d: the exit code is %d", (status, expected) => {
-    const failed = Failure.of(
+    const failed = failureOf(
       { kind: "store", source: "", url },
       "repeat it"
     )(new Client.InvalidResponse({ ...response, status } as never))
     assert.strictEqual(failed.exitCode, expected)
     assert.strictEqual(failed.hint?.includes("A write may or may not have been applied: repeat it."), expected === 6)
   })
-})
-
-describe("a request for a session", () => {
-  it("that does not exist: the advice is the list", () => {
-    const refused = { code: "not_found", message: "no", retryable: false, traceId: "t" }
-    const { exitCode, hint } = Failure.of({ kind: "sessions", source: "", url })(
-      new Client.RequestRefused(refused as never)
-    )
-    assert.deepStrictEqual([exitCode, hint], [3, "causeway sessions list lists the sessions."])
-  })
-})
-
-describe("an argument that a command does not take", () => {
-  const hintOf = (...args: ReadonlyArray<string>) => Effect.map(call(args), ({ stderr }) => stderr)
-
-  it.effect.each(["serve", "dev"])("%s: it is configured by variables", name =>
-    Effect.gen(function* () {
-      assert.include(
-        yield* hintOf(name, "--port", "9"),
-        "It is configured by variables, such as PORT=9000; causeway serve --help lists them."
-      )
-    })
-  )
-
-  it.effect("starts with - and follows --", () =>
-    Effect.gen(function* () {
-      const hint = yield* hintOf("kv", "set", "ns", "-x", "1")
-      assert.include(hint, "After -- arguments may start with -.")
-      assert.notInclude(hint, "Did you mean")
-      assert.include(yield* hintOf("kv", "set", "ns", "--jsn"), "Did you mean causeway kv set --json?")
-    })
-  )
 })

@@ -3,12 +3,11 @@ import { assert, describe, it } from "@effect/vitest"
 import { Either, FastCheck as fc, Option } from "effect"
 import * as ExactJson from "../../src/base/Json/ExactJson.ts"
 import * as Arguments from "../../src/CommandLine/Arguments.ts"
+import * as Connection from "../../src/CommandLine/Connection.ts"
 import { start } from "../../src/CommandLine/Entries/Watch.ts"
 import { stringWidth } from "../../src/CommandLine/Library.ts"
-import * as Profile from "../../src/CommandLine/Profile.ts"
-import * as Suggestion from "../../src/CommandLine/Suggestion.ts"
+import * as Table from "../../src/CommandLine/Terminal/Output.ts"
 import * as Progress from "../../src/CommandLine/Terminal/Progress.ts"
-import * as Table from "../../src/CommandLine/Terminal/Table.ts"
 import { clean } from "../../src/CommandLine/Terminal/Text.ts"
 import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
 import { codePoint } from "../CodePoint.ts"
@@ -89,18 +88,7 @@ describe("arguments", () => {
     ["", undefined],
     ["l".repeat(100_000), undefined]
   ])("%s: the name that it is most like", (text, expected) => {
-    assert.strictEqual(Suggestion.of(text, ["list", "watch", "set", "--json", "--help", "--version"]), expected)
-  })
-
-  it("differ as much from one another in both directions, and not at all from themselves", () => {
-    fc.assert(
-      fc.property(fc.string(), fc.string(), (a, b) => {
-        assert.strictEqual(Suggestion.distance(a, a), 0)
-        assert.strictEqual(Suggestion.distance(a, b), Suggestion.distance(b, a))
-        assert.isAtMost(Suggestion.distance(a, b), Math.max(a.length, b.length))
-      }),
-      { numRuns: times(100) }
-    )
+    assert.strictEqual(Arguments.suggestion(text, ["list", "watch", "set", "--json", "--help", "--version"]), expected)
   })
 
   it("lose no other argument, wherever options stand", () => {
@@ -195,22 +183,22 @@ describe("a file of profiles", () => {
     [0o100620, 7, /written by others/],
     [0o100600, 8, /another user/]
   ])("with mode %o of user %d", (mode, uid, problem) => {
-    const found = Profile.problemOfAccess("f", { mode, uid }, 7)
+    const found = Connection.problemOfAccess("f", { mode, uid }, 7)
     if (problem === undefined) assert.isUndefined(found)
     else assert.match(found ?? "", problem)
   })
 
   it("names what is wrong, and no token", () => {
-    const problem = (content: string) => Either.getOrThrow(Either.flip(Profile.parse("f", content))).message
+    const problem = (content: string) => Either.getOrThrow(Either.flip(Connection.parseProfiles("f", content))).message
     assert.strictEqual(problem('{"a":{"token":"sesame"'), "f is not JSON")
     assert.strictEqual(problem('{"a":{"tokne":"sesame"}}'), "f: a.tokne is not as expected")
     assert.strictEqual(problem('{"a":{"token":5}}'), "f: a.token is not as expected")
   })
 
   it("refuses a credential that no header can carry", () => {
-    assert.isTrue(Either.isLeft(Profile.credentialOf("f", "a b")))
-    assert.isTrue(Either.isLeft(Profile.credentialOf("f", "")))
-    assert.isTrue(Either.isRight(Profile.credentialOf("f", " key\n")))
+    assert.isTrue(Either.isLeft(Connection.credentialOf("f", "a b")))
+    assert.isTrue(Either.isLeft(Connection.credentialOf("f", "")))
+    assert.isTrue(Either.isRight(Connection.credentialOf("f", " key\n")))
   })
 })
 
@@ -269,10 +257,6 @@ describe("where a follower starts", () => {
 })
 
 describe("Text on a terminal", () => {
-  it("has the ends of its lines without carriage returns, and shows all others", () => {
-    assert.strictEqual(clean("a\r\nb\r\r\nc\rd"), "a\nb\nc\u240dd")
-  })
-
   it("may have a million carriage returns, each of which costs the same", () => {
     assert.strictEqual(clean("\r".repeat(1_000_000)), "\u240d".repeat(1_000_000))
   })

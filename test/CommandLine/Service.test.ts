@@ -64,6 +64,7 @@ layer(setting, { excludeTestServices: true })("commands", it => {
       assert.include(read.stdout, "echo: hello there")
       const absent = yield* call(["sessions", "show", "absent"])
       assert.strictEqual(absent.code, 3, absent.stderr)
+      assert.include(absent.stderr, "\ncauseway sessions list lists the sessions.\n")
     })
   )
 })

@@ -1,7 +1,5 @@
 /** Runs each example of docs/client.md against a service. */
-import { readFileSync } from "node:fs"
 import { Effect, Redacted, Stream } from "effect"
-import { transformSync } from "esbuild"
 import { describe, expect, it } from "vitest"
 import {
   Conflict,
@@ -15,9 +13,9 @@ import * as Client from "../../src/Client/Effect/Client.ts"
 import { withRealGateway } from "../Client/GatewayHarness.ts"
 import { withService } from "../Client/Harness.ts"
 import { keys } from "../Harness.ts"
+import { evaluate, programsOf } from "./Page.ts"
 
-const page = readFileSync(new URL("../../docs/client.md", import.meta.url), "utf8")
-const examples = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => code)
+const examples = programsOf("docs/client.md")
 
 describe("docs/client.md", () => {
   it("has examples", () => {
@@ -40,11 +38,7 @@ describe("docs/client.md", () => {
       makeSessions,
       token: keys.write
     }
-    const { code: script } = transformSync(`const run = async () => {${code}}`, { loader: "ts" })
-    const example: () => Promise<void> = new Function(...Object.keys(scope), `${script}; return run`)(
-      ...Object.values(scope)
-    )
-    await example()
+    await evaluate(code, scope)
   }
 
   it.each(examples.map((code, index) => [index + 1, code] as const))("example %i runs", (_, code) =>

@@ -1,5 +1,5 @@
 /** The example of a deployment: whether its files are valid, and agree with each other and with the service. */
-import { execFile, execFileSync, spawn } from "node:child_process"
+import { execFile, spawn } from "node:child_process"
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
@@ -12,6 +12,7 @@ import { parse } from "yaml"
 import * as Configuration from "../../src/app/Configuration.ts"
 import { freePort } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { isRunnable } from "./Page.ts"
 
 const directory = fileURLToPath(new URL("../../deploy/", import.meta.url))
 
@@ -57,15 +58,6 @@ const configurationOf = (name: string) =>
     ConfigProvider.fromMap(new Map(Object.entries(node(name).environment ?? {})), { pathDelim: "_" })
   )
 
-const isThere = (program: string, ...args: ReadonlyArray<string>): boolean => {
-  try {
-    execFileSync(program, args, { stdio: "ignore" })
-    return true
-  } catch {
-    return false
-  }
-}
-
 /** What a checker prints, and that it has nothing against the file. */
 const check = (program: string, ...args: ReadonlyArray<string>) =>
   Effect.async<void>(resume => {
@@ -76,8 +68,8 @@ const check = (program: string, ...args: ReadonlyArray<string>) =>
 
 // Debian has it where only root looks for programs.
 const haproxy = existsSync("/usr/sbin/haproxy") ? "/usr/sbin/haproxy" : "haproxy"
-const hasHaproxy = isThere(haproxy, "-v")
-const hasPromtool = isThere("promtool", "--version")
+const hasHaproxy = isRunnable(haproxy, "-v")
+const hasPromtool = isRunnable("promtool", "--version")
 
 describe("The example of a deployment", () => {
   it("is a valid compose file, whose services, volumes and files are there", () => {
@@ -150,49 +142,47 @@ describe("The example of a deployment", () => {
     assert.deepStrictEqual(scraped.scrape_configs[0]?.static_configs, [{ targets: nodes.map(name => `${name}:8080`) }])
   })
 
-  it.effect.skipIf(!hasHaproxy)(`has settings that HAProxy takes${hasHaproxy ? "" : ", skipped: no haproxy"}`, () =>
-    check(haproxy, "-c", "-f", join(directory, "haproxy.cfg"))
-  )
-
-  it.scopedLive.skipIf(!hasHaproxy)("has a balancer that takes a node out, as docs/postgresql.md says", () =>
-    Effect.gen(function* () {
-      const files = yield* temporaryDirectory
-      const path = join(files, "haproxy.sock")
-      const settings = join(files, "haproxy.cfg")
-      const port = yield* Effect.promise(freePort)
-      // Its own directories, and a number of connections that any machine allows.
-      const own = read("haproxy.cfg")
-        .replace("/tmp/haproxy.sock", path)
-        .replace("maxconn 20000", "maxconn 100")
-        .replace("bind :8080", `bind 127.0.0.1:${port}`)
-        .replace(/ node\d:8080$/gm, ` 127.0.0.1:${port}`)
-      writeFileSync(settings, own)
-      yield* Effect.acquireRelease(
-        Effect.sync(() => spawn(haproxy, ["-db", "-f", settings], { stdio: "ignore" })),
-        balancer => Effect.sync(() => balancer.kill("SIGKILL"))
-      )
-      const ask = (command: string) =>
-        Effect.async<string, Error>(resume => {
-          const socket = connect(path, () => socket.end(`${command}\n`))
-          const answer: Array<Buffer> = []
-          socket.on("data", part => answer.push(part))
-          socket.on("end", () => resume(Effect.succeed(Buffer.concat(answer).toString())))
-          socket.on("error", error => resume(Effect.fail(error)))
-        })
-      // Until the socket exists.
-      yield* Effect.retry(ask("show info"), Schedule.spaced("20 millis"))
-      const page = readFileSync(new URL("../../docs/postgresql.md", import.meta.url), "utf8")
-      for (const [, command = ""] of page.matchAll(/`(set server \S+ state drain)`/g)) {
-        assert.strictEqual((yield* ask(command)).trim(), "")
-      }
-      const states = (yield* ask("show servers state")).split("\n").map(line => line.split(" "))
-      const drained = states.filter(([, , , name, , , administrative]) => name === "node1" && administrative === "8")
-      const backends = [...read("haproxy.cfg").matchAll(/^backend (\w+)$/gm)].map(([, name]) => name)
-      assert.sameMembers(
-        drained.map(([, backend]) => backend),
-        backends
-      )
-    })
+  it.scopedLive.skipIf(!hasHaproxy)(
+    `has a balancer that takes a node out, as docs/postgresql.md says${hasHaproxy ? "" : ", skipped: no haproxy"}`,
+    () =>
+      Effect.gen(function* () {
+        const files = yield* temporaryDirectory
+        const path = join(files, "haproxy.sock")
+        const settings = join(files, "haproxy.cfg")
+        const port = yield* Effect.promise(freePort)
+        // Its own directories, and a number of connections that any machine allows.
+        const own = read("haproxy.cfg")
+          .replace("/tmp/haproxy.sock", path)
+          .replace("maxconn 20000", "maxconn 100")
+          .replace("bind :8080", `bind 127.0.0.1:${port}`)
+          .replace(/ node\d:8080$/gm, ` 127.0.0.1:${port}`)
+        writeFileSync(settings, own)
+        yield* Effect.acquireRelease(
+          Effect.sync(() => spawn(haproxy, ["-db", "-f", settings], { stdio: "ignore" })),
+          balancer => Effect.sync(() => balancer.kill("SIGKILL"))
+        )
+        const ask = (command: string) =>
+          Effect.async<string, Error>(resume => {
+            const socket = connect(path, () => socket.end(`${command}\n`))
+            const answer: Array<Buffer> = []
+            socket.on("data", part => answer.push(part))
+            socket.on("end", () => resume(Effect.succeed(Buffer.concat(answer).toString())))
+            socket.on("error", error => resume(Effect.fail(error)))
+          })
+        // Until the socket exists.
+        yield* Effect.retry(ask("show info"), Schedule.spaced("20 millis"))
+        const page = readFileSync(new URL("../../docs/postgresql.md", import.meta.url), "utf8")
+        for (const [, command = ""] of page.matchAll(/`(set server \S+ state drain)`/g)) {
+          assert.strictEqual((yield* ask(command)).trim(), "")
+        }
+        const states = (yield* ask("show servers state")).split("\n").map(line => line.split(" "))
+        const drained = states.filter(([, , , name, , , administrative]) => name === "node1" && administrative === "8")
+        const backends = [...read("haproxy.cfg").matchAll(/^backend (\w+)$/gm)].map(([, name]) => name)
+        assert.sameMembers(
+          drained.map(([, backend]) => backend),
+          backends
+        )
+      })
   )
 
   it.effect.skipIf(!hasPromtool)(

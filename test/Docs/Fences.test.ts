@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs"
 import { basename } from "node:path"
 import { describe, expect, it } from "vitest"
 import { excuses } from "./Excuses.ts"
-import { type Fence, fencesIn, fencesOf, pages, root } from "./Page.ts"
+import { type Fence, fencesOf, pages, root } from "./Page.ts"
 import { isOutput } from "./Shell.ts"
 
 /** The test that runs or checks all blocks of a language of a page, unless they have an excuse. */
@@ -68,14 +68,5 @@ describe("the blocks of the pages", () => {
       const source = readFileSync(`${root}${test}`, "utf8")
       expect(source.includes(page) || source.includes(`"${basename(page, ".md")}"`), `${test} names ${page}`).toBe(true)
     }
-  })
-
-  it("are found wherever they stand", () => {
-    const text = "- a list\n\n  ```sh background\n  echo\n    more\n  ```\n\n```\nplain\n```\n"
-    expect(fencesIn("p", text)).toEqual([
-      { page: "p", line: 3, language: "sh", info: "background", code: "echo\n  more\n" },
-      { page: "p", line: 8, language: "", info: "", code: "plain\n" }
-    ])
-    expect(() => fencesIn("p", "```sh\n")).toThrow("p: the block of line 1 has no end")
   })
 })

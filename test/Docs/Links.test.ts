@@ -1,7 +1,10 @@
-/** Checks that the links between pages have targets, and that each page can be found. */
-import { existsSync } from "node:fs"
+/**
+ * Checks that the links between pages have targets, that each page can be found, and that the table of architecture.md has
+ * every file and folder of `src`, and no others.
+ */
+import { existsSync, readdirSync } from "node:fs"
 import { dirname, join, normalize, relative } from "node:path"
-import { expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import { pages, read, root } from "./Page.ts"
 
 /** A page without its blocks and pieces of code. */
@@ -67,4 +70,22 @@ it("README.md leads to each page", () => {
   const indexes = ["docs/embedding.md", "docs/decisions/README.md"]
   const behind = new Set([...found, ...links.filter(({ page }) => indexes.includes(page)).map(fileOf)])
   expect(pages.filter(page => page !== "README.md" && !behind.has(page))).toEqual([])
+})
+
+/** The names in the first column of the table. */
+const named: ReadonlyArray<string> = read("docs/architecture.md")
+  .split("\n")
+  .flatMap(line => /^\| (`[^|]*`) \|/.exec(line)?.[1]?.match(/(?<=`)[^` ]+(?=`)/g) ?? [])
+
+describe("architecture.md", () => {
+  it("describes every file and folder of src", () => {
+    const missing = readdirSync(`${root}src`).filter(name => !named.includes(name))
+    expect(missing).toStrictEqual([])
+  })
+
+  it("names only existing files, and none twice", () => {
+    expect(
+      named.filter((name, index) => !existsSync(`${root}src/${name}`) || named.indexOf(name) < index)
+    ).toStrictEqual([])
+  })
 })

@@ -13,6 +13,7 @@ import * as Configuration from "../../src/app/Configuration.ts"
 import * as Setting from "../../src/base/Setting.ts"
 import { HealthGroup } from "../../src/Operations/Health/Api.ts"
 import { isLong } from "../Scale.ts"
+import { isRunnable } from "./Page.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
 const read = (file: string): string => readFileSync(join(root, "deploy", file), "utf8")
@@ -174,8 +175,7 @@ describe("The image", () => {
   })
 })
 
-const has = (name: string): boolean => spawnSync(name, ["--version"]).status === 0
-const hasSystemd = has("systemd-analyze")
+const hasSystemd = isRunnable("systemd-analyze", "--version")
 
 describe("The systemd unit", () => {
   const unit = read("causeway.service")

@@ -1,8 +1,14 @@
 /** The pages of the documentation, and the blocks of code in them. */
+import { spawnSync } from "node:child_process"
 import { readdirSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import { transformSync } from "esbuild"
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
+
+/** Whether a program can be run on this machine. */
+export const isRunnable = (program: string, ...args: ReadonlyArray<string>): boolean =>
+  spawnSync(program, args, { stdio: "ignore" }).status === 0
 
 /** README.md, CONTRIBUTING.md and the pages below `docs/`, by their paths from the root of the repository. */
 export const pages: ReadonlyArray<string> = [
@@ -53,3 +59,23 @@ export const fencesIn = (page: string, text: string): ReadonlyArray<Fence> => {
 
 /** The blocks of a page. */
 export const fencesOf = (page: string): ReadonlyArray<Fence> => fencesIn(page, read(page))
+
+/** The examples of a page in TypeScript, without their imports. */
+export const programsOf = (page: string): ReadonlyArray<string> =>
+  fencesOf(page)
+    .filter(({ language }) => language === "ts")
+    .map(({ code }) => code.replace(/^import .*\n/gm, ""))
+
+/** Runs an example, and returns what it has named `results`. */
+export const evaluate = async (
+  code: string,
+  scope: object,
+  results: ReadonlyArray<string> = []
+): Promise<ReadonlyArray<unknown>> => {
+  const source = `const run = async () => {${code}\nreturn [${results.join(", ")}]}`
+  const { code: script } = transformSync(source, { loader: "ts" })
+  const run: () => Promise<ReadonlyArray<unknown>> = new Function(...Object.keys(scope), `${script}; return run`)(
+    ...Object.values(scope)
+  )
+  return run()
+}

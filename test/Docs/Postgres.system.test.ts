@@ -1,5 +1,4 @@
 /** The commands and the SQL of docs/postgresql.md, against a server. */
-import { execFileSync } from "node:child_process"
 import { join } from "node:path"
 import { it } from "@effect/vitest"
 import { Effect, Logger } from "effect"
@@ -9,19 +8,10 @@ import { createDatabase, execute } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
 import { put } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import { fencesOf } from "./Page.ts"
+import { fencesOf, isRunnable } from "./Page.ts"
 import { blocksOf, shell } from "./Shell.ts"
 
 const page = "docs/postgresql.md"
-
-const isThere = (program: string): boolean => {
-  try {
-    execFileSync(program, ["--version"], { stdio: "ignore" })
-    return true
-  } catch {
-    return false
-  }
-}
 
 it.scopedLive.skipIf(reasonToSkip !== undefined)(`${page}: its commands and its SQL run ${reasonToSkip ?? ""}`, () =>
   Effect.gen(function* () {
@@ -39,7 +29,7 @@ it.scopedLive.skipIf(reasonToSkip !== undefined)(`${page}: its commands and its 
     })
     for (const block of blocksOf(page)) {
       // Not every installation of the server has the programs of its clients.
-      if (block.code.startsWith("createdb") && !isThere("createdb")) {
+      if (block.code.startsWith("createdb") && !isRunnable("createdb", "--version")) {
         yield* Effect.promise(() =>
           execute(admin, "CREATE DATABASE causeway OWNER causeway TEMPLATE template0 ENCODING UTF8")
         )

@@ -6,33 +6,12 @@ import { createServer, type Server } from "node:http"
 import type { AddressInfo } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { transformSync } from "esbuild"
 import { fastify } from "fastify"
 import { describe, expect, it } from "vitest"
 import manifest from "../../package.json" with { type: "json" }
 import { createCauseway } from "../../src/app/Standalone.ts"
 import * as Causeway from "../../src/exports/index.ts"
-import { fencesOf, root } from "./Page.ts"
-
-/** The examples of a page, without their imports. */
-const programsOf = (page: string): ReadonlyArray<string> =>
-  fencesOf(page)
-    .filter(({ language }) => language === "ts")
-    .map(({ code }) => code.replace(/^import .*\n/gm, ""))
-
-/** Runs an example, and answers what it has named `results`. */
-const evaluate = async (
-  code: string,
-  scope: object,
-  results: ReadonlyArray<string>
-): Promise<ReadonlyArray<unknown>> => {
-  const source = `const run = async () => {${code}\nreturn [${results.join(", ")}]}`
-  const { code: script } = transformSync(source, { loader: "ts" })
-  const run: () => Promise<ReadonlyArray<unknown>> = new Function(...Object.keys(scope), `${script}; return run`)(
-    ...Object.values(scope)
-  )
-  return run()
-}
+import { evaluate, fencesOf, programsOf, root } from "./Page.ts"
 
 it.each(["docs/client.md", "docs/testing.md"])("%s imports what there is", async page => {
   const lines = fencesOf(page)

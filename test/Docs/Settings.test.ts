@@ -7,9 +7,9 @@ import { Either, Schema } from "effect"
 import { expect, it } from "vitest"
 import { parse } from "yaml"
 import { version } from "../../src/base/Version.ts"
-import * as Profile from "../../src/CommandLine/Profile.ts"
+import * as Connection from "../../src/CommandLine/Connection.ts"
 import { Report } from "../../src/Operations/Health/Api.ts"
-import { fencesOf, pages, read } from "./Page.ts"
+import { fencesOf, isRunnable, pages, read } from "./Page.ts"
 
 const blocks = (page: string, language: string): ReadonlyArray<string> =>
   fencesOf(page).flatMap(fence => (fence.language === language ? [fence.code] : []))
@@ -23,7 +23,7 @@ it("pages install the package by its path, as it is in no registry, and name its
 it("docs/cli.md shows a file of profiles", () => {
   const [profiles = "", ...others] = blocks("docs/cli.md", "json")
   expect(others).toEqual([])
-  expect(Object.keys(Either.getOrThrow(Profile.parse("profiles.json", profiles)))).toContain("default")
+  expect(Object.keys(Either.getOrThrow(Connection.parseProfiles("profiles.json", profiles)))).toContain("default")
 })
 
 it("docs/observability.md shows a report of health and a line of the log", () => {
@@ -36,15 +36,6 @@ it("docs/observability.md shows a report of health and a line of the log", () =>
   expect(annotations).toEqual(expect.objectContaining({ requestId: expect.any(String), traceId: expect.any(String) }))
 })
 
-const isThere = (program: string, flag: string): boolean => {
-  try {
-    execFileSync(program, [flag], { stdio: "ignore" })
-    return true
-  } catch {
-    return false
-  }
-}
-
 /** Has a program check a file of settings, where there is such a program. */
 const check = (
   settings: string,
@@ -52,7 +43,7 @@ const check = (
   flag: string,
   args: (file: string) => ReadonlyArray<string>
 ): void => {
-  if (!isThere(program, flag)) return
+  if (!isRunnable(program, flag)) return
   const directory = mkdtempSync(join(tmpdir(), "causeway-docs-"))
   try {
     const file = join(directory, "settings")

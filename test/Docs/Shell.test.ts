@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { fencesIn } from "./Page.ts"
-import { blocksIn, hasLines, readable } from "./Shell.ts"
+import { hasLines, readable } from "./Shell.ts"
 
 describe("the shell for the commands of pages", () => {
   it.each([
@@ -26,15 +25,5 @@ describe("the shell for the commands of pages", () => {
     ["\r\u001b[K# 50 %\r\u001b[K## 100 %\r\ndone\r\n", "## 100 %\ndone\n"]
   ])("reads of %j on a terminal %j", (output, text) => {
     expect(readable(output)).toBe(text)
-  })
-
-  it("wants to know what commands print that run in the background", () => {
-    const background = "```sh background\nserve\n```\n"
-    expect(() => blocksIn(fencesIn("p", background))).toThrow(
-      "p: the page does not say what the commands of line 1 print"
-    )
-    expect(blocksIn(fencesIn("p", `${background}\n\`\`\`text\nup\n\`\`\`\n`))).toEqual([
-      { code: "serve\n", isBackground: true, printed: { language: "text", text: "up\n" } }
-    ])
   })
 })

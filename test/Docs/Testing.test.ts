@@ -1,15 +1,13 @@
 /** Runs each example of docs/testing.md. */
-import { readFileSync } from "node:fs"
 import { Duration, Effect, Layer, Option, TestClock, TestContext } from "effect"
-import { transformSync } from "esbuild"
 import { describe, expect, it } from "vitest"
 import { WebSocket } from "ws"
 import { AgentPlatform, ChangeLog, Housekeeping, Json, Store } from "../../src/exports/index.ts"
 import * as Testing from "../../src/exports/testing.ts"
 import { key, serve } from "../Http/Platform/Host.ts"
+import { evaluate, programsOf, read } from "./Page.ts"
 
-const page = readFileSync(new URL("../../docs/testing.md", import.meta.url), "utf8")
-const examples = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => code)
+const examples = programsOf("docs/testing.md")
 
 /** What each example prints. */
 const printed = [
@@ -42,15 +40,11 @@ describe("docs/testing.md", () => {
       headers: { authorization: `Bearer ${key}` },
       listening: Effect.map(serve("edge"), port => ({ port }))
     }
-    const { code: script } = transformSync(`const run = async () => {${code}}`, { loader: "ts" })
-    const run: () => Promise<void> = new Function(...Object.keys(scope), `${script}; return run`)(
-      ...Object.values(scope)
-    )
-    await run()
+    await evaluate(code, scope)
     expect(lines).toEqual(printed[index])
   })
 
   it("names each export of the kit", () => {
-    expect(Object.keys(Testing).filter(name => !page.includes(`| \`${name}`))).toEqual([])
+    expect(Object.keys(Testing).filter(name => !read("docs/testing.md").includes(`| \`${name}`))).toEqual([])
   })
 })

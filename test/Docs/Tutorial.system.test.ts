@@ -1,22 +1,16 @@
-import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { it } from "@effect/vitest"
 import { Effect, Option } from "effect"
-import { transformSync } from "esbuild"
 import { expect } from "vitest"
 import { Store, sqlite } from "../../src/exports/store.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
+import { evaluate, programsOf } from "./Page.ts"
 import { blocksOf, shell } from "./Shell.ts"
-
-const page = readFileSync(new URL("../../docs/tutorial.md", import.meta.url), "utf8")
 
 /** Runs the program of the page over the data that its commands have left; answers what it prints. */
 const runProgram = (directory: string) =>
   Effect.promise(async () => {
-    const [, program = ""] = page.match(/```ts\n(?:import [^\n]*\n)*(.*?)```/s) ?? []
-    const { code } = transformSync(`const run = async () => {${program.replace("Effect.runPromise", "await $&")}}`, {
-      loader: "ts"
-    })
+    const [program = ""] = programsOf("docs/tutorial.md")
     const printed: Array<unknown> = []
     const scope = {
       Effect,
@@ -25,8 +19,7 @@ const runProgram = (directory: string) =>
       console: { log: (value: unknown) => printed.push(value) },
       sqlite: (name: string) => sqlite(join(directory, name))
     }
-    const run: () => Promise<void> = new Function(...Object.keys(scope), `${code}; return run`)(...Object.values(scope))
-    await run()
+    await evaluate(program.replace("Effect.runPromise", "await $&"), scope)
     return printed
   })
 

@@ -52,35 +52,50 @@ const schema = `
 
 const tenantOf = (namespace: string): string => /^tenant:([^/]*)/.exec(namespace)?.[1] ?? ""
 
+const statementsOf = (db: Database.Database) => ({
+  getEntry: db.prepare<[string, string], EntryRow>("SELECT * FROM entries WHERE namespace = ? AND key = ?"),
+  listEntries: db.prepare<[string, string, number], EntryRow>(
+    "SELECT * FROM entries WHERE namespace = ? AND key >= ? ORDER BY key LIMIT ?"
+  ),
+  putEntry: db.prepare<EntryRow>(
+    "INSERT OR REPLACE INTO entries VALUES (@namespace, @key, @value, @version, @updatedBy, @updatedAt, @expiresAt)"
+  ),
+  dropEntry: db.prepare<[string, string]>("DELETE FROM entries WHERE namespace = ? AND key = ?"),
+  getTombstone: db.prepare<[string, string], { readonly version: number }>(
+    "SELECT version FROM tombstones WHERE namespace = ? AND key = ?"
+  ),
+  putTombstone: db.prepare<[string, string, number]>("INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?)"),
+  dropTombstone: db.prepare<[string, string]>("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
+  addChange: db.prepare<Omit<ChangeRow, "seq">>(
+    `INSERT INTO changes (op, namespace, key, value, version, actor, timestamp, tenantId)
+     VALUES (@op, @namespace, @key, @value, @version, @actor, @timestamp, @tenantId)`
+  ),
+  allChanges: db.prepare<[number, number], ChangeRow>("SELECT * FROM changes WHERE seq > ? ORDER BY seq LIMIT ?"),
+  tenantChanges: db.prepare<[string, number, number], ChangeRow>(
+    "SELECT * FROM changes WHERE tenantId = ? AND seq > ? ORDER BY seq LIMIT ?"
+  )
+})
+
+const entryOf = (row: EntryRow): Entry => ({ ...row, value: JSON.parse(row.value) })
+
 export const open = (file: string) => {
   const db = new Database(file)
   db.pragma("journal_mode = WAL")
   db.pragma("synchronous = FULL")
   db.exec(schema)
 
-  const getEntry = db.prepare<[string, string], EntryRow>("SELECT * FROM entries WHERE namespace = ? AND key = ?")
-  const listEntries = db.prepare<[string, string, number], EntryRow>(
-    "SELECT * FROM entries WHERE namespace = ? AND key >= ? ORDER BY key LIMIT ?"
-  )
-  const putEntry = db.prepare<EntryRow>(
-    "INSERT OR REPLACE INTO entries VALUES (@namespace, @key, @value, @version, @updatedBy, @updatedAt, @expiresAt)"
-  )
-  const dropEntry = db.prepare<[string, string]>("DELETE FROM entries WHERE namespace = ? AND key = ?")
-  const getTombstone = db.prepare<[string, string], { readonly version: number }>(
-    "SELECT version FROM tombstones WHERE namespace = ? AND key = ?"
-  )
-  const putTombstone = db.prepare<[string, string, number]>("INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?)")
-  const dropTombstone = db.prepare<[string, string]>("DELETE FROM tombstones WHERE namespace = ? AND key = ?")
-  const addChange = db.prepare<Omit<ChangeRow, "seq">>(
-    `INSERT INTO changes (op, namespace, key, value, version, actor, timestamp, tenantId)
-     VALUES (@op, @namespace, @key, @value, @version, @actor, @timestamp, @tenantId)`
-  )
-  const allChanges = db.prepare<[number, number], ChangeRow>("SELECT * FROM changes WHERE seq > ? ORDER BY seq LIMIT ?")
-  const tenantChanges = db.prepare<[string, number, number], ChangeRow>(
-    "SELECT * FROM changes WHERE tenantId = ? AND seq > ? ORDER BY seq LIMIT ?"
-  )
-
-  const entryOf = (row: EntryRow): Entry => ({ ...row, value: JSON.parse(row.value) })
+  const {
+    getEntry,
+    listEntries,
+    putEntry,
+    dropEntry,
+    getTombstone,
+    putTombstone,
+    dropTombstone,
+    addChange,
+    allChanges,
+    tenantChanges
+  } = statementsOf(db)
 
   const set = (namespace: string, key: string, value: unknown, actor: string): Entry => {
     const before = getEntry.get(namespace, key)

@@ -2,29 +2,11 @@
  * The same interface as a competent engineer writes it in a day: fastify with schemas for requests and answers, and
  * better-sqlite3 with a transaction for each write, in WAL mode and with `synchronous = FULL`.
  */
-import { createHash, timingSafeEqual } from "node:crypto"
 import { join } from "node:path"
-import Fastify from "fastify"
+import { app, type EntryPath, entryPath, entrySchema, errorSchema, integer, listen, text } from "./FastifyApp.ts"
 import { type Operation, open } from "./FastifyStore.ts"
 
 const store = open(join(process.env.DATA_DIR ?? ".", "peer.db"))
-const digest = (text: string): Buffer => createHash("sha256").update(text).digest()
-const expected = digest(`Bearer ${process.env.KV_API_KEY}`)
-
-const text = { type: "string" } as const
-const integer = { type: "integer" } as const
-const entrySchema = {
-  type: "object",
-  properties: {
-    namespace: text,
-    key: text,
-    value: {},
-    version: integer,
-    updatedBy: text,
-    updatedAt: integer,
-    expiresAt: { type: ["integer", "null"] }
-  }
-} as const
 const changeSchema = {
   type: "object",
   properties: {
@@ -39,22 +21,6 @@ const changeSchema = {
     tenantId: text
   }
 } as const
-const errorSchema = { type: "object", properties: { error: text } } as const
-const entryPath = { type: "object", properties: { namespace: text, key: text } } as const
-
-interface EntryPath {
-  readonly namespace: string
-  readonly key: string
-}
-
-const app = Fastify({ logger: false, bodyLimit: 16 * 1024 * 1024, routerOptions: { maxParamLength: 2048 } })
-
-app.addHook("onRequest", async (request, reply) => {
-  if (!timingSafeEqual(digest(request.headers.authorization ?? ""), expected)) {
-    return reply.code(401).send({ error: "Unauthorized" })
-  }
-})
-
 app.get<{ Params: EntryPath }>(
   "/api/v1/kv/:namespace/:key",
   { schema: { params: entryPath, response: { 200: entrySchema, 404: errorSchema } } },
@@ -180,4 +146,4 @@ app.get<{ Querystring: { tenant: string; after: number; limit: number } }>(
   }
 )
 
-await app.listen({ host: "127.0.0.1", port: Number(process.env.PORT) })
+await listen()

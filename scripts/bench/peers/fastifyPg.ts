@@ -4,9 +4,9 @@
  * transaction locks last, so that readers of the log miss nothing; with PEER_LOG=sequence it comes from a sequence, and
  * they may.
  */
-import { createHash, timingSafeEqual } from "node:crypto"
-import Fastify from "fastify"
+
 import pg from "pg"
+import { app, type EntryPath, entryPath, entrySchema, errorSchema, listen, text } from "./FastifyApp.ts"
 
 const isSequence = process.env.PEER_LOG === "sequence"
 
@@ -84,39 +84,6 @@ const set = async (namespace: string, key: string, value: unknown, actor: string
   }
 }
 
-const digest = (text: string): Buffer => createHash("sha256").update(text).digest()
-const expected = digest(`Bearer ${process.env.KV_API_KEY}`)
-
-const text = { type: "string" } as const
-const integer = { type: "integer" } as const
-const entrySchema = {
-  type: "object",
-  properties: {
-    namespace: text,
-    key: text,
-    value: {},
-    version: integer,
-    updatedBy: text,
-    updatedAt: integer,
-    expiresAt: { type: ["integer", "null"] }
-  }
-} as const
-const errorSchema = { type: "object", properties: { error: text } } as const
-const entryPath = { type: "object", properties: { namespace: text, key: text } } as const
-
-interface EntryPath {
-  readonly namespace: string
-  readonly key: string
-}
-
-const app = Fastify({ logger: false, routerOptions: { maxParamLength: 2048 } })
-
-app.addHook("onRequest", async (request, reply) => {
-  if (!timingSafeEqual(digest(request.headers.authorization ?? ""), expected)) {
-    return reply.code(401).send({ error: "Unauthorized" })
-  }
-})
-
 app.get<{ Params: EntryPath }>(
   "/api/v1/kv/:namespace/:key",
   { schema: { params: entryPath, response: { 200: entrySchema, 404: errorSchema } } },
@@ -146,4 +113,4 @@ app.put<{ Params: EntryPath; Body: { value: unknown; actor?: string } }>(
 app.get("/ready", () => ({ ok: true }))
 
 await pool.query(`BEGIN; SELECT pg_advisory_xact_lock(2); ${schema}; COMMIT`)
-await app.listen({ host: "127.0.0.1", port: Number(process.env.PORT) })
+await listen()

@@ -1,11 +1,8 @@
 /**
- * The client of the key-value store for programs in Effect: the plain client with the clock, the random numbers and the
- * errors of Effect.
+ * The clients of the key-value store and of the gateway for programs in Effect: the plain clients with the clock, the
+ * random numbers and the errors of Effect.
  */
-import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Plain from "../Client.ts"
-import { type ClientError, ConnectionFailed } from "./Errors.ts"
-import { call, clock, streamOf, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
 export type {
   ConnectionStatus,
@@ -21,7 +18,22 @@ export type {
   SessionUpdate
 } from "../Client.ts"
 export * from "./Errors.ts"
-export * from "./Sessions.ts"
+export { type ClientError, fromPlain, fromPlainSessions, type SessionsError } from "./Run.ts"
+
+import { Context, Duration, Effect, Layer, Option, type Scope, Stream } from "effect"
+import { ConnectionFailed } from "./Errors.ts"
+import {
+  type ClientError,
+  call,
+  clock,
+  type Effectful,
+  sessions as ofSessions,
+  type SessionsError,
+  streamOf,
+  type Token,
+  tokenOf,
+  type WithoutSignal
+} from "./Run.ts"
 
 /** The service, the credential, and limits. */
 export interface ClientOptions<E = never, R = never>
@@ -38,8 +50,9 @@ export interface ClientOptions<E = never, R = never>
 /** The start: the entries of a namespace, or a position of the log. */
 export type FollowOptions = WithoutSignal<Plain.FollowOptions>
 
-/** A client of the key-value store. `Client` of the plain client documents the members. */
-export interface Service {
+/** A client of the key-value store: `Client` of the plain client with effects and streams. */
+export interface Service
+  extends Omit<Effectful<Plain.Client, ClientError>, "get" | "getMany" | "getManyKeys" | "backup"> {
   readonly get: (
     namespace: string,
     key: string,
@@ -51,38 +64,6 @@ export interface Service {
   readonly getManyKeys: (
     addresses: ReadonlyArray<Plain.EntryAddress>
   ) => Effect.Effect<Plain.EntriesRead<Option.Option<Plain.EntryKey>>, ClientError>
-  readonly set: (
-    namespace: string,
-    key: string,
-    value: unknown,
-    options?: WithoutSignal<Plain.SetOptions>
-  ) => Effect.Effect<Plain.Entry, ClientError>
-  readonly delete: (
-    namespace: string,
-    key: string,
-    options?: WithoutSignal<Plain.DeleteOptions>
-  ) => Effect.Effect<boolean, ClientError>
-  readonly deletePrefix: (
-    namespace: string,
-    prefix: string,
-    options?: WithoutSignal<Plain.DeletePrefixOptions>
-  ) => Effect.Effect<Plain.RemoveResult, ClientError>
-  readonly batch: (
-    operations: ReadonlyArray<Plain.Operation>,
-    options?: WithoutSignal<Plain.BatchOptions>
-  ) => Effect.Effect<ReadonlyArray<Plain.OperationResult>, ClientError>
-  readonly list: (
-    namespace: string,
-    options?: WithoutSignal<Plain.ListOptions>
-  ) => Stream.Stream<Plain.ListPage, ClientError>
-  readonly listKeys: (
-    namespace: string,
-    options?: WithoutSignal<Plain.ListOptions>
-  ) => Stream.Stream<Plain.ListPage<Plain.EntryKey>, ClientError>
-  readonly namespaces: (
-    options?: WithoutSignal<Plain.NamespacesOptions>
-  ) => Stream.Stream<Plain.NamespacePage, ClientError>
-  readonly tenants: (options?: WithoutSignal<Plain.TenantsOptions>) => Stream.Stream<Plain.TenantPage, ClientError>
   /** A snapshot of the whole store. Its content fails if the connection is lost before the end. */
   readonly backup: (
     options?: WithoutSignal<Plain.BackupOptions>
@@ -90,7 +71,6 @@ export interface Service {
     Omit<Plain.StoreBackup, "content"> & { readonly content: Stream.Stream<Uint8Array, ClientError> },
     ClientError
   >
-  readonly follow: (options: FollowOptions) => Stream.Stream<Plain.FollowEvent, ClientError>
 }
 
 /** The client as a service. */
@@ -99,6 +79,9 @@ export class Client extends Context.Tag("causeway/Client")<Client, Service>() {}
 /** A body that is incomplete. */
 const lost = (cause: unknown): ClientError =>
   new ConnectionFailed({ message: `The connection was lost: ${cause}`, cause, isTimeout: false })
+
+const many = <A>(read: (signal: AbortSignal) => Promise<Plain.EntriesRead<A | undefined>>) =>
+  Effect.map(call(read), read => ({ ...read, items: read.items.map(Option.fromNullable) }))
 
 /** Makes a client. */
 export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect.Effect<Service, never, R> =>
@@ -116,16 +99,8 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
           call(signal => client.get(namespace, key, { ...options, signal })),
           Option.fromNullable
         ),
-      getMany: addresses =>
-        Effect.map(
-          call(signal => client.getMany(addresses, { signal })),
-          read => ({ ...read, items: read.items.map(Option.fromNullable) })
-        ),
-      getManyKeys: addresses =>
-        Effect.map(
-          call(signal => client.getManyKeys(addresses, { signal })),
-          read => ({ ...read, items: read.items.map(Option.fromNullable) })
-        ),
+      getMany: addresses => many(signal => client.getMany(addresses, { signal })),
+      getManyKeys: addresses => many(signal => client.getManyKeys(addresses, { signal })),
       set: (namespace, key, value, options) =>
         call(signal => client.set(namespace, key, value, { ...options, signal })),
       delete: (namespace, key, options) => call(signal => client.delete(namespace, key, { ...options, signal })),
@@ -151,3 +126,68 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
 /** The client as a layer. */
 export const layer = <E = never, R = never>(options: ClientOptions<E, R>): Layer.Layer<Client, never, R> =>
   Layer.effect(Client, make(options))
+
+/** The gateway, the credential, and limits. */
+export interface SessionsOptions<E = never, R = never>
+  extends Omit<Plain.SessionsOptions, "token" | "timeoutMs" | "clock"> {
+  /** The JSON Web Token, or an effect that returns it for each attempt; none in dev mode. */
+  readonly token?: Token<E, R>
+  /**
+   * The time limit of an answer, including the connection; default 60 seconds. It restarts with each event or answer
+   * that is received, up to ten times its length.
+   */
+  readonly timeout?: Duration.DurationInput
+}
+
+/** A client of the gateway: `Sessions` of the plain client with effects and streams. Its scope closes it. */
+export interface SessionsService extends Omit<Effectful<Plain.Sessions, SessionsError>, "connect" | "close"> {
+  readonly connect: Effect.Effect<void, SessionsError>
+}
+
+/** The client of the gateway as a service. */
+export class Sessions extends Context.Tag("causeway/Client/Sessions")<Sessions, SessionsService>() {}
+
+/** Makes a client of the gateway. Its connection ends with the scope. */
+export const makeSessions = <E = never, R = never>(
+  options: SessionsOptions<E, R>
+): Effect.Effect<SessionsService, never, R | Scope.Scope> =>
+  Effect.gen(function* () {
+    const { timeout = "60 seconds", token, ...rest } = options
+    const plain = {
+      ...rest,
+      ...(token !== undefined && { token: yield* tokenOf(token) }),
+      timeoutMs: Duration.toMillis(timeout),
+      clock: yield* clock
+    }
+    const sessions = yield* Effect.acquireRelease(
+      Effect.sync(() => Plain.makeSessions(plain)),
+      sessions => Effect.sync(() => sessions.close())
+    )
+    return {
+      connect: ofSessions.call(() => sessions.connect()),
+      create: (agentType, options) => ofSessions.call(signal => sessions.create(agentType, { ...options, signal })),
+      list: options => ofSessions.streamOf(sessions.list(options)),
+      get: sessionId => ofSessions.call(signal => sessions.get(sessionId, { signal })),
+      start: (sessionId, options) => ofSessions.call(signal => sessions.start(sessionId, { ...options, signal })),
+      stop: sessionId => ofSessions.call(signal => sessions.stop(sessionId, { signal })),
+      delete: sessionId => ofSessions.call(signal => sessions.delete(sessionId, { signal })),
+      send: (sessionId, content, options) =>
+        ofSessions.call(signal => sessions.send(sessionId, content, { ...options, signal })),
+      answer: (sessionId, requestId, answer, options) =>
+        ofSessions.call(signal => sessions.answer(sessionId, requestId, answer, { ...options, signal })),
+      interrupt: (sessionId, options) =>
+        ofSessions.call(signal => sessions.interrupt(sessionId, { ...options, signal })),
+      listFiles: (sessionId, options) =>
+        ofSessions.call(signal => sessions.listFiles(sessionId, { ...options, signal })),
+      readFile: (sessionId, path) => ofSessions.call(signal => sessions.readFile(sessionId, path, { signal })),
+      fileHistory: (sessionId, path) => ofSessions.call(signal => sessions.fileHistory(sessionId, path, { signal })),
+      fileAtIteration: (sessionId, path, iteration) =>
+        ofSessions.call(signal => sessions.fileAtIteration(sessionId, path, iteration, { signal })),
+      subscribe: (sessionId, options) => ofSessions.streamOf(sessions.subscribe(sessionId, options))
+    }
+  })
+
+/** The client of the gateway as a layer. */
+export const layerSessions = <E = never, R = never>(
+  options: SessionsOptions<E, R>
+): Layer.Layer<Sessions, never, Exclude<R, Scope.Scope>> => Layer.scoped(Sessions, makeSessions(options))

@@ -2,13 +2,42 @@
 import { Duration, Effect, FiberId, Redacted, Runtime, Stream } from "effect"
 import type * as Plain from "../Client.ts"
 import { isClientError, isSessionsError } from "../Errors.ts"
-import { fromPlain, fromPlainSessions } from "./Errors.ts"
+import * as Errors from "./Errors.ts"
+
+const classes = { ...Errors }
+
+/** Every error of a call. */
+export type ClientError = InstanceType<(typeof classes)[Plain.ClientError["_tag"]]>
+
+/** Every error of a call for a session. */
+export type SessionsError = InstanceType<(typeof classes)[Plain.SessionsError["_tag"]]>
+
+/** An error of the plain client of sessions as one of Effect, which has the same members. */
+export const fromPlainSessions = (error: Plain.SessionsError): SessionsError => {
+  const { cause, message } = error
+  const Class = classes[error._tag] as new (members: object) => SessionsError
+  return new Class({ ...error, message, ...(cause !== undefined && { cause }) })
+}
+
+/** An error of the plain client as one of Effect. */
+export const fromPlain = (error: Plain.ClientError): ClientError => fromPlainSessions(error) as ClientError
 
 /** The credential, or an effect that returns it for each attempt. */
 export type Token<E, R> = string | Redacted.Redacted | Effect.Effect<string | Redacted.Redacted, E, R>
 
 /** A type without the signal: effects are interrupted instead. */
-export type WithoutSignal<A> = A extends unknown ? Omit<A, "signal"> : never
+export type WithoutSignal<A> = A extends unknown ? ("signal" extends keyof A ? Omit<A, "signal"> : A) : never
+
+type Arguments<P> = { [I in keyof P]: WithoutSignal<P[I]> }
+
+/** The calls of a plain client as effects, and its iterables as streams. */
+export type Effectful<Client, E> = {
+  readonly [Name in keyof Client]: Client[Name] extends (...args: infer P) => infer R
+    ? R extends AsyncIterable<infer A>
+      ? (...args: Arguments<P>) => Stream.Stream<A, E>
+      : (...args: Arguments<P>) => Effect.Effect<Awaited<R>, E>
+    : never
+}
 
 /** Effect's clock and random numbers. A fiber waits for each timer. */
 export const clock: Effect.Effect<Plain.Clock> = Effect.gen(function* () {

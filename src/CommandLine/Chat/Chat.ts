@@ -1,22 +1,137 @@
-/** A conversation with an agent: sends lines of input to it and prints its events. */
-import { Data, Deferred, Effect, Either, Option, Schema, type Scope } from "effect"
-import type * as Client from "../../Client/Effect/Client.ts"
+/** A conversation with an agent: connects to its session, sends lines of input to it and prints its events. */
+
+import {
+  Clock,
+  Data,
+  Deferred,
+  Duration,
+  Effect,
+  Either,
+  Option,
+  type Redacted,
+  Runtime,
+  Schema,
+  type Scope,
+  Stream
+} from "effect"
+import * as Client from "../../Client/Effect/Client.ts"
+import { Event } from "../../Gateway/Protocol.ts"
 import type * as Output from "../Terminal/Output.ts"
+import { clean } from "../Terminal/Text.ts"
 import * as Commands from "./Commands.ts"
-import * as Display from "./Display.ts"
 import * as Screen from "./Screen.ts"
-import * as Session from "./Session.ts"
 import { State } from "./State.ts"
-import { Terminal } from "./Terminal.ts"
+import { type Display, type Fatal, makeDisplay, Terminal } from "./Terminal.ts"
 
 /** The session, the gateway, and the form of the output. */
-export interface Options extends Session.Options {
+export interface Options {
+  /** The address of the service. */
+  readonly url: string
+  /** `""` if there is none. */
+  readonly token: Redacted.Redacted
+  /** The session to continue; default a new one. */
+  readonly session: Option.Option<string>
+  readonly agentType: string
+  /** How long to try to reconnect; default 10 minutes. */
+  readonly giveUpAfter?: Duration.DurationInput
+  /** How long an answer may take, from the last event that was received; default a minute. */
+  readonly timeout?: Duration.DurationInput
   /**
    * Whether to print records for programs: each update of the session, and each answer to a command, as a line of JSON.
    * Text without a record, such as a failure, is written to standard error then.
    */
   readonly json?: boolean
 }
+
+/** How long to wait for missed events before the first line is read. */
+const catchUpTimeout = "30 seconds"
+
+const trimmed = "· events that are no longer kept are missing here"
+const reset = "· the history was reset; this is the new one"
+
+/** A newer gateway may send other events, which are not shown. */
+const isKnown = Schema.is(Event)
+
+/** Notes lost and restored connections. Completes `ended` if reconnecting takes too long. */
+const connectionNotes = (options: Options, { note, paint }: Display, ended: Deferred.Deferred<never, Fatal>) =>
+  Effect.gen(function* () {
+    const runFork = Runtime.runFork(yield* Effect.runtime())
+    const clock = yield* Clock.clockWith(Effect.succeed)
+    const giveUpAfter = Duration.toMillis(options.giveUpAfter ?? "10 minutes")
+    let lostAt: number | undefined
+    let isConnected = false
+    return (status: Client.ConnectionStatus) => {
+      const now = Number(clock.unsafeCurrentTimeNanos()) / 1e6
+      if (status.type === "connected") {
+        if (lostAt !== undefined) runFork(note(paint.yellow("· connected again")))
+        lostAt = undefined
+        isConnected = true
+        return
+      }
+      if (!isConnected) return
+      const { message } = status.error
+      if (lostAt === undefined) runFork(note(paint.yellow(`· ${clean(message)}; connecting again`)))
+      lostAt ??= now
+      if (now - lostAt >= giveUpAfter) {
+        Deferred.unsafeDone(ended, new Client.ConnectionFailed({ message, isTimeout: true }))
+      }
+    }
+  })
+
+/** Connects to the gateway until the scope closes, and creates the session unless it is continued. */
+const open = (
+  options: Options,
+  display: Display,
+  ended: Deferred.Deferred<never, Fatal>
+): Effect.Effect<Commands.Session, Client.SessionsError, Scope.Scope> =>
+  Effect.gen(function* () {
+    const { timeout, token, url } = options
+    const sessions = yield* Client.makeSessions({
+      baseUrl: url,
+      token,
+      ...(timeout !== undefined && { timeout }),
+      onStatus: yield* connectionNotes(options, display, ended)
+    })
+    yield* sessions.connect
+    const id = Option.isSome(options.session) ? options.session.value : (yield* sessions.create(options.agentType)).id
+    return { id, sessions }
+  })
+
+/** Shows the events of a session until the scope closes. Returns once the existing ones are shown, or after a timeout. */
+const follow = (
+  { id, sessions }: Commands.Session,
+  state: State,
+  { draw, line, paint, record }: Display,
+  ended: Deferred.Deferred<never, Fatal>
+): Effect.Effect<void, Fatal, Scope.Scope> =>
+  Effect.gen(function* () {
+    const synced = yield* Deferred.make<void>()
+    const onEvent = (event: typeof Event.Type) =>
+      Effect.suspend(() => {
+        const isShown = state.apply(event)
+        return Effect.tap(isShown ? draw(screen => Screen.draw(screen, event, paint)) : Effect.void, () =>
+          Effect.sync(() => state.notify())
+        )
+      })
+    const onUpdate = (update: Client.SessionUpdate): Effect.Effect<void> => {
+      switch (update.type) {
+        case "event":
+          return isKnown(update.event) ? onEvent(update.event) : Effect.void
+        case "synced":
+          return Effect.asVoid(Deferred.succeed(synced, undefined))
+        case "reset":
+          return line(paint.yellow(reset))
+        case "trimmed":
+          return update.after === 0 ? Effect.void : line(paint.yellow(trimmed))
+      }
+    }
+    yield* sessions.subscribe(id).pipe(
+      Stream.runForEach(update => Effect.zipRight(record(update), onUpdate(update))),
+      Effect.onError(cause => Deferred.failCause(ended, cause)),
+      Effect.forkScoped
+    )
+    yield* Effect.raceFirst(Effect.timeoutOption(Deferred.await(synced), catchUpTimeout), Deferred.await(ended))
+  })
 
 /** The conversation failed, or part of it did. */
 export class ChatFailed extends Data.TaggedError("ChatFailed")<{
@@ -32,7 +147,7 @@ export class Interrupted extends Schema.TaggedError<Interrupted>()("Interrupted"
 const runLines = (
   execute: Commands.Execute,
   state: State,
-  display: Display.Display
+  display: Display
 ): Effect.Effect<void, ChatFailed, Terminal> =>
   Effect.gen(function* () {
     const terminal = yield* Terminal
@@ -62,7 +177,7 @@ const runLines = (
 const runTyped = (
   execute: Commands.Execute,
   state: State,
-  display: Display.Display
+  display: Display
 ): Effect.Effect<void, Interrupted, Terminal | Scope.Scope> =>
   Effect.gen(function* () {
     const terminal = yield* Terminal
@@ -94,11 +209,11 @@ const make = (options: Options) =>
   Effect.gen(function* () {
     const terminal = yield* Terminal
     const state = new State()
-    const ended = yield* Deferred.make<never, Display.Fatal>()
-    const display = yield* Display.make(options.json === true, state, ended)
-    const session = yield* Session.open(options, display, ended)
+    const ended = yield* Deferred.make<never, Fatal>()
+    const display = yield* makeDisplay(options.json === true, state, ended)
+    const session = yield* open(options, display, ended)
     yield* display.line(display.paint.dim(`· session ${session.id}; :help lists the commands`))
-    yield* Session.follow(session, state, display, ended)
+    yield* follow(session, state, display, ended)
     const execute = Commands.make(session, state, display)
     const conversation: Effect.Effect<void, ChatFailed | Interrupted, Terminal | Scope.Scope> = terminal.isInteractive
       ? runTyped(execute, state, display)

@@ -3,9 +3,14 @@ import { randomUUID } from "node:crypto"
 import { Effect, Either, Option, Stream } from "effect"
 import type * as Client from "../../Client/Effect/Client.ts"
 import { clean, cleanName, count } from "../Terminal/Text.ts"
-import type { Display } from "./Display.ts"
-import type { Session } from "./Session.ts"
 import * as State from "./State.ts"
+import type { Display } from "./Terminal.ts"
+
+/** A session of the gateway. */
+export interface Session {
+  readonly id: string
+  readonly sessions: Client.SessionsService
+}
 
 /** A line that starts with a colon, or a message. */
 export type Command =

@@ -40,90 +40,67 @@ const options = ({ options = [] }: EventBodyOf<"question_requested">): string =>
 
 const progress = (value: number | undefined): string => (value === undefined ? "" : `${Math.round(value * 100)} % `)
 
-const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint): string | undefined => {
-  switch (event.type) {
-    case "session_state":
-      return dim(`· session ${event.state}${because(event.reason)}`)
-    case "turn_started":
-      return event.content === undefined ? undefined : bold(`> ${show(event.content)}`)
-    case "turn_errored": {
-      const again = event.retryable ? " Sending it again may help." : ""
-      return red(`✗ the turn failed: ${show(event.message)} (${show(event.code)}).${again}`)
-    }
-    case "turn_interrupted":
-      return yellow(`· the turn was interrupted${because(event.reason)}`)
-    case "tool_call":
-      return cyan(`→ ${show(event.name)}${given(event.args, args => ` ${args}`)}`)
-    case "tool_progress":
-      return dim(`  ${progress(event.progress)}${given(event.message, text => text)}`)
-    case "tool_result":
-      return dim(`← ${given(event.result, text => text)}`)
-    case "tool_error":
-      return red(`← ${show(event.message)}${because(event.code)}`)
-    case "question_requested":
-      return bold(`? ${show(event.question)}${options(event)}`)
-    case "question_resolved":
-      return dim(`· answered${given(event.answer, text => `: ${text}`)}`)
-    case "approval_requested": {
-      const what = `${show(event.action)}${given(event.description, text => `: ${text}`)}`
-      return bold(`? May the agent do this? ${what}${given(event.details, text => `\n${text}`)}\nAnswer yes or no.`)
-    }
-    case "approval_resolved":
-      return event.approved ? green(`· approved${because(event.reason)}`) : yellow(`· denied${because(event.reason)}`)
-    case "terminal_opened":
-      return dim(`$ ${given(event.command, text => text)}${because(event.cwd)}`)
-    case "terminal_exited":
-      return dim(`· the terminal exited${given(event.signal ?? event.exitCode, text => ` with ${text}`)}`)
-    case "file_changed":
-      return green(fileChanged(event))
-    case "plan_updated":
-      return dim(`· plan: ${show(event.plan)}`)
-    case "step_started":
-      return dim(`· step: ${show(event.title ?? event.stepId)}`)
-    case "step_completed":
-      return dim(`· step ${show(event.status ?? "done")}: ${show(event.title ?? event.stepId)}`)
-    case "subagent_started":
-      return dim(`· agent ${show(event.agentType ?? event.subagentId)} starts${given(event.task, text => `: ${text}`)}`)
-    case "subagent_completed": {
-      const result = given(event.result, text => `: ${text}`)
-      return dim(`· agent ${show(event.agentType ?? event.subagentId)} is done${result}`)
-    }
-    case "artifact_created":
-      return green(`+ artifact ${show(event.name ?? event.artifactId)}${because(event.uri)}`)
-    case "checkpoint_created":
-      return dim(`· checkpoint ${show(event.label ?? event.checkpointId)}`)
-    case "state_snapshot":
-      return dim(`· state: ${show(event.state)}`)
-    case "state_delta":
-      return dim(`· state changes: ${show(event.patch)}`)
-    case "usage_update":
-      return dim(`· ${usage(event)}`)
-    case "usage_context":
-      return dim(`· context: ${count(event.used)} of ${count(event.limit)} tokens (${event.percent} %)`)
-    case "rate_limited": {
-      const wait = event.retryAfterMs === undefined ? "" : `, for ${event.retryAfterMs / 1000} s`
-      return yellow(`· the agent must wait${wait}${because(event.message)}`)
-    }
-    case "error":
-      return red(`✗ ${show(event.message)} (${show(event.code)})`)
-    // Screen shows their text.
-    case "turn_completed":
-    case "text_start":
-    case "text_delta":
-    case "text_end":
-    case "thinking_start":
-    case "thinking_delta":
-    case "thinking_end":
-    case "tool_call_start":
-    case "tool_call_delta":
-    case "terminal_output":
-      return undefined
-  }
+type Line<Type extends EventBody["type"]> = (event: EventBodyOf<Type>, paint: Paint) => string | undefined
+
+/** The text of each event; `undefined` for those whose text {@link draw} shows, and those that are not shown. */
+const texts: { readonly [Type in EventBody["type"]]: Line<Type> | undefined } = {
+  session_state: ({ reason, state }, { dim }) => dim(`· session ${state}${because(reason)}`),
+  turn_started: ({ content }, { bold }) => (content === undefined ? undefined : bold(`> ${show(content)}`)),
+  turn_completed: undefined,
+  turn_errored: ({ code, message, retryable }, { red }) =>
+    red(`✗ the turn failed: ${show(message)} (${show(code)}).${retryable ? " Sending it again may help." : ""}`),
+  turn_interrupted: ({ reason }, { yellow }) => yellow(`· the turn was interrupted${because(reason)}`),
+  text_start: undefined,
+  text_delta: undefined,
+  text_end: undefined,
+  thinking_start: undefined,
+  thinking_delta: undefined,
+  thinking_end: undefined,
+  tool_call_start: undefined,
+  tool_call_delta: undefined,
+  tool_call: ({ args, name }, { cyan }) => cyan(`→ ${show(name)}${given(args, text => ` ${text}`)}`),
+  tool_progress: (event, { dim }) => dim(`  ${progress(event.progress)}${given(event.message, identity)}`),
+  tool_result: ({ result }, { dim }) => dim(`← ${given(result, identity)}`),
+  tool_error: ({ code, message }, { red }) => red(`← ${show(message)}${because(code)}`),
+  question_requested: (event, { bold }) => bold(`? ${show(event.question)}${options(event)}`),
+  question_resolved: ({ answer }, { dim }) => dim(`· answered${given(answer, text => `: ${text}`)}`),
+  approval_requested: ({ action, description, details }, { bold }) => {
+    const what = `${show(action)}${given(description, text => `: ${text}`)}`
+    return bold(`? May the agent do this? ${what}${given(details, text => `\n${text}`)}\nAnswer yes or no.`)
+  },
+  approval_resolved: ({ approved, reason }, { green, yellow }) =>
+    approved ? green(`· approved${because(reason)}`) : yellow(`· denied${because(reason)}`),
+  terminal_opened: ({ command, cwd }, { dim }) => dim(`$ ${given(command, identity)}${because(cwd)}`),
+  terminal_output: undefined,
+  terminal_exited: ({ exitCode, signal }, { dim }) =>
+    dim(`· the terminal exited${given(signal ?? exitCode, text => ` with ${text}`)}`),
+  file_changed: (event, { green }) => green(fileChanged(event)),
+  plan_updated: ({ plan }, { dim }) => dim(`· plan: ${show(plan)}`),
+  step_started: ({ stepId, title }, { dim }) => dim(`· step: ${show(title ?? stepId)}`),
+  step_completed: ({ status, stepId, title }, { dim }) =>
+    dim(`· step ${show(status ?? "done")}: ${show(title ?? stepId)}`),
+  subagent_started: ({ agentType, subagentId, task }, { dim }) =>
+    dim(`· agent ${show(agentType ?? subagentId)} starts${given(task, text => `: ${text}`)}`),
+  subagent_completed: ({ agentType, result, subagentId }, { dim }) =>
+    dim(`· agent ${show(agentType ?? subagentId)} is done${given(result, text => `: ${text}`)}`),
+  artifact_created: ({ artifactId, name, uri }, { green }) =>
+    green(`+ artifact ${show(name ?? artifactId)}${because(uri)}`),
+  checkpoint_created: ({ checkpointId, label }, { dim }) => dim(`· checkpoint ${show(label ?? checkpointId)}`),
+  state_snapshot: ({ state }, { dim }) => dim(`· state: ${show(state)}`),
+  state_delta: ({ patch }, { dim }) => dim(`· state changes: ${show(patch)}`),
+  usage_update: (event, { dim }) => dim(`· ${usage(event)}`),
+  usage_context: ({ limit, percent, used }, { dim }) =>
+    dim(`· context: ${count(used)} of ${count(limit)} tokens (${percent} %)`),
+  rate_limited: ({ message, retryAfterMs }, { yellow }) => {
+    const wait = retryAfterMs === undefined ? "" : `, for ${retryAfterMs / 1000} s`
+    return yellow(`· the agent must wait${wait}${because(message)}`)
+  },
+  error: ({ code, message }, { red }) => red(`✗ ${show(message)} (${show(code)})`)
 }
 
 /** An event as text without a final line break; `undefined` if it is not shown. */
 const lineOf = (event: EventBody, paint: Paint): string | undefined => {
-  const text = textOf(event, paint)
+  const text = (texts[event.type] as Line<EventBody["type"]> | undefined)?.(event, paint)
   return text === undefined ? undefined : indent(text)
 }
 

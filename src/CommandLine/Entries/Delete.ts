@@ -6,10 +6,8 @@ import { json } from "../../Client/Requests.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { actor, checkVersion, flag, given, ifVersion, namespace, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import * as Failure from "../Failure.ts"
 import { Args, Command } from "../Library.ts"
-import * as Retrying from "../Retrying.ts"
-import { ask } from "../Service.ts"
+import { ask, failureOf, writeOnce, writeOptions } from "../Service.ts"
 import { confirm } from "../Terminal/Input.ts"
 import { answer, Output } from "../Terminal/Output.ts"
 import { cleanName } from "../Terminal/Text.ts"
@@ -25,62 +23,42 @@ export interface Counted {
 
 const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
 
-/** The maximum number of keys in memory. */
-const maxWritten = 1_000_000
-
 const again = "Run the command again: it counts the entries again, and asks."
 
 /**
- * The keys that were set after the count, as far as the log was read. Deletes are ignored, including those of this
- * command: a deleted key is not listed, and one that was set again has a later set.
+ * The keys that are set after a position of the log, as far as it is read, and the function that reads it up to a later
+ * one. Deletes are ignored, including those of this command: a deleted key is not listed, and one that was set again has
+ * a later set.
  */
-class WrittenKeys {
-  readonly keys = new Set<string>()
-  private position: number
-
-  constructor(
-    private readonly connection: Connection.Connection,
-    private readonly counted: Counted,
-    private readonly maxKeys: number
-  ) {
-    this.position = counted.lastSeq
-  }
-
-  /** Reads the log at least up to a position. */
-  readonly readTo = (end: number): Effect.Effect<void, CommandFailed> =>
-    Effect.gen(this, function* () {
-      const { epoch, namespace, prefix } = this.counted
-      while (this.position < end) {
-        const query = { after: this.position, limit: 1000, namespace, prefix, epoch }
-        const { changes, lastSeq } = yield* ask(this.connection, { path: "/changes", query }, readChanges)
-        for (const { key, op } of changes) if (op === "set") this.keys.add(key)
-        if (this.keys.size > this.maxKeys) {
-          return yield* failed(
-            `More than ${this.maxKeys.toLocaleString("en")} of the keys were written in the meantime`,
-            again
-          )
-        }
-        if (lastSeq <= this.position) return yield* failed("The log ends before the position of the list", again)
-        this.position = lastSeq
+const writtenKeys = (connection: Connection.Connection, { epoch, lastSeq: start, namespace, prefix }: Counted) => {
+  const keys = new Set<string>()
+  let after = start
+  const readTo = (end: number): Effect.Effect<void, CommandFailed> =>
+    Effect.gen(function* () {
+      while (after < end) {
+        const query = { after, limit: 1000, namespace, prefix, epoch }
+        const { changes, lastSeq } = yield* ask(connection, { path: "/changes", query }, readChanges)
+        for (const { key, op } of changes) if (op === "set") keys.add(key)
+        if (lastSeq <= after) return yield* failed("The log ends before the position of the list", again)
+        after = lastSeq
       }
     })
+  return { keys, readTo }
 }
 
 /**
  * Deletes the counted entries that were not written since then. Each batch is atomic and requires the version of each
- * entry. `onDeleted` receives the number of entries of each batch. Returns the number of entries that stay. Fails if more
- * than `maxKeys` keys are set in the meantime.
+ * entry. `onDeleted` receives the number of entries of each batch. Returns the number of entries that stay.
  */
 export const deleteCounted = (
   { client, connection }: Connection.Opened,
   counted: Counted,
   options: { readonly actor?: string },
-  onDeleted: (count: number) => void,
-  maxKeys: number = maxWritten
+  onDeleted: (count: number) => void
 ): Effect.Effect<number, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
-  const written = new WrittenKeys(connection, counted, maxKeys)
-  const explain = Failure.of(connection)
+  const written = writtenKeys(connection, counted)
+  const explain = failureOf(connection)
 
   const remove = (items: ReadonlyArray<EntryKey>): Effect.Effect<number, ClientError> => {
     if (items.length === 0) return Effect.succeed(0)
@@ -155,7 +133,7 @@ const deleteAll = (
   client.deletePrefix(namespace, prefix, options).pipe(
     Effect.tap(({ count }) => Effect.sync(() => onDeleted(count))),
     Effect.repeat({ while: ({ count, more }) => more && count > 0 }),
-    Effect.mapError(Failure.of(connection, "the same command deletes the remaining entries")),
+    Effect.mapError(failureOf(connection, "the same command deletes the remaining entries")),
     Effect.as(0)
   )
 
@@ -207,7 +185,7 @@ export const remove = Command.make(
     yes: flag("yes", "Delete entries with a prefix without confirmation"),
     ifVersion: ifVersion("Only if the entry is at this version"),
     actor,
-    ...Retrying.writeOptions,
+    ...writeOptions,
     ...Connection.options
   },
   ({ actor, idempotencyKey, ifVersion, json, key, namespace, prefix, retryFor, yes, ...options }) =>
@@ -233,7 +211,7 @@ export const remove = Command.make(
         )
       }
       const name = Option.getOrElse(key, () => "")
-      const deleted = yield* Retrying.once(service.connection, { idempotencyKey, retryFor }, once =>
+      const deleted = yield* writeOnce(service.connection, { idempotencyKey, retryFor }, once =>
         service.client.delete(namespace, name, { ...once, ...given("ifVersion", ifVersion), ...author })
       )
       const address = `${cleanName(namespace)} ${cleanName(name)}`

@@ -1,16 +1,17 @@
 /** `causeway kv list` and `causeway kv namespaces`. */
 import { Effect, Option, Stream } from "effect"
 import * as ExactJson from "../../base/Json/ExactJson.ts"
+import type { ClientError } from "../../Client/Effect/Client.ts"
 import type { NamespaceCount } from "../../Client/Model.ts"
+import type { ListOptions } from "../../Client/Reads.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, given, namespace, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import * as Failure from "../Failure.ts"
 import { Command } from "../Library.ts"
-import { answer, isJson, Output, write, writeJson } from "../Terminal/Output.ts"
-import { type Column, table } from "../Terminal/Table.ts"
+import { failureOf } from "../Service.ts"
+import { answer, type Column, isJson, Output, table, write, writeJson } from "../Terminal/Output.ts"
 import { cleanName } from "../Terminal/Text.ts"
-import * as EntryText from "./EntryText.ts"
+import * as Entry from "./Entry.ts"
 
 const limitOption = (what: string) => wholeNumber("limit", what, `Maximum number of ${what}; default all`)
 
@@ -63,22 +64,15 @@ const print = <A>({ columns, empty, json, limit, pages, row }: Listing<A>) =>
     if (!asJson && count === 0) yield* write(`${empty}\n`)
   })
 
-/** The selected keys. */
-interface Range {
-  readonly prefix?: string
-  readonly start?: string
-  readonly end?: string
-}
-
 /** The number of entries in a range of a namespace, and the position of the change log at which they were counted. */
 export const countOf = (
   { client, connection }: Connection.Opened,
   namespace: string,
-  range: Range
+  range: Pick<ListOptions, "prefix" | "start" | "end">
 ): Effect.Effect<{ readonly count: number; readonly lastSeq: number; readonly epoch: string }, CommandFailed> =>
   client.listKeys(namespace, { ...range, count: true, limit: 1 }).pipe(
     Stream.runHead,
-    Effect.mapError(Failure.of(connection)),
+    Effect.mapError(failureOf(connection)),
     Effect.flatMap(first => {
       const { count, epoch, lastSeq } = Option.getOrElse(first, () => ({ count: undefined, epoch: "", lastSeq: 0 }))
       return count === undefined
@@ -112,23 +106,20 @@ export const list = Command.make(
         const { count } = yield* countOf({ client, connection }, namespace, range)
         return yield* answer(json, { count }, () => `${count.toLocaleString("en")}\n`)
       }
-      const empty = `There are no such entries in ${cleanName(namespace)}.`
-      const itemsOf = <A, E>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, E>) =>
-        Stream.map(pages, ({ items }) => items)
-      const explain = Stream.mapError(Failure.of(connection))
+      const explain = Stream.mapError(failureOf(connection))
+      const itemsOf = <A>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, ClientError>) =>
+        explain(Stream.map(pages, ({ items }) => items))
+      const common = { empty: `There are no such entries in ${cleanName(namespace)}.`, json, limit }
+      const { columns, keyColumns, keyRow, row } = Entry
+      const optionsOf = (limit: number) => ({ ...range, reverse, limit })
       return yield* keysOnly
         ? print({
-            pages: limit => itemsOf(client.listKeys(namespace, { ...range, reverse, limit })).pipe(explain),
-            columns: EntryText.keyColumns,
-            row: EntryText.keyRow,
-            ...{ empty, json, limit }
+            ...common,
+            columns: keyColumns,
+            row: keyRow,
+            pages: limit => itemsOf(client.listKeys(namespace, optionsOf(limit)))
           })
-        : print({
-            pages: limit => itemsOf(client.list(namespace, { ...range, reverse, limit })).pipe(explain),
-            columns: EntryText.columns,
-            row: EntryText.row,
-            ...{ empty, json, limit }
-          })
+        : print({ ...common, columns, row, pages: limit => itemsOf(client.list(namespace, optionsOf(limit))) })
     })
 ).pipe(Command.withDescription("List the entries of a namespace"))
 
@@ -147,7 +138,7 @@ export const namespaces = Command.make(
         pages: limit =>
           client.namespaces({ ...given("prefix", prefix), limit }).pipe(
             Stream.map(({ namespaces }) => namespaces),
-            Stream.mapError(Failure.of(connection))
+            Stream.mapError(failureOf(connection))
           ),
         columns: [
           { title: "NAMESPACE", shrinks: true },

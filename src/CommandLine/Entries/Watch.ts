@@ -6,13 +6,11 @@ import type { FollowEvent, FollowStatus } from "../../Client/Model.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, given, prefix, text, wholeNumber } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import * as Failure from "../Failure.ts"
 import { Args, Command } from "../Library.ts"
-import { endOfLog } from "../Service.ts"
-import { isJson, Output, record, write } from "../Terminal/Output.ts"
-import { truncate } from "../Terminal/Table.ts"
+import { endOfLog, failureOf } from "../Service.ts"
+import { isJson, Output, record, truncate, write } from "../Terminal/Output.ts"
 import { cleanJson, cleanName, type Paint } from "../Terminal/Text.ts"
-import * as EntryText from "./EntryText.ts"
+import * as Entry from "./Entry.ts"
 
 /** The arguments of the command. */
 export interface Wanted {
@@ -47,7 +45,7 @@ const lineOf = (event: FollowEvent, cells: number, paint: Paint): string => {
       )
     }
     case "change":
-      return EntryText.change(event.change, cells, paint)
+      return Entry.change(event.change, cells, paint)
     case "synced":
       return paint.dim(`· changes after ${event.lastSeq} follow`)
     case "reset":
@@ -91,11 +89,6 @@ const endOf = (event: FollowEvent): CommandFailed | undefined => {
   }
 }
 
-const noteOf = (status: FollowStatus): string | undefined =>
-  status.type === "disconnected"
-    ? `${status.error.message}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`
-    : undefined
-
 /** `causeway kv watch [namespace]`. It runs until it is interrupted, or until the position is no longer valid. */
 export const watch = Command.make(
   "watch",
@@ -123,12 +116,12 @@ export const watch = Command.make(
       const end = yield* endOfLog(connection)
       const run = Runtime.runFork(yield* Effect.runtime<never>())
       const onStatus = (status: FollowStatus) => {
-        const text = noteOf(status)
-        if (text !== undefined) run(note(text))
+        if (status.type === "connected") return
+        run(note(`${status.error.message}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`))
       }
       const follower = start(wanted, end)
       yield* Stream.runForEach(
-        follow(client, { ...follower, onStatus }).pipe(Stream.mapError(Failure.of(connection))),
+        follow(client, { ...follower, onStatus }).pipe(Stream.mapError(failureOf(connection))),
         event =>
           Effect.gen(function* () {
             yield* isRecord ? record(event) : write(`${lineOf(event, cells(), paint)}\n`)

@@ -11,9 +11,8 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, numberOption, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { Args, Command } from "../Library.ts"
-import { answer, Output, record, type WriteError } from "../Terminal/Output.ts"
+import { answer, list, Output, record, type WriteError } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/Progress.ts"
-import { list } from "../Terminal/Table.ts"
 
 /** The option `--data-dir`. */
 const dataDirectory = text("data-dir", "The data directory; default that of STORE_URL and DATA_DIR", "directory")

@@ -9,7 +9,7 @@ import { BackupFailed, type Made, type Report } from "../../Storage/Backup.ts"
 import * as CopyPort from "../../Storage/Sqlite/Copy/CopyPort.ts"
 import { CommandFailed, exitCodes, failed } from "../CommandFailed.ts"
 import type { Connection } from "../Connection.ts"
-import * as Failure from "../Failure.ts"
+import { failureOf } from "../Service.ts"
 import * as OutputFile from "../Transfer/OutputFile.ts"
 
 /** The target file, whether it may be replaced, and the receiver of progress. */
@@ -19,8 +19,8 @@ export interface Options {
   readonly report: Report
 }
 
-/** Chunks of the connection are small and written in portions of this size. */
-const writeBytes = 1024 * 1024
+/** Pieces of the connection are small, of 64 KiB at most, and so many of them are written together. */
+const piecesOfWrite = 16
 
 const incomplete = (connection: Connection, message: string): CommandFailed =>
   new CommandFailed({
@@ -46,26 +46,17 @@ const receive = (
     const hash = createHash("sha256")
     const { bytes, content } = backup
     let done = 0
-    let pending: Array<Uint8Array> = []
-    let pendingBytes = 0
-    const flush = Effect.suspend(() => {
-      const chunk = Buffer.concat(pending)
-      pending = []
-      pendingBytes = 0
-      return write(chunk)
-    })
     yield* content.pipe(
       Stream.mapError(({ message }) => incomplete(connection, message)),
-      Stream.runForEach(chunk => {
-        hash.update(chunk)
-        done += chunk.length
+      Stream.map(piece => {
+        hash.update(piece)
+        done += piece.length
         report({ phase: "copy", done, total: bytes })
-        pending.push(chunk)
-        pendingBytes += chunk.length
-        return pendingBytes < writeBytes ? Effect.void : flush
-      })
+        return piece
+      }),
+      Stream.grouped(piecesOfWrite),
+      Stream.runForEach(pieces => write(Buffer.concat([...pieces])))
     )
-    yield* flush
     if (done !== bytes) return yield* incomplete(connection, `${done} of ${bytes} bytes arrived`)
     if (hash.digest("hex") !== backup.sha256)
       return yield* incomplete(connection, "its SHA-256 is not the one that the service sent")
@@ -86,7 +77,7 @@ export const download = (
     yield* Effect.try({ try: () => OutputFile.create(draft), catch: unwritable(draft) })
     const client = yield* Client.make({ baseUrl: url, token, timeout })
     const backup = yield* Effect.mapError(client.backup({ timeoutMs: Duration.toMillis(timeout) }), error =>
-      error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : Failure.of(connection)(error)
+      error._tag === "InsufficientStorage" ? incomplete(connection, error.message) : failureOf(connection)(error)
     )
     yield* receive(connection, backup, draft, report)
     report({ phase: "verify", done: 0, total: backup.bytes })

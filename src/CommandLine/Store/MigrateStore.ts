@@ -6,22 +6,14 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { Command } from "../Library.ts"
-import { answer, Output, record, type WriteError } from "../Terminal/Output.ts"
+import { answer, Output, record, widthOf } from "../Terminal/Output.ts"
 import { mebibytes } from "../Terminal/Progress.ts"
-import { widthOf } from "../Terminal/Table.ts"
 
 /** Bars and lines are written to standard error, JSON to standard output. */
 export type Form = "bar" | "lines" | "json"
 
-/** The rate of a phase, and its remaining time at that rate. */
-export interface Pace {
-  readonly rowsPerSecond: number
-  readonly bytesPerSecond: number
-  readonly secondsLeft: number
-}
-
-/** The pace of a phase after so many milliseconds. */
-export const paceOf = ({ bytes, rows, totalRows }: Progress, millis: number): Pace => {
+/** The rate of a phase after so many milliseconds, and its remaining time at that rate. */
+export const paceOf = ({ bytes, rows, totalRows }: Progress, millis: number) => {
   const seconds = Math.max(millis, 1) / 1000
   const rowsPerSecond = rows / seconds
   return {
@@ -30,6 +22,8 @@ export const paceOf = ({ bytes, rows, totalRows }: Progress, millis: number): Pa
     secondsLeft: rows === 0 ? 0 : Math.ceil(Math.max(totalRows - rows, 0) / rowsPerSecond)
   }
 }
+
+type Pace = ReturnType<typeof paceOf>
 
 const whole = (count: number): string => count.toLocaleString("en-US")
 
@@ -74,14 +68,11 @@ const summary = ({ epoch, from, isRestarted, tables, to }: Copied): string =>
 /** The minimum intervals between two lines, in milliseconds. */
 const intervals = { bar: 100, lines: 5000, json: 1000 } as const
 
-/** Shows progress at limited intervals, and the result. */
-export interface Reporter {
-  readonly report: (progress: Progress) => Effect.Effect<void>
-  readonly done: (copied: Copied) => Effect.Effect<void, WriteError, Output>
-}
-
-/** A reporter of progress in a form. The result is written to standard output, with `json` always as a record. */
-export const reporter = (form: Form, json: boolean): Effect.Effect<Reporter, never, Output> =>
+/**
+ * Functions that show progress in a form, at limited intervals, and the result. It is written to standard output, with
+ * `json` always as a record.
+ */
+export const reporter = (form: Form, json: boolean) =>
   Effect.gen(function* () {
     const output = yield* Output
     const now = Effect.map(Clock.currentTimeNanos, nanos => Number(nanos / 1_000_000n))
@@ -99,7 +90,7 @@ export const reporter = (form: Form, json: boolean): Effect.Effect<Reporter, nev
       return Effect.provideService(written, Output, output)
     }
     return {
-      report: progress =>
+      report: (progress: Progress) =>
         Effect.flatMap(now, moment => {
           const before = phase
           if (before !== progress.phase) {
@@ -113,7 +104,7 @@ export const reporter = (form: Form, json: boolean): Effect.Effect<Reporter, nev
           shownAt = moment
           return show(progress, paceOf(progress, moment - startedAt), before !== undefined && before !== phase)
         }),
-      done: copied =>
+      done: (copied: Copied) =>
         Effect.zipRight(
           form === "bar" && phase !== undefined ? print("\n") : Effect.void,
           answer(json, { type: "done", ...copied }, () => summary(copied))

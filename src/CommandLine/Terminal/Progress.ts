@@ -1,7 +1,6 @@
 /** The progress of a long command: a line on standard error. */
 import { Effect, type Scope } from "effect"
-import { Output } from "./Output.ts"
-import { truncate, widthOf } from "./Table.ts"
+import { Output, truncate, widthOf } from "./Output.ts"
 
 /** What is counted: entries or bytes. */
 export type Unit = "entries" | "bytes"

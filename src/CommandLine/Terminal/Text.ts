@@ -1,41 +1,30 @@
 /** Sanitizes untrusted text for a terminal. */
-import { identity } from "effect"
+import { identity, Record } from "effect"
 import { escapeOf, pictureOf, replaceHidden } from "../../base/HiddenCharacters.ts"
 
+/** The codes that begin and end a style (ECMA-48, 8.3.117). */
+const styles = {
+  dim: [2, 22],
+  bold: [1, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+  cyan: [36, 39]
+} as const
+
 /** Functions that color text, or return it unchanged. */
-export interface Paint {
-  readonly dim: (text: string) => string
-  readonly bold: (text: string) => string
-  readonly red: (text: string) => string
-  readonly green: (text: string) => string
-  readonly yellow: (text: string) => string
-  readonly cyan: (text: string) => string
-}
+export type Paint = Readonly<Record<keyof typeof styles, (text: string) => string>>
 
 /** For files, pipes and terminals without colors. */
-export const plain: Paint = {
-  dim: identity,
-  bold: identity,
-  red: identity,
-  green: identity,
-  yellow: identity,
-  cyan: identity
-}
+export const plain: Paint = Record.map(styles, () => identity<string>)
 
-const style =
-  (on: number, off: number) =>
-  (text: string): string =>
-    text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`
-
-/** For terminals (ECMA-48, 8.3.117). */
-export const colored: Paint = {
-  dim: style(2, 22),
-  bold: style(1, 22),
-  red: style(31, 39),
-  green: style(32, 39),
-  yellow: style(33, 39),
-  cyan: style(36, 39)
-}
+/** For terminals. */
+export const colored: Paint = Record.map(
+  styles,
+  ([on, off]) =>
+    (text: string) =>
+      text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`
+)
 
 /**
  * A text with visible characters instead of those that move the cursor, change the terminal, or are hidden. A line may

@@ -6,10 +6,9 @@ import { type CommandFailed, wrong } from "../CommandFailed.ts"
 import { actor } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { Args, Command } from "../Library.ts"
-import * as Retrying from "../Retrying.ts"
+import { writeOnce, writeOptions } from "../Service.ts"
 import { contentOf } from "../Terminal/Input.ts"
-import { answer, Output } from "../Terminal/Output.ts"
-import { table } from "../Terminal/Table.ts"
+import { answer, Output, table } from "../Terminal/Output.ts"
 
 /** The operations of a text, and their actor. */
 export interface Batch {
@@ -81,7 +80,7 @@ export const command = Command.make(
       Args.optional
     ),
     actor,
-    ...Retrying.writeOptions,
+    ...writeOptions,
     ...Connection.options
   },
   ({ actor, file, idempotencyKey, json, retryFor, ...given }) =>
@@ -89,7 +88,7 @@ export const command = Command.make(
       const batch = yield* parse(yield* contentOf(Option.getOrElse(file, () => "-")))
       const { client, connection } = yield* Connection.openStore(given)
       const author = Option.getOrElse(actor, () => batch.actor)
-      const results = yield* Retrying.once(connection, { idempotencyKey, retryFor }, once =>
+      const results = yield* writeOnce(connection, { idempotencyKey, retryFor }, once =>
         client.batch(batch.operations, author === undefined ? once : { ...once, actor: author })
       )
       const { cells } = yield* Output

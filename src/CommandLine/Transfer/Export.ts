@@ -8,21 +8,22 @@ import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { flag, prefix, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
 import { countOf } from "../Entries/List.ts"
-import * as Failure from "../Failure.ts"
 import { Args, Command } from "../Library.ts"
-import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
-import { endOfLog } from "../Service.ts"
+import { durationOf, endOfLog, failureOf, retryForOption, retryWhileUnavailable } from "../Service.ts"
 import { answer, Output, write } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/Progress.ts"
 import { cleanName } from "../Terminal/Text.ts"
 import * as OutputFile from "./OutputFile.ts"
 
-/** What is exported. */
-interface Job {
+/** What is exported, and from where. */
+interface Job extends Connection.Opened {
   /** Without duplicates, in this order. If it is empty, all namespaces in the order of their UTF-8. */
   readonly namespaces: ReadonlyArray<string>
   /** The prefix of keys. */
   readonly prefix: string
+  /** The epoch of the change log at the start. */
+  readonly epoch: string
+  readonly retryFor: Duration.Duration
 }
 
 /** The position of an entry in an export. */
@@ -53,8 +54,7 @@ const pagesOf = (
 
 /** The entries of an export after a position, page by page. Each page is requested when the stream is pulled. */
 const pagesAfter = (
-  client: Service,
-  { namespaces, prefix }: Job,
+  { client, namespaces, prefix }: Job,
   last: Position | undefined
 ): Stream.Stream<Page, ClientError> => {
   const pagesOfAll = (names: ReadonlyArray<string>) =>
@@ -115,44 +115,37 @@ const linesOf = (entries: ReadonlyArray<Entry>): string =>
   entries.map(entry => `${ExactJson.stringify(entry)}\n`).join("")
 
 /** The number of entries, if few requests suffice to count them. It may change until they are exported. */
-const totalOf = (service: Connection.Opened, { namespaces, prefix }: Job): Effect.Effect<number | undefined> => {
+const totalOf = (job: Job): Effect.Effect<number | undefined> => {
+  const { client, namespaces, prefix } = job
   if (namespaces.length > maxCounted || (namespaces.length === 0 && prefix !== "")) {
     return Effect.succeed(undefined)
   }
   const counts: Effect.Effect<number, unknown> =
     namespaces.length === 0
-      ? Stream.runFold(service.client.namespaces(), 0, (sum, page) =>
+      ? Stream.runFold(client.namespaces(), 0, (sum, page) =>
           page.namespaces.reduce((sum, { count }) => sum + count, sum)
         )
       : Effect.map(
-          Effect.forEach(namespaces, namespace => countOf(service, namespace, { prefix })),
+          Effect.forEach(namespaces, namespace => countOf(job, namespace, { prefix })),
           counts => counts.reduce((sum, { count }) => sum + count, 0)
         )
   // It is for the progress alone: an export continues without it.
   return Effect.orElseSucceed(counts, () => undefined)
 }
 
-/** An export to carry out. */
-interface Task extends Connection.Opened {
-  readonly job: Job
-  /** The epoch of the change log at the start. */
-  readonly epoch: string
-  readonly retryFor: Duration.Duration
-  readonly note: (text: string) => Effect.Effect<void>
-}
-
 /** Reads all entries and passes them to `put`, page by page. */
 const exportEntries = <E, R>(
-  { client, connection, epoch, job, note, retryFor }: Task,
+  job: Job,
+  note: (text: string) => Effect.Effect<void>,
   put: (items: ReadonlyArray<Entry>) => Effect.Effect<void, E, R>
 ): Effect.Effect<void, CommandFailed | E, R> =>
   Effect.suspend(() => {
     let position: Position | undefined
-    return resumable(() => pagesAfter(client, job, position), retryWhileUnavailable(retryFor, note)).pipe(
-      Stream.mapError(Failure.of(connection)),
+    return resumable(() => pagesAfter(job, position), retryWhileUnavailable(job.retryFor, note)).pipe(
+      Stream.mapError(failureOf(job.connection)),
       Stream.runForEach((page): Effect.Effect<void, CommandFailed | E, R> => {
         // The entries of another log do not belong to the same export.
-        if (page.epoch !== epoch) {
+        if (page.epoch !== job.epoch) {
           return failed("The store has been restored or replaced during the export", "Export again.")
         }
         return Effect.tap(put(page.items), () => {
@@ -163,10 +156,10 @@ const exportEntries = <E, R>(
   })
 
 /** Exports to a file. Returns the number of its entries. */
-const toFile = (task: Omit<Task, "note">, path: string, mayReplace: boolean) =>
+const toFile = (job: Job, path: string, mayReplace: boolean) =>
   Effect.gen(function* () {
     const file = yield* OutputFile.draft(path, mayReplace)
-    const total = process.stderr.isTTY ? yield* totalOf(task, task.job) : undefined
+    const total = process.stderr.isTTY ? yield* totalOf(job) : undefined
     const progress = yield* ProgressLine.make(total, 0)
     let count = 0
     const put = (items: ReadonlyArray<Entry>) =>
@@ -177,7 +170,7 @@ const toFile = (task: Omit<Task, "note">, path: string, mayReplace: boolean) =>
           return progress.advance(count, items.length)
         })
       )
-    yield* exportEntries({ ...task, note: progress.note }, put)
+    yield* exportEntries(job, progress.note, put)
     yield* file.complete
     return count
   }).pipe(Effect.scoped)
@@ -206,20 +199,20 @@ export const command = Command.make(
       }
       const { client, connection } = yield* Connection.openStore(given)
       const { epoch } = yield* endOfLog(connection)
-      const job: Job = { namespaces: [...new Set(namespaces)], prefix: Option.getOrElse(prefix, () => "") }
-      const task = { connection, client, job, epoch, retryFor }
+      const selected = { namespaces: [...new Set(namespaces)], prefix: Option.getOrElse(prefix, () => "") }
+      const job: Job = { connection, client, ...selected, epoch, retryFor }
       if (Option.isNone(output)) {
         let isEmpty = true
         const put = (items: ReadonlyArray<Entry>) => {
           isEmpty &&= items.length === 0
           return write(linesOf(items))
         }
-        yield* exportEntries({ ...task, note }, put)
+        yield* exportEntries(job, note, put)
         // Nothing else would show that a name is mistyped.
         return yield* isEmpty ? note("There are no such entries.") : Effect.void
       }
       const path = output.value
-      const count = yield* toFile(task, path, force)
+      const count = yield* toFile(job, path, force)
       yield* answer(json, { entries: count, file: path }, () => `${entries(count)} are in ${cleanName(path)}\n`)
     })
 ).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))

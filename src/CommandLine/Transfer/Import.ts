@@ -1,15 +1,19 @@
 /** `causeway import`: entries from lines of JSON. */
+
 import { randomUUID } from "node:crypto"
 import { constants, createReadStream } from "node:fs"
 import { access, stat } from "node:fs/promises"
 import { resolve } from "node:path"
-import { Data, Duration, Effect, Option, Ref, Stream } from "effect"
+import { Data, Duration, Effect, Either, Option, Stream } from "effect"
 import { messageOf } from "../../base/ErrorMessage.ts"
 import * as ExactJson from "../../base/Json/ExactJson.ts"
+import type { RawJson } from "../../base/Json/JsonText.ts"
 import type * as Client from "../../Client/Effect/Client.ts"
 import {
   batchesOf,
+  type EntryLine,
   type Existing,
+  ImportBatch,
   type Imported,
   linesOf,
   noNamespace,
@@ -18,19 +22,86 @@ import {
   plus,
   type TextLine
 } from "../../Client/EntryLines.ts"
-import { withoutOperation } from "../../Client/Errors.ts"
+import { operationIndexOf, serverTimeOf, withoutOperation } from "../../Client/Errors.ts"
 import { CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import { choice, flag, numberOption, text } from "../CommandOptions.ts"
 import * as Connection from "../Connection.ts"
-import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
-import { durationOf, retryForOption, retryWhileUnavailable } from "../Retrying.ts"
-import { endOfLog } from "../Service.ts"
+import { durationOf, endOfLog, failureOf, retryForOption, retryWhileUnavailable } from "../Service.ts"
 import * as Input from "../Terminal/Input.ts"
 import { answer } from "../Terminal/Output.ts"
 import * as ProgressLine from "../Terminal/Progress.ts"
 import * as Checkpoint from "./Checkpoint.ts"
-import { type BatchState, type Item, initialState, lineOf, send } from "./ImportBatch.ts"
+
+/** An entry of a line, with the text of its value. */
+type Item = EntryLine<RawJson>
+
+/** What an import knows from the answers so far. */
+interface Progressing {
+  /** The latest time that the service has reported, in epoch milliseconds; 0 before. The client's clock is not used. */
+  serverTime: number
+  /** The entries of the batch that was sent last: errors name an entry by its index. */
+  sent: ReadonlyArray<Item>
+  /** The number of the last line that is done. */
+  line: number
+}
+
+const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Existing) => ({
+  op: "set" as const,
+  namespace,
+  key,
+  value,
+  ...(expiresAt !== undefined && { expiresAt }),
+  ...(existing === "skip" && { ifVersion: 0 })
+})
+
+/** The entries of the store among these. */
+const findExisting = (
+  client: Client.Service,
+  items: ReadonlyArray<Item>
+): Effect.Effect<ReadonlyArray<Item>, Client.ClientError> =>
+  Effect.map(client.getManyKeys(items), ({ items: found }) =>
+    items.filter((_, index) => Option.isSome(found[index] ?? Option.none()))
+  )
+
+/**
+ * Writes entries as one batch, without those that are left out by the rules of {@link ImportBatch}.
+ *
+ * The effect may be repeated after a lost answer: `id` is the idempotency key of its batch, so that no entry is replaced
+ * twice. A batch without some of the entries has another key.
+ */
+const send = (
+  client: Client.Service,
+  items: ReadonlyArray<Item>,
+  existing: Existing,
+  state: Progressing,
+  id: string
+): Effect.Effect<Imported, Client.ClientError> => {
+  const attempt = (batch: ImportBatch<Item>): Effect.Effect<Imported, Client.ClientError> =>
+    Effect.gen(function* () {
+      const { entries } = batch
+      if (entries.length === 0) return batch.outcome
+      state.sent = entries
+      // With a precondition the batch is applied once anyway.
+      const options = existing === "skip" ? {} : { idempotencyKey: `${id}-${entries.length}` }
+      const operations = entries.map(item => operationOf(item, existing))
+      const written = yield* Effect.either(client.batch(operations, options))
+      return Either.isLeft(written) ? yield* afterRefusal(written.left, batch) : batch.outcome
+    })
+  const afterRefusal = (error: Client.ClientError, batch: ImportBatch<Item>) =>
+    Effect.gen(function* () {
+      if (existing === "skip" && error._tag === "PreconditionFailed") {
+        // If the entry was deleted since then, none is found, and the same batch may succeed.
+        return yield* attempt(batch.withoutExisting(yield* findExisting(client, batch.entries)))
+      }
+      const now = serverTimeOf(error)
+      const smaller = now === undefined ? undefined : batch.withoutExpired(now)
+      if (now === undefined || smaller === undefined) return yield* error
+      state.serverTime = Math.max(state.serverTime, now)
+      return yield* attempt(smaller)
+    })
+  return Effect.suspend(() => attempt(ImportBatch.of(items, existing, state.serverTime)))
+}
 
 const maxBatchBytes = 4 * 1024 * 1024
 
@@ -104,24 +175,20 @@ const readSource = ({ batch, source, start }: Job): Stream.Stream<ReadonlyArray<
 /** A refused batch as the failure of the line that the service names, or of the command. */
 const refusalOf = (
   { connection }: Job,
-  { sent }: BatchState,
+  { sent }: Progressing,
   error: Client.ClientError
-): Effect.Effect<never, CommandFailed | LineRefused> =>
-  Effect.flatMap(Ref.get(sent), (items): Effect.Effect<never, CommandFailed | LineRefused> => {
-    const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
-    const line = isOfLine ? lineOf(error, items) : undefined
-    return line === undefined
-      ? Failure.of(connection)(error)
-      : new LineRefused({ line, problem: withoutOperation(error) })
-  })
+): Effect.Effect<never, CommandFailed | LineRefused> => {
+  const isOfLine = error._tag === "BadRequest" || error._tag === "PayloadTooLarge"
+  const line = isOfLine ? sent[operationIndexOf(error) ?? -1]?.line : undefined
+  return line === undefined ? failureOf(connection)(error) : new LineRefused({ line, problem: withoutOperation(error) })
+}
 
 /** Sends one batch of lines and records that they are done. */
 const sendBatch = (
   job: Job,
   lines: ReadonlyArray<TextLine>,
-  state: BatchState,
-  progress: ProgressLine.ProgressLine,
-  done: Ref.Ref<number>
+  state: Progressing,
+  progress: ProgressLine.ProgressLine
 ): Effect.Effect<Imported, CommandFailed | LineRefused> =>
   Effect.gen(function* () {
     const items = yield* itemsOf(lines, job.namespace)
@@ -131,7 +198,7 @@ const sendBatch = (
     )
     yield* job.start.save(lines)
     for (const { end, number } of lines.slice(-1)) {
-      yield* Ref.set(done, number)
+      state.line = number
       yield* progress.advance(end, items.length)
     }
     return imported
@@ -147,18 +214,14 @@ const progressText = (line: number, { file }: Source): ReadonlyArray<string> => 
 
 /** Reports how far an import has come, and how to continue, if it fails or is interrupted. */
 const reportProgress =
-  (progress: Effect.Effect<ReadonlyArray<string>>, note: (text: string) => Effect.Effect<void>) =>
+  (sentences: () => ReadonlyArray<string>, note: (text: string) => Effect.Effect<void>) =>
   <A, R>(command: Effect.Effect<A, CommandFailed, R>): Effect.Effect<A, CommandFailed, R> =>
     command.pipe(
-      Effect.onInterrupt(() =>
-        Effect.flatMap(progress, sentences => Effect.forEach(sentences, note, { discard: true }))
-      ),
-      Effect.catchAll(({ exitCode, hint, message }) =>
-        Effect.flatMap(progress, sentences => {
-          const hints = [...(hint === undefined ? [] : [hint]), ...sentences]
-          return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
-        })
-      )
+      Effect.onInterrupt(() => Effect.suspend(() => Effect.forEach(sentences(), note, { discard: true }))),
+      Effect.mapError(({ exitCode, hint, message }) => {
+        const hints = [...(hint === undefined ? [] : [hint]), ...sentences()]
+        return new CommandFailed({ message, exitCode, ...(hints.length > 0 && { hint: hints.join(" ") }) })
+      })
     )
 
 /** Imports all lines of the source. */
@@ -166,12 +229,10 @@ const importEntries = (job: Job) =>
   Effect.gen(function* () {
     const { source, start } = job
     const progress = yield* ProgressLine.make(source.size, start.offset)
-    /** The number of the last line that is done. */
-    const done = yield* Ref.make(start.line)
-    const state = yield* initialState
+    const state: Progressing = { serverTime: 0, sent: [], line: start.line }
     /** Sends lines. If one of them is refused, and the batch with it, those before it are sent alone. */
     const sendLines = (sums: Imported, lines: ReadonlyArray<TextLine>): Effect.Effect<Imported, CommandFailed> =>
-      sendBatch(job, lines, state, progress, done).pipe(
+      sendBatch(job, lines, state, progress).pipe(
         Effect.map(imported => plus(sums, imported)),
         Effect.catchTag("LineRefused", ({ line, problem }) => {
           const before = lines.filter(({ number }) => number < line)
@@ -180,10 +241,7 @@ const importEntries = (job: Job) =>
         })
       )
     return yield* Stream.runFoldEffect(readSource(job), nothingImported, sendLines).pipe(
-      reportProgress(
-        Effect.map(Ref.get(done), line => progressText(line, source)),
-        progress.note
-      )
+      reportProgress(() => progressText(state.line, source), progress.note)
     )
   })
 

@@ -16,7 +16,7 @@ import {
 import { isClientError } from "../../Client/Errors.ts"
 import { requestsOf } from "../../Client/KeyValue.ts"
 import type { JsonFormat, Requests } from "../../Client/Requests.ts"
-import { Backoff, isTransient } from "../../Client/Retry.ts"
+import { Backoff, isTransient } from "../../Client/Time.ts"
 import * as JsonText from "../JsonText.ts"
 import { messageOf } from "./Failure.ts"
 import { checkHealth } from "./Health.ts"

@@ -1,7 +1,6 @@
 /** Pauses between requests that are repeated, and their repetition while the service is unavailable. */
 import { ConnectionFailed, isClientError, RequestRefused } from "../../Client/Errors.ts"
-import { isTransient } from "../../Client/Retry.ts"
-import { type Clock, systemClock } from "../../Client/Time.ts"
+import { type Clock, isTransient, systemClock } from "../../Client/Time.ts"
 import { messageOf } from "./Failure.ts"
 
 /** Waits until the time has passed, the signal is aborted, or the page becomes visible or online. */

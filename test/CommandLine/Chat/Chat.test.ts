@@ -30,32 +30,6 @@ describe("a conversation from a file or a pipe", () => {
     })
   )
 
-  it.scopedLive("resumes after a lost connection, and prints nothing twice", () =>
-    Effect.gen(function* () {
-      const gateway = yield* FakeGateway.make({
-        onMessage: (_, turnId) => {
-          const [start, begin, first, ...rest] = saying(turnId, "before ", "after", ", done")
-          return [...[start!, begin!, first!, "again" as const], ...[{ close: closeCodes.slowConsumer.code }, ...rest]]
-        }
-      })
-      const held = yield* hold({ url: gateway.url }, ["go", "again"])
-      assert.deepStrictEqual(held.exit, Exit.void)
-      assert.include(held.output, "· The gateway closed the connection: 4008; connecting again\n")
-      assert.strictEqual(held.output.split("before ").length, 3)
-      assert.strictEqual(held.output.split("after, done\n").length, 3)
-      assert.strictEqual(held.output.split("connected again\n").length, 3)
-      const subscriptions = gateway.requests.flatMap(request => (request.type === "subscribe" ? [request] : []))
-      assert.deepStrictEqual(
-        subscriptions.map(({ afterSeq, epoch }) => [afterSeq, epoch]),
-        [
-          [undefined, undefined],
-          [3, "e_1"],
-          [10, "e_1"]
-        ]
-      )
-    })
-  )
-
   it.scopedLive("reports missing events and a new history", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
@@ -80,54 +54,6 @@ describe("a conversation from a file or a pipe", () => {
         [...places].sort((a, b) => a - b)
       )
       assert.isAbove(places[0]!, 0)
-    })
-  )
-
-  it.scopedLive("starts over if the history was restored from a backup", () =>
-    Effect.gen(function* () {
-      const gateway = yield* FakeGateway.make({
-        onMessage: (content, turnId) =>
-          content === "restore" ? [{ close: 1001 }, { rewind: 6 }] : echo(content, turnId)
-      })
-      const { exit, output } = yield* hold(
-        { url: gateway.url },
-        ["one", "two", "restore", { shown: "connected again" }, "three", { shown: "echo: three" }, ":quit"],
-        true
-      )
-      assert.deepStrictEqual(exit, Exit.void)
-      const reset = "· the history was reset; this is the new one\n"
-      assert.include(output.replace("· connected again\n", ""), `${reset}echo: one\necho: three\n`)
-      const subscriptions = gateway.requests.flatMap(request => (request.type === "subscribe" ? [request] : []))
-      assert.deepStrictEqual(
-        subscriptions.map(({ afterSeq, epoch }) => [afterSeq, epoch]),
-        [
-          [undefined, undefined],
-          [12, "e_1"],
-          [undefined, undefined]
-        ]
-      )
-    })
-  )
-
-  it.scopedLive("repeats a message with a lost answer under the same id, so that it is accepted once", () =>
-    Effect.gen(function* () {
-      const gateway = yield* FakeGateway.make({
-        loseAnswers: true,
-        onMessage: (content, turnId) => (content === "swallowed" ? [] : echo(content, turnId))
-      })
-      const through = yield* hold({ url: gateway.url }, ["one", "two"])
-      assert.deepStrictEqual(through.exit, Exit.void)
-      assert.include(through.output, "echo: one\n")
-      assert.include(through.output, "echo: two\n")
-      const messages = gateway.requests.flatMap(request => (request.type === "send_message" ? [request] : []))
-      assert.deepStrictEqual(
-        messages.map(({ content }) => content),
-        ["one", "one", "two", "two"]
-      )
-      assert.strictEqual(new Set(messages.map(({ clientMessageId }) => clientMessageId)).size, 2)
-      const swallowed = yield* hold({ url: gateway.url, timeout: "900 millis" }, ["swallowed"])
-      assert.match(swallowed.output, /✗ (?:There is no answer within 900 ms|The gateway closed the connection)/)
-      assert.strictEqual(failureOf(swallowed), "One thing failed")
     })
   )
 
@@ -262,23 +188,6 @@ describe("a conversation from a file or a pipe", () => {
     })
   )
 
-  it.scopedLive("ignores unknown frames", () =>
-    Effect.gen(function* () {
-      const unknown = { type: "poem_recited", sessionId: "s_1", seq: 1, timestamp: 0, traceId: "0".repeat(32) }
-      const gateway = yield* FakeGateway.make({
-        onMessage: (content, turnId) => [
-          ...["not json", "[]", '{"type":"surprise"}', JSON.stringify({ ...unknown, sessionId: "s_2" })].map(frame => ({
-            frame
-          })),
-          ...echo(content, turnId)
-        ]
-      })
-      const { exit, output } = yield* hold({ url: gateway.url }, ["hello"])
-      assert.deepStrictEqual(exit, Exit.void)
-      assert.strictEqual(output, `${greeting}echo: hello\n`)
-    })
-  )
-
   it.scopedLive(
     "fails at once if the gateway refuses, is absent, has no such session, or closes with a final code",
     () =>
@@ -292,7 +201,7 @@ describe("a conversation from a file or a pipe", () => {
         assert.strictEqual(failureOf(held), "no subscribe")
         const closing = yield* FakeGateway.make({ onMessage: () => [{ close: closeCodes.tokenExpired.code }] })
         assert.include(failureOf(yield* hold({ url: closing.url }, ["hello"])), "closed the connection: 4501")
-        assert.strictEqual(closing.connections(), 1)
+        assert.strictEqual(closing.handshakes.length, 1)
       })
   )
 

@@ -1,7 +1,7 @@
 /** A fake gateway for tests of its client: it keeps sessions in memory, and fails on demand. */
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
-import { Effect, Option, type Scope } from "effect"
+import { Effect, type Scope } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
 import {
   type Answer,
@@ -15,21 +15,14 @@ import {
   type Session
 } from "../../../src/Gateway/Protocol.ts"
 import { decodeRequest } from "../../../src/Gateway/Socket/RequestDecoder.ts"
-import { Changes } from "../../../src/Simulator/Changes.ts"
 
 /** What the agent does on a message or an answer, in order. */
 export type Step =
   | EventBody
-  /** Closes all connections with a code, or breaks them without one. Later events are kept for clients that reconnect. */
-  | { readonly close: number | undefined }
-  /** Sends the newest event once more. */
-  | "again"
-  /** Sends a frame that the protocol does not know. */
-  | { readonly frame: string }
+  /** Closes all connections with a code. Later events are kept for clients that reconnect. */
+  | { readonly close: number }
   /** Replaces the history by another one. */
   | { readonly reset: string }
-  /** Removes the events after this one, as after the restore of a backup; the history keeps its name. */
-  | { readonly rewind: number }
   /** Removes the events up to this one. */
   | { readonly trim: number }
 
@@ -38,8 +31,6 @@ export interface Behaviour {
   readonly onAnswer?: (answer: unknown, requestId: string) => ReadonlyArray<Step>
   /** Refuses requests of a type. */
   readonly refusals?: Readonly<Partial<Record<Request["type"], ErrorCode>>>
-  /** Closes with this code in place of an answer to a message. */
-  readonly loseAnswers?: boolean
   /** Refuses handshakes with a status. */
   readonly status?: () => number | undefined
 }
@@ -51,18 +42,13 @@ export const traceId = "0123456789abcdef0123456789abcdef"
 export interface FakeGateway {
   readonly url: string
   readonly requests: ReadonlyArray<Request>
-  readonly connections: () => number
   /** The `Authorization` headers and subprotocols of all handshakes. */
   readonly handshakes: ReadonlyArray<{ readonly authorization: string | undefined; readonly protocol: string }>
-  /** Waits until the state is as asked. */
-  readonly until: (probe: (gateway: FakeGateway) => boolean) => Effect.Effect<void>
-  readonly perform: (steps: ReadonlyArray<Step>) => void
 }
 
 export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.async<FakeGateway & { readonly end: () => void }>(resume => {
-      const changes = new Changes()
       const requests: Array<Request> = []
       const handshakes: Array<{ authorization: string | undefined; protocol: string }> = []
       const following = new Set<WebSocket>()
@@ -70,7 +56,6 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
       let epoch = "e_1"
       let trimmed = 0
       let turns = 0
-      let connections = 0
 
       const head = () => log.at(-1)?.seq ?? trimmed
       const session = (): Session => ({
@@ -91,38 +76,27 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
       const server = createServer((_, response) => response.writeHead(behaviour.status?.() ?? 500).end(refusal))
       const sockets = new WebSocketServer({ noServer: true })
 
-      const broadcast = (frame: string) => {
-        for (const socket of following) socket.send(frame)
-      }
       const perform = (steps: ReadonlyArray<Step>) => {
         for (const step of steps) {
-          if (step === "again") broadcast(encode(log.at(-1)!))
-          else if ("close" in step) {
+          if ("close" in step) {
             for (const socket of sockets.clients) {
               following.delete(socket)
-              if (step.close === undefined) socket.terminate()
-              else socket.close(step.close)
+              socket.close(step.close)
             }
-          } else if ("frame" in step) broadcast(step.frame)
-          else if ("reset" in step) {
+          } else if ("reset" in step) {
             epoch = step.reset
             log = []
             trimmed = 0
-          } else if ("rewind" in step) {
-            log = log.filter(({ seq }) => seq <= step.rewind)
           } else if ("trim" in step) {
             log = log.filter(({ seq }) => seq > step.trim)
             trimmed = step.trim
           } else {
             const next = event({ sessionId: "s_1", seq: head() + 1, timestamp: 0, traceId }, step)
             log.push(next)
-            broadcast(encode(next))
+            for (const socket of following) socket.send(encode(next))
           }
         }
       }
-
-      /** Turns by the client's id of their message. */
-      const known = new Map<string, string>()
 
       const answer = (socket: WebSocket, request: Request) => {
         const say = (answer: Answer) => socket.send(encode(answer))
@@ -135,9 +109,6 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
           case "subscribe": {
             const after = request.afterSeq ?? 0
             const isSame = request.epoch === undefined || request.epoch === epoch
-            if (isSame && after > head()) {
-              return say(errorAnswer({ id, code: "bad_request", message: `afterSeq is ${after}`, traceId }))
-            }
             const recovered = isSame && after >= trimmed
             say({ type: "subscribed", id, session: session(), epoch, headSeq: head(), recovered })
             for (const one of log) if (!recovered || one.seq > after) socket.send(encode(one))
@@ -145,16 +116,9 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             return
           }
           case "send_message": {
-            const { clientMessageId } = request
-            const before = clientMessageId === undefined ? undefined : known.get(clientMessageId)
-            if (before !== undefined) return say({ type: "accepted", id, turnId: before })
             const turnId = `t${++turns}`
-            const steps = behaviour.onMessage(request.content, turnId)
-            // A message without a turn was not accepted.
-            if (clientMessageId !== undefined && steps.length > 0) known.set(clientMessageId, turnId)
-            if (behaviour.loseAnswers) return perform([{ close: undefined }, ...steps])
             say({ type: "accepted", id, turnId })
-            return perform(steps)
+            return perform(behaviour.onMessage(request.content, turnId))
           }
           case "answer":
             say({ type: "accepted", id })
@@ -183,12 +147,6 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             })
           case "list_sessions":
             return say({ type: "session_list", id, sessions: [session()] })
-          case "ping":
-            return say({ type: "pong", id, timestamp: 0 })
-          case "unsubscribe":
-            return say({ type: "unsubscribed", id, sessionId: request.sessionId })
-          case "delete_session":
-            return say({ type: "session_deleted", id, sessionId: request.sessionId })
           default:
             return say({ type: "session", id, session: session() })
         }
@@ -206,16 +164,13 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
           return
         }
         sockets.handleUpgrade(request, socket, rest, socket => {
-          connections++
           socket.on("close", () => following.delete(socket))
           socket.on("message", data => {
             const request = decodeRequest(String(data))
             if (request._tag === "Left") throw request.left
             requests.push(request.right)
             answer(socket, request.right)
-            changes.notify()
           })
-          changes.notify()
         })
       })
       server.listen(0, "127.0.0.1", () => {
@@ -224,9 +179,6 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
           url: `ws://127.0.0.1:${port}/ws`,
           requests,
           handshakes,
-          connections: () => connections,
-          until: probe => changes.until(() => (probe(gateway) ? Option.some(undefined) : Option.none())),
-          perform,
           end: () => {
             for (const socket of sockets.clients) socket.terminate()
             server.close()

@@ -11,7 +11,6 @@ import * as Service from "../../service/Service.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import * as InProcess from "../InProcess.ts"
 import * as Program from "../Program.ts"
-import { linesOf } from "../Setting.ts"
 
 /** What is to be read on a terminal. */
 const seen = (stdout: string): string => stripVTControlCharacters(stdout).replaceAll("\r\n", "\n")
@@ -99,23 +98,6 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  onlyLong(it.scoped)("prints lines of JSON in a pipe, and on a terminal where it is asked to", () =>
-    Effect.gen(function* () {
-      const { env } = yield* served
-      const lines = "hello\n:files\n"
-      const piped = yield* Program.run({ env, args: ["chat"], input: lines })
-      const asked = yield* Program.run({ env, args: ["chat", "--json"], isTerminal: true, piped: lines })
-      assert.deepStrictEqual([piped.code, piped.stderr, asked.code], [0, "", 0])
-      for (const { stdout } of [piped, asked]) {
-        const records = linesOf(stdout)
-        assert.strictEqual(records[0]?.type, "synced")
-        const events = records.flatMap(({ event }) => (event === undefined ? [] : [(event as { type: string }).type]))
-        assert.includeMembers(events, ["turn_started", "text_delta", "turn_completed"])
-        assert.strictEqual(records.filter(({ type }) => type === "files").length, 1)
-      }
-    })
-  )
-
   onlyLong(it.scoped)("has a prompt for people, and prints at the end how to continue", () =>
     Effect.gen(function* () {
       const { env } = yield* served
@@ -130,24 +112,9 @@ layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
     })
   )
 
-  onlyLong(it.scoped)("ends when the reader has closed the pipe", () =>
-    Effect.gen(function* () {
-      const { env } = yield* served
-      const chat = yield* Program.start({ env, args: ["chat"] })
-      yield* chat.shows('"synced"')
-      yield* chat.abandonOutput
-      yield* chat.type("hello\n")
-      const { code, stderr } = yield* chat.ended
-      assert.deepStrictEqual([code, stderr], [0, ""])
-    })
-  )
-
   it.scoped("ends with a code for its outcome", () =>
     Effect.gen(function* () {
       const { env } = yield* served
-      const wrong = yield* InProcess.call(["chat", "--url", "nowhere"], env)
-      assert.strictEqual(wrong.code, 2)
-      assert.include(wrong.stderr, '--url: "nowhere" is not an address')
       const refused = yield* InProcess.call(["chat"], { ...env, CAUSEWAY_SESSION_TOKEN: "" })
       assert.strictEqual(refused.code, 5)
       assert.match(refused.stderr, /^The service refuses the credential: .*token.*\nThere is no credential/)

@@ -8,14 +8,11 @@ import {
   ResponseTooLarge,
   type SessionsError,
   Unauthorized
-} from "./Errors.ts"
-import type { Answer, RequestFrame } from "./GatewayFrames.ts"
-import { parse, type Requests } from "./Requests.ts"
-import { type AskOptions, RequestTable, refusalOf } from "./RequestTable.ts"
-import { Retries } from "./Retry.ts"
-import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
-import { Lifetime, pause } from "./Time.ts"
-import { connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
+} from "../Errors.ts"
+import { openSocket, parse, type Requests, type WebSocketConstructor, type WebSocketLike } from "../Requests.ts"
+import type { ConnectionStatus, SessionEvent } from "../SessionModel.ts"
+import { Lifetime, pause, Retries } from "../Time.ts"
+import { type Answer, type AskOptions, type RequestFrame, RequestTable, refusalOf } from "./Requests.ts"
 
 /** Milliseconds without a frame before a ping is sent, and before the connection is closed. */
 const pingAfterMs = 25_000
@@ -198,10 +195,7 @@ export class GatewayLink {
     let cancelPing = () => {}
     try {
       const handshake = lifetime.limit(handshakeMs, "The handshake takes too long")
-      const url = requests.url({ path })
-      url.protocol = url.protocol.replace("http", "ws")
-      const token = await requests.credential(signal)
-      const opened = await requests.attempt(signal, async () => connect(WebSocket, url.href, token || undefined, token))
+      const opened = await openSocket(requests, WebSocket, { path }, signal)
       socket = opened
       let isOpen = false
       return await new Promise<never>((_, reject) => {

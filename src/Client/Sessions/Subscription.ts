@@ -1,10 +1,9 @@
 /** Subscriptions to the events of sessions, over consecutive connections. */
-import { AnswerLost, RequestRefused, refused } from "./Errors.ts"
-import type { AnswerOf } from "./GatewayFrames.ts"
-import type { GatewayLink } from "./GatewayLink.ts"
-import { Backoff } from "./Retry.ts"
-import type { Position, SessionEvent, SessionUpdate } from "./SessionModel.ts"
-import type { Clock } from "./Time.ts"
+import { AnswerLost, RequestRefused, refused } from "../Errors.ts"
+import type { Position, SessionEvent, SessionUpdate } from "../SessionModel.ts"
+import { Backoff, type Clock } from "../Time.ts"
+import type { GatewayLink } from "./Link.ts"
+import type { AnswerOf } from "./Requests.ts"
 
 /** The maximum number of followed sessions of one connection. */
 const maxSubscriptions = 128
