@@ -1,6 +1,5 @@
 /** The console: starts the page, which has the navigation, the user, and the view. */
-import type { FunctionComponent } from "preact"
-import { render } from "preact"
+import { type FunctionComponent, render } from "preact"
 import { useEffect } from "preact/hooks"
 import { Feed } from "./Feed/Feed.tsx"
 import { isDevMode, watchMetrics } from "./Overview/Metrics.ts"
@@ -11,10 +10,8 @@ import { afterGuards, href, view } from "./Service/Navigation.ts"
 import { routes, signOut } from "./Service/Page.ts"
 import { SessionsView } from "./Sessions/SessionsView.tsx"
 import { StoreView } from "./Store/StoreView.tsx"
-import { IconButton } from "./Widgets/Button.tsx"
-import { Icon, type IconName, Mark } from "./Widgets/Icon.tsx"
-import { SignInCard } from "./Widgets/SignIn.tsx"
-import { applyTheme, ThemeButton } from "./Widgets/Theme.tsx"
+import { Icon, IconButton, type IconName, Mark } from "./Widgets/Controls.tsx"
+import { applyTheme, SignInCard, ThemeButton } from "./Widgets/Shell.tsx"
 
 const SignIn = () => (
   <SignInCard

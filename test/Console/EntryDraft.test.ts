@@ -7,9 +7,9 @@ import {
   isBehind,
   isDirty,
   isEdited,
-  reduce
+  reduce,
+  type TextEntry
 } from "../../src/Console/Store/Entry/EntryDraft.ts"
-import type { TextEntry } from "../../src/Console/Store/TextEntry.ts"
 
 const entry = (version: number, value: string, more: Partial<TextEntry> = {}): TextEntry => ({
   namespace: "n",

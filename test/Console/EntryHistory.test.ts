@@ -1,5 +1,6 @@
 /** What the change log says about an entry, as the console shows it. */
 import { assert, describe, it } from "vitest"
+import type { TextChange, TextEntry } from "../../src/Console/Store/Entry/EntryDraft.ts"
 import {
   absenceOf,
   type HistoryPart,
@@ -8,7 +9,6 @@ import {
   nothing,
   plus
 } from "../../src/Console/Store/Entry/EntryHistory.ts"
-import type { TextChange, TextEntry } from "../../src/Console/Store/TextEntry.ts"
 import { dateAndTime } from "../../src/Console/Widgets/Text.ts"
 
 const entry = (version: number, expiresAt: number | null): TextEntry => ({

@@ -2,9 +2,8 @@
 import { signal } from "@preact/signals"
 import type { Change } from "../../Client/Client.ts"
 import { followTexts } from "../Service/Connection.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
-import { retryUntilDone, untilNextTry } from "../Service/Pause.ts"
+import { isAbort, messageOf, retryUntilDone, untilNextTry } from "../Service/Failure.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { readEnd } from "../Store/Entries.ts"
 
 /** A change with only the start of its value. */

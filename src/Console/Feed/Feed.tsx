@@ -1,8 +1,7 @@
 /** The live change feed, with a filter and a pause. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import { href } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
+import { Banner, Button } from "../Widgets/Controls.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"

@@ -1,7 +1,7 @@
 /** Polls the metrics of the service, and keeps the figures of the last 15 minutes. */
 import { signal } from "@preact/signals"
+import { pause } from "../Service/Failure.ts"
 import { names, routes } from "../Service/Page.ts"
-import { pause } from "../Service/Pause.ts"
 import { between, type Figures, fromJson, fromPrometheus, isRestarted, type Snapshot } from "./Figures.ts"
 
 /** The figures, oldest first. */

@@ -1,16 +1,16 @@
 /** A plot of lines over the last minutes. */
 import { useEffect, useRef } from "preact/hooks"
 import uPlot from "uplot"
-import { isDark } from "../Widgets/Theme.tsx"
+import { isDark } from "../Widgets/Shell.tsx"
 
-export interface Line {
+interface Line {
   readonly label: string
   /** The name of a custom property of the style sheet. */
   readonly color: string
   readonly values: ReadonlyArray<number>
 }
 
-interface Props {
+export interface PlotProps {
   readonly title: string
   readonly hint?: string
   /** Epoch milliseconds of each value. */
@@ -44,7 +44,7 @@ const resolved = (name: string): string => {
 
 const translucent = (color: string): string => color.replace(/^rgb\((.*)\)$/, "rgba($1, 0.12)")
 
-const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uPlot.Options => {
+const optionsOf = ({ format, isFilled, lines, steps }: PlotProps, width: number): uPlot.Options => {
   const axis = { stroke: resolved("--muted"), font: `11px ${property("--sans")}`, ticks: { show: false } }
   const grid = { stroke: resolved("--line"), width: 1 }
   return {
@@ -91,12 +91,12 @@ const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uP
   }
 }
 
-const dataOf = ({ lines, times }: Props): uPlot.AlignedData => [
+const dataOf = ({ lines, times }: PlotProps): uPlot.AlignedData => [
   times.map(at => at / 1000),
   ...lines.map(({ values }) => values.map(value => (Number.isFinite(value) ? value : null)))
 ]
 
-export const Plot = (props: Props) => {
+export const Plot = (props: PlotProps) => {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
   const dark = isDark.value

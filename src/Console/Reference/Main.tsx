@@ -2,13 +2,9 @@
 import { signal, useSignalEffect } from "@preact/signals"
 import { render } from "preact"
 import { lazy, Suspense } from "preact/compat"
-import { names, routes, signOut } from "../Service/Page.ts"
-import { Button, IconButton } from "../Widgets/Button.tsx"
-import { download } from "../Widgets/Download.ts"
-import { Icon, Mark } from "../Widgets/Icon.tsx"
-import { FailureNote } from "../Widgets/Messages.tsx"
-import { SignInCard } from "../Widgets/SignIn.tsx"
-import { applyTheme, isDark, ThemeButton } from "../Widgets/Theme.tsx"
+import { download, names, routes, signOut } from "../Service/Page.ts"
+import { Button, FailureNote, Icon, IconButton, Mark } from "../Widgets/Controls.tsx"
+import { applyTheme, isDark, SignInCard, ThemeButton } from "../Widgets/Shell.tsx"
 import type { OpenApiDocument } from "./Operations.tsx"
 
 interface Described {

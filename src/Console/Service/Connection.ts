@@ -1,4 +1,5 @@
 /** The user of the console, and the clients with the user's credential. It is stored for this tab only. */
+
 import { computed, type ReadonlySignal, signal } from "@preact/signals"
 import {
   type Client,
@@ -18,10 +19,9 @@ import { requestsOf } from "../../Client/KeyValue.ts"
 import type { JsonFormat, Requests } from "../../Client/Requests.ts"
 import { Backoff, isTransient } from "../../Client/Retry.ts"
 import * as JsonText from "../JsonText.ts"
-import { messageOf } from "./Failure.ts"
+import { clock, messageOf, pause } from "./Failure.ts"
 import { checkHealth } from "./Health.ts"
 import { clear, names, routes } from "./Page.ts"
-import { clock, pause } from "./Pause.ts"
 
 const decoded = (part: string): string =>
   new TextDecoder().decode(

@@ -1,7 +1,7 @@
 /** The health of the service, which is polled while the page is visible. */
 import { signal } from "@preact/signals"
+import { pause, retryNow } from "./Failure.ts"
 import { routes } from "./Page.ts"
-import { pause, retryNow } from "./Pause.ts"
 
 export type Status = "ok" | "degraded" | "unhealthy"
 

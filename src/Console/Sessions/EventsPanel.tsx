@@ -1,7 +1,7 @@
 /** The events of a session, as the gateway sends them. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { SessionEvent } from "../../Client/Client.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { useDebounced } from "../Widgets/Hooks.ts"
 import { SearchField } from "../Widgets/Pane.tsx"
 import { count, counted, cut, dateAndTime, time, visibleJson } from "../Widgets/Text.ts"

@@ -15,15 +15,14 @@ import {
   useSessionToken
 } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Banner, Button, FailureNote } from "../Widgets/Controls.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
-import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
-import { SecretForm } from "../Widgets/SignIn.tsx"
+import { SecretForm } from "../Widgets/Shell.tsx"
 import { ago, count, counted, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionList.ts"
+import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionFeed.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
 
 const refreshMs = 4000

@@ -3,9 +3,8 @@ import { signal } from "@preact/signals"
 import type { EntryKey } from "../../Client/Client.ts"
 import { listPage } from "../../Client/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
-import { isAbort, messageOf } from "../Service/Failure.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
-import { isRetryable, untilNextTry } from "../Service/Pause.ts"
+import { isAbort, isRetryable, messageOf, untilNextTry } from "../Service/Failure.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { ListedKeys } from "./ListedKeys.ts"
 
 /** Keys in a page. */

@@ -4,23 +4,23 @@ import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Navigation.ts"
-import { Form, IconButton } from "../Widgets/Button.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
-import { SearchField } from "../Widgets/Pane.tsx"
-import { Tabs } from "../Widgets/Tabs.tsx"
+import { Banner, Form, IconButton } from "../Widgets/Controls.tsx"
+import { SearchField, Tabs } from "../Widgets/Pane.tsx"
 import { count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { maxNames, type Search, useSearch } from "./NameList.ts"
 import {
   chooseTenant,
   chosenTenant,
   type ListedNamespace,
   listNamespaces,
   listTenants,
+  maxNames,
   namespaceOf,
   partsOf,
   remembered,
-  titleOf
+  type Search,
+  titleOf,
+  useSearch
 } from "./Namespaces.ts"
 
 interface NamesProps<A> {

@@ -1,11 +1,232 @@
-/** The namespaces of the store, their tenants, and the namespaces that the user has opened. */
+/** The namespaces of the store and their tenants: lists of names that are read in pages as they are scrolled, and a search of them. The pages in view are read again after the store has changed. */
 import { computed, signal } from "@preact/signals"
+import { useEffect, useMemo, useRef } from "preact/hooks"
 import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
+import { compare } from "../../Client/KeyOrder.ts"
 import { namespacePage, tenantPage } from "../../Client/Reads.ts"
 import { requests } from "../Service/Connection.ts"
+import { isAbort, isRetryable, messageOf, pause, untilNextTry } from "../Service/Failure.ts"
 import { choices, choose } from "../Service/Navigation.ts"
 import { names } from "../Service/Page.ts"
-import { NameList, textOfEnd } from "./NameList.ts"
+import { useDebounced } from "../Widgets/Hooks.ts"
+import { readEnd } from "./Entries.ts"
+
+interface NamePage<A> {
+  /** In byte order of their names. */
+  readonly items: ReadonlyArray<A>
+  /** The end of the log when the page was read. */
+  readonly end: string
+  /** The cursor of the next page; `undefined` on the last one. */
+  readonly cursor: string | undefined
+}
+
+/** The maximum number of names in a list. The search finds the others. */
+export const maxNames = 10_000
+
+/** The start of a page. A page that is read again may start at another name than before. */
+interface Start {
+  /** The name before the page; `undefined` for the first page. */
+  readonly after: string | undefined
+  readonly cursor: string | undefined
+  /** The end of the log when the page was last read; `undefined` before that. */
+  readAt: string | undefined
+}
+
+/** The maximum number of pages that are read again together. A window has fewer rows than a page. */
+const maxRefreshed = 3
+
+/** An open list of names. It must be closed. */
+export class NameList<A> {
+  /** The known names, from the first one without gaps. */
+  readonly items = signal<ReadonlyArray<A>>([])
+  /** Whether a page has been read. */
+  readonly isRead = signal(false)
+  /** Whether the last page has been read. */
+  readonly isComplete = signal(false)
+  readonly problem = signal("")
+  readonly #ended = new AbortController()
+  /** In order. If the last start has been read, the list is complete. */
+  #starts: ReadonlyArray<Start> = [{ after: undefined, cursor: undefined, readAt: undefined }]
+  #isBusy = false
+  /** Whether a retry is scheduled. */
+  #isRetrying = false
+
+  /** `readPage` reads the page at a cursor; the first page without it. */
+  constructor(
+    private readonly nameOf: (item: A) => string,
+    private readonly readPage: (cursor: string | undefined, signal: AbortSignal) => Promise<NamePage<A>>
+  ) {}
+
+  close(): void {
+    this.#ended.abort()
+  }
+
+  /** Reads the next page, unless a page is being read or the list has enough names. */
+  loadMore(): Promise<void> {
+    return this.#attempt(async () => {
+      const start = this.#starts.at(-1)!
+      if (start.readAt === undefined && this.items.value.length < maxNames) await this.#read(start)
+    })
+  }
+
+  /** Reads the names in view again, unless they were read at this end of the log. */
+  refresh(end: string, from: string | undefined, to: string | undefined): Promise<void> {
+    return this.#attempt(async () => {
+      let index = this.#starts.findLastIndex(({ after }) => isBefore(after, from))
+      for (let pages = 0; pages < maxRefreshed; pages++) {
+        const start = this.#starts[Math.max(0, index++)]
+        if (start === undefined || (pages > 0 && !isBefore(start.after, to))) break
+        if (start.readAt !== end) await this.#read(start)
+      }
+    })
+  }
+
+  /** Runs one piece of work at a time. While the service is unavailable, the work is repeated. */
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    const { signal } = this.#ended
+    if (this.#isBusy || signal.aborted) return
+    this.#isBusy = true
+    try {
+      await work()
+      this.problem.value = ""
+    } catch (error) {
+      if (!isAbort(error)) this.problem.value = messageOf(error)
+      if (isRetryable(error) && !this.#isRetrying) {
+        this.#isRetrying = true
+        untilNextTry(signal).then(
+          () => {
+            this.#isRetrying = false
+            return this.#attempt(work)
+          },
+          () => {}
+        )
+      }
+    } finally {
+      this.#isBusy = false
+    }
+  }
+
+  async #read(start: Start): Promise<void> {
+    const { nameOf } = this
+    const page = await this.readPage(start.cursor, this.#ended.signal)
+    const last = page.items.at(-1)
+    const isLast = page.cursor === undefined || last === undefined
+    const known = this.items.value
+    const before = start.after === undefined ? 0 : this.#indexAfter(start.after)
+    const behind = isLast ? known.length : this.#indexAfter(nameOf(last))
+    this.items.value = [...known.slice(0, before), ...page.items, ...known.slice(behind)]
+    this.#replaceStarts(start, page, isLast ? undefined : nameOf(last))
+    this.isRead.value = true
+    this.isComplete.value = this.#starts.at(-1)!.readAt !== undefined
+  }
+
+  /** Replaces the starts up to `last` by the start of the next page, which follows `last`. */
+  #replaceStarts(start: Start, page: NamePage<A>, last: string | undefined): void {
+    const index = this.#starts.indexOf(start)
+    const before = this.#starts.slice(0, index)
+    const behind = this.#starts.slice(index + 1)
+    const read = { ...start, readAt: page.end }
+    if (last === undefined) {
+      this.#starts = [...before, read]
+      return
+    }
+    const passed = behind.filter(({ after }) => !isBefore(last, after))
+    const next = { after: last, cursor: page.cursor, readAt: passed.at(-1)?.readAt }
+    this.#starts = [...before, read, next, ...behind.slice(passed.length)]
+  }
+
+  /** The number of known names up to a name. */
+  #indexAfter(name: string): number {
+    return this.items.value.findLastIndex(item => compare(this.nameOf(item), name) <= 0) + 1
+  }
+}
+
+/** Whether a name comes before another one. `undefined` as the first name comes before all others. */
+const isBefore = (name: string | undefined, other: string | undefined): boolean =>
+  other !== undefined && (name === undefined || compare(name, other) < 0)
+
+export interface Search<A> {
+  /** All names, or those that the service has found. */
+  readonly list: NameList<A>
+  readonly items: ReadonlyArray<A>
+  /** Whether the service searches, because not all names are known. It finds names that start with the text. */
+  readonly isRemote: boolean
+  /** Whether a page has been read. */
+  readonly isRead: boolean
+  /** Why the names cannot be read; `""` if they can. */
+  readonly problem: string
+  /** Sets the rows in view and their names, so that they are kept up to date. */
+  readonly show: (nameOf: (index: number) => string | undefined) => (first: number, last: number) => void
+}
+
+/** Opens a list, and closes it when it is no longer shown. */
+const useList = <A>(open: () => NameList<A> | undefined, inputs: ReadonlyArray<unknown>): NameList<A> | undefined => {
+  const list = useMemo(open, inputs)
+  useEffect(() => {
+    void list?.loadMore()
+    return () => list?.close()
+  }, [list])
+  return list
+}
+
+/** The end of a log as text. It differs after each change of the store. */
+export const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }): string =>
+  `${lastSeq}@${epoch}`
+
+/** Milliseconds between two requests. */
+const intervalMs = 10_000
+
+/**
+ * Polls the end of the log while the page is visible. If the end has moved, lists may be outdated. Failed requests are
+ * repeated.
+ */
+const pollLogEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Promise<void> => {
+  for (;;) {
+    await pause(intervalMs, ended)
+    if (ended.aborted) return
+    if (document.hidden) continue
+    try {
+      onEnd(textOfEnd(await readEnd(ended)))
+    } catch {
+      // The frame of the page reports it.
+    }
+  }
+}
+
+/**
+ * Searches the names of a part of the store. If all names are known, the caller filters them. Otherwise `open` lists the
+ * names that start with the text.
+ */
+export const useSearch = <A>(part: unknown, text: string, open: (text: string) => NameList<A>): Search<A> => {
+  const all = useList(() => open(""), [part])!
+  const typed = useDebounced(text)
+  const isRemote = text !== "" && all.isRead.value && !all.isComplete.value
+  const found = useList(() => (isRemote && typed !== "" ? open(typed) : undefined), [part, isRemote, typed])
+  const list = found?.isRead.value ? found : all
+  const nameAt = useRef<(index: number) => string | undefined>(() => undefined)
+  const rows = useRef({ first: 0, last: -1 })
+  useEffect(() => {
+    const ended = new AbortController()
+    void pollLogEnd(ended.signal, end => {
+      const { first, last } = rows.current
+      void list.refresh(end, nameAt.current(first), nameAt.current(last))
+    })
+    return () => ended.abort()
+  }, [list])
+  return {
+    list,
+    items: list.items.value,
+    isRemote,
+    isRead: all.isRead.value,
+    problem: found?.problem.value || all.problem.value,
+    show: nameOf => {
+      nameAt.current = nameOf
+      return (first, last) => {
+        rows.current = { first, last }
+      }
+    }
+  }
+}
 
 export interface ListedNamespace {
   readonly namespace: string

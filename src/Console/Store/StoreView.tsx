@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
 import { href, route } from "../Service/Navigation.ts"
-import { Button, IconButton } from "../Widgets/Button.tsx"
+import { Button, IconButton } from "../Widgets/Controls.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
 import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"

@@ -1,7 +1,7 @@
 /** Modal dialogs of the browser. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
-import { Button, Form, IconButton } from "./Button.tsx"
+import { Button, Form, IconButton } from "./Controls.tsx"
 
 interface Props {
   readonly title: string

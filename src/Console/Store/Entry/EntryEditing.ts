@@ -3,13 +3,20 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { ConnectionFailed, PreconditionFailed } from "../../../Client/Client.ts"
 import { isClientError, serverTimeOf } from "../../../Client/Errors.ts"
 import { client, follow } from "../../Service/Connection.ts"
-import { isAbort, messageOf } from "../../Service/Failure.ts"
-import { retryUntilDone } from "../../Service/Pause.ts"
+import { isAbort, messageOf, retryUntilDone } from "../../Service/Failure.ts"
 import { actor, readText, writeText } from "../Entries.ts"
-import type { TextEntry } from "../TextEntry.ts"
-import { type DraftEvent, type Effort, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
+import {
+  adviceAfter,
+  type DraftEvent,
+  type Effort,
+  type EntryDraft,
+  empty,
+  isDirty,
+  reduce,
+  type TextEntry,
+  writtenOf
+} from "./EntryDraft.ts"
 import { absenceOf, type Removal } from "./EntryHistory.ts"
-import { adviceAfter, writtenOf } from "./Expiry.ts"
 
 /** The entry as it is stored; `undefined` until it is read. It is read again after each change. Also its last delete. */
 const useEntry = (namespace: string, key: string) => {
@@ -65,22 +72,26 @@ export interface EntryEditing {
 /** `"conflict"`: another client has changed the entry, and the draft has changes that are not saved. */
 export type Outcome = "done" | "failed" | "conflict"
 
-/** Opens an entry for editing. */
-export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
-  const { problem, readAgain, removal, setStored, stored } = useEntry(namespace, key)
+/** The draft of a stored entry. Asynchronous work needs it as it is when it ends: `latest`. */
+const useDraft = (stored: TextEntry | "absent" | undefined) => {
   const [draft, setDraft] = useState(empty)
-  // Asynchronous work needs the draft as it is when it ends.
   const latest = useRef(draft)
   const dispatch = (event: DraftEvent): EntryDraft => {
     latest.current = reduce(latest.current, event)
     setDraft(latest.current)
     return latest.current
   }
-
   // A layout effect runs before the next key is typed, which would otherwise be lost.
   useLayoutEffect(() => {
     if (stored !== undefined) dispatch({ type: "read", entry: stored })
   }, [stored])
+  return { draft, latest, dispatch }
+}
+
+/** Opens an entry for editing. */
+export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
+  const { problem, readAgain, removal, setStored, stored } = useEntry(namespace, key)
+  const { dispatch, draft, latest } = useDraft(stored)
 
   /** Reports why nothing was written. Without an answer, or after a change by another client, the entry is read again. */
   const onFailure = async (error: unknown, effort: Effort): Promise<Outcome> => {

@@ -1,6 +1,6 @@
 /** What the change log says about an entry: the part of its history that the page keeps, and why it is absent. */
 import { dateAndTime, isolated } from "../../Widgets/Text.ts"
-import type { HistoryPage, TextChange, TextEntry } from "../TextEntry.ts"
+import type { HistoryPage, TextChange, TextEntry } from "./EntryDraft.ts"
 
 /** The maximum number of changes in a part, and of characters in their values. */
 export const max = { changes: 500, characters: 16 * 1024 * 1024 }
