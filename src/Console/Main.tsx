@@ -36,18 +36,15 @@ interface View {
   readonly component: FunctionComponent
 }
 
-const views = (): ReadonlyArray<View> => [
+const allViews: ReadonlyArray<View> = [
   { name: "overview", title: "Overview", icon: "overview", component: Overview },
-  ...(user.value?.store === "none"
-    ? []
-    : [
-        { name: "store", title: "Store", icon: "store", component: StoreView } as const,
-        { name: "feed", title: "Feed", icon: "feed", component: Feed } as const
-      ]),
-  ...(routes.gateway === undefined
-    ? []
-    : [{ name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView } as const])
+  { name: "store", title: "Store", icon: "store", component: StoreView },
+  { name: "feed", title: "Feed", icon: "feed", component: Feed },
+  { name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView }
 ]
+
+const isOffered = ({ name }: View): boolean =>
+  name === "sessions" ? routes.gateway !== undefined : name === "overview" || user.value?.store !== "none"
 
 const accessNames = { write: "reads and writes", read: "reads only", none: "sessions only" } as const
 
@@ -93,7 +90,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
 }
 
 const Frame = () => {
-  const all = views()
+  const all = allViews.filter(isOffered)
   const shown = all.find(({ name }) => name === view.value) ?? all[0]!
   useEffect(() => {
     document.title = `${shown.title} · Causeway`

@@ -52,7 +52,7 @@ describe("The connection of sessions in the console", () => {
     stubPage(answer)
     vi.stubGlobal("WebSocket", FakeSocket)
     connection = await import(sourceOf("Service/Connection.ts"))
-    const pauses: { readonly retryNow: () => void } = await import(sourceOf("Service/Failure.ts"))
+    const pauses: { readonly retryNow: () => void } = await import(sourceOf("Service/Pause.ts"))
     retryNow = pauses.retryNow
     assert.isTrue(await connection.signIn("key"))
   })

@@ -9,7 +9,7 @@ import {
   isEdited,
   reduce,
   type TextEntry
-} from "../../src/Console/Store/Entry/EntryDraft.ts"
+} from "../../src/Console/Store/Entry/OpenEntry.ts"
 
 const entry = (version: number, value: string, more: Partial<TextEntry> = {}): TextEntry => ({
   namespace: "n",

@@ -1,14 +1,15 @@
 /** What the change log says about an entry, as the console shows it. */
 import { assert, describe, it } from "vitest"
-import type { TextChange, TextEntry } from "../../src/Console/Store/Entry/EntryDraft.ts"
 import {
   absenceOf,
   type HistoryPart,
   isExpiry,
   max,
   nothing,
-  plus
-} from "../../src/Console/Store/Entry/EntryHistory.ts"
+  plus,
+  type TextChange,
+  type TextEntry
+} from "../../src/Console/Store/Entry/OpenEntry.ts"
 import { dateAndTime } from "../../src/Console/Widgets/Text.ts"
 
 const entry = (version: number, expiresAt: number | null): TextEntry => ({

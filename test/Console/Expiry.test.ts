@@ -1,6 +1,6 @@
 /** The expiry of an entry as the user sets it in the console. */
 import { assert, describe, it } from "vitest"
-import { adviceAfter, chosen, isChange, kept, textOf, writtenOf } from "../../src/Console/Store/Entry/EntryDraft.ts"
+import { adviceAfter, chosen, isChange, kept, textOf, writtenOf } from "../../src/Console/Store/Entry/OpenEntry.ts"
 
 describe("The expiry of an entry in the console", () => {
   const hours = { kind: "after", amount: 2, unit: "hours" } as const

@@ -12,7 +12,7 @@ interface Health {
 
 const setUp = async () => {
   const health: Health = await import(sourceOf("Service/Health.ts"))
-  const { clock }: { readonly clock: Clock } = await import(sourceOf("Service/Failure.ts"))
+  const { clock }: { readonly clock: Clock } = await import(sourceOf("Service/Pause.ts"))
   return { ...health, clock }
 }
 

@@ -7,10 +7,7 @@ import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, maxChanges, type SeenChange } from "./Changes.ts"
 
-interface Filter {
-  readonly text: string
-  readonly op: "all" | SeenChange["op"]
-}
+type Filter = { readonly text: string; readonly op: "all" | SeenChange["op"] }
 
 const matches = ({ op, text }: Filter, change: SeenChange): boolean =>
   (op === "all" || change.op === op) &&

@@ -2,12 +2,9 @@
 
 type Labels = Readonly<Record<string, string>>
 
-interface Sample {
-  readonly labels: Labels
-  readonly value: number
-}
+type Sample = { readonly labels: Labels; readonly value: number }
 
-/** All series at one time, by name. A histogram has the series of Prometheus: `_sum` and, with cumulative counts by `le`, `_bucket`. */
+/** All series at one time, by name. A histogram has those of Prometheus: `_sum`, and `_bucket` by `le`. */
 export interface Snapshot {
   /** Epoch milliseconds. */
   readonly at: number
@@ -46,7 +43,6 @@ const samplesOf = ({ labels, name, ...metric }: Metric): ReadonlyArray<readonly 
         ...metric.value.buckets.map(({ count, le }) => [`${name}_bucket`, { ...labels, le }, count] as const)
       ]
 
-/** Parses the JSON of `/api/metrics`. */
 export const fromJson = (text: string, at: number): Snapshot =>
   snapshotOf(at, JSON.parse(text).metrics.flatMap(samplesOf))
 
@@ -82,7 +78,7 @@ const sum = ({ values }: Snapshot, name: string, matches: Matches = () => true):
 
 const boundOf = (le = "+Inf"): number => (le === "+Inf" ? Number.POSITIVE_INFINITY : Number(le))
 
-/** A quantile of what a histogram has counted between two readings, interpolated within its bucket as Prometheus does it. */
+/** A quantile of a histogram between two readings, interpolated within its bucket as Prometheus does it. */
 const quantile = (
   earlier: Snapshot,
   later: Snapshot,
@@ -142,15 +138,12 @@ export const between = (earlier: Snapshot, later: Snapshot) => {
   }
 }
 
-/** The figures at one time, in epoch milliseconds. */
 export type Figures = ReturnType<typeof between>
 
-/** The state of a circuit breaker. */
 export type BreakerState = "closed" | "half-open" | "open"
 
 const breakerStates: ReadonlyArray<BreakerState> = ["closed", "half-open", "open"]
 
-/** The circuit breaker of each upstream service. */
 export const breakersOf = (
   snapshot: Snapshot
 ): ReadonlyArray<{ readonly name: string; readonly state: BreakerState }> =>

@@ -64,16 +64,12 @@ const names: Readonly<Record<string, string>> = {
   replication: "Replication"
 }
 
-const nameOf = (name: string): string => names[name] ?? name
-
-/** The store in the form of the other dependencies. */
 const store = (): ReadonlyArray<Dependency> => {
   if (health.value === undefined || isStoreReady.value === undefined) return []
-  if (isStoreReady.value) return [{ name: "store", status: "ok" }]
-  return [{ name: "store", status: "unhealthy", error: "Not ready; writes are answered 503" }]
+  const failure = { status: "unhealthy", error: "Not ready; writes are answered 503" } as const
+  return [{ name: "store", ...(isStoreReady.value ? { status: "ok" } : failure) }]
 }
 
-/** Dependencies without a circuit breaker. */
 const unbroken = new Set(["store", "replication"])
 
 /** The state of a dependency whose breaker is not in the metrics. */
@@ -109,7 +105,7 @@ const Dependencies = () => {
             <tbody>
               {[...rows].map(([name, { breaker, dependency }]) => (
                 <tr key={name}>
-                  <th scope="row">{nameOf(name)}</th>
+                  <th scope="row">{names[name] ?? name}</th>
                   <td>
                     {dependency === undefined ? (
                       <span class="muted">not probed</span>
@@ -140,7 +136,6 @@ const Dependencies = () => {
 
 const perSecond = (value: number): string => `${short(value)}/s`
 
-/** The labels of figures whose names do not say enough. */
 const labels: Readonly<Record<string, string>> = {
   refused: "refused (4xx)",
   commitP99: "commit p99",

@@ -13,13 +13,11 @@ interface Line {
 export interface PlotProps {
   readonly title: string
   readonly hint?: string
-  /** Epoch milliseconds of each value. */
   readonly times: ReadonlyArray<number>
   readonly lines: ReadonlyArray<Line>
   readonly format: (value: number) => string
   /** The possible distances between the ticks of the axis; powers of ten without it. */
   readonly steps?: ReadonlyArray<number>
-  /** Whether the first line is filled down to zero. */
   readonly isFilled?: boolean
 }
 

@@ -17,7 +17,6 @@ export const names = {
   namespaces: "causeway.namespaces"
 } as const
 
-/** Removes everything from the storage. */
 export const clear = (): void => {
   for (const name of Object.values(names)) sessionStorage.removeItem(name)
 }

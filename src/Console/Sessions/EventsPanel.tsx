@@ -8,11 +8,7 @@ import { count, counted, cut, dateAndTime, time, visibleJson } from "../Widgets/
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { type EventLog, EventSearch } from "./EventLog.ts"
 
-interface Props {
-  readonly log: EventLog
-  /** Increases when events are received. */
-  readonly revision: number
-}
+type Props = { readonly log: EventLog; readonly revision: number }
 
 /** The maximum number of characters of an event that are shown. */
 const maxShown = 20_000
@@ -32,10 +28,7 @@ const previewOf = (event: SessionEvent): string => {
   return preview
 }
 
-interface Found {
-  readonly events: ReadonlyArray<SessionEvent>
-  readonly isComplete: boolean
-}
+type Found = { readonly events: ReadonlyArray<SessionEvent>; readonly isComplete: boolean }
 
 /** The events that contain a text. The search runs in portions, so that the page stays responsive. */
 const useFound = ({ log, revision }: Props, text: string): Found => {

@@ -10,13 +10,10 @@ import { Diff, VisibleText } from "../Widgets/VisibleText.tsx"
 interface Props {
   readonly id: string
   readonly sessions: Sessions
-  /** The last change of each file, by path. */
   readonly changed: ReadonlyMap<string, string>
-  /** Increases with each change of a file. */
   readonly changes: number
 }
 
-/** The number of directory levels in the list. */
 const depth = 8
 
 /** Longer files are not shown. In characters. */

@@ -28,7 +28,6 @@ const useUnfolded = (key: string, initial: boolean): readonly [boolean, (isUnfol
   ]
 }
 
-/** Code between lines of three backticks. */
 const fence = /^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/gm
 
 const Paragraph = ({ text }: { readonly text: string }) => (
@@ -67,13 +66,11 @@ const LongText = ({ text }: { readonly text: string }) => {
 interface SaidProps {
   readonly at: number
   readonly by: "user" | "agent"
-  /** The user, if it has a name. */
   readonly name?: string
   readonly text: string
   readonly isDone?: boolean
 }
 
-/** A message of the user or the agent. */
 const Said = ({ at, by, isDone = true, name = "", text }: SaidProps) => (
   <article class={`said ${by}`} aria-busy={by === "agent" ? !isDone : undefined}>
     <header>
@@ -145,7 +142,6 @@ interface RepliesProps {
   readonly onReply: (given: unknown) => void
 }
 
-/** What the user can answer. */
 const Replies = ({ inquiry: { kind, options }, isDisabled, onReply }: RepliesProps) => {
   const [typed, setTyped] = useState("")
   if (kind === "approval") {
@@ -246,7 +242,6 @@ const NoticeView = ({ text, title, tone }: Notice) => (
 
 interface Props {
   readonly item: Item
-  /** The session. */
   readonly id: string
   readonly sessions: Sessions
   /** Increases when events are received. Items are changed in place. */

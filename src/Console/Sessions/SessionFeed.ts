@@ -9,21 +9,15 @@ import {
   Unauthorized
 } from "../../Client/Client.ts"
 import { openSessions } from "../Service/Connection.ts"
-import { isAbort, messageOf, retryUntilDone } from "../Service/Failure.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/Page.ts"
+import { retryUntilDone } from "../Service/Pause.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
 
-/** The sessions, newest first. */
 export const listed = signal<ReadonlyArray<Session>>([])
-
-/** Why the list cannot be read; `""` if it can. */
 export const listProblem = signal("")
-
-/** Whether the list has been read. */
 export const isListRead = signal(false)
-
-/** The maximum number of sessions in the list. */
 const maxSessions = 2000
 
 /** Reads the list again, newest sessions first. */
@@ -45,7 +39,6 @@ export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): 
   }
 }
 
-/** The color of a session's state. */
 export const toneOf: Readonly<Record<SessionState, string>> = {
   inactive: "",
   activating: "info",
@@ -64,7 +57,6 @@ const longHistory = 5000
 /** The number of events at the end of a long history that are read first. */
 const endEvents = 1000
 
-/** The events that have been read. */
 class History {
   readonly conversation = new Conversation()
   readonly log = new EventLog()
@@ -89,7 +81,6 @@ export class SessionFeed {
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.#draw())
   #drawnAt = 0
-  /** The state of the session in the newest event. */
   #state: SessionState | undefined
 
   constructor(
@@ -139,7 +130,6 @@ export class SessionFeed {
     if (event.type === "session_state") this.#state = event.state
   }
 
-  /** Shows the end of a history. */
   async #showEnd({ epoch, headSeq }: Session): Promise<void> {
     const { signal } = this.#ended
     const after = { epoch, seq: headSeq - endEvents }

@@ -24,7 +24,6 @@ interface ComposerProps {
   readonly onSend: () => void
 }
 
-/** The maximum height of the field in lines. */
 const maxRows = 8
 
 const placeholderOf = ({ isBusy, question, waiting }: Conversation): string => {
@@ -158,7 +157,6 @@ const Head = ({ feed, onFailure, onSide, sessions, side }: HeadProps) => {
 const readingOf = ({ reading }: SessionFeed): string =>
   reading === undefined ? "" : `Loading earlier events: ${count(reading.read)} of ${count(reading.all)}…`
 
-/** Windows that show the events at first. */
 const roomForEvents = "(min-width: 1200px)"
 
 export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly sessions: Sessions }) => {

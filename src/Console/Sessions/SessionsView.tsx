@@ -136,11 +136,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
   )
 }
 
-interface TokenFormProps {
-  /** Returns to the open sessions. Without it there is no such button. */
-  readonly onCancel: (() => void) | undefined
-  readonly onGiven: (token: string) => void
-}
+type TokenFormProps = { readonly onCancel: (() => void) | undefined; readonly onGiven: (token: string) => void }
 
 /** Asks for a token, if the key of the store does not open sessions or the user wants to use another token. */
 const TokenForm = ({ onCancel, onGiven }: TokenFormProps) => {

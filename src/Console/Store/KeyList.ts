@@ -3,11 +3,11 @@ import { signal } from "@preact/signals"
 import type { EntryKey } from "../../Client/Client.ts"
 import { listPage } from "../../Client/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
-import { isAbort, isRetryable, messageOf, untilNextTry } from "../Service/Failure.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/Page.ts"
+import { isRetryable, untilNextTry } from "../Service/Pause.ts"
 import { ListedKeys } from "./ListedKeys.ts"
 
-/** Keys in a page. */
 const pageSize = 500
 
 /** Milliseconds that a list waits for the feed, which may be unavailable, before it reads the first page. */
@@ -21,13 +21,11 @@ export class KeyList {
   readonly isComplete = signal(false)
   readonly isLoading = signal(false)
   readonly problem = signal("")
-  /** Whether the feed is connected. */
   readonly isLive = signal(false)
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.revision.value++)
   /** Increases when the list starts again. A page that was requested before is ignored. */
   #round = 0
-  /** The cursor of the next page; `undefined` for the first page. */
   #cursor: string | undefined
 
   constructor(
@@ -42,7 +40,6 @@ export class KeyList {
     return this.#keys.items
   }
 
-  /** The number of keys, listed or not. */
   get total(): number | undefined {
     return this.#keys.total
   }
@@ -52,14 +49,12 @@ export class KeyList {
     this.#ended.abort()
   }
 
-  /** Reads the next page, unless a page is being read. */
   async loadMore(): Promise<void> {
     if (this.isLoading.value || this.isComplete.value) return
     this.isLoading.value = true
     const round = this.#round
+    const options = { prefix: this.prefix, count: true, limit: pageSize, signal: this.#ended.signal }
     try {
-      const { prefix } = this
-      const options = { prefix, count: true, limit: pageSize, signal: this.#ended.signal }
       if (this.#cursor === undefined) this.#keys.clear()
       this.#keys.expectPage()
       const page = await listPage(requests.value, this.namespace, options, this.#cursor, true)
@@ -82,7 +77,6 @@ export class KeyList {
     }
   }
 
-  /** Starts again from the first page. */
   async #restart(): Promise<void> {
     this.#round++
     this.#keys.clear()

@@ -29,7 +29,6 @@ interface NamesProps<A> {
   readonly onText: (text: string) => void
   readonly onEnter: () => void
   readonly field: { readonly label: string; readonly placeholder: string }
-  /** The noun for the names, in the singular and the plural. */
   readonly kind: readonly [one: string, many: string]
   readonly label: string
   readonly names: ReadonlyArray<string>
@@ -38,13 +37,10 @@ interface NamesProps<A> {
   readonly shown: number
   readonly rowHeight: number
   readonly row: (index: number) => ComponentChildren
-  /** The note for a list without rows. */
   readonly empty: string
-  /** Content between the field and the list. */
   readonly children?: ComponentChildren
 }
 
-/** A list of names with its search, and the number of names. */
 const Names = <A,>(props: NamesProps<A>) => {
   const { children, empty, field, kind, names, search, text } = props
   const { isRemote, isRead, list, problem } = search
@@ -80,7 +76,6 @@ const Names = <A,>(props: NamesProps<A>) => {
   )
 }
 
-/** Adds the namespaces that the user has opened to a list. */
 const withOpened = (
   listed: ReadonlyArray<ListedNamespace>,
   opened: ReadonlyArray<string>

@@ -1,13 +1,14 @@
-/** The namespaces of the store and their tenants: lists of names that are read in pages as they are scrolled, and a search of them. The pages in view are read again after the store has changed. */
+/** Namespaces and tenants: lists of names that are read in pages, in view again after changes, and a search of them. */
 import { computed, signal } from "@preact/signals"
 import { useEffect, useMemo, useRef } from "preact/hooks"
 import type { NamespaceCount, TenantCount } from "../../Client/Client.ts"
 import { compare } from "../../Client/KeyOrder.ts"
 import { namespacePage, tenantPage } from "../../Client/Reads.ts"
 import { requests } from "../Service/Connection.ts"
-import { isAbort, isRetryable, messageOf, pause, untilNextTry } from "../Service/Failure.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
 import { choices, choose } from "../Service/Navigation.ts"
 import { names } from "../Service/Page.ts"
+import { pause, retryUntilDone } from "../Service/Pause.ts"
 import { useDebounced } from "../Widgets/Hooks.ts"
 import { readEnd } from "./Entries.ts"
 
@@ -39,17 +40,13 @@ const maxRefreshed = 3
 export class NameList<A> {
   /** The known names, from the first one without gaps. */
   readonly items = signal<ReadonlyArray<A>>([])
-  /** Whether a page has been read. */
   readonly isRead = signal(false)
-  /** Whether the last page has been read. */
   readonly isComplete = signal(false)
   readonly problem = signal("")
   readonly #ended = new AbortController()
   /** In order. If the last start has been read, the list is complete. */
   #starts: ReadonlyArray<Start> = [{ after: undefined, cursor: undefined, readAt: undefined }]
   #isBusy = false
-  /** Whether a retry is scheduled. */
-  #isRetrying = false
 
   /** `readPage` reads the page at a cursor; the first page without it. */
   constructor(
@@ -81,29 +78,16 @@ export class NameList<A> {
     })
   }
 
-  /** Runs one piece of work at a time. While the service is unavailable, the work is repeated. */
+  /** Runs one piece of work at a time. While the service is unavailable, it is repeated. */
   async #attempt(work: () => Promise<void>): Promise<void> {
     const { signal } = this.#ended
     if (this.#isBusy || signal.aborted) return
     this.#isBusy = true
-    try {
-      await work()
-      this.problem.value = ""
-    } catch (error) {
-      if (!isAbort(error)) this.problem.value = messageOf(error)
-      if (isRetryable(error) && !this.#isRetrying) {
-        this.#isRetrying = true
-        untilNextTry(signal).then(
-          () => {
-            this.#isRetrying = false
-            return this.#attempt(work)
-          },
-          () => {}
-        )
-      }
-    } finally {
-      this.#isBusy = false
+    const onProblem = (message: string) => {
+      this.problem.value = message
     }
+    await retryUntilDone(work, signal, onProblem).catch(error => isAbort(error) || onProblem(messageOf(error)))
+    this.#isBusy = false
   }
 
   async #read(start: Start): Promise<void> {
@@ -135,7 +119,6 @@ export class NameList<A> {
     this.#starts = [...before, read, next, ...behind.slice(passed.length)]
   }
 
-  /** The number of known names up to a name. */
   #indexAfter(name: string): number {
     return this.items.value.findLastIndex(item => compare(this.nameOf(item), name) <= 0) + 1
   }
@@ -145,21 +128,6 @@ export class NameList<A> {
 const isBefore = (name: string | undefined, other: string | undefined): boolean =>
   other !== undefined && (name === undefined || compare(name, other) < 0)
 
-export interface Search<A> {
-  /** All names, or those that the service has found. */
-  readonly list: NameList<A>
-  readonly items: ReadonlyArray<A>
-  /** Whether the service searches, because not all names are known. It finds names that start with the text. */
-  readonly isRemote: boolean
-  /** Whether a page has been read. */
-  readonly isRead: boolean
-  /** Why the names cannot be read; `""` if they can. */
-  readonly problem: string
-  /** Sets the rows in view and their names, so that they are kept up to date. */
-  readonly show: (nameOf: (index: number) => string | undefined) => (first: number, last: number) => void
-}
-
-/** Opens a list, and closes it when it is no longer shown. */
 const useList = <A>(open: () => NameList<A> | undefined, inputs: ReadonlyArray<unknown>): NameList<A> | undefined => {
   const list = useMemo(open, inputs)
   useEffect(() => {
@@ -176,10 +144,7 @@ export const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly
 /** Milliseconds between two requests. */
 const intervalMs = 10_000
 
-/**
- * Polls the end of the log while the page is visible. If the end has moved, lists may be outdated. Failed requests are
- * repeated.
- */
+/** Polls the end of the log while the page is visible: if it has moved, lists may be outdated. */
 const pollLogEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Promise<void> => {
   for (;;) {
     await pause(intervalMs, ended)
@@ -193,11 +158,8 @@ const pollLogEnd = async (ended: AbortSignal, onEnd: (end: string) => void): Pro
   }
 }
 
-/**
- * Searches the names of a part of the store. If all names are known, the caller filters them. Otherwise `open` lists the
- * names that start with the text.
- */
-export const useSearch = <A>(part: unknown, text: string, open: (text: string) => NameList<A>): Search<A> => {
+/** Searches names. If all are known, the caller filters them. Otherwise `open` lists those that start with the text. */
+export const useSearch = <A>(part: unknown, text: string, open: (text: string) => NameList<A>) => {
   const all = useList(() => open(""), [part])!
   const typed = useDebounced(text)
   const isRemote = text !== "" && all.isRead.value && !all.isComplete.value
@@ -216,17 +178,21 @@ export const useSearch = <A>(part: unknown, text: string, open: (text: string) =
   return {
     list,
     items: list.items.value,
+    /** Whether the service searches, because not all names are known. It finds names that start with the text. */
     isRemote,
     isRead: all.isRead.value,
     problem: found?.problem.value || all.problem.value,
-    show: nameOf => {
+    /** Sets the rows in view and their names, so that they are kept up to date. */
+    show: (nameOf: (index: number) => string | undefined) => {
       nameAt.current = nameOf
-      return (first, last) => {
+      return (first: number, last: number) => {
         rows.current = { first, last }
       }
     }
   }
 }
+
+export type Search<A> = ReturnType<typeof useSearch<A>>
 
 export interface ListedNamespace {
   readonly namespace: string
@@ -234,17 +200,13 @@ export interface ListedNamespace {
   readonly count: number | undefined
 }
 
-/** The tenant whose namespaces are shown, `""` for namespaces without a tenant, `undefined` for all. The address has it. */
+/** The tenant whose namespaces are shown, `""` for those without a tenant, `undefined` for all. */
 export const chosenTenant = computed(() => choices.value.get("tenant") ?? undefined)
-
-/** Selects a tenant; `undefined` for all namespaces. */
 export const chooseTenant = (tenant: string | undefined): void => choose("tenant", tenant)
 
-/** Which namespaces are listed. */
 interface NamespacePart {
   /** The namespaces of one tenant, or without a tenant if `""`; all without it. */
   readonly tenant?: string | undefined
-  /** The start of their names. */
   readonly prefix: string
 }
 
@@ -275,11 +237,10 @@ export const partsOf = (namespace: string): { readonly tenant: string; readonly 
   return { tenant, rest }
 }
 
-/** The title of a namespace in the list of a tenant. */
 export const titleOf = (namespace: string, tenant: string | undefined): string =>
   tenant === undefined || tenant === "" ? namespace : partsOf(namespace).rest || namespace
 
-/** The namespace that a text names in the list of a tenant. The text may be the whole name, or the part after the tenant. */
+/** The namespace that a text names in the list of a tenant: the whole name, or the part after the tenant. */
 export const namespaceOf = (text: string, tenant: string | undefined): string =>
   tenant === undefined || tenant === "" || text === "" || partsOf(text).tenant === tenant
     ? text
@@ -288,7 +249,6 @@ export const namespaceOf = (text: string, tenant: string | undefined): string =>
 /** The namespaces that were opened in this tab, latest first. */
 export const remembered = signal<ReadonlyArray<string>>(JSON.parse(sessionStorage.getItem(names.namespaces) ?? "[]"))
 
-/** Adds a namespace to those that were opened in this tab. */
 export const remember = (namespace: string): void => {
   if (remembered.peek().includes(namespace)) return
   remembered.value = [namespace, ...remembered.peek()].slice(0, 50)

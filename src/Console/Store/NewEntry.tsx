@@ -10,10 +10,9 @@ import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { isolated, visible } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { kept, writtenOf } from "./Entry/EntryDraft.ts"
+import { kept, writtenOf } from "./Entry/OpenEntry.ts"
 import { ExpiryField } from "./Entry/ValueTab.tsx"
 
-/** The value of a new entry before the user types. */
 const initial = "{}"
 
 /** Whether to discard what was typed, which is asked before the form is closed or the view is left. */

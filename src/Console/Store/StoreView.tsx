@@ -14,7 +14,6 @@ import { remember } from "./Namespaces.ts"
 import { NewEntry } from "./NewEntry.tsx"
 import { Transfer } from "./Transfer.tsx"
 
-/** The pane that a narrow window shows. */
 const depthOf = (namespace: string | undefined, key: string | undefined): string =>
   key !== undefined ? "item" : namespace !== undefined ? "list" : "groups"
 
@@ -86,16 +85,11 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   )
 }
 
-const useKeyList = (namespace: string, prefix: string): KeyList => {
+const Keys = ({ namespace, present }: { readonly namespace: string; readonly present: string | undefined }) => {
+  const [prefix, setPrefix] = useState("")
   const typed = useDebounced(prefix)
   const list = useMemo(() => new KeyList(namespace, typed), [namespace, typed])
   useEffect(() => () => list.close(), [list])
-  return list
-}
-
-const Keys = ({ namespace, present }: { readonly namespace: string; readonly present: string | undefined }) => {
-  const [prefix, setPrefix] = useState("")
-  const list = useKeyList(namespace, prefix)
   useEffect(() => remember(namespace), [namespace])
   return (
     <>

@@ -20,12 +20,8 @@ const summaryOf = ({ expired, skipped, written }: Imported): string =>
     ...(expired === 0 ? [] : [`Skipped ${entries(expired)} already expired.`])
   ].join(" ")
 
-interface Props {
-  readonly list: KeyList
-  readonly onClose: () => void
-}
+type Props = { readonly list: KeyList; readonly onClose: () => void }
 
-/** An import that the user has stopped. */
 interface Stopped {
   readonly written: number
   /** Continues what has stopped it. */
@@ -41,10 +37,7 @@ const StoppedDialog = ({ onClose, written }: Stopped) => (
   </Dialog>
 )
 
-interface ImportProps {
-  readonly isBusy: boolean
-  readonly onImport: (file: File, existing: Existing) => void
-}
+type ImportProps = { readonly isBusy: boolean; readonly onImport: (file: File, existing: Existing) => void }
 
 const ImportForm = ({ isBusy, onImport }: ImportProps) => {
   const [existing, setExisting] = useState<Existing>("stop")
@@ -83,15 +76,13 @@ const ImportForm = ({ isBusy, onImport }: ImportProps) => {
 export const Transfer = ({ list, onClose }: Props) => {
   const [progress, setProgress] = useState("")
   const { failure, isBusy, run: attempt } = useAttempt()
-  /** The number of entries that the running import has written. */
   const [written, setWritten] = useState<number>()
   const [stopped, setStopped] = useState<Stopped>()
   const ended = useRef(new AbortController())
-  const abort = () => ended.current.abort()
-  useEffect(() => abort, [])
+  useEffect(() => () => ended.current.abort(), [])
 
   const stop = (after: number, onClose: () => void) => {
-    abort()
+    ended.current.abort()
     setStopped({ written: after, onClose })
   }
   // Navigation such as the browser's Back stops the import as Escape does.

@@ -38,7 +38,6 @@ export const Icon = ({ name }: { readonly name: IconName }) => (
   </svg>
 )
 
-/** The logo of the product. */
 export const Mark = ({ size }: { readonly size: number }) => (
   <svg class="mark" viewBox="0 0 32 32" width={size} height={size} aria-hidden="true">
     <path d="M4 12h24M7 12v10M25 12v10M7 22a4.5 4.5 0 0 1 9 0a4.5 4.5 0 0 1 9 0" />
@@ -97,11 +96,7 @@ export const IconButton = ({ buttonRef, icon, isDisabled = false, label, onClick
   </button>
 )
 
-interface FormProps {
-  readonly class: string
-  readonly onSubmit: () => void
-  readonly children: ComponentChildren
-}
+type FormProps = { readonly class: string; readonly onSubmit: () => void; readonly children: ComponentChildren }
 
 export const Form = ({ children, class: name, onSubmit }: FormProps) => (
   <form
@@ -115,7 +110,6 @@ export const Form = ({ children, class: name, onSubmit }: FormProps) => (
   </form>
 )
 
-/** A message across a view or a pane. */
 export const Banner = ({ text, tone }: { readonly text: string; readonly tone: "bad" | "warn" | "info" }) =>
   text === "" ? null : (
     <p class={`banner ${tone}`} role={tone === "info" ? "status" : "alert"}>
@@ -123,7 +117,6 @@ export const Banner = ({ text, tone }: { readonly text: string; readonly tone: "
     </p>
   )
 
-/** Why an action of the user failed. */
 export const FailureNote = ({ text }: { readonly text: string }) =>
   text === "" ? null : (
     <p class="note bad" role="alert">

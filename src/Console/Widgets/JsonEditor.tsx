@@ -19,7 +19,6 @@ interface Props {
   readonly isReadOnly?: boolean
   readonly problem?: Problem | undefined
   readonly onInput?: (text: string) => void
-  /** Control or Command with S. */
   readonly onSave?: () => void
 }
 
@@ -79,7 +78,6 @@ const useDrawnLines = (text: string) => {
   const [drawn, setDrawn] = useState({ first: 0, end: 2 * overscan })
   const shown = useMemo(() => lines.slice(drawn.first, drawn.end), [lines, drawn])
 
-  /** Aligns the rendered lines with the field. */
   const align = () => {
     if (backdrop.current === null || field.current === null) return
     const { scrollLeft, scrollTop } = field.current

@@ -8,14 +8,12 @@ interface HeadProps {
   readonly title: string
   /** The tooltip of the title; the title itself without it. */
   readonly hint?: string
-  /** Whether the title is shown in a monospaced font. */
   readonly isName?: boolean
   /** The link back, for narrow windows, which show one pane. */
   readonly back: { readonly href: string; readonly label: string }
   readonly children?: ComponentChildren
 }
 
-/** The title of a pane, and its actions. */
 export const PaneHead = ({ back, children, hint, isName = false, title }: HeadProps) => (
   <div class="pane-head">
     <a class="button quiet icon-only only-narrow" href={back.href} aria-label={back.label}>
@@ -57,15 +55,11 @@ export const SearchField = ({ label, onInput, placeholder, value }: SearchProps)
 )
 
 /** The direction of the elements, and whether the first one follows the last. */
-interface Order {
-  readonly axis: "horizontal" | "vertical"
-  readonly wraps: boolean
-}
+type Order = { readonly axis: "horizontal" | "vertical"; readonly wraps: boolean }
 
-const stepOf = (key: string, axis: Order["axis"]): number | undefined => {
-  if (key === (axis === "horizontal" ? "ArrowRight" : "ArrowDown")) return 1
-  if (key === (axis === "horizontal" ? "ArrowLeft" : "ArrowUp")) return -1
-  return undefined
+const steps: Readonly<Record<Order["axis"], Readonly<Record<string, number>>>> = {
+  horizontal: { ArrowLeft: -1, ArrowRight: 1 },
+  vertical: { ArrowUp: -1, ArrowDown: 1 }
 }
 
 /** The index that a key moves to from `from`, of `count` elements; `undefined` if it does not move. */
@@ -73,7 +67,7 @@ export const indexAfter = (key: string, from: number, count: number, { axis, wra
   if (count === 0) return undefined
   if (key === "Home") return 0
   if (key === "End") return count - 1
-  const step = stepOf(key, axis)
+  const step = steps[axis][key]
   if (step === undefined) return undefined
   const next = from + step
   if (wraps) return (next + count) % count
@@ -86,13 +80,10 @@ export const isAlone = ({ altKey, ctrlKey, metaKey, shiftKey }: KeyboardEvent): 
 
 interface Props<Name extends string> {
   readonly label: string
-  /** The titles by name, in order. */
   readonly titles: Readonly<Record<Name, string>>
   readonly chosen: Name
   readonly onChoose: (name: Name) => void
-  /** Content next to the tabs. */
   readonly note?: ComponentChildren
-  /** The panel of the selected tab. */
   readonly children: ComponentChildren
 }
 

@@ -4,23 +4,17 @@ import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef, useState } from "preact/hooks"
 import { Button, Form, Icon, type IconName, Mark } from "./Controls.tsx"
 
-export type Theme = "system" | "light" | "dark"
+type Theme = "system" | "light" | "dark"
 
 const storageName = "causeway.theme"
-
-const stored = (): Theme => {
-  const value = localStorage.getItem(storageName)
-  return value === "light" || value === "dark" ? value : "system"
-}
-
-export const theme = signal<Theme>(stored())
+const stored = localStorage.getItem(storageName)
+const theme = signal<Theme>(stored === "light" || stored === "dark" ? stored : "system")
 
 const systemDark = matchMedia("(prefers-color-scheme: dark)")
 
 /** Whether the page is dark. Plots need it, as they draw their own colors. */
 export const isDark = signal(false)
 
-/** Applies the theme to the page. */
 export const applyTheme = (): void => {
   const { value } = theme
   document.documentElement.dataset.theme = value
@@ -29,7 +23,7 @@ export const applyTheme = (): void => {
 
 systemDark.addEventListener("change", applyTheme)
 
-/** Sets the theme, and stores it for all tabs. */
+/** Sets the theme for all tabs. */
 const chooseTheme = (chosen: Theme): void => {
   theme.value = chosen
   if (chosen === "system") localStorage.removeItem(storageName)
@@ -59,19 +53,10 @@ interface SecretFormProps {
   readonly isBusy?: boolean
   readonly problem?: string
   readonly hint?: string | undefined
-  /** Whether the field is focused at first. */
   readonly isFirst?: boolean
 }
 
-export const SecretForm = ({
-  action,
-  hint,
-  isBusy = false,
-  isFirst = false,
-  label,
-  onGiven,
-  problem = ""
-}: SecretFormProps) => {
+export const SecretForm = ({ hint, isBusy = false, isFirst = false, problem = "", ...props }: SecretFormProps) => {
   const [secret, setSecret] = useState("")
   const field = useId()
   const input = useRef<HTMLInputElement>(null)
@@ -82,10 +67,10 @@ export const SecretForm = ({
     <Form
       class="secret-form"
       onSubmit={() => {
-        if (secret.trim() !== "") onGiven(secret.trim())
+        if (secret.trim() !== "") props.onGiven(secret.trim())
       }}
     >
-      <label for={field}>{label}</label>
+      <label for={field}>{props.label}</label>
       <input
         ref={input}
         id={field}
@@ -100,7 +85,7 @@ export const SecretForm = ({
       <p id={`${field}-note`} class={problem === "" ? "note" : "note bad"} role={problem === "" ? undefined : "alert"}>
         {problem === "" ? hint : problem}
       </p>
-      <Button text={isBusy ? "Checking…" : action} look="primary" isDisabled={isBusy || secret.trim() === ""} />
+      <Button text={isBusy ? "Checking…" : props.action} look="primary" isDisabled={isBusy || secret.trim() === ""} />
     </Form>
   )
 }

@@ -22,7 +22,6 @@ interface VirtualListProps {
   readonly isFollowing?: boolean
   /** Each new number scrolls to the end. */
   readonly endRequest?: number
-  /** Called when the last row comes into view. */
   readonly onEnd?: () => void
   /** Called with the range of the rendered rows, which includes some rows out of view. */
   readonly onRange?: (first: number, last: number) => void
@@ -38,12 +37,10 @@ const nearEnd = 60
 
 const order = { axis: "vertical", wraps: false } as const
 
-/** The links and buttons in an element. */
 const controlsIn = (element: Element | null | undefined): ReadonlyArray<HTMLElement> => [
   ...(element?.querySelectorAll<HTMLElement>("a, button") ?? [])
 ]
 
-/** The index of the row that contains an element. */
 const indexOf = (element: Element | null | undefined): number | undefined => {
   const row = element?.closest<HTMLElement>("[data-index]")
   return row == null ? undefined : Number(row.dataset.index)
@@ -157,11 +154,8 @@ export const VirtualList = (props: VirtualListProps) => {
 }
 
 interface RowListProps extends VirtualListProps {
-  /** Whether the rows have been loaded. */
   readonly isRead: boolean
-  /** Why they cannot be loaded; `""` if they can. */
   readonly problem: string
-  /** The note for a list that has been loaded and is empty. */
   readonly empty: string
 }
 

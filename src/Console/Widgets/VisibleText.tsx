@@ -1,5 +1,4 @@
 /** Texts of agents, tools and files, in which hidden characters are seen: alone, or two side by side. */
-
 import { diffLines } from "diff"
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
@@ -19,7 +18,6 @@ const markOf = (character: string): ComponentChildren =>
     </span>
   )
 
-/** A text with a mark for each of its hidden characters. */
 export const marked = (
   text: string,
   hidden: ReturnType<typeof hiddenIn>,
@@ -42,25 +40,19 @@ export const VisibleText = ({ text }: { readonly text: string }) => {
   return <>{parts}</>
 }
 
-/** A text with its lines and spaces. */
 export const VisibleLines = (props: { readonly text: string }) => (
   <pre>
     <VisibleText {...props} />
   </pre>
 )
 
-interface Row {
-  readonly left: string | undefined
-  readonly right: string | undefined
-}
+type Row = { readonly left: string | undefined; readonly right: string | undefined }
 
 /** The maximum time of a comparison in milliseconds, because it blocks the page. */
 const timeout = 300
 
 /** The maximum number of rows in a table that a browser renders without delay. */
 const maxRows = 5000
-
-/** The number of unchanged lines that are shown around a change. */
 const context = 3
 
 const linesOf = (text: string): ReadonlyArray<string> => text.replace(/\n$/, "").split("\n")
@@ -91,7 +83,6 @@ const rowsOf = (left: string, right: string): ReadonlyArray<Row> | undefined => 
 
 const isChanged = ({ left, right }: Row): boolean => left !== right
 
-/** Replaces long runs of unchanged rows by their number. */
 const folded = (rows: ReadonlyArray<Row>): ReadonlyArray<Row | number> => {
   const near = new Set<number>()
   rows.forEach((row, index) => {
@@ -129,10 +120,7 @@ const Uncompared = ({ left, leftTitle, right, rightTitle }: Props) => (
   <>
     <p class="muted">The texts differ too much to be compared line by line.</p>
     <div class="diff-texts">
-      {[
-        { title: leftTitle, text: left },
-        { title: rightTitle, text: right }
-      ].map(({ text, title }) => (
+      {[[leftTitle, left] as const, [rightTitle, right] as const].map(([title, text]) => (
         <label>
           <span>{title}</span>
           <textarea readOnly rows={16} value={visibleText(text)} />

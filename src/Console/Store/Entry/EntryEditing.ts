@@ -3,20 +3,22 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { ConnectionFailed, PreconditionFailed } from "../../../Client/Client.ts"
 import { isClientError, serverTimeOf } from "../../../Client/Errors.ts"
 import { client, follow } from "../../Service/Connection.ts"
-import { isAbort, messageOf, retryUntilDone } from "../../Service/Failure.ts"
+import { isAbort, messageOf } from "../../Service/Failure.ts"
+import { retryUntilDone } from "../../Service/Pause.ts"
 import { actor, readText, writeText } from "../Entries.ts"
 import {
+  absenceOf,
   adviceAfter,
   type DraftEvent,
   type Effort,
   type EntryDraft,
   empty,
   isDirty,
+  type Removal,
   reduce,
   type TextEntry,
   writtenOf
-} from "./EntryDraft.ts"
-import { absenceOf, type Removal } from "./EntryHistory.ts"
+} from "./OpenEntry.ts"
 
 /** The entry as it is stored; `undefined` until it is read. It is read again after each change. Also its last delete. */
 const useEntry = (namespace: string, key: string) => {
@@ -50,25 +52,6 @@ const useEntry = (namespace: string, key: string) => {
   return { stored, setStored, removal, problem, readAgain }
 }
 
-/** An open entry and its draft. */
-export interface EntryEditing {
-  /** The entry as it is stored; `undefined` until it is read. */
-  readonly stored: TextEntry | "absent" | undefined
-  /** What has happened to the entry if it is absent, for a sentence about it. */
-  readonly absence: string
-  /** Why it cannot be read; `""` if it can. */
-  readonly problem: string
-  readonly draft: EntryDraft
-  readonly dispatch: (event: DraftEvent) => void
-  /**
-   * Writes the draft over the entry that it is based on, or over another one, if that is still stored; over none if it
-   * was deleted. If the user has not changed the expiry, that of the replaced entry is kept.
-   */
-  readonly write: (over: TextEntry | undefined) => Promise<Outcome>
-  /** Deletes the entry if it is at the version that the draft is based on. */
-  readonly remove: () => Promise<Outcome>
-}
-
 /** `"conflict"`: another client has changed the entry, and the draft has changes that are not saved. */
 export type Outcome = "done" | "failed" | "conflict"
 
@@ -88,8 +71,7 @@ const useDraft = (stored: TextEntry | "absent" | undefined) => {
   return { draft, latest, dispatch }
 }
 
-/** Opens an entry for editing. */
-export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
+export const useEntryDraft = (namespace: string, key: string) => {
   const { problem, readAgain, removal, setStored, stored } = useEntry(namespace, key)
   const { dispatch, draft, latest } = useDraft(stored)
 
@@ -120,6 +102,10 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
         )
   }
 
+  /**
+   * Writes the draft over the entry that it is based on, or over another one, if that is still stored; over none if it
+   * was deleted. If the user has not changed the expiry, that of the replaced entry is kept.
+   */
   const write = async (over: TextEntry | undefined): Promise<Outcome> => {
     if (latest.current.isBusy) return "failed"
     const sent = dispatch({ type: "submitted" })
@@ -140,6 +126,7 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
     }
   }
 
+  /** Deletes the entry if it is at the version that the draft is based on. */
   const remove = async (): Promise<Outcome> => {
     const { base } = latest.current
     if (base === undefined) return "failed"
@@ -154,3 +141,6 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
 
   return { stored, absence: absenceOf(draft.base, removal), problem, draft, dispatch, write, remove }
 }
+
+/** An open entry, its draft, and why it cannot be read (`problem`) or is absent (`absence`, for a sentence). */
+export type EntryEditing = ReturnType<typeof useEntryDraft>

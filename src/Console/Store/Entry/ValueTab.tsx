@@ -1,15 +1,14 @@
-/** The value and the expiry of an entry in their fields, and the actions. A warning says that another client has changed it. */
+/** The value and the expiry of an entry in their fields, the actions, and a warning if the entry has changed. */
 import { useId } from "preact/hooks"
 import { canWrite } from "../../Service/Connection.ts"
 import { Button, Icon, IconButton } from "../../Widgets/Controls.tsx"
 import { JsonEditor } from "../../Widgets/JsonEditor.tsx"
 import { dateAndTime, isolated } from "../../Widgets/Text.ts"
-import { chosen, type Expiry, isBehind, isDirty, type Unit, unitMs } from "./EntryDraft.ts"
 import type { EntryEditing } from "./EntryEditing.ts"
+import { chosen, type Expiry, isBehind, isDirty, type Unit, unitMs } from "./OpenEntry.ts"
 
 interface ExpiryProps {
   readonly expiry: Expiry
-  /** When the stored entry expires, in epoch milliseconds. */
   readonly stored: number | null
   readonly onChange: (expiry: Expiry) => void
 }
@@ -63,7 +62,6 @@ interface Props {
   readonly onSave: () => void
 }
 
-/** The expiry, and buttons to delete, format, discard and save. */
 const EntryActions = ({ editing: { dispatch, draft, stored }, onDelete, onDiscard, onSave }: Props) => {
   const expiresAt = draft.base?.expiresAt ?? null
   const isChanged = isDirty(draft)
