@@ -133,12 +133,24 @@ export const retimed = (history: H.History, events: ReadonlyArray<H.Event>): H.H
 
 export const wallEnd = ({ events }: H.History): number => events.at(-1)!.wall
 
+/** Where an operation is inserted. */
+interface Where {
+  readonly before: number
+  readonly wall: number
+}
+
+/** Before an event. */
+export const beforeEvent = ({ history }: MutableHistory, before: number): Where => ({
+  before,
+  wall: history.events[before]!.wall
+})
+
 /** An operation that is invoked and answered at once, before an event or at the end. */
 export const withOperation = (
   { history }: MutableHistory,
   action: H.Action,
   outcome: { readonly result: H.Result } | Pick<H.Fail, "refused" | "gone">,
-  { before = history.events.length - 1, wall = wallEnd(history) } = {}
+  { before, wall }: Where = { before: history.events.length - 1, wall: wallEnd(history) }
 ): Mutated => {
   const id = 1_000_000 + history.events.length
   const at = { time: 0, wall }
@@ -147,9 +159,17 @@ export const withOperation = (
     "result" in outcome
       ? { type: "ok", id, ...outcome, ...at }
       : { type: "fail", id, reason: "mutant", ...outcome, ...at }
-  const events = history.events.toSpliced(before, 0, invoke, end)
-  return { history: retimed(history, events), names: [id] }
+  return { history: retimed(history, history.events.toSpliced(before, 0, invoke, end)), names: [id] }
 }
+
+export const pollAfter = (after: number, epoch?: string): H.PollAction => ({
+  ...{ type: "poll", follower: "mutant", after, limit: 100_000, wait: 0 },
+  ...(epoch === undefined ? {} : { epoch })
+})
+
+/** A poll at the end. */
+export const withPoll = (subject: MutableHistory, after: number, changes: ReadonlyArray<H.Change>, lastSeq: number) =>
+  withOperation(subject, pollAfter(after), { result: { changes, lastSeq, epoch: subject.epoch } })
 
 export const entryOf = ({ change, expires }: State): H.Entry => {
   const { actor, key, namespace, timestamp, value, version } = change
@@ -173,58 +193,64 @@ export const withChanges = (
   })
 })
 
-export const withRecord = (subject: MutableHistory, seq: number, fields: Partial<H.Change>): H.History =>
-  withChanges(subject, changes => changes.map(change => (change.seq === seq ? { ...change, ...fields } : change)))
+/** Changes a record. */
+export const withRecord = (
+  subject: MutableHistory,
+  seq: number,
+  fields: Partial<H.Change>,
+  name: number | string = `seq ${seq}`
+): Mutated => ({
+  history: withChanges(subject, changes =>
+    changes.map(change => (change.seq === seq ? { ...change, ...fields } : change))
+  ),
+  names: [name]
+})
 
 /** Changes the invocation or the outcome of an operation. */
 export const withEvent = (
   { history }: MutableHistory,
   id: number,
   change: (event: H.Invoke | H.Ok) => H.Event
-): H.History => ({
-  ...history,
-  events: history.events.map(event =>
-    (event.type === "invoke" || event.type === "ok") && event.id === id ? change(event) : event
-  )
+): Mutated => ({
+  history: {
+    ...history,
+    events: history.events.map(event =>
+      (event.type === "invoke" || event.type === "ok") && event.id === id ? change(event) : event
+    )
+  },
+  names: [id]
 })
 
 /** Changes a write, in all its tries. */
 export const withWrite = (
   { history, ops }: MutableHistory,
   id: number,
-  change: (action: H.WriteAction) => H.WriteAction
-): H.History => {
-  const tries = new Set(
-    ops
-      .filter(isWrite)
-      .find(op => op.id === id)
-      ?.tries.map(one => one.id)
+  change: (action: H.WriteAction) => Partial<H.WriteAction>
+): Mutated => {
+  const write = ops.filter(isWrite).find(op => op.id === id)
+  const tries = new Set(write?.tries.map(one => one.id))
+  const events = history.events.map(event =>
+    event.type === "invoke" && event.action.type === "write" && tries.has(event.id)
+      ? { ...event, action: { ...event.action, ...change(event.action) } }
+      : event
   )
-  return {
-    ...history,
-    events: history.events.map(event =>
-      event.type === "invoke" && event.action.type === "write" && tries.has(event.id)
-        ? { ...event, action: change(event.action) }
-        : event
-    )
-  }
+  return { history: { ...history, events }, names: [id] }
 }
 
-export const withAction = (subject: MutableHistory, id: number, action: H.Action): H.History =>
-  withEvent(subject, id, event => (event.type === "invoke" ? { ...event, action } : event))
-
-export const withResult = <R extends H.Result>(subject: MutableHistory, id: number, result: R): H.History =>
+export const withResult = (subject: MutableHistory, id: number, result: H.Result): Mutated =>
   withEvent(subject, id, event => (event.type === "ok" ? { ...event, result } : event))
 
+/** Replaces what a follower received. */
 export const withSeen = (
   { history }: MutableHistory,
   seen: H.Seen,
-  replacement: ReadonlyArray<Partial<H.Seen>>
-): H.History =>
-  retimed(
-    history,
-    history.events.flatMap(event => (event === seen ? replacement.map(fields => ({ ...seen, ...fields })) : event))
+  ...others: ReadonlyArray<Partial<H.Seen>>
+): Mutated => {
+  const events = history.events.flatMap(event =>
+    event === seen ? others.map(fields => ({ ...seen, ...fields })) : event
   )
+  return { history: retimed(history, events), names: [`follower ${seen.follower}`] }
+}
 
 export const fold = ({ log }: MutableHistory, namespace: string, seq: number): ReadonlyArray<State> =>
   [...log.keysOf(namespace)].sort().flatMap(key => {
@@ -243,29 +269,36 @@ export interface Mutation {
   readonly apply: (subject: MutableHistory) => Mutated | undefined
 }
 
-export const mutation = <A>(
-  rule: Rule,
-  name: string,
-  among: (subject: MutableHistory) => ReadonlyArray<A>,
-  change: (subject: MutableHistory, chosen: A) => Mutated | undefined,
-  { isForm = false, isOfEpochs = false } = {}
-): Mutation => ({
-  name,
-  rule,
-  isForm,
-  isOfEpochs,
-  apply: subject => {
-    const chosen = subject.oneOf(among(subject))
-    return chosen === undefined ? undefined : change(subject, chosen)
-  }
-})
+const mutations =
+  (isForm: boolean, isOfEpochs: boolean) =>
+  <A>(
+    rule: Rule,
+    name: string,
+    among: (subject: MutableHistory) => ReadonlyArray<A>,
+    change: (subject: MutableHistory, chosen: A) => Mutated | undefined
+  ): Mutation => ({
+    ...{ name, rule, isForm, isOfEpochs },
+    apply: subject => {
+      const chosen = subject.oneOf(among(subject))
+      return chosen === undefined ? undefined : change(subject, chosen)
+    }
+  })
 
+export const mutation = mutations(false, false)
+export const ofForm = mutations(true, false)
+export const ofTwoEpochs = mutations(false, true)
+
+/** What mutations choose from. */
+export const once = () => [0]
+export const writes = (subject: MutableHistory) => subject.writes
+export const keyed = (subject: MutableHistory) => subject.keyed
+export const present = (subject: MutableHistory) => subject.present
+export const past = (subject: MutableHistory) => subject.past
 export const records = ({ log }: MutableHistory) => log.records
+export const batches = ({ log }: MutableHistory) => log.commits.filter(({ made }) => made.length > 1)
 export const seenWith =
   (least: number) =>
   ({ epoch, history }: MutableHistory): ReadonlyArray<H.Seen> =>
     history.events
       .filter(event => event.type === "seen")
       .filter(event => isOf(event, epoch) && event.changes.length >= least)
-export const idOf = ({ log }: MutableHistory, seq: number): number =>
-  log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1
