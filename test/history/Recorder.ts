@@ -12,7 +12,6 @@ export class Recorder implements H.History {
   private last = -1
   private ids = 0
   private isOver = false
-  /** How many operations have ended. */
   ended = 0
 
   /**

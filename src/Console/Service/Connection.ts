@@ -168,14 +168,13 @@ export const drain = async (response: Response): Promise<void> => {
   await response.text()
 }
 
-const looksLikeToken = (credential: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(credential)
-
 /** The access of a credential. If the store refuses it, it may be a token of sessions. */
 const accessOf = async (credential: string): Promise<StoreAccess> => {
   try {
     return await storeAccess(credential)
   } catch (error) {
-    if (!(error instanceof Unauthorized) || routes.gateway === undefined || !looksLikeToken(credential)) throw error
+    const isToken = /^[\w-]+\.[\w-]+\.[\w-]+$/.test(credential)
+    if (!(error instanceof Unauthorized) || routes.gateway === undefined || !isToken) throw error
     const tried = sessionsWith(credential)
     try {
       await tried.connect()

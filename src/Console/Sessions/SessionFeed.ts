@@ -120,16 +120,6 @@ export class SessionFeed {
     this.revision.value++
   }
 
-  #clear(): void {
-    this.#shown = this.#whole = new History()
-    this.isSynced.value = false
-  }
-
-  #add(event: SessionEvent): void {
-    this.#whole.add(event)
-    if (event.type === "session_state") this.#state = event.state
-  }
-
   async #showEnd({ epoch, headSeq }: Session): Promise<void> {
     const { signal } = this.#ended
     const after = { epoch, seq: headSeq - endEvents }
@@ -158,8 +148,14 @@ export class SessionFeed {
       this.session.value = session
       if (session.headSeq > longHistory) await this.#showEnd(session)
       for await (const update of this.sessions.subscribe(this.id, { signal })) {
-        if (update.type === "event") this.#add(update.event)
-        if (update.type === "reset") this.#clear()
+        if (update.type === "event") {
+          this.#whole.add(update.event)
+          if (update.event.type === "session_state") this.#state = update.event.state
+        }
+        if (update.type === "reset") {
+          this.#shown = this.#whole = new History()
+          this.isSynced.value = false
+        }
         if (update.type === "trimmed") this.isTrimmed.value = true
         if (update.type === "synced") {
           this.#state = undefined

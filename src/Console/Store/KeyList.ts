@@ -77,14 +77,6 @@ export class KeyList {
     }
   }
 
-  async #restart(): Promise<void> {
-    this.#round++
-    this.#keys.clear()
-    this.#cursor = undefined
-    this.isComplete.value = false
-    await this.loadMore()
-  }
-
   /** Follows the feed. The first page is read after the feed has started, so that no change is missed. */
   async #follow(): Promise<void> {
     const { namespace, prefix } = this
@@ -99,7 +91,11 @@ export class KeyList {
         if (event.type === "synced") {
           clearTimeout(timer)
           // Pages that were read before the feed started may be outdated.
-          void this.#restart()
+          this.#round++
+          this.#keys.clear()
+          this.#cursor = undefined
+          this.isComplete.value = false
+          void this.loadMore()
         }
         if (event.type === "change") {
           this.#keys.apply(event.change)

@@ -9,7 +9,6 @@ import { tenantOf } from "../../../src/Kv/Entry.ts"
 import { ifVersion, isLive, type Operation as PlannedOperation, plan } from "../../../src/Kv/Write.ts"
 import * as H from "../History.ts"
 
-/** All keys that the model knows. */
 export const addresses = Array.from({ length: 8 }, (_, index) => ({
   namespace: index % 3 === 0 ? "tenant:a/x" : "plain",
   key: `k${index}`
@@ -22,12 +21,10 @@ interface Slot {
   readonly entry: H.Entry | undefined
 }
 
-/** A correct store. */
 export class Store {
   private slots = new Map<string, Slot>()
   records: Array<H.Change> = []
   epoch = "first"
-  /** The answers to writes with an `Idempotency-Key`. */
   private idempotent = new Map<string, H.WriteResult>()
   private copy:
     | (Pick<Store, "records"> & { readonly slots: Map<string, Slot>; readonly idempotent: Map<string, H.WriteResult> })

@@ -22,7 +22,6 @@ import {
   writes
 } from "./MutableHistory.ts"
 
-/** Polls that were answered with several records. */
 const polled = (subject: MutableHistory) =>
   subject.ops
     .filter(isPoll)
@@ -33,13 +32,11 @@ const polled = (subject: MutableHistory) =>
 
 type Changed = (changes: ReadonlyArray<H.Change>) => ReadonlyArray<H.Change>
 
-/** Changes what a poll received. */
 const polls =
   (change: Changed) =>
   (subject: MutableHistory, { id, result }: ReturnType<typeof polled>[number]) =>
     withResult(subject, id, { ...result, changes: change(result.changes) })
 
-/** What each follower received last. */
 const lastSeen = (subject: MutableHistory) =>
   [...new Map(seenWith(0)(subject).map(seen => [seen.follower, seen])).values()].filter(
     ({ changes }) => changes.length > 0

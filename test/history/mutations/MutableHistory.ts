@@ -1,10 +1,8 @@
 /** What mutations of histories are made of. */
 import * as H from "../History.ts"
-import { Log, type State } from "../Log.ts"
-import { joined, noEpoch } from "../Observations.ts"
-import { isEffective, isWrite, type Op, operations, type Write } from "../Operations.ts"
+import { joined, Log, noEpoch, type State } from "../Log.ts"
+import { isEffective, isWrite, type Op, operations, type Rule, type Write } from "../Operations.ts"
 import { type Epoch, epochOf, epochs } from "../rules/Epochs.ts"
-import type { Rule } from "../Violation.ts"
 
 /** An invalid history. */
 export interface Mutated {
@@ -13,7 +11,6 @@ export interface Mutated {
   readonly names: ReadonlyArray<number | string>
 }
 
-/** Which epoch of a history is changed. */
 export type Which = "first" | "last"
 
 /** A history to mutate, and what the checker knows of one of its epochs. */
@@ -101,23 +98,19 @@ export class MutableHistory {
     )
   }
 
-  /** Those whose write is certainly of this epoch. */
   get written(): ReadonlyArray<State> {
     return this.lasting.filter(({ commit }) => commit.write !== undefined && this.isSince(commit.write))
   }
 
-  /** What comes after a state of a key. */
   next(state: State): State | undefined {
     const states = this.log.statesOf(H.addressOf(state.change))
     return states[states.indexOf(state) + 1]
   }
 
-  /** States that the key still has in the end. */
   get present(): ReadonlyArray<State> {
     return this.lasting.filter(state => this.next(state) === undefined)
   }
 
-  /** States that an acknowledged write has replaced. */
   get past(): ReadonlyArray<State> {
     return this.lasting.filter(state => {
       const write = this.next(state)?.commit.write
@@ -133,13 +126,8 @@ export const retimed = (history: H.History, events: ReadonlyArray<H.Event>): H.H
 
 export const wallEnd = ({ events }: H.History): number => events.at(-1)!.wall
 
-/** Where an operation is inserted. */
-interface Where {
-  readonly before: number
-  readonly wall: number
-}
+type Where = { readonly before: number; readonly wall: number }
 
-/** Before an event. */
 export const beforeEvent = ({ history }: MutableHistory, before: number): Where => ({
   before,
   wall: history.events[before]!.wall
@@ -167,7 +155,6 @@ export const pollAfter = (after: number, epoch?: string): H.PollAction => ({
   ...(epoch === undefined ? {} : { epoch })
 })
 
-/** A poll at the end. */
 export const withPoll = (subject: MutableHistory, after: number, changes: ReadonlyArray<H.Change>, lastSeq: number) =>
   withOperation(subject, pollAfter(after), { result: { changes, lastSeq, epoch: subject.epoch } })
 
@@ -180,7 +167,6 @@ export const address = ({ change: { key, namespace } }: State) => ({ namespace, 
 
 const isOf = (one: { readonly epoch?: string }, epoch: string): boolean => (one.epoch ?? noEpoch) === epoch
 
-/** Changes what all followers of the epoch saw. */
 export const withChanges = (
   { epoch, history }: MutableHistory,
   change: (changes: ReadonlyArray<H.Change>) => ReadonlyArray<H.Change>
@@ -193,7 +179,6 @@ export const withChanges = (
   })
 })
 
-/** Changes a record. */
 export const withRecord = (
   subject: MutableHistory,
   seq: number,
@@ -240,7 +225,6 @@ export const withWrite = (
 export const withResult = (subject: MutableHistory, id: number, result: H.Result): Mutated =>
   withEvent(subject, id, event => (event.type === "ok" ? { ...event, result } : event))
 
-/** Replaces what a follower received. */
 export const withSeen = (
   { history }: MutableHistory,
   seen: H.Seen,

@@ -155,7 +155,6 @@ const ofReadMany: ReadonlyArray<Mutation> = [
   )
 ]
 
-/** Lists that were answered with items. */
 const listed = (least: number) => (subject: MutableHistory) =>
   subject.ops
     .filter(isList)
@@ -168,13 +167,11 @@ const listed = (least: number) => (subject: MutableHistory) =>
 
 type Listed = ReturnType<ReturnType<typeof listed>>[number]
 
-/** Changes the items of a list. */
 const withItems = (subject: MutableHistory, { op, result }: Listed, items: ReadonlyArray<H.Entry>) =>
   withResult(subject, op.id, { ...result, items })
 
 const reverse = (subject: MutableHistory, list: Listed) => withItems(subject, list, list.result.items.toReversed())
 
-/** Changes what a list asks for. */
 const withSelection = (subject: MutableHistory, { op }: Listed, fields: Partial<H.ListAction>) =>
   withEvent(subject, op.id, event =>
     event.type === "invoke" ? { ...event, action: { ...op.action, ...fields } } : event

@@ -1,4 +1,6 @@
-/** Violations of the log by itself, of writes, of deletes of a prefix, and of repetitions with an `Idempotency-Key`. */
+/**
+ * Violations of the log by itself, of writes, of deletes of a prefix, and of repetitions with an `Idempotency-Key`.
+ */
 import * as H from "../History.ts"
 import {
   address,
@@ -23,7 +25,6 @@ import {
   writes
 } from "./MutableHistory.ts"
 
-/** The write of a record. */
 const idOf = ({ log }: MutableHistory, seq: number): number => log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1
 
 const ofLog: ReadonlyArray<Mutation> = [
@@ -74,7 +75,6 @@ const wholeBatches = (subject: MutableHistory) =>
       : []
   )
 
-/** Writes of one operation, tried once, that the key still shows. */
 const presentSingles = ({ present }: MutableHistory) =>
   present.filter(({ commit: { write } }) => write?.action.operations.length === 1 && write.tries.length === 1)
 
@@ -142,7 +142,6 @@ const sparing = (subject: MutableHistory) =>
     return made.length < limit && states.some(one => !removed.has(one.change.key) && one.expires === undefined)
   })
 
-/** Changes what a delete of a prefix asks for. */
 const withPrefixDelete =
   (change: (asked: H.PrefixDelete, made: number) => Partial<H.PrefixDelete>) =>
   (subject: MutableHistory, { commit, prefixDelete, write }: MutableHistory["prefixDeletes"][number]) =>
@@ -150,7 +149,6 @@ const withPrefixDelete =
       prefixDelete: { ...prefixDelete, ...change(prefixDelete, commit.made.length) }
     }))
 
-/** Changes the answer to a delete of a prefix. */
 const withRemoved =
   (change: (removed: { count: number; more: boolean }) => { count: number; more: boolean }) =>
   (subject: MutableHistory, { write: { id, outcome } }: MutableHistory["prefixDeletes"][number]) =>

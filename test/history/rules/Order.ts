@@ -6,17 +6,10 @@
  */
 import type * as H from "../History.ts"
 import type { Log } from "../Log.ts"
-import { isEffective, isRefusedTry, isWrite, name, type Op, type Write } from "../Operations.ts"
-import { of, type Violation } from "../Violation.ts"
+import { isEffective, isRefusedTry, isWrite, name, type Op, of, type Violation, type Write } from "../Operations.ts"
 import * as Reads from "./Reads.ts"
 
-/** The log had reached this position at this time. */
-interface Known {
-  readonly time: number
-  readonly position: number
-  readonly op: Op | undefined
-  readonly who: string
-}
+type Known = { readonly time: number; readonly position: number; readonly op: Op | undefined; readonly who: string }
 
 const start: Known = { time: Number.NEGATIVE_INFINITY, position: 0, op: undefined, who: "the start" }
 
@@ -79,7 +72,6 @@ export interface Context {
   readonly isAnswered: (write: Write) => boolean
 }
 
-/** What was known of the log, in order of time. */
 class Knowledge {
   /** The latest position known so far. */
   floor = start
@@ -114,15 +106,11 @@ class Knowledge {
 }
 
 /** The position of an operation, if it has one, and why it is impossible. */
-interface Placement {
-  readonly position?: number
-  readonly violation?: Violation
-}
+type Placement = { readonly position?: number; readonly violation?: Violation }
 
 /** The last `seq` at a position. */
 const seqAt = (log: Log, position: number): number => log.commits[position - 1]?.last ?? log.end + 1
 
-/** Places a write where the log has it. */
 const placeWrite = (op: Op, position: number, { log }: Context, floor: Known): Placement => {
   if (floor.position < position) return { position }
   const { first } = log.commits[position - 1]!
