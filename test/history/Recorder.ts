@@ -43,11 +43,8 @@ export class Recorder implements H.History {
   }
 
   ok(id: number, result: H.Result): void {
-    this.push({
-      type: "ok",
-      id,
-      result: "changes" in result ? { ...result, changes: this.shared(result.changes) } : result
-    })
+    const shared = "changes" in result ? { ...result, changes: this.shared(result.changes) } : result
+    this.push({ type: "ok", id, result: shared })
   }
 
   fail(id: number, reason: string, why: Pick<H.Fail, "refused" | "gone"> = {}): void {

@@ -70,13 +70,8 @@ export class Worker {
       if (yield* draws.chance(0.25)) return { op: "delete", ...address, ...condition }
       const padding = "·".repeat(yield* draws.below(100))
       const ttl = (yield* draws.chance(0.08)) ? { ttlMs: 20 + (yield* draws.below(1500)) } : {}
-      return {
-        op: "set",
-        ...address,
-        value: { by: this.name, count: this.count, index, padding },
-        ...ttl,
-        ...condition
-      }
+      const value = { by: this.name, count: this.count, index, padding }
+      return { op: "set", ...address, value, ...ttl, ...condition }
     })
   }
 

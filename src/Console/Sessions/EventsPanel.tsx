@@ -10,7 +10,6 @@ import { type EventLog, EventSearch } from "./EventLog.ts"
 
 type Props = { readonly log: EventLog; readonly revision: number }
 
-/** The maximum number of characters of an event that are shown. */
 const maxShown = 20_000
 
 /** The starts of events. They are cached, because events may be large. */

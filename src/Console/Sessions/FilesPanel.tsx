@@ -123,7 +123,6 @@ export const FilesPanel = (props: Props) => {
   const [files, setFiles] = useState<ReadonlyArray<FileEntry>>()
   const [problem, setProblem] = useState("")
   const [path, setPath] = useState<string>()
-  /** The file that was closed last. */
   const [closed, setClosed] = useState<string>()
   const read = async (signal: AbortSignal) => {
     const found = await sessions.listFiles(id, { depth, signal })

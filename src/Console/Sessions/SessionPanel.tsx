@@ -19,7 +19,6 @@ import { listed, SessionFeed, toneOf } from "./SessionFeed.ts"
 interface ComposerProps {
   readonly feed: SessionFeed
   readonly sessions: Sessions
-  /** Why another request failed; `""` if none did. */
   readonly problem: string
   readonly onSend: () => void
 }

@@ -91,7 +91,7 @@ const write = async (namespace: string, items: ReadonlyArray<Item>, existing: Ex
   }
 }
 
-/** Returns a function that writes entries, without those that are left out by the rules of {@link ImportBatch}. */
+/** Returns a function that writes entries by the rules of {@link ImportBatch}. */
 const importer = (namespace: string, existing: Existing, signal: AbortSignal) => {
   /** The latest time that the service has reported, in epoch milliseconds; 0 before. The page's clock is not used. */
   let serverTime = 0

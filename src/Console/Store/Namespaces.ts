@@ -141,7 +141,6 @@ const useList = <A>(open: () => NameList<A> | undefined, inputs: ReadonlyArray<u
 export const textOfEnd = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }): string =>
   `${lastSeq}@${epoch}`
 
-/** Milliseconds between two requests. */
 const intervalMs = 10_000
 
 /** Polls the end of the log while the page is visible: if it has moved, lists may be outdated. */

@@ -131,11 +131,8 @@ export class Simulation {
       }
       case "batch":
         return {
-          type: "write",
-          by: "batch",
-          actor,
-          operations: keys.map((_, index) => this.operation(step, index)),
-          ...keyed
+          ...{ type: "write", by: "batch", actor, ...keyed },
+          operations: keys.map((_, index) => this.operation(step, index))
         }
       case "get":
         return { type: "get", ...address }
@@ -175,9 +172,8 @@ export class Simulation {
     switch (action.type) {
       case "write": {
         const result = this.store.write(action, this.wall)
-        return "results" in result
-          ? { type: "ok", result }
-          : { type: "fail", reason: "precondition failed", refused: result }
+        if ("results" in result) return { type: "ok", result }
+        return { type: "fail", reason: "precondition failed", refused: result }
       }
       case "get":
         return { type: "ok", result: { entry: this.store.get(H.addressOf(action), this.wall) } }
@@ -224,9 +220,8 @@ export class Simulation {
       next()
     }
     if (fate !== "answered" && action.type === "write") {
-      if (fate !== "never") {
-        this.later(fate === "late" ? 20 * toEffect : toEffect, () => this.perform(action, client))
-      }
+      const delay = fate === "late" ? 20 * toEffect : toEffect
+      if (fate !== "never") this.later(delay, () => this.perform(action, client))
       this.later(toEffect + toAnswer, lose)
       return
     }
@@ -251,19 +246,9 @@ export class Simulation {
     }
     const tenant = follower === "stream 1" ? "a" : undefined
     if (!stream.isOpen) {
-      const part = tenant === undefined ? {} : { tenant }
-      const by = tenant === undefined ? "socket" : "events"
-      const named = stream.after === 0 ? {} : { epoch: stream.epoch }
-      this.events.push({
-        type: "open",
-        follower,
-        node: "model",
-        by,
-        after: stream.after,
-        ...named,
-        ...part,
-        ...this.at
-      })
+      const part = tenant === undefined ? { by: "socket" as const } : { by: "events" as const, tenant }
+      const from = stream.after === 0 ? { after: 0 } : { after: stream.after, epoch: stream.epoch }
+      this.events.push({ type: "open", follower, node: "model", ...part, ...from, ...this.at })
       stream.isOpen = true
     }
     const all = store.records.slice(stream.after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)
@@ -298,9 +283,7 @@ export class Simulation {
       this.now = next.at
       next.run()
     }
-    for (const [index] of followers.entries()) {
-      this.follow(`stream ${index}`)
-    }
+    for (const index of followers.keys()) this.follow(`stream ${index}`)
     this.readAll()
     this.events.push({ type: "end", ...this.at })
     return { header: { type: "history", version: 1, seed: "model", clockError: 0 }, events: this.events }

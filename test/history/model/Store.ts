@@ -79,11 +79,8 @@ export class Store {
   poll({ after, limit, tenant }: H.PollAction): H.PollResult {
     const all = this.records.slice(after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)
     const changes = all.slice(0, limit)
-    return {
-      changes,
-      lastSeq: all.length > limit ? changes.at(-1)!.seq : this.records.length,
-      epoch: this.epoch
-    }
+    const lastSeq = all.length > limit ? changes.at(-1)!.seq : this.records.length
+    return { changes, lastSeq, epoch: this.epoch }
   }
 
   private append(change: Omit<H.Change, "seq" | "tenantId">, expiresAt: number | null): void {
@@ -121,14 +118,8 @@ export class Store {
           const condition = operation.ifVersion === undefined ? {} : { precondition: ifVersion(operation.ifVersion) }
           if (operation.op === "delete") return { op: "delete", namespace, key, ...condition }
           const expiresAt = operation.ttlMs === undefined ? null : now + operation.ttlMs
-          return {
-            op: "set",
-            namespace,
-            key,
-            value: JSON.stringify(operation.value) as JsonText,
-            expiresAt,
-            ...condition
-          }
+          const value = JSON.stringify(operation.value) as JsonText
+          return { op: "set", namespace, key, value, expiresAt, ...condition }
         })
       },
       (namespace, key) => this.slots.get(H.addressOf({ namespace, key })),

@@ -155,10 +155,8 @@ const checkFollowers = (
     }
     const next = successor(epoch, connection.opened)
     if (next !== undefined) {
-      report(
-        event.follower,
-        `got seq ${lastSeq} of the epoch ${epoch}, and ${next.name} had been seen before it connected`
-      )
+      const had = `${next.name} had been seen before it connected`
+      report(event.follower, `got seq ${lastSeq} of the epoch ${epoch}, and ${had}`)
     }
   }
   return violations

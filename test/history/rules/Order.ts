@@ -51,14 +51,8 @@ const seen = (events: ReadonlyArray<H.Event>, log: Log, isOf: (epoch: string | u
   events.flatMap((event): ReadonlyArray<Known> => {
     if (event.type !== "seen" || !isOf(event.epoch)) return []
     const last = Math.max(event.changes.at(-1)?.seq ?? 0, event.lastSeq)
-    return [
-      {
-        time: event.time,
-        position: log.positionOf(last),
-        op: undefined,
-        who: `follower ${event.follower} at seq ${last}`
-      }
-    ]
+    const who = `follower ${event.follower} at seq ${last}`
+    return [{ time: event.time, position: log.positionOf(last), op: undefined, who }]
   })
 
 export interface Context {
@@ -134,14 +128,8 @@ const placeOther = (
     return { violation: of("retry", op, `was refused, and had been applied before it was repeated, at seq ${first}`) }
   }
   const later = invocations.after(op.end)
-  const ceiling = Math.max(
-    floor.position,
-    Math.min(
-      (later?.position ?? Number.POSITIVE_INFINITY) - 1,
-      (applied ?? Number.POSITIVE_INFINITY) - 1,
-      log.commits.length
-    )
-  )
+  const bounds = [later?.position, applied].map(bound => (bound ?? Number.POSITIVE_INFINITY) - 1)
+  const ceiling = Math.max(floor.position, Math.min(...bounds, log.commits.length))
   const found = Reads.place(op, { log, floor: floor.position, ceiling, clockError })
   if (found === undefined) return {}
   if (typeof found === "number") return { position: found }

@@ -100,11 +100,8 @@ export const list = (op: List, window: Window): number | undefined | Misplaced =
   const byKey = new Map(items.map(item => [item.key, item]))
   let isMore = false
   const all = candidates(op, log, position).map(one => ({ ...one, found: presence(one.state, from, to) }))
-  const miscounted = wrongCount(
-    op,
-    count,
-    all.map(({ found }) => found)
-  )
+  const presences = all.map(({ found }) => found)
+  const miscounted = wrongCount(op, count, presences)
   if (miscounted !== undefined) return wrong(`at seq ${lastSeq} ${miscounted}`)
   for (const { found, key, state } of all) {
     if (afterKey !== undefined && order(key, afterKey) <= 0) continue

@@ -58,7 +58,6 @@ const useHistory = (namespace: string, key: string, end: number | undefined, rev
 }
 
 interface VersionsProps {
-  /** Oldest first. */
   readonly changes: ReadonlyArray<TextChange>
   readonly present: TextChange
   readonly onChoose: (seq: number) => void
