@@ -1,8 +1,4 @@
-/**
- * JSON as text. `JSON.parse` would round large numbers and reorder members whose names look like numbers. Values are
- * therefore read, shown and written as text.
- */
-
+/** JSON as text, because `JSON.parse` would round large numbers and reorder members whose names look like numbers. */
 import * as ExactJson from "../base/Json/ExactJson.ts"
 import { JsonProblem } from "../base/Json/JsonText.ts"
 import { isObject, type JsonObject } from "../base/Json/Parsing.ts"
@@ -90,11 +86,7 @@ export const readMembers: ReadMembers<string> = text => {
   return "problem" in read ? read : { members: withText(read.members) as { readonly value?: string } }
 }
 
-/** A part of a text, and its kind, which decides its color. */
-interface Colored {
-  readonly text: string
-  readonly kind: "name" | "string" | "number" | "word" | "other"
-}
+type Colored = { readonly text: string; readonly kind: "name" | "string" | "number" | "word" | "other" }
 
 const pieces = /"(?:[^"\\\n]|\\.)*"?(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b/g
 

@@ -1,6 +1,5 @@
 /** The console: starts the page, which has the navigation, the user, and the view. */
-import type { FunctionComponent } from "preact"
-import { render } from "preact"
+import { type FunctionComponent, render } from "preact"
 import { useEffect } from "preact/hooks"
 import { Feed } from "./Feed/Feed.tsx"
 import { isDevMode, watchMetrics } from "./Overview/Metrics.ts"
@@ -11,10 +10,8 @@ import { afterGuards, href, view } from "./Service/Navigation.ts"
 import { routes, signOut } from "./Service/Page.ts"
 import { SessionsView } from "./Sessions/SessionsView.tsx"
 import { StoreView } from "./Store/StoreView.tsx"
-import { IconButton } from "./Widgets/Button.tsx"
-import { Icon, type IconName, Mark } from "./Widgets/Icon.tsx"
-import { SignInCard } from "./Widgets/SignIn.tsx"
-import { applyTheme, ThemeButton } from "./Widgets/Theme.tsx"
+import { Icon, IconButton, type IconName, Mark } from "./Widgets/Controls.tsx"
+import { applyTheme, SignInCard, ThemeButton } from "./Widgets/Shell.tsx"
 
 const SignIn = () => (
   <SignInCard
@@ -39,18 +36,15 @@ interface View {
   readonly component: FunctionComponent
 }
 
-const views = (): ReadonlyArray<View> => [
+const allViews: ReadonlyArray<View> = [
   { name: "overview", title: "Overview", icon: "overview", component: Overview },
-  ...(user.value?.store === "none"
-    ? []
-    : [
-        { name: "store", title: "Store", icon: "store", component: StoreView } as const,
-        { name: "feed", title: "Feed", icon: "feed", component: Feed } as const
-      ]),
-  ...(routes.gateway === undefined
-    ? []
-    : [{ name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView } as const])
+  { name: "store", title: "Store", icon: "store", component: StoreView },
+  { name: "feed", title: "Feed", icon: "feed", component: Feed },
+  { name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView }
 ]
+
+const isOffered = ({ name }: View): boolean =>
+  name === "sessions" ? routes.gateway !== undefined : name === "overview" || user.value?.store !== "none"
 
 const accessNames = { write: "reads and writes", read: "reads only", none: "sessions only" } as const
 
@@ -96,7 +90,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
 }
 
 const Frame = () => {
-  const all = views()
+  const all = allViews.filter(isOffered)
   const shown = all.find(({ name }) => name === view.value) ?? all[0]!
   useEffect(() => {
     document.title = `${shown.title} · Causeway`

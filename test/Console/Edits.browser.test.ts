@@ -38,11 +38,8 @@ describeVisit("The console with edits and imports", visit => {
     const good = '{"namespace":"lines","key":"good","value":1,"version":7,"updatedBy":"anna","updatedAt":1}'
     await importLines("replace it", good, '{"namespace":"tenant:a/x","key":"k","value":1}')
     await dialog.getByText('Line 2: its namespace is "tenant:a/x", and not "lines"').waitFor()
-    assert.strictEqual(
-      (await client().get("lines", "good"))?.version,
-      1,
-      "the lines before the invalid one are written"
-    )
+    // The lines before the invalid one are written.
+    assert.strictEqual((await client().get("lines", "good"))?.version, 1)
     const over = '{"key":"over","value":1,"expiresAt":1000}'
     for (const existing of ["replace it", "skip it"]) {
       await importLines(existing, over, `{"key":"${existing}","value":1}`, over)
@@ -56,12 +53,8 @@ describeVisit("The console with edits and imports", visit => {
       ["skip it", "too"],
       ["stop the import", "three"]
     ] as const) {
-      await importLines(
-        existing,
-        `{"key":"${before}","value":1}`,
-        '{"key":"..","value":1}',
-        '{"key":"behind","value":1}'
-      )
+      const line = (key: string) => `{"key":"${key}","value":1}`
+      await importLines(existing, line(before), line(".."), line("behind"))
       await dialog.getByText(/^Line 2: key /).waitFor()
       assert.isDefined(await client().get("lines", before), existing)
     }
@@ -182,6 +175,7 @@ describeVisit("The console with edits and imports", visit => {
     const take = async () => {
       await page.getByRole("tab", { name: "History" }).click()
       await page.getByRole("button", { name: /^version 1/ }).click()
+      await visit.isFit()
       await page.getByRole("button", { name: "Edit this value" }).click()
     }
     await take()

@@ -132,5 +132,7 @@ describeVisit("Hidden characters of agents in the console", visit => {
     await isSeen(files.locator("td.removed"), "one<U+200B>")
     await isSeen(files.locator("td.added"), "two<U+2066>")
     await visit.isFit()
+    await files.getByLabel("Iteration", { exact: true }).selectOption({ index: 1 })
+    await isSeen(files.locator("td.added"), "one<U+200B>")
   })
 })

@@ -108,8 +108,7 @@ describe("The metrics in the console", () => {
 
 const requestsOf = (route: string, value: number, at: number): Snapshot => ({
   at,
-  values: new Map([["http_requests_total", [{ labels: { route, status: "200" }, value }]]]),
-  distributions: new Map()
+  values: new Map([["http_requests_total", [{ labels: { route, status: "200" }, value }]]])
 })
 
 describe("the rate of requests", () => {

@@ -103,23 +103,6 @@ describeVisit("The console with concurrent changes", visit => {
     return () => page.unroute(pattern, handler)
   }
 
-  it("keeps what is typed while an entry is saved", async () => {
-    await client().set("typed", "k", { a: 1 })
-    await open("store", "typed", "k")
-    await page.getByText("version 1", { exact: true }).waitFor()
-    await editor().fill('{"a": 2}')
-    const { release, reached } = await hold(/\/kv\/typed\/k$/, "PUT", "answer")
-    await save()
-    await reached
-    await editor().fill('{"a": 2, "typed": "later"}')
-    await release()
-    await page.getByText("Saved as version 2").waitFor()
-    assert.strictEqual(await editor().inputValue(), '{"a": 2, "typed": "later"}')
-    await save()
-    await page.getByText("Saved as version 3").waitFor()
-    assert.deepStrictEqual((await client().get("typed", "k"))?.value, { a: 2, typed: "later" })
-  })
-
   it("reports that an entry cannot be read after a conflict, and not that it was deleted", async () => {
     await client().set("typed", "other", 1)
     await open("store", "typed", "other")

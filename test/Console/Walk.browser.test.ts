@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs"
 import { rename } from "node:fs/promises"
 import { join } from "node:path"
 import type { Effect } from "effect"
-import type { Locator, Page } from "playwright-core"
+import type { Page } from "playwright-core"
 import { assert, beforeAll, it } from "vitest"
 import { hangMs } from "../Gateway/browser/Browser.ts"
 import { freePort } from "../postgres/Server.ts"
@@ -31,9 +31,6 @@ describeVisit("The console in a browser", visit => {
     await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
     await visit.say(text)
   }
-
-  /** The last option of a field. */
-  const oldest = async (field: Locator): Promise<string> => (await field.getByRole("option").allTextContents()).at(-1)!
 
   it("refuses a wrong key, and forgets a right one at the end", async () => {
     await signIn("wrong")
@@ -149,17 +146,6 @@ describeVisit("The console in a browser", visit => {
     assert.isTrue(left > 0 && left <= 3_600_000)
   })
 
-  it("shows the history of a key, and takes a value of the past", async () => {
-    await page.getByRole("tab", { name: "History" }).click()
-    await page.getByRole("button", { name: /^version 1/ }).click()
-    await page.locator("td.added", { hasText: "12345678901234567890" }).waitFor()
-    await isFit()
-    await page.getByRole("button", { name: "Edit this value" }).click()
-    await shows(/"limit": 12345678901234567890/)
-    await page.getByRole("button", { name: "Discard" }).click()
-    await shows(/"dark": "mine"/)
-  })
-
   it("deletes an entry, exports a namespace and imports it", async () => {
     await page.getByRole("button", { name: "Delete" }).click()
     await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click()
@@ -240,23 +226,6 @@ describeVisit("The console in a browser", visit => {
     await events.getByRole("button", { name: /turn_interrupted/ }).click()
     await events.getByText('"type": "turn_interrupted"').waitFor()
     await isFit()
-  })
-
-  it("shows files, their iterations and what changed between two of them", async () => {
-    await say("another message")
-    await page.getByRole("log").getByText("echo: another message").waitFor()
-    await page.getByRole("button", { name: "Files", exact: true }).click()
-    const files = page.getByRole("region", { name: "Files" })
-    await files.getByRole("button", { name: /notes\/last-message.md/ }).click()
-    await files.getByText("another message").waitFor()
-    await files.getByRole("button", { name: "Changes" }).click()
-    await files.locator("td.removed", { hasText: "hello there" }).waitFor()
-    await files.locator("td.added", { hasText: "another message" }).waitFor()
-    await isFit()
-    await files
-      .getByLabel("Iteration", { exact: true })
-      .selectOption({ label: await oldest(files.getByLabel("Iteration", { exact: true })) })
-    await files.locator("td.added", { hasText: "hello there" }).waitFor()
   })
 
   it("continues by itself after the store was unavailable", async () => {

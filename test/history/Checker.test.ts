@@ -1,11 +1,12 @@
 /** The checker accepts the histories of a correct store, and finds the errors of a wrong one. */
+
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { times } from "../Scale.ts"
 import { check } from "./Checker.ts"
 import * as H from "./History.ts"
-import * as Model from "./Model.ts"
 import { mutate, mutations } from "./Mutations.ts"
+import * as Simulation from "./model/Simulation.ts"
 import type { Mutation, Which } from "./mutations/MutableHistory.ts"
 import * as Workload from "./Workload.ts"
 
@@ -14,27 +15,21 @@ const seed = process.env.HISTORY_SEED
 const parameters = { numRuns: times(100), ...(seed === undefined ? {} : { seed: Number(seed) }) }
 
 describe("the checker", () => {
-  it("finds nothing in histories of a correct store", () => {
-    fc.assert(
-      fc.property(Model.histories, history => {
-        assert.deepStrictEqual(check(history), [])
-      }),
-      parameters
-    )
-  })
-
-  it("finds nothing in histories of a correct store that is restored to an earlier state with a new epoch", () => {
-    fc.assert(
-      fc.property(Model.restored, history => {
-        assert.deepStrictEqual(check(history), [])
-      }),
-      parameters
-    )
-  })
+  for (const [what, histories] of [
+    ["a correct store", Simulation.histories],
+    ["a correct store that is restored to an earlier state with a new epoch", Simulation.restored]
+  ] as const) {
+    it(`finds nothing in histories of ${what}`, () => {
+      fc.assert(
+        fc.property(histories, history => assert.deepStrictEqual(check(history), [])),
+        parameters
+      )
+    })
+  }
 
   it("finds the same in a file as in the history that was written to it", () => {
     fc.assert(
-      fc.property(Model.histories, history => {
+      fc.property(Simulation.histories, history => {
         assert.deepStrictEqual(H.parse([...H.lines(history)].join("\n")), history)
       }),
       { ...parameters, numRuns: 10 }
@@ -99,15 +94,15 @@ describe("the checker", () => {
   for (const mutation of mutations) {
     if (!mutation.isOfEpochs) {
       it(`finds by the rule "${mutation.rule}" that ${mutation.name}`, () => {
-        finds(mutation, Model.histories, "last", 1)
+        finds(mutation, Simulation.histories, "last", 1)
       })
     }
     it(`finds by the rule "${mutation.rule}", in the second epoch of two, that ${mutation.name}`, () => {
-      finds(mutation, Model.restored, "last", 2)
+      finds(mutation, Simulation.restored, "last", 2)
     })
     if (mutation.isForm) {
       it(`finds by the rule "${mutation.rule}", in the first epoch of two, that ${mutation.name}`, () => {
-        finds(mutation, Model.restored, "first", 2)
+        finds(mutation, Simulation.restored, "first", 2)
       })
     }
   }

@@ -1,14 +1,73 @@
-/**
- * One client of the workload: it does one operation after the other, and records each before it is sent and when it
- * ends.
- */
-import type { Agent } from "node:http"
+/** One client of the workload: it sends one request after the other, each once, and records both ends. */
+
+import { Agent, type IncomingMessage, request as send } from "node:http"
 import { Data, Duration, Effect } from "effect"
 import type * as H from "./History.ts"
-import * as Http from "./Http.ts"
 import type { Recorder } from "./Recorder.ts"
 
-/** A node of the service. */
+/** No answer came, or only a part of it: the outcome of the request is unknown. */
+export class NoAnswer extends Data.TaggedError("NoAnswer")<{
+  readonly reason: string
+  readonly isUnsent: boolean
+}> {}
+
+export type Answer = { readonly status: number; readonly headers: IncomingMessage["headers"]; readonly body: string }
+
+export interface Request {
+  readonly method: "GET" | "PUT" | "DELETE" | "POST"
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: unknown
+}
+
+/** Connections that are kept between requests, as real clients do. */
+export const agent = Effect.acquireRelease(
+  // With a time limit of its own the agent heeds the server's, and does not write to a connection that is being closed.
+  Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 64, timeout: 60_000 })),
+  agent => Effect.sync(() => agent.destroy())
+)
+
+export const ask = (
+  base: string,
+  { body, headers, method, path }: Request,
+  { agent, key }: { readonly agent: Agent; readonly key: string }
+): Effect.Effect<Answer, NoAnswer> =>
+  Effect.async<Answer, NoAnswer>(resume => {
+    const text = body === undefined ? undefined : JSON.stringify(body)
+    const fail = (error: NodeJS.ErrnoException) =>
+      resume(new NoAnswer({ reason: error.code ?? error.message, isUnsent: error.code === "ECONNREFUSED" }))
+    const request = send(new URL(path, base), {
+      method,
+      agent,
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...headers,
+        ...(text === undefined
+          ? {}
+          : { "content-type": "application/json", "content-length": String(Buffer.byteLength(text)) })
+      }
+    })
+    request.on("error", fail)
+    request.on("response", response => {
+      let received = ""
+      response.setEncoding("utf8")
+      response.on("data", (part: string) => {
+        received += part
+      })
+      response.on("error", fail)
+      response.on("close", () => {
+        if (response.complete) {
+          resume(Effect.succeed({ status: response.statusCode ?? 0, headers: response.headers, body: received }))
+        } else resume(new NoAnswer({ reason: "the answer was cut", isUnsent: false }))
+      })
+    })
+    request.end(text)
+    return Effect.sync(() => {
+      request.on("error", () => {})
+      request.destroy()
+    })
+  })
+
 export interface Node {
   readonly name: string
   /** Its base address; `undefined` while it is known to be down. */
@@ -24,7 +83,6 @@ export interface Session {
   readonly timeout: Duration.Duration
 }
 
-/** The service gave an invalid answer. */
 export class Unexpected extends Data.TaggedError("Unexpected")<{ readonly message: string }> {}
 
 /** The log was replaced, or records that the reader needs were removed. */
@@ -46,14 +104,13 @@ const query = (params: Readonly<Record<string, string | number | undefined>>) =>
 
 const versionIn = (etag: string | undefined): number | null => (etag === undefined ? null : Number(etag.slice(1, -1)))
 
-const epochOf = (headers: Http.Answer["headers"]) => {
+const epochOf = (headers: Answer["headers"]) => {
   const epoch = headers["kv-epoch"]
   return typeof epoch === "string" ? { epoch } : {}
 }
 
 /** A page, with the position from which the client continues. */
 export interface ListPage extends H.ListResult {
-  /** The target of the `Link` header. */
   readonly next: string | undefined
 }
 
@@ -71,8 +128,8 @@ export class Client {
   private perform<R extends H.Result>(
     node: Node,
     action: H.Action,
-    request: Http.Request,
-    understand: (answer: Http.Answer) => R,
+    request: Request,
+    understand: (answer: Answer) => R,
     timeout = this.session.timeout
   ): Outcome<R> {
     const { recorder } = this.session
@@ -81,10 +138,10 @@ export class Client {
       if (base === undefined) return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
       const id = recorder.invoke(this.name, node.name, action)
       const waits = action.type === "poll" ? Duration.seconds(action.wait) : Duration.zero
-      return Http.ask(base, request, this.session).pipe(
+      return ask(base, request, this.session).pipe(
         Effect.timeoutFail({
           duration: Duration.sum(timeout, waits),
-          onTimeout: () => new Http.NoAnswer({ reason: "no answer in time", isUnsent: false })
+          onTimeout: () => new NoAnswer({ reason: "no answer in time", isUnsent: false })
         }),
         Effect.flatMap((answer): Outcome<R> => {
           const { body, headers, status } = answer
@@ -123,28 +180,25 @@ export class Client {
     })
   }
 
-  /**
-   * A PUT, a DELETE, a batch of several operations, or a delete of a prefix.
-   *
-   * @param timeout how long to wait for an answer, if it differs from the default
-   */
+  /** A PUT, a DELETE, a batch or a delete of a prefix. `timeout` is how long to wait for an answer. */
   write(node: Node, action: H.WriteAction, timeout?: Duration.Duration): Outcome<H.WriteResult> {
     const { actor, by, idempotencyKey, operations, prefixDelete } = action
     const keyed: Record<string, string> = idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }
+    const send = (
+      request: Request,
+      understand: (body: ReturnType<typeof JSON.parse>, headers: Answer["headers"]) => H.WriteResult
+    ) => this.perform(node, action, request, ({ body, headers }) => understand(JSON.parse(body), headers), timeout)
     if (prefixDelete !== undefined) {
       const { limit, namespace, prefix } = prefixDelete
       const target = `${path(namespace)}?${new URLSearchParams({ prefix, limit: String(limit), actor })}`
-      const request: Http.Request = { method: "DELETE", path: target, headers: keyed }
-      const understand = ({ body }: Http.Answer) => {
-        const { count, more } = JSON.parse(body)
-        return { results: [], removed: { count, more } }
-      }
-      return this.perform(node, action, request, understand, timeout)
+      return send({ method: "DELETE", path: target, headers: keyed }, ({ count, more }) => ({
+        results: [],
+        removed: { count, more }
+      }))
     }
     if (by === "batch") {
-      const body = { operations, actor }
-      const request: Http.Request = { method: "POST", path: "/api/v1/batch", headers: keyed, body }
-      return this.perform(node, action, request, ({ body }) => ({ results: JSON.parse(body).results }), timeout)
+      const request = { method: "POST", path: "/api/v1/batch", headers: keyed, body: { operations, actor } } as const
+      return send(request, ({ results }) => ({ results }))
     }
     const [operation] = operations as readonly [H.Operation]
     const { ifVersion, key, namespace } = operation
@@ -153,34 +207,29 @@ export class Client {
     const headers = { ...condition, ...keyed }
     if (operation.op === "delete") {
       const target = `${path(namespace, key)}${query({ actor })}`
-      const request: Http.Request = { method: "DELETE", path: target, headers }
-      const understand = ({ body }: Http.Answer) => ({ results: [{ deleted: JSON.parse(body).deleted }] })
-      return this.perform(node, action, request, understand, timeout)
+      return send({ method: "DELETE", path: target, headers }, ({ deleted }) => ({ results: [{ deleted }] }))
     }
     const { ttlMs, value } = operation
     const body = { value, actor, ...(ttlMs === undefined ? {} : { ttlMs }) }
-    const request: Http.Request = { method: "PUT", path: path(namespace, key), headers, body }
-    const understand = (answer: Http.Answer) => {
-      const entry: H.Entry = JSON.parse(answer.body)
-      return { results: [{ version: versionIn(answer.headers.etag) ?? 0 }], entry }
-    }
-    return this.perform(node, action, request, understand, timeout)
+    return send({ method: "PUT", path: path(namespace, key), headers, body }, (entry, { etag }) => ({
+      results: [{ version: versionIn(etag) ?? 0 }],
+      entry
+    }))
   }
 
   get(node: Node, namespace: string, key: string, ifNoneMatch?: number): Outcome<H.GetResult> {
     const isConditional = ifNoneMatch !== undefined
     const action: H.GetAction = { type: "get", namespace, key, ...(isConditional ? { ifNoneMatch } : {}) }
     const headers: Record<string, string> = isConditional ? { "if-none-match": `"${ifNoneMatch}"` } : {}
-    const request: Http.Request = { method: "GET", path: path(namespace, key), headers }
+    const request: Request = { method: "GET", path: path(namespace, key), headers }
     return this.perform(node, action, request, ({ body, status }): H.GetResult => {
       if (status === 404) return { entry: null }
       return status === 304 ? { notModified: ifNoneMatch ?? 0 } : { entry: JSON.parse(body) }
     })
   }
 
-  /** Several entries of one moment. */
   read(node: Node, addresses: H.ReadAction["addresses"]): Outcome<H.ReadResult> {
-    const request: Http.Request = { method: "POST", path: "/api/v1/kv/read", body: { keys: addresses } }
+    const request: Request = { method: "POST", path: "/api/v1/kv/read", body: { keys: addresses } }
     return this.perform(node, { type: "read", addresses }, request, ({ body, headers }) => ({
       entries: JSON.parse(body).items,
       lastSeq: Number(headers["kv-last-seq"]),

@@ -9,11 +9,9 @@ export interface Options {
   readonly name: string
   readonly by: H.Open["by"]
   readonly tenant?: string
-  /** The maximum number of messages before it closes the connection. */
   readonly maxMessages: number
 }
 
-/** What came over a connection. */
 type Message =
   | {
       readonly type: "changes"
@@ -23,11 +21,7 @@ type Message =
     }
   | { readonly type: "reset" }
 
-/** A position of a log. */
-interface Position {
-  readonly seq: number
-  readonly epoch: string | undefined
-}
+type Position = { readonly seq: number; readonly epoch: string | undefined }
 
 /** Receives messages until the connection ends or one is answered with `false`; interruption ends it. */
 type Connect = (

@@ -7,33 +7,28 @@ import type * as Api from "../../src/Kv/Api.ts"
 export type Change = typeof Api.Change.Type
 export type Entry = typeof Api.Entry.Type
 
-/** What the entry must be for an operation to go ahead: 0 is absent, any other number that very version. */
-interface Conditional {
+export interface Address {
+  readonly namespace: string
+  readonly key: string
+}
+
+interface Conditional extends Address {
+  /** What the entry must be for an operation to go ahead: 0 is absent, any other number that very version. */
   readonly ifVersion?: number
 }
 
 export interface SetOperation extends Conditional {
   readonly op: "set"
-  readonly namespace: string
-  readonly key: string
   readonly value: unknown
-  /** Milliseconds until the entry expires. */
   readonly ttlMs?: number
 }
 
-export interface DeleteOperation extends Conditional {
-  readonly op: "delete"
-  readonly namespace: string
-  readonly key: string
-}
-
-export type Operation = SetOperation | DeleteOperation
+export type Operation = SetOperation | (Conditional & { readonly op: "delete" })
 
 /** What a delete of a prefix deletes: the first entries whose key starts with it. */
 export interface PrefixDelete {
   readonly namespace: string
   readonly prefix: string
-  /** How many at most. */
   readonly limit: number
 }
 
@@ -45,9 +40,7 @@ export interface WriteAction {
   readonly type: "write"
   readonly by: "put" | "delete" | "batch" | "prefix"
   readonly actor: string
-  /** Empty for a delete of a prefix. */
   readonly operations: ReadonlyArray<Operation>
-  /** There for a delete of a prefix. */
   readonly prefixDelete?: PrefixDelete
   readonly idempotencyKey?: string
 }
@@ -55,38 +48,31 @@ export interface WriteAction {
 export type OperationResult = { readonly version: number } | { readonly deleted: boolean }
 
 export interface WriteResult {
-  /** One for each operation. */
   readonly results: ReadonlyArray<OperationResult>
   /** How many entries a delete of a prefix deleted, and whether there are others. */
   readonly removed?: { readonly count: number; readonly more: boolean }
-  /** The entry as the answer to a PUT has it. */
   readonly entry?: Entry
 }
 
-export interface GetAction {
+export interface GetAction extends Address {
   readonly type: "get"
-  readonly namespace: string
-  readonly key: string
-  /** The version in `If-None-Match`. */
   readonly ifNoneMatch?: number
 }
 
 /** The entry, `null` if it is absent, or that it still has the version in `If-None-Match`. */
 export type GetResult = { readonly entry: Entry | null } | { readonly notModified: number }
 
-/** Reads several entries at one moment. */
 export interface ReadAction {
   readonly type: "read"
-  readonly addresses: ReadonlyArray<Pick<Operation, "namespace" | "key">>
+  readonly addresses: ReadonlyArray<Address>
 }
 
-export interface ReadResult {
+/** `Kv-Last-Seq`, and `Kv-Epoch` if the service has one. */
+type LogEnd = { readonly lastSeq: number; readonly epoch?: string }
+
+export interface ReadResult extends LogEnd {
   /** One for each address, `null` if it is absent. */
   readonly entries: ReadonlyArray<Entry | null>
-  /** `Kv-Last-Seq`. */
-  readonly lastSeq: number
-  /** `Kv-Epoch`, if the service has one. */
-  readonly epoch?: string
 }
 
 /** A page of a list, or a whole list without a `limit`. */
@@ -97,24 +83,18 @@ export interface ListAction {
   /** Only keys from `start` on, and before `end`. */
   readonly start?: string
   readonly end?: string
-  /** From the last key to the first. */
   readonly reverse?: true
   /** Whether to count all entries of the selection, on any page. */
   readonly count?: true
   readonly limit?: number
-  /** The last key of the page before this one. */
   readonly afterKey?: string
 }
 
-export interface ListResult {
+export interface ListResult extends LogEnd {
   readonly items: ReadonlyArray<Entry>
-  /** `Kv-Last-Seq`. */
   readonly lastSeq: number
-  /** Whether a `Link` header led to another page. */
   readonly more: boolean
-  /** `Kv-Count`. */
   readonly count?: number
-  /** `Kv-Epoch`, if the service has one. */
   readonly epoch?: string
 }
 
@@ -124,18 +104,14 @@ export interface PollAction {
   /** The reader of several polls, each of which continues from the last one. */
   readonly follower: string
   readonly after: number
-  /** The log that `after` belongs to, if the reader names it. */
   readonly epoch?: string
   readonly limit: number
-  /** Seconds. */
   readonly wait: number
   readonly tenant?: string
 }
 
-export interface PollResult {
+export interface PollResult extends LogEnd {
   readonly changes: ReadonlyArray<Change>
-  readonly lastSeq: number
-  readonly epoch?: string
 }
 
 export type Action = WriteAction | GetAction | ReadAction | ListAction | PollAction
@@ -162,7 +138,6 @@ export interface Invoke extends At {
   readonly action: Action
 }
 
-/** The operation has ended as its answer says. */
 export interface Ok extends At {
   readonly type: "ok"
   readonly id: number
@@ -174,7 +149,6 @@ export interface Fail extends At {
   readonly type: "fail"
   readonly id: number
   readonly reason: string
-  /** Present if a precondition failed. */
   readonly refused?: Refusal
   /** Present if the answer was 410: the log was replaced. */
   readonly gone?: true
@@ -187,25 +161,20 @@ export interface Unknown extends At {
   readonly reason: string
 }
 
-/** A follower opens a stream or a WebSocket. */
 export interface Open extends At {
   readonly type: "open"
   readonly follower: string
   readonly node: string
   readonly by: "events" | "socket"
   readonly after: number
-  /** The log that `after` belongs to, if the follower names it. */
   readonly epoch?: string
   readonly tenant?: string
 }
 
 /** A follower receives records, or a position beyond the last record that is for it. */
-export interface Seen extends At {
+export interface Seen extends At, PollResult {
   readonly type: "seen"
   readonly follower: string
-  readonly changes: ReadonlyArray<Change>
-  readonly lastSeq: number
-  readonly epoch?: string
 }
 
 /** A follower is reset, because the log was replaced or the records that it needs were removed. */
@@ -227,7 +196,6 @@ export interface End extends At {
 
 export type Event = Invoke | Ok | Fail | Unknown | Open | Seen | Reset | Note | End
 
-/** The first line of a file. */
 export interface Header {
   readonly type: "history"
   readonly version: 1
@@ -236,13 +204,9 @@ export interface Header {
   readonly clockError: number
 }
 
-export interface History {
-  readonly header: Header
-  readonly events: ReadonlyArray<Event>
-}
+export type History = { readonly header: Header; readonly events: ReadonlyArray<Event> }
 
-export const addressOf = ({ namespace, key }: { readonly namespace: string; readonly key: string }): string =>
-  `${namespace}\u0000${key}`
+export const addressOf = ({ namespace, key }: Address): string => `${namespace}\u0000${key}`
 
 /** The history as a file has it, line by line. */
 export const lines = function* ({ events, header }: History): Generator<string> {
@@ -250,17 +214,7 @@ export const lines = function* ({ events, header }: History): Generator<string> 
   for (const event of events) yield JSON.stringify(event)
 }
 
-const types: ReadonlySet<string> = new Set<Event["type"]>([
-  "invoke",
-  "ok",
-  "fail",
-  "unknown",
-  "open",
-  "seen",
-  "reset",
-  "note",
-  "end"
-])
+const types = new Set<string | undefined>("invoke ok fail unknown open seen reset note end".split(" "))
 
 /** Reads what {@link lines} wrote; throws if the text is something else. */
 export const parse = (text: string): History => {
@@ -276,7 +230,7 @@ export const parse = (text: string): History => {
     })
   const [header, ...events] = parsed
   if (header?.type !== "history" || header.version !== 1) throw new Error("Line 1 is no header of a history, version 1")
-  const bad = events.findIndex(({ type }) => type === undefined || !types.has(type))
+  const bad = events.findIndex(({ type }) => !types.has(type))
   if (bad !== -1) throw new Error(`Line ${bad + 2} is no event of a history`)
   return { header: header as Header, events: events as ReadonlyArray<Event> }
 }

@@ -1,28 +1,12 @@
 /** Makes valid histories invalid, as those of a store that breaks a guarantee. */
 import type * as H from "./History.ts"
-import { ofEpochs } from "./mutations/Epochs.ts"
-import { ofFollowers } from "./mutations/Followers.ts"
-import { ofLists } from "./mutations/Lists.ts"
-import { ofLog } from "./mutations/Log.ts"
+import { ofAllFollowers } from "./mutations/Followers.ts"
 import { MutableHistory, type Mutated, type Mutation, type Which } from "./mutations/MutableHistory.ts"
-import { ofPrefixDeletes } from "./mutations/PrefixDeletes.ts"
-import { ofReadMany } from "./mutations/ReadMany.ts"
-import { ofReads } from "./mutations/Reads.ts"
-import { ofRetries } from "./mutations/Retries.ts"
-import { ofWrites } from "./mutations/Writes.ts"
+import { ofAllReads } from "./mutations/Reads.ts"
+import { ofLogAndWrites } from "./mutations/Writes.ts"
 
 /** Changes a valid history so that it is not valid any more. */
-export const mutations: ReadonlyArray<Mutation> = [
-  ...ofLog,
-  ...ofWrites,
-  ...ofPrefixDeletes,
-  ...ofRetries,
-  ...ofReads,
-  ...ofReadMany,
-  ...ofLists,
-  ...ofFollowers,
-  ...ofEpochs
-]
+export const mutations: ReadonlyArray<Mutation> = [...ofLogAndWrites, ...ofAllReads, ...ofAllFollowers]
 
 /** Changes an epoch of the history; `undefined` if it has nothing to change. */
 export const mutate = (

@@ -60,12 +60,8 @@ layer(Environment.layer, { excludeTestServices: true })(
             const between = (isLong ? 170 : 60) * count
             const history = yield* Workload.run(
               {
-                seed: `${seed} ${count}`,
-                nodes,
-                key: Service.key,
-                clients: 16,
-                operations: (failures + 1) * between,
-                clockError: 100
+                ...{ seed: `${seed} ${count}`, nodes, key: Service.key, clients: 16, clockError: 100 },
+                operations: (failures + 1) * between
               },
               ({ done, recorder }) =>
                 Effect.gen(function* () {
@@ -103,12 +99,8 @@ layer(Environment.layer, { excludeTestServices: true })(
           const between = isLong ? 150 : 60
           const history = yield* Workload.run(
             {
-              seed: `${seed} promoted`,
-              nodes,
-              key: Service.key,
-              clients: 8,
-              operations: 3 * between,
-              clockError: 100
+              ...{ seed: `${seed} promoted`, nodes, key: Service.key, clients: 8, clockError: 100 },
+              operations: 3 * between
             },
             ({ done, recorder }) =>
               Effect.gen(function* () {

@@ -12,7 +12,6 @@ export class Recorder implements H.History {
   private last = -1
   private ids = 0
   private isOver = false
-  /** How many operations have ended. */
   ended = 0
 
   /**
@@ -44,11 +43,8 @@ export class Recorder implements H.History {
   }
 
   ok(id: number, result: H.Result): void {
-    this.push({
-      type: "ok",
-      id,
-      result: "changes" in result ? { ...result, changes: this.shared(result.changes) } : result
-    })
+    const shared = "changes" in result ? { ...result, changes: this.shared(result.changes) } : result
+    this.push({ type: "ok", id, result: shared })
   }
 
   fail(id: number, reason: string, why: Pick<H.Fail, "refused" | "gone"> = {}): void {

@@ -10,7 +10,6 @@ export interface ServiceNode extends Node {
   readonly pause: (milliseconds: number) => Effect.Effect<void>
 }
 
-/** Starts a node. It ends with the scope. */
 export const start = (name: string, options: Service.Options) =>
   Effect.gen(function* () {
     const launch = yield* Effect.map(

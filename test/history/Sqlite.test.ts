@@ -54,12 +54,8 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
       const between = isLong ? 200 : 100
       const history = yield* Workload.run(
         {
-          seed: `${seed} restored`,
-          nodes: [node],
-          key: Service.key,
-          clients: 8,
-          operations: (2 * rounds + 1) * between,
-          clockError: 50
+          ...{ seed: `${seed} restored`, nodes: [node], key: Service.key, clients: 8, clockError: 50 },
+          operations: (2 * rounds + 1) * between
         },
         ({ done, recorder }) =>
           Effect.gen(function* () {

@@ -10,9 +10,6 @@ const spaces = [
   { namespace: "tenant:b", keys: 60, weight: 2 }
 ] as const
 
-type Address = Pick<H.Operation, "namespace" | "key">
-
-/** What a client draws, by one seed. */
 class Draws {
   constructor(private readonly random: Random.Random) {}
 
@@ -32,7 +29,7 @@ class Draws {
     return this.oneOf(spaces.flatMap(space => Array.from({ length: space.weight }, () => space)))
   }
 
-  get address(): Effect.Effect<Address> {
+  get address(): Effect.Effect<H.Address> {
     return Effect.flatMap(this.space, ({ keys, namespace }) =>
       Effect.map(this.below(keys), index => ({ namespace, key: `k/${index}` }))
     )
@@ -42,7 +39,6 @@ class Draws {
 /** The versions that any client saw last, so that preconditions often hold. */
 export type Versions = Map<string, number>
 
-/** One client of the workload. */
 export class Worker {
   private count = 0
   private readonly draws: Draws
@@ -74,17 +70,12 @@ export class Worker {
       if (yield* draws.chance(0.25)) return { op: "delete", ...address, ...condition }
       const padding = "·".repeat(yield* draws.below(100))
       const ttl = (yield* draws.chance(0.08)) ? { ttlMs: 20 + (yield* draws.below(1500)) } : {}
-      return {
-        op: "set",
-        ...address,
-        value: { by: this.name, count: this.count, index, padding },
-        ...ttl,
-        ...condition
-      }
+      const value = { by: this.name, count: this.count, index, padding }
+      return { op: "set", ...address, value, ...ttl, ...condition }
     })
   }
 
-  private learn({ key, namespace }: Address, version: number): void {
+  private learn({ key, namespace }: H.Address, version: number): void {
     this.versions.set(H.addressOf({ namespace, key }), version)
   }
 
@@ -142,7 +133,7 @@ export class Worker {
     yield* Effect.all([sending, reading], { concurrency: "unbounded", discard: true })
   })
 
-  private read(address: Address) {
+  private read(address: H.Address) {
     return Effect.gen(this, function* () {
       const { key, namespace } = address
       const known = this.versions.get(H.addressOf(address))
@@ -157,14 +148,12 @@ export class Worker {
     address => this.read(address)
   )
 
-  /** Several keys at one moment, of any namespace. */
   private readonly readMany = Effect.gen(this, function* () {
     const size = 1 + (yield* this.draws.below(8))
     const addresses = yield* Effect.forEach(Array.from({ length: size }), () => this.draws.address)
     yield* this.client.read(yield* this.node, addresses)
   })
 
-  /** The selection of a list, and its order. */
   private readonly selection = Effect.gen(this, function* () {
     const { draws } = this
     const { keys, namespace } = yield* draws.space
@@ -210,7 +199,6 @@ export class Worker {
     if (page !== undefined) this.position = { seq: page.lastSeq, epoch: page.epoch }
   })
 
-  /** One step, of one or several operations. */
   readonly step = Effect.gen(this, function* () {
     this.count++
     const drawn = yield* this.draws.below(100)

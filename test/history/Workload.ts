@@ -2,34 +2,31 @@
  * Clients that concurrently write, read, list and follow, against the nodes of a running service, at random by a seed.
  * Requests and answers are recorded, and checked by `Checker`.
  */
+
 import { closeSync, mkdtempSync, openSync, writeSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Data, Duration, Effect, Fiber, Random, type Scope } from "effect"
 import { check, counts } from "./Checker.ts"
-import { Client, type Gone, type Node, type Session, type Unexpected } from "./Client.ts"
+import { agent, Client, type Gone, type Node, type Session, type Unexpected } from "./Client.ts"
 import { Follower, type Options as FollowerOptions } from "./Followers.ts"
 import * as H from "./History.ts"
-import * as Http from "./Http.ts"
+import type { Violation } from "./Operations.ts"
 import { Recorder } from "./Recorder.ts"
-import type { Violation } from "./Violation.ts"
 import { type Versions, Worker } from "./Worker.ts"
 
 export interface Options {
   readonly seed: string
   readonly nodes: ReadonlyArray<Node>
-  /** The credential that reads and writes. */
   readonly key: string
   readonly clients: number
   /** How many operations are done, by all clients together. */
   readonly operations: number
   /** By how many milliseconds the clocks of this process, the nodes and the database may differ. */
   readonly clockError: number
-  /** How long a client waits for an answer. */
   readonly timeout?: Duration.DurationInput
 }
 
-/** A workload that is under way. */
 export interface Running {
   readonly recorder: Recorder
   /** Waits until so many operations have ended. */
@@ -96,7 +93,7 @@ export const start = (options: Options): Effect.Effect<Running, never, Scope.Sco
     const recorder = new Recorder(seed, clockError, () => {
       for (const waiter of waiting) if (recorder.ended >= waiter.count) waiter.resume()
     })
-    const session = { recorder, key, agent: yield* Http.agent, timeout: Duration.decode(timeout) }
+    const session = { recorder, key, agent: yield* agent, timeout: Duration.decode(timeout) }
     const versions: Versions = new Map()
     const all = followers.map(one => new Follower(session, one))
     const following = yield* Effect.forkScoped(
@@ -137,7 +134,6 @@ export const start = (options: Options): Effect.Effect<Running, never, Scope.Sco
     }
   })
 
-/** The service has violated a guarantee. */
 export class Violated extends Data.TaggedError("Violated")<{ readonly message: string }> {}
 
 const messages = (violations: ReadonlyArray<Violation>): string =>
@@ -166,7 +162,6 @@ export const verify = (history: H.History): Effect.Effect<void, Violated> =>
     })
   })
 
-/** The epochs that lists and polls had. */
 export const epochs = ({ events }: H.History): ReadonlySet<string> =>
   new Set(events.flatMap(event => (event.type === "ok" && "epoch" in event.result ? [event.result.epoch ?? ""] : [])))
 

@@ -3,13 +3,12 @@ import { signal } from "@preact/signals"
 import type { Change } from "../../Client/Client.ts"
 import { followTexts } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { retryUntilDone, untilNextTry } from "../Service/Pause.ts"
 import { readEnd } from "../Store/Entries.ts"
 
 /** A change with only the start of its value. */
 export interface SeenChange extends Omit<Change, "value"> {
-  /** The start of the value's JSON text. */
   readonly preview: string
 }
 
@@ -18,8 +17,6 @@ export const maxChanges = 5000
 
 /** Milliseconds after which a connected feed without changes counts as empty. */
 const emptyMs = 500
-
-/** The number of earlier changes that are shown. */
 const earlier = 200
 
 const previewLength = 200
@@ -32,7 +29,6 @@ const seen = ({ value, ...change }: Change): SeenChange => ({
   preview: change.op === "delete" ? "" : startOf(String(value))
 })
 
-/** The changes of an open feed. */
 export class Changes {
   /** Oldest first. */
   #all: Array<SeenChange> = []
@@ -40,7 +36,6 @@ export class Changes {
   #arrived: Array<SeenChange> = []
   readonly shown = signal<ReadonlyArray<SeenChange>>([])
   readonly isLive = signal(false)
-  /** Whether the earlier changes have been read. */
   readonly isRead = signal(false)
   readonly problem = signal("")
   readonly isPaused = signal(false)
@@ -107,8 +102,7 @@ export class Changes {
   }
 
   /**
-   * Follows the log from shortly before its end, but not before the position `first`, until it must start again. Returns
-   * the position after which the log is kept.
+   * Follows the log from shortly before its end, but not before `first`. Returns the position after which it is kept.
    */
   async #followOnce(signal: AbortSignal, first: number): Promise<number> {
     const onProblem = (message: string) => {

@@ -1,17 +1,13 @@
 /** The live change feed, with a filter and a pause. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import { href } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
+import { Banner, Button } from "../Widgets/Controls.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
 import { count, dateAndTime, time, visible, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, maxChanges, type SeenChange } from "./Changes.ts"
 
-interface Filter {
-  readonly text: string
-  readonly op: "all" | SeenChange["op"]
-}
+type Filter = { readonly text: string; readonly op: "all" | SeenChange["op"] }
 
 const matches = ({ op, text }: Filter, change: SeenChange): boolean =>
   (op === "all" || change.op === op) &&

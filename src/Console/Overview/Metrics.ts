@@ -21,13 +21,10 @@ export const isDevMode = signal(false)
 
 const intervalMs = 2000
 const maxFigures = 450
-
-/** Whether a new token is being tried. */
 export const isTryingToken = signal(false)
 
 let token = sessionStorage.getItem(names.metricsToken) ?? ""
 
-/** Sets the token of `/metrics` for this tab. */
 export const useMetricsToken = (text: string): void => {
   token = text
   sessionStorage.setItem(names.metricsToken, text)
@@ -47,7 +44,6 @@ const isAbsent = ({ ok, status }: Response): boolean => {
   return !ok
 }
 
-/** One reading, or why it is not possible. */
 const read = async (): Promise<Snapshot | "hidden" | "locked"> => {
   if (routes.metricsJson !== undefined && (isDevMode.value || metricsState.value === "unknown")) {
     const response = await ask(routes.metricsJson, {})
@@ -73,7 +69,6 @@ const take = (snapshot: Snapshot): void => {
   history.value = [...history.value.slice(1 - maxFigures), between(before, snapshot)]
 }
 
-/** Whether another reading may give figures. */
 const isWorthReading = (): boolean =>
   isTryingToken.value || metricsState.value === "unknown" || metricsState.value === "shown"
 

@@ -2,11 +2,11 @@
 import type { ComponentChildren } from "preact"
 import { useMemo } from "preact/hooks"
 import { type Dependency, health, isReachable, isStoreReady, type Status } from "../Service/Health.ts"
-import { SecretForm } from "../Widgets/SignIn.tsx"
+import { SecretForm } from "../Widgets/Shell.tsx"
 import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
 import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
 import { history, isTryingToken, latest, metricsRefusal, metricsState, useMetricsToken } from "./Metrics.ts"
-import { Plot } from "./Plot.tsx"
+import { Plot, type PlotProps } from "./Plot.tsx"
 
 const toneOf: Readonly<Record<Status | BreakerState, string>> = {
   ok: "good",
@@ -64,16 +64,12 @@ const names: Readonly<Record<string, string>> = {
   replication: "Replication"
 }
 
-const nameOf = (name: string): string => names[name] ?? name
-
-/** The store in the form of the other dependencies. */
 const store = (): ReadonlyArray<Dependency> => {
   if (health.value === undefined || isStoreReady.value === undefined) return []
-  if (isStoreReady.value) return [{ name: "store", status: "ok" }]
-  return [{ name: "store", status: "unhealthy", error: "Not ready; writes are answered 503" }]
+  const failure = { status: "unhealthy", error: "Not ready; writes are answered 503" } as const
+  return [{ name: "store", ...(isStoreReady.value ? { status: "ok" } : failure) }]
 }
 
-/** Dependencies without a circuit breaker. */
 const unbroken = new Set(["store", "replication"])
 
 /** The state of a dependency whose breaker is not in the metrics. */
@@ -109,7 +105,7 @@ const Dependencies = () => {
             <tbody>
               {[...rows].map(([name, { breaker, dependency }]) => (
                 <tr key={name}>
-                  <th scope="row">{nameOf(name)}</th>
+                  <th scope="row">{names[name] ?? name}</th>
                   <td>
                     {dependency === undefined ? (
                       <span class="muted">not probed</span>
@@ -138,11 +134,8 @@ const Dependencies = () => {
   )
 }
 
-const powersOfTwo = Array.from({ length: 20 }, (_, power) => 2 ** (20 + power))
-
 const perSecond = (value: number): string => `${short(value)}/s`
 
-/** The labels of figures whose names do not say enough. */
 const labels: Readonly<Record<string, string>> = {
   refused: "refused (4xx)",
   commitP99: "commit p99",
@@ -150,11 +143,43 @@ const labels: Readonly<Record<string, string>> = {
   heap: "heap in use"
 }
 
+interface Described extends Omit<PlotProps, "lines" | "times"> {
+  /** The figures, with the numbers of their colors. */
+  readonly colors: Partial<Record<keyof Figures, number>>
+}
+
+const plots: ReadonlyArray<Described> = [
+  {
+    ...{ title: "Requests", hint: "Excluding probes, scrapes and pages", format: perSecond, isFilled: true },
+    colors: { succeeded: 1, refused: 3, failed: 4 }
+  },
+  {
+    ...{ title: "Latency", hint: "Excluding long polls and streams", format: millis },
+    colors: { p50: 1, p95: 2, p99: 3, commitP99: 4 }
+  },
+  {
+    ...{ title: "Commits", hint: "Writes are committed in groups", format: perSecond, isFilled: true },
+    colors: { writes: 1, commits: 2 }
+  },
+  {
+    ...{ title: "Change feed", hint: "Followers, and changes not yet sent to the slowest WebSocket", format: short },
+    colors: { followers: 1, lag: 3, connections: 2 }
+  },
+  {
+    ...{ title: "Event loop delay", hint: "99th percentile of the last ten seconds", format: millis, isFilled: true },
+    colors: { eventLoop: 2 }
+  },
+  {
+    ...{ title: "Memory", format: bytes, isFilled: true },
+    steps: Array.from({ length: 20 }, (_, power) => 2 ** (20 + power)),
+    colors: { resident: 1, heap: 2 }
+  }
+]
+
 const Plots = () => {
   const figures = history.value
   const times = useMemo(() => figures.map(({ at }) => at), [figures])
-  /** The lines of figures, with the number of their color. */
-  const lines = (colors: Partial<Record<keyof Figures, number>>) =>
+  const linesOf = (colors: Described["colors"]) =>
     Object.entries(colors).map(([name, color]) => ({
       label: labels[name] ?? name,
       color: `--series-${color}`,
@@ -162,52 +187,9 @@ const Plots = () => {
     }))
   return (
     <div class="plots">
-      <Plot
-        title="Requests"
-        hint="Excluding probes, scrapes and pages"
-        times={times}
-        format={perSecond}
-        isFilled
-        lines={lines({ succeeded: 1, refused: 3, failed: 4 })}
-      />
-      <Plot
-        title="Latency"
-        hint="Excluding long polls and streams"
-        times={times}
-        format={millis}
-        lines={lines({ p50: 1, p95: 2, p99: 3, commitP99: 4 })}
-      />
-      <Plot
-        title="Commits"
-        hint="Writes are committed in groups"
-        times={times}
-        format={perSecond}
-        isFilled
-        lines={lines({ writes: 1, commits: 2 })}
-      />
-      <Plot
-        title="Change feed"
-        hint="Followers, and changes not yet sent to the slowest WebSocket"
-        times={times}
-        format={short}
-        lines={lines({ followers: 1, lag: 3, connections: 2 })}
-      />
-      <Plot
-        title="Event loop delay"
-        hint="99th percentile of the last ten seconds"
-        times={times}
-        format={millis}
-        isFilled
-        lines={lines({ eventLoop: 2 })}
-      />
-      <Plot
-        title="Memory"
-        times={times}
-        format={bytes}
-        steps={powersOfTwo}
-        isFilled
-        lines={lines({ resident: 1, heap: 2 })}
-      />
+      {plots.map(({ colors, ...plot }) => (
+        <Plot {...plot} times={times} lines={linesOf(colors)} />
+      ))}
     </div>
   )
 }

@@ -1,25 +1,23 @@
 /** A plot of lines over the last minutes. */
 import { useEffect, useRef } from "preact/hooks"
 import uPlot from "uplot"
-import { isDark } from "../Widgets/Theme.tsx"
+import { isDark } from "../Widgets/Shell.tsx"
 
-export interface Line {
+interface Line {
   readonly label: string
   /** The name of a custom property of the style sheet. */
   readonly color: string
   readonly values: ReadonlyArray<number>
 }
 
-interface Props {
+export interface PlotProps {
   readonly title: string
   readonly hint?: string
-  /** Epoch milliseconds of each value. */
   readonly times: ReadonlyArray<number>
   readonly lines: ReadonlyArray<Line>
   readonly format: (value: number) => string
   /** The possible distances between the ticks of the axis; powers of ten without it. */
   readonly steps?: ReadonlyArray<number>
-  /** Whether the first line is filled down to zero. */
   readonly isFilled?: boolean
 }
 
@@ -44,7 +42,7 @@ const resolved = (name: string): string => {
 
 const translucent = (color: string): string => color.replace(/^rgb\((.*)\)$/, "rgba($1, 0.12)")
 
-const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uPlot.Options => {
+const optionsOf = ({ format, isFilled, lines, steps }: PlotProps, width: number): uPlot.Options => {
   const axis = { stroke: resolved("--muted"), font: `11px ${property("--sans")}`, ticks: { show: false } }
   const grid = { stroke: resolved("--line"), width: 1 }
   return {
@@ -91,12 +89,12 @@ const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uP
   }
 }
 
-const dataOf = ({ lines, times }: Props): uPlot.AlignedData => [
+const dataOf = ({ lines, times }: PlotProps): uPlot.AlignedData => [
   times.map(at => at / 1000),
   ...lines.map(({ values }) => values.map(value => (Number.isFinite(value) ? value : null)))
 ]
 
-export const Plot = (props: Props) => {
+export const Plot = (props: PlotProps) => {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
   const dark = isDark.value

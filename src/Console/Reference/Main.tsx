@@ -2,27 +2,15 @@
 import { signal, useSignalEffect } from "@preact/signals"
 import { render } from "preact"
 import { lazy, Suspense } from "preact/compat"
-import { names, routes, signOut } from "../Service/Page.ts"
-import { Button, IconButton } from "../Widgets/Button.tsx"
-import { download } from "../Widgets/Download.ts"
-import { Icon, Mark } from "../Widgets/Icon.tsx"
-import { FailureNote } from "../Widgets/Messages.tsx"
-import { SignInCard } from "../Widgets/SignIn.tsx"
-import { applyTheme, isDark, ThemeButton } from "../Widgets/Theme.tsx"
+import { download, names, routes, signOut } from "../Service/Page.ts"
+import { Button, FailureNote, Icon, IconButton, Mark } from "../Widgets/Controls.tsx"
+import { applyTheme, isDark, SignInCard, ThemeButton } from "../Widgets/Shell.tsx"
 import type { OpenApiDocument } from "./Operations.tsx"
 
-interface Described {
-  readonly document: OpenApiDocument
-  readonly key: string
-}
+type Described = { readonly document: OpenApiDocument; readonly key: string }
 
-/** The OpenAPI document, and the key that it was read with. */
 const described = signal<Described | undefined>(undefined)
-
-/** Why the last request failed; `""` if it did not. */
 const problem = signal("")
-
-/** Whether a request is in progress. */
 const isBusy = signal(false)
 
 class Refused extends Error {}
@@ -58,13 +46,6 @@ const describe = (key: string): Promise<void> =>
     described.value = { document, key }
   })
 
-/** Reads it with the stored key, if any. */
-const resume = (): void => {
-  const key = sessionStorage.getItem(names.credential)
-  if (key !== null) void describe(key)
-}
-
-/** Downloads a document as a file. */
 const save = (address: string, name: string): Promise<void> =>
   attempt(async () => {
     const response = await read(address, described.peek()?.key ?? "")
@@ -115,12 +96,11 @@ const Frame = () => {
       <main class="reference">
         <section class="reference-documents" aria-label="Documents">
           <p class="muted">
-            {routes.asyncApi === undefined ? (
-              "This page shows the OpenAPI document."
-            ) : (
+            This page shows the OpenAPI document.
+            {routes.asyncApi !== undefined && (
               <>
-                This page shows the OpenAPI document. The AsyncAPI document, at <code>{routes.asyncApi}</code>,
-                describes the WebSockets.
+                {" "}
+                The AsyncAPI document, at <code>{routes.asyncApi}</code>, describes the WebSockets.
               </>
             )}
           </p>
@@ -146,5 +126,6 @@ const Page = () => {
 }
 
 applyTheme()
-resume()
+const stored = sessionStorage.getItem(names.credential)
+if (stored !== null) void describe(stored)
 render(<Page />, document.getElementById("reference")!)

@@ -4,7 +4,6 @@ import SwaggerUI from "swagger-ui-dist/swagger-ui-es-bundle.js"
 import "swagger-ui-dist/swagger-ui.css"
 import { routes } from "../Service/Page.ts"
 
-/** The parts of the OpenAPI document that the page uses. */
 export interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, OpenApiOperation>>>>
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
@@ -37,10 +36,7 @@ const plugin = (document: OpenApiDocument) => () => ({
   }
 })
 
-interface Props {
-  readonly document: OpenApiDocument
-  readonly credential: string
-}
+type Props = { readonly document: OpenApiDocument; readonly credential: string }
 
 const Operations = ({ credential, document }: Props) => {
   const box = useRef<HTMLDivElement>(null)

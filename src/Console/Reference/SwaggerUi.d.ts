@@ -1,7 +1,6 @@
 /** What is used of Swagger UI, whose package has no types. */
 declare module "swagger-ui-dist/swagger-ui-es-bundle.js" {
   const SwaggerUI: (options: Readonly<Record<string, unknown>>) => {
-    /** Takes a key for one of the document's security schemes. */
     readonly preauthorizeApiKey: (scheme: string, key: string) => void
   }
   export default SwaggerUI

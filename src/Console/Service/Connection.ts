@@ -41,15 +41,9 @@ const claimsOf = (token: string): { readonly tenant: string; readonly sub: strin
 /** The user's access to the store; `none` if the application has no store or the credential is not for it. */
 type StoreAccess = "write" | "read" | "none"
 
-interface User {
-  readonly credential: string
-  readonly store: StoreAccess
-}
+type User = { readonly credential: string; readonly store: StoreAccess }
 
-/** The user who is signed in. */
 export const user = signal<User | undefined>(undefined)
-
-/** Whether a credential is being checked. */
 export const isChecking = signal(false)
 
 /** Why the last attempt to sign in failed; `""` without one. */
@@ -57,8 +51,6 @@ export const refusal = signal("")
 
 /** The token of sessions, if it differs from the credential of the store. */
 const sessionToken = signal<string | undefined>(undefined)
-
-/** Whether the user may change entries. */
 export const canWrite = computed(() => user.value?.store === "write")
 
 /** Whether the user may talk to agents. With a read-only credential, nothing that writes is offered. */
@@ -69,7 +61,6 @@ const { origin } = location
 const requestsWith = (credential: string): Requests =>
   requestsOf({ baseUrl: origin, prefix: routes.store ?? "", token: credential })
 
-/** Requests to the store with the credential of the user. */
 export const requests = computed(() => requestsWith(user.value?.credential ?? ""))
 
 const clientWith = (json: JsonFormat): ReadonlySignal<Client> =>
@@ -77,7 +68,6 @@ const clientWith = (json: JsonFormat): ReadonlySignal<Client> =>
     makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "", clock, json })
   )
 
-/** The client of the store. */
 export const client = clientWith(JSON)
 
 const textClient = clientWith({ parse: JsonText.parse, stringify: JSON.stringify })
@@ -102,7 +92,6 @@ export const followTexts = followBy(textClient)
 const sessionsWith = (token: string): Sessions =>
   makeSessions({ baseUrl: origin, path: routes.gateway ?? "/ws", token, clock, onStatus: onSessionsStatus })
 
-/** Whether the connection of sessions is open. */
 export const isGatewayConnected = signal(true)
 
 const onSessionsStatus = ({ type }: ConnectionStatus): void => {
@@ -124,8 +113,6 @@ export const sessionsProblem = signal("")
 
 /** Whether the user has entered a token for sessions, in addition to the credential of the store. */
 export const hasSessionToken = computed(() => sessionToken.value !== undefined)
-
-/** The tenant and the user of the sessions, if the token names them. */
 export const sessionsIdentity = computed(() => claimsOf(sessionToken.value ?? user.value?.credential ?? ""))
 
 /** Opens the connection of sessions. It is retried until it is open or refused. */
@@ -157,7 +144,6 @@ export const openSessions = async (): Promise<void> => {
   isOpeningSessions.value = false
 }
 
-/** Sets a token that is used only for sessions. */
 export const useSessionToken = async (token: string): Promise<void> => {
   sessionToken.value = token
   sessionStorage.setItem(names.sessionToken, token)
@@ -178,19 +164,17 @@ const storeAccess = async (credential: string): Promise<StoreAccess> => {
   return "read"
 }
 
-/** Reads an answer whose content is not used. */
 export const drain = async (response: Response): Promise<void> => {
   await response.text()
 }
-
-const looksLikeToken = (credential: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(credential)
 
 /** The access of a credential. If the store refuses it, it may be a token of sessions. */
 const accessOf = async (credential: string): Promise<StoreAccess> => {
   try {
     return await storeAccess(credential)
   } catch (error) {
-    if (!(error instanceof Unauthorized) || routes.gateway === undefined || !looksLikeToken(credential)) throw error
+    const isToken = /^[\w-]+\.[\w-]+\.[\w-]+$/.test(credential)
+    if (!(error instanceof Unauthorized) || routes.gateway === undefined || !isToken) throw error
     const tried = sessionsWith(credential)
     try {
       await tried.connect()

@@ -1,5 +1,4 @@
 /** Error messages for users. */
-
 import { pictureOf, replaceHidden } from "../../base/HiddenCharacters.ts"
 import { isClientError } from "../../Client/Errors.ts"
 
@@ -12,17 +11,10 @@ const textOf = (error: unknown): string => {
   if (error._tag === "ConnectionFailed") {
     return isDetailed(error.message) ? `The service does not answer: ${error.message}` : "The service does not answer"
   }
-  const { message } = error
-  return "requestId" in error && error.requestId !== undefined && error.status >= 500
-    ? `${message} (request ${error.requestId})`
-    : message
+  const request = "requestId" in error && error.status >= 500 ? error.requestId : undefined
+  return request === undefined ? error.message : `${error.message} (request ${request})`
 }
 
-/**
- * The message of an error, with the id of the request in the log of the service. It may quote text of others, so its
- * hidden characters are replaced by visible ones.
- */
+/** The message of an error. It may quote text of others, so its hidden characters are replaced. */
 export const messageOf = (error: unknown): string => replaceHidden(textOf(error), "text", pictureOf)
-
-/** Whether the page itself has aborted a call. */
 export const isAbort = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError"

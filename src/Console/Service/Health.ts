@@ -14,7 +14,6 @@ export interface Dependency {
 
 interface Report {
   readonly status: Status
-  /** Milliseconds. */
   readonly uptime: number
   readonly connections: number
   readonly memory: { readonly rss: number }
@@ -22,7 +21,6 @@ interface Report {
   readonly version: string
 }
 
-/** The latest health; `undefined` before the first one. */
 export const health = signal<Report | undefined>(undefined)
 
 /** Whether the service has answered the last request; `undefined` before the first one. */
@@ -49,7 +47,6 @@ export const checkHealth = (): void => {
   if (isReachable.value !== false) check.abort()
 }
 
-/** Waits until the next request. */
 const untilNext = async (failures: number, ended: AbortSignal): Promise<void> => {
   if (failures > 0) {
     const bound = Math.min(maxBackoffMs, firstBackoffMs * 2 ** (failures - 1))

@@ -1,4 +1,4 @@
-/** The view that the page shows, which is in the fragment of its address: `#/store/<namespace>/<key>?tenant=<id>`. The service serves a single page, so that the console works under any prefix. */
+/** The view, in the fragment of the address, for any prefix: `#/store/<namespace>/<key>?tenant=<id>`. */
 import { computed, signal } from "@preact/signals"
 
 /** The path of a fragment, and the choices after it, with their `?`. */
@@ -14,8 +14,6 @@ const segmentsOf = (hash: string): ReadonlyArray<string> => {
 }
 
 const hash = signal(location.hash)
-
-/** Asks the user whether to leave the view. `leave` continues the navigation. */
 type Guard = (leave: () => void) => void
 
 /** The latest guard asks first. */
@@ -44,7 +42,6 @@ export const guard = (added: Guard): (() => void) => {
   }
 }
 
-/** Acts once all guards have agreed, which are removed. */
 export const afterGuards = (act: () => void): void => {
   const latest = guards.at(-1)
   if (latest === undefined) {
@@ -57,26 +54,19 @@ export const afterGuards = (act: () => void): void => {
   })
 }
 
-/** Goes to a fragment once all guards have agreed. */
 const navigate = (wanted: string): void =>
   afterGuards(() => {
     location.hash = wanted
   })
 
-/** The segments of the path, decoded. */
 export const route = computed(() => segmentsOf(hash.value))
-
-/** The choices, by name. */
 export const choices = computed(() => new URLSearchParams(choicesOf(hash.value)))
-
-/** The name of the view. */
 export const view = computed(() => route.value[0] ?? "overview")
 
 /** The address of a path. Choices are kept within the view. */
 export const href = (...segments: ReadonlyArray<string>): string =>
   `#/${segments.map(encodeURIComponent).join("/")}${segments[0] === view.value ? choicesOf(hash.value) : ""}`
 
-/** Goes to a path, if the guards agree. */
 export const go = (...segments: ReadonlyArray<string>): void => {
   location.hash = href(...segments)
 }

@@ -1,4 +1,4 @@
-/** What the service writes into the page, and what all pages of the tab share. */
+/** The page: what the service writes into it, what all pages of the tab share, its frames, and its downloads. */
 import type { Routes } from "../../Operations/Pages/Paths.ts"
 
 const { content } = document.querySelector<HTMLMetaElement>('meta[name="causeway-routes"]')!
@@ -17,7 +17,6 @@ export const names = {
   namespaces: "causeway.namespaces"
 } as const
 
-/** Removes everything from the storage. */
 export const clear = (): void => {
   for (const name of Object.values(names)) sessionStorage.removeItem(name)
 }
@@ -27,4 +26,32 @@ export const signOut = (): void => {
   clear()
   history.replaceState(undefined, "", location.pathname)
   location.reload()
+}
+
+export class FrameWork {
+  #frame = 0
+
+  constructor(private readonly work: () => void) {}
+
+  request(): void {
+    if (this.#frame !== 0) return
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = 0
+      this.work()
+    })
+  }
+
+  cancel(): void {
+    cancelAnimationFrame(this.#frame)
+    this.#frame = 0
+  }
+}
+
+export const download = (blob: Blob, name: string): void => {
+  const url = URL.createObjectURL(blob)
+  const link = document.createElement("a")
+  link.href = url
+  link.download = name
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

@@ -17,19 +17,12 @@ export const pause = (ms: number, ended?: AbortSignal): Promise<void> =>
     const { signal } = over
     ended?.addEventListener("abort", done, { signal })
     addEventListener("online", done, { signal })
-    const seen = () => {
-      if (!document.hidden) done()
-    }
-    document.addEventListener("visibilitychange", seen, { signal })
+    document.addEventListener("visibilitychange", () => document.hidden || done(), { signal })
   })
 
-/** Functions that fire the pending timers of the clients. */
 const timers = new Set<() => void>()
 
-/**
- * The clock of the page's clients. Their backoff grows to 30 seconds, for services with very many clients. A user who
- * looks at a page waits an eighth of that.
- */
+/** The clock of the page's clients. A user waits an eighth of their backoff, which grows to 30 seconds. */
 export const clock: Clock = {
   ...systemClock,
   after: (ms, callback) => {
@@ -48,10 +41,7 @@ export const clock: Clock = {
   random: () => Math.random() / 8
 }
 
-/**
- * Ends the pauses of the clients, because the service is available again. All timers fire early. Timeouts check the time
- * and continue.
- */
+/** Fires all timers of the clients early, as the service is available again. Timeouts check the time and continue. */
 export const retryNow = (): void => {
   for (const fire of [...timers]) fire()
 }
@@ -59,7 +49,6 @@ export const retryNow = (): void => {
 /** Milliseconds between two tries. They are short, because a user is waiting. */
 const pauseMs = 2000
 
-/** Whether another try may succeed. */
 export const isRetryable = (error: unknown): boolean =>
   error instanceof RequestRefused ? error.retryable : isClientError(error) && isTransient(error)
 

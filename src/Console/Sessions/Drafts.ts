@@ -10,14 +10,10 @@ export class Draft {
   readonly isSending = signal(false)
   /** Why the last message was not sent; `""` if it was. */
   readonly failure = signal("")
-  /**
-   * A failed message that may have been accepted. If it is sent again unchanged, to the agent or as the answer to the
-   * same question, it must have the same id.
-   */
+  /** A failed message that may have been accepted. Repeated unchanged, for the same question, it has the same id. */
   #unsent:
     | { readonly text: string; readonly question: string | undefined; readonly clientMessageId: string }
     | undefined
-  /** Whether there is a message and none is being sent. */
   readonly canBeSent = computed(() => this.text.value.trim() !== "" && !this.isSending.value)
 
   constructor(
@@ -25,16 +21,12 @@ export class Draft {
     private readonly id: string
   ) {}
 
-  /** Sets the text, as the user changes it. */
   type(text: string): void {
     this.#unsent = undefined
     this.text.value = text
   }
 
-  /**
-   * Sends the message if it can be sent: to the agent, or as the answer to the question of this id. After a failure the
-   * text is restored, and `failure` has the reason.
-   */
+  /** Sends the message: to the agent, or as the answer to a question. After a failure the text is restored. */
   async send(question?: string): Promise<void> {
     if (!this.canBeSent.peek()) return
     const text = this.text.peek()

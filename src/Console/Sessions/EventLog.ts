@@ -7,7 +7,6 @@ const bounds = { events: 100_000, characters: 64 * 1024 * 1024 }
 /** The share of the log that is removed together, because each removal moves all other events. */
 const portion = 1 / 20
 
-/** The latest events of a session. */
 export class EventLog {
   readonly #events: Array<SessionEvent> = []
   readonly #sizes: Array<number> = []
@@ -15,7 +14,6 @@ export class EventLog {
 
   constructor(private readonly max = bounds) {}
 
-  /** In the order of `seq`. */
   get events(): ReadonlyArray<SessionEvent> {
     return this.#events
   }
@@ -68,7 +66,6 @@ export class EventSearch {
     this.#text = text.toLowerCase()
   }
 
-  /** The events found so far, in the order of `seq`. */
   get found(): ReadonlyArray<SessionEvent> {
     return this.#found
   }
@@ -90,7 +87,6 @@ export class EventSearch {
     return event.type.includes(this.#text) || bodyOf(event).toLowerCase().includes(this.#text)
   }
 
-  /** Removes events that are no longer kept. */
   #removeBefore(oldest: number): void {
     const removed = indexAfter(this.#found, oldest - 1)
     if (removed > 0) this.#found.splice(0, removed)

@@ -1,20 +1,15 @@
 /** The events of a session, as the gateway sends them. */
 import { useEffect, useMemo, useState } from "preact/hooks"
 import type { SessionEvent } from "../../Client/Client.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { useDebounced } from "../Widgets/Hooks.ts"
 import { SearchField } from "../Widgets/Pane.tsx"
 import { count, counted, cut, dateAndTime, time, visibleJson } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { type EventLog, EventSearch } from "./EventLog.ts"
 
-interface Props {
-  readonly log: EventLog
-  /** Increases when events are received. */
-  readonly revision: number
-}
+type Props = { readonly log: EventLog; readonly revision: number }
 
-/** The maximum number of characters of an event that are shown. */
 const maxShown = 20_000
 
 /** The starts of events. They are cached, because events may be large. */
@@ -32,10 +27,7 @@ const previewOf = (event: SessionEvent): string => {
   return preview
 }
 
-interface Found {
-  readonly events: ReadonlyArray<SessionEvent>
-  readonly isComplete: boolean
-}
+type Found = { readonly events: ReadonlyArray<SessionEvent>; readonly isComplete: boolean }
 
 /** The events that contain a text. The search runs in portions, so that the page stays responsive. */
 const useFound = ({ log, revision }: Props, text: string): Found => {

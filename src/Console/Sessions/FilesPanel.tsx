@@ -1,25 +1,19 @@
 /** The workspace of a session: its files, their iterations, and the changes between iterations. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
-import { Button, IconButton } from "../Widgets/Button.tsx"
-import { Diff } from "../Widgets/Diff.tsx"
+import { Banner, Button, Icon, IconButton } from "../Widgets/Controls.tsx"
 import { useDebounced, useWork } from "../Widgets/Hooks.ts"
-import { Icon } from "../Widgets/Icon.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
 import { bytes, time, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { VisibleText } from "../Widgets/VisibleText.tsx"
+import { Diff, VisibleText } from "../Widgets/VisibleText.tsx"
 
 interface Props {
   readonly id: string
   readonly sessions: Sessions
-  /** The last change of each file, by path. */
   readonly changed: ReadonlyMap<string, string>
-  /** Increases with each change of a file. */
   readonly changes: number
 }
 
-/** The number of directory levels in the list. */
 const depth = 8
 
 /** Longer files are not shown. In characters. */
@@ -73,39 +67,54 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
       </div>
       <Banner tone="bad" text={problem} />
       {opened !== undefined && (
-        <div class="pane-actions">
-          <select
-            aria-label="Iteration"
-            value={String(shown?.iteration ?? opened.iterations.at(-1)?.iteration ?? "")}
-            onChange={event => setChosen(Number(event.currentTarget.value))}
-          >
-            {opened.iterations
-              .map(({ iteration, size, timestamp }) => (
+        <>
+          <div class="pane-actions">
+            <select
+              aria-label="Iteration"
+              value={String(shown?.iteration ?? opened.iterations.at(-1)?.iteration ?? "")}
+              onChange={event => setChosen(Number(event.currentTarget.value))}
+            >
+              {opened.iterations.toReversed().map(({ iteration, size, timestamp }) => (
                 <option value={String(iteration)}>
                   Iteration {iteration}, {time(timestamp)}, {bytes(size)}
                 </option>
-              ))
-              .reverse()}
-          </select>
-          <Button text="Changes" look="small" isPressed={isDiff} onClick={() => setDiff(!isDiff)} />
-        </div>
+              ))}
+            </select>
+            <Button text="Changes" look="small" isPressed={isDiff} onClick={() => setDiff(!isDiff)} />
+          </div>
+          {isDiff ? (
+            <Diff
+              left={textOf(opened.before)}
+              right={textOf(shown)}
+              leftTitle={opened.before === undefined ? "Before" : `Iteration ${opened.before.iteration ?? ""}`}
+              rightTitle={`Iteration ${shown?.iteration ?? ""}`}
+            />
+          ) : (
+            <pre class="file-text" tabIndex={0}>
+              <VisibleText text={textOf(shown)} />
+            </pre>
+          )}
+        </>
       )}
-      {opened !== undefined &&
-        (isDiff ? (
-          <Diff
-            left={textOf(opened.before)}
-            right={textOf(shown)}
-            leftTitle={opened.before === undefined ? "Before" : `Iteration ${opened.before.iteration ?? ""}`}
-            rightTitle={`Iteration ${shown?.iteration ?? ""}`}
-          />
-        ) : (
-          <pre class="file-text" tabIndex={0}>
-            <VisibleText text={textOf(shown)} />
-          </pre>
-        ))}
     </>
   )
 }
+
+interface FileRowProps {
+  readonly file: FileEntry
+  readonly change: string | undefined
+  readonly isPresent: boolean
+  readonly onOpen: (path: string) => void
+}
+
+const FileRow = ({ change, file: { path, size }, isPresent, onOpen }: FileRowProps) => (
+  <button type="button" class="row" aria-current={isPresent ? "true" : undefined} onClick={() => onOpen(path)}>
+    <Icon name="file" />
+    <span class="row-title mono grow">{visible(path)}</span>
+    {change !== undefined && <span class="badge info">{change}</span>}
+    <span class="row-count">{size === undefined ? "" : bytes(size)}</span>
+  </button>
+)
 
 export const FilesPanel = (props: Props) => {
   const { changed, id, sessions } = props
@@ -114,7 +123,6 @@ export const FilesPanel = (props: Props) => {
   const [files, setFiles] = useState<ReadonlyArray<FileEntry>>()
   const [problem, setProblem] = useState("")
   const [path, setPath] = useState<string>()
-  /** The file that was closed last. */
   const [closed, setClosed] = useState<string>()
   const read = async (signal: AbortSignal) => {
     const found = await sessions.listFiles(id, { depth, signal })
@@ -127,55 +135,41 @@ export const FilesPanel = (props: Props) => {
   useLayoutEffect(() => {
     if (path === undefined && closed !== undefined) box.current?.querySelector<HTMLElement>('[role="list"]')?.focus()
   }, [path, closed])
-
-  if (path !== undefined) {
-    return (
-      <section class="side" aria-label="Files">
-        <FileView
-          key={path}
-          id={id}
-          sessions={sessions}
-          changes={changes}
-          path={path}
-          onClose={() => {
-            setClosed(path)
-            setPath(undefined)
-          }}
-        />
-      </section>
-    )
+  const close = () => {
+    setClosed(path)
+    setPath(undefined)
   }
   return (
     <section class="side" aria-label="Files" ref={box}>
-      <Banner tone="warn" text={problem} />
-      <RowList
-        label="Files of the workspace"
-        isRead={files !== undefined}
-        problem={problem}
-        empty="The workspace is empty."
-        count={files?.length ?? 0}
-        rowHeight={34}
-        revision={props.changes}
-        keyOf={index => files?.[index]?.path ?? index}
-        row={index => {
-          const file = files?.[index]
-          return (
-            file && (
-              <button
-                type="button"
-                class="row"
-                aria-current={file.path === closed ? "true" : undefined}
-                onClick={() => setPath(file.path)}
-              >
-                <Icon name="file" />
-                <span class="row-title mono grow">{visible(file.path)}</span>
-                {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}
-                <span class="row-count">{file.size === undefined ? "" : bytes(file.size)}</span>
-              </button>
-            )
-          )
-        }}
-      />
+      {path !== undefined ? (
+        <FileView key={path} {...{ id, sessions, changes, path }} onClose={close} />
+      ) : (
+        <>
+          <Banner tone="warn" text={problem} />
+          <RowList
+            label="Files of the workspace"
+            isRead={files !== undefined}
+            problem={problem}
+            empty="The workspace is empty."
+            count={files?.length ?? 0}
+            rowHeight={34}
+            revision={props.changes}
+            keyOf={index => files?.[index]?.path ?? index}
+            row={index => {
+              const file = files?.[index]
+              if (file === undefined) return null
+              return (
+                <FileRow
+                  file={file}
+                  change={changed.get(file.path)}
+                  isPresent={file.path === closed}
+                  onOpen={setPath}
+                />
+              )
+            }}
+          />
+        </>
+      )}
     </section>
   )
 }

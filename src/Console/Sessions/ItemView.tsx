@@ -3,9 +3,7 @@ import { useRef, useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { Button, Form } from "../Widgets/Button.tsx"
-import { Icon } from "../Widgets/Icon.tsx"
-import { FailureNote } from "../Widgets/Messages.tsx"
+import { Button, FailureNote, Form, Icon } from "../Widgets/Controls.tsx"
 import { count, cut, dateAndTime, time, visible, visibleText } from "../Widgets/Text.ts"
 import { VisibleLines, VisibleText } from "../Widgets/VisibleText.tsx"
 import type { AgentText, Inquiry, Item, Notice, TerminalItem, ToolCall } from "./Items.ts"
@@ -30,7 +28,6 @@ const useUnfolded = (key: string, initial: boolean): readonly [boolean, (isUnfol
   ]
 }
 
-/** Code between lines of three backticks. */
 const fence = /^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/gm
 
 const Paragraph = ({ text }: { readonly text: string }) => (
@@ -69,13 +66,11 @@ const LongText = ({ text }: { readonly text: string }) => {
 interface SaidProps {
   readonly at: number
   readonly by: "user" | "agent"
-  /** The user, if it has a name. */
   readonly name?: string
   readonly text: string
   readonly isDone?: boolean
 }
 
-/** A message of the user or the agent. */
 const Said = ({ at, by, isDone = true, name = "", text }: SaidProps) => (
   <article class={`said ${by}`} aria-busy={by === "agent" ? !isDone : undefined}>
     <header>
@@ -141,16 +136,42 @@ const labelOf = (option: unknown): string => {
   return JSON.stringify(option)
 }
 
-interface InquiryProps {
+interface RepliesProps {
   readonly inquiry: Inquiry
-  readonly id: string
-  readonly sessions: Sessions
-  readonly revision: number
+  readonly isDisabled: boolean
+  readonly onReply: (given: unknown) => void
 }
 
-const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
-  const { answer, kind, options, requestId, text, title } = inquiry
+const Replies = ({ inquiry: { kind, options }, isDisabled, onReply }: RepliesProps) => {
   const [typed, setTyped] = useState("")
+  if (kind === "approval") {
+    const decide = (approved: boolean) => ({ isDisabled, onClick: () => onReply({ approved }) })
+    return (
+      <div class="actions">
+        <Button text="Approve" look="primary" icon="check" {...decide(true)} />
+        <Button text="Deny" look="danger" {...decide(false)} />
+      </div>
+    )
+  }
+  return (
+    <Form class="actions" onSubmit={() => typed.trim() !== "" && onReply(typed)}>
+      {options.map(option => (
+        <Button text={visibleText(labelOf(option))} isDisabled={isDisabled} onClick={() => onReply(option)} />
+      ))}
+      <input
+        aria-label="Another answer"
+        placeholder={options.length === 0 ? "Answer" : "Another answer"}
+        value={typed}
+        disabled={isDisabled}
+        onInput={event => setTyped(event.currentTarget.value)}
+      />
+      <Button text="Answer" isDisabled={isDisabled || typed.trim() === ""} />
+    </Form>
+  )
+}
+
+const InquiryView = ({ id, inquiry, sessions }: Omit<Props, "item"> & { readonly inquiry: Inquiry }) => {
+  const { answer, kind, requestId, text, title } = inquiry
   const [isSent, setSent] = useState(false)
   const [failure, setFailure] = useState("")
   const box = useRef<HTMLElement>(null)
@@ -166,7 +187,6 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
       setFailure(messageOf(error))
     }
   }
-  const isOpen = answer === undefined && canConverse.value
   return (
     <section
       ref={box}
@@ -188,37 +208,8 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
           </b>
         </p>
       )}
-      {isOpen && kind === "approval" && (
-        <div class="actions">
-          <Button
-            text="Approve"
-            look="primary"
-            icon="check"
-            isDisabled={isSent}
-            onClick={() => void reply({ approved: true })}
-          />
-          <Button text="Deny" look="danger" isDisabled={isSent} onClick={() => void reply({ approved: false })} />
-        </div>
-      )}
-      {isOpen && kind === "question" && (
-        <Form
-          class="actions"
-          onSubmit={() => {
-            if (typed.trim() !== "") void reply(typed)
-          }}
-        >
-          {options.map(option => (
-            <Button text={visibleText(labelOf(option))} isDisabled={isSent} onClick={() => void reply(option)} />
-          ))}
-          <input
-            aria-label="Another answer"
-            placeholder={options.length === 0 ? "Answer" : "Another answer"}
-            value={typed}
-            disabled={isSent}
-            onInput={event => setTyped(event.currentTarget.value)}
-          />
-          <Button text="Answer" isDisabled={isSent || typed.trim() === ""} />
-        </Form>
+      {answer === undefined && canConverse.value && (
+        <Replies inquiry={inquiry} isDisabled={isSent} onReply={given => void reply(given)} />
       )}
       <FailureNote text={failure} />
     </section>
@@ -251,7 +242,6 @@ const NoticeView = ({ text, title, tone }: Notice) => (
 
 interface Props {
   readonly item: Item
-  /** The session. */
   readonly id: string
   readonly sessions: Sessions
   /** Increases when events are received. Items are changed in place. */

@@ -1,17 +1,52 @@
-/** Follows one session: its conversation and its events. */
+/** The sessions of the user's tenant, and one that is followed: its conversation and its events. */
 import { signal } from "@preact/signals"
 import {
   RequestRefused,
   type Session,
   type SessionEvent,
   type SessionState,
-  type Sessions
+  type Sessions,
+  Unauthorized
 } from "../../Client/Client.ts"
+import { openSessions } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { retryUntilDone } from "../Service/Pause.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
+
+export const listed = signal<ReadonlyArray<Session>>([])
+export const listProblem = signal("")
+export const isListRead = signal(false)
+const maxSessions = 2000
+
+/** Reads the list again, newest sessions first. */
+export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): Promise<void> => {
+  try {
+    const all: Array<Session> = []
+    for await (const page of sessions.list({ signal })) {
+      all.push(...page.sessions)
+      if (all.length >= maxSessions) break
+    }
+    listed.value = all
+    listProblem.value = ""
+    isListRead.value = true
+  } catch (error) {
+    if (isAbort(error)) return
+    listProblem.value = messageOf(error)
+    // The token has expired or was revoked. This client receives nothing any longer.
+    if (error instanceof Unauthorized) void openSessions()
+  }
+}
+
+export const toneOf: Readonly<Record<SessionState, string>> = {
+  inactive: "",
+  activating: "info",
+  active: "good",
+  reconnecting: "warn",
+  deactivating: "info",
+  error: "bad"
+}
 
 /** Milliseconds between two renderings while a history is read. Rendering every frame would take longer than reading. */
 const renderMs = 250
@@ -22,7 +57,6 @@ const longHistory = 5000
 /** The number of events at the end of a long history that are read first. */
 const endEvents = 1000
 
-/** The events that have been read. */
 class History {
   readonly conversation = new Conversation()
   readonly log = new EventLog()
@@ -47,7 +81,6 @@ export class SessionFeed {
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.#draw())
   #drawnAt = 0
-  /** The state of the session in the newest event. */
   #state: SessionState | undefined
 
   constructor(
@@ -87,17 +120,6 @@ export class SessionFeed {
     this.revision.value++
   }
 
-  #clear(): void {
-    this.#shown = this.#whole = new History()
-    this.isSynced.value = false
-  }
-
-  #add(event: SessionEvent): void {
-    this.#whole.add(event)
-    if (event.type === "session_state") this.#state = event.state
-  }
-
-  /** Shows the end of a history. */
   async #showEnd({ epoch, headSeq }: Session): Promise<void> {
     const { signal } = this.#ended
     const after = { epoch, seq: headSeq - endEvents }
@@ -126,8 +148,14 @@ export class SessionFeed {
       this.session.value = session
       if (session.headSeq > longHistory) await this.#showEnd(session)
       for await (const update of this.sessions.subscribe(this.id, { signal })) {
-        if (update.type === "event") this.#add(update.event)
-        if (update.type === "reset") this.#clear()
+        if (update.type === "event") {
+          this.#whole.add(update.event)
+          if (update.event.type === "session_state") this.#state = update.event.state
+        }
+        if (update.type === "reset") {
+          this.#shown = this.#whole = new History()
+          this.isSynced.value = false
+        }
         if (update.type === "trimmed") this.isTrimmed.value = true
         if (update.type === "synced") {
           this.#state = undefined

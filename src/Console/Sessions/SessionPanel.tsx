@@ -4,9 +4,8 @@ import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, href } from "../Service/Navigation.ts"
-import { Button, Form, IconButton } from "../Widgets/Button.tsx"
+import { Banner, Button, FailureNote, Form, IconButton } from "../Widgets/Controls.tsx"
 import { Confirm } from "../Widgets/Dialog.tsx"
-import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { PaneHead } from "../Widgets/Pane.tsx"
 import { count, visible } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -15,18 +14,15 @@ import { draftFor } from "./Drafts.ts"
 import { EventsPanel } from "./EventsPanel.tsx"
 import { FilesPanel } from "./FilesPanel.tsx"
 import { ItemView } from "./ItemView.tsx"
-import { SessionFeed } from "./SessionFeed.ts"
-import { listed, toneOf } from "./SessionList.ts"
+import { listed, SessionFeed, toneOf } from "./SessionFeed.ts"
 
 interface ComposerProps {
   readonly feed: SessionFeed
   readonly sessions: Sessions
-  /** Why another request failed; `""` if none did. */
   readonly problem: string
   readonly onSend: () => void
 }
 
-/** The maximum height of the field in lines. */
 const maxRows = 8
 
 const placeholderOf = ({ isBusy, question, waiting }: Conversation): string => {
@@ -160,7 +156,6 @@ const Head = ({ feed, onFailure, onSide, sessions, side }: HeadProps) => {
 const readingOf = ({ reading }: SessionFeed): string =>
   reading === undefined ? "" : `Loading earlier events: ${count(reading.read)} of ${count(reading.all)}…`
 
-/** Windows that show the events at first. */
 const roomForEvents = "(min-width: 1200px)"
 
 export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly sessions: Sessions }) => {

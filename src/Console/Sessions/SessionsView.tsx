@@ -15,15 +15,14 @@ import {
   useSessionToken
 } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Banner, Button, FailureNote } from "../Widgets/Controls.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { now, useAttempt } from "../Widgets/Hooks.ts"
-import { Banner, FailureNote } from "../Widgets/Messages.tsx"
 import { ListFoot, SearchField } from "../Widgets/Pane.tsx"
-import { SecretForm } from "../Widgets/SignIn.tsx"
+import { SecretForm } from "../Widgets/Shell.tsx"
 import { ago, count, counted, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionList.ts"
+import { isListRead, listed, listProblem, refreshSessions, toneOf } from "./SessionFeed.ts"
 import { SessionPanel } from "./SessionPanel.tsx"
 
 const refreshMs = 4000
@@ -137,11 +136,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
   )
 }
 
-interface TokenFormProps {
-  /** Returns to the open sessions. Without it there is no such button. */
-  readonly onCancel: (() => void) | undefined
-  readonly onGiven: (token: string) => void
-}
+type TokenFormProps = { readonly onCancel: (() => void) | undefined; readonly onGiven: (token: string) => void }
 
 /** Asks for a token, if the key of the store does not open sessions or the user wants to use another token. */
 const TokenForm = ({ onCancel, onGiven }: TokenFormProps) => {

@@ -5,7 +5,7 @@ import { textOf } from "../../Client/Errors.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, parse } from "../JsonText.ts"
 import { client, drain, requests } from "../Service/Connection.ts"
-import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./TextEntry.ts"
+import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./Entry/OpenEntry.ts"
 
 /** The actor of writes in the change log, unless the credential names one. */
 export const actor = "console"
@@ -15,7 +15,6 @@ const path = (namespace: string, key: string): string => `/kv/${segment("namespa
 const readEntry = async (response: Response, limitBytes: number): Promise<TextEntry> =>
   parse(await textOf(response, limitBytes))
 
-/** The entry, or `undefined` if it is absent. */
 export const readText = async (
   namespace: string,
   key: string,
@@ -50,12 +49,7 @@ export const writeText = (
   )
 }
 
-interface ChangePage {
-  readonly changes: ReadonlyArray<TextChange>
-  readonly lastSeq: number
-  /** The epoch of the log that `lastSeq` belongs to. */
-  readonly epoch: string
-}
+type ChangePage = { readonly changes: ReadonlyArray<TextChange>; readonly lastSeq: number; readonly epoch: string }
 
 const readChanges = async (response: Response, limitBytes: number): Promise<ChangePage> => {
   const { changes, lastSeq }: Omit<ChangePage, "epoch"> = parse(await textOf(response, limitBytes))
@@ -83,7 +77,6 @@ const readLog = async (query: LogQuery, signal: AbortSignal): Promise<ChangePage
   }
 }
 
-/** Reads only the end of the log. */
 export const readEnd = (signal: AbortSignal): Promise<ChangePage> =>
   readLog({ after: Number.MAX_SAFE_INTEGER, limit: 1 }, signal)
 
@@ -105,7 +98,6 @@ export async function* historyOf(
   }
 }
 
-/** A page of entries with their values as text. */
 export const listTexts = (
   namespace: string,
   prefix: string,
@@ -121,13 +113,11 @@ export const listTexts = (
     }
   )
 
-/** The cursor of the next page of a list; `undefined` on the last one. */
 const cursorOf = (response: Response): string | undefined => {
   const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
   return next === undefined ? undefined : (new URL(next, location.origin).searchParams.get("cursor") ?? undefined)
 }
 
-/** The keys that have an entry. */
 export const existingKeys = async (
   namespace: string,
   keys: ReadonlyArray<string>,

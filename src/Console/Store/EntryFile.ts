@@ -48,13 +48,10 @@ export const exportLines = async (
   return new Blob(parts, { type: "application/x-ndjson" })
 }
 
-/** The maximum number of lines and bytes of a batch. */
 export const bounds = { lines: 500, bytes: 4 * 1024 * 1024 }
 
-/** An entry with its value as JSON text. */
 type Item = EntryLine<string>
 
-/** A line that the page or the service refuses. */
 class LineRefused extends Error {
   constructor(
     readonly line: number,
@@ -64,7 +61,6 @@ class LineRefused extends Error {
   }
 }
 
-/** The entries of lines, up to the first invalid one. */
 const itemsOf = (lines: ReadonlyArray<TextLine>, namespace: string) => {
   const items: Array<Item> = []
   for (const line of lines) {
@@ -95,7 +91,7 @@ const write = async (namespace: string, items: ReadonlyArray<Item>, existing: Ex
   }
 }
 
-/** Returns a function that writes entries, without those that are left out by the rules of {@link ImportBatch}. */
+/** Returns a function that writes entries by the rules of {@link ImportBatch}. */
 const importer = (namespace: string, existing: Existing, signal: AbortSignal) => {
   /** The latest time that the service has reported, in epoch milliseconds; 0 before. The page's clock is not used. */
   let serverTime = 0
@@ -126,10 +122,7 @@ const importer = (namespace: string, existing: Existing, signal: AbortSignal) =>
   }
 }
 
-/**
- * Reads a file and writes its entries in batches, each atomically. Stops at a line that is refused: the entries before it
- * are written. Calls `onProgress` after each batch.
- */
+/** Writes the entries of a file in atomic batches. Stops at a line that is refused: those before it are written. */
 export const importFile = async (
   file: Blob,
   namespace: string,

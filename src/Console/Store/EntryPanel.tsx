@@ -3,20 +3,16 @@ import { type Dispatch, type StateUpdater, useMemo, useState } from "preact/hook
 import { format, problemOf } from "../JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { href, leave } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Banner, Button } from "../Widgets/Controls.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
-import { Diff } from "../Widgets/Diff.tsx"
 import { now, useGuard } from "../Widgets/Hooks.ts"
-import { Banner } from "../Widgets/Messages.tsx"
-import { PaneHead } from "../Widgets/Pane.tsx"
-import { Tabs } from "../Widgets/Tabs.tsx"
+import { PaneHead, Tabs } from "../Widgets/Pane.tsx"
 import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
-import { isDirty, isEdited } from "./Entry/EntryDraft.ts"
+import { Diff } from "../Widgets/VisibleText.tsx"
 import { type EntryEditing, type Outcome, useEntryDraft } from "./Entry/EntryEditing.ts"
-import { type Expiry, kept, textOf } from "./Entry/Expiry.ts"
 import { History } from "./Entry/History.tsx"
+import { type Expiry, isDirty, isEdited, kept, type TextEntry, textOf } from "./Entry/OpenEntry.ts"
 import { ValueTab } from "./Entry/ValueTab.tsx"
-import type { TextEntry } from "./TextEntry.ts"
 
 interface ConflictProps {
   readonly editing: EntryEditing
@@ -26,11 +22,7 @@ interface ConflictProps {
   readonly onTake: () => void
 }
 
-interface ExpiriesProps {
-  readonly base: TextEntry
-  readonly stored: TextEntry | undefined
-  readonly expiry: Expiry
-}
+type ExpiriesProps = { readonly base: TextEntry; readonly stored: TextEntry | undefined; readonly expiry: Expiry }
 
 /** When both expire. An expiry that the user has not changed is that of the stored entry. */
 const Expiries = ({ base, expiry, stored }: ExpiriesProps) => {
@@ -86,12 +78,8 @@ const Conflict = ({ base, editing, onClose, onOverwrite, onTake }: ConflictProps
   )
 }
 
-interface Props {
-  readonly namespace: string
-  readonly entryKey: string
-}
+type Props = { readonly namespace: string; readonly entryKey: string }
 
-/** The size of an entry, and who wrote it when. */
 const EntryFacts = ({ entry }: { readonly entry: TextEntry }) => {
   const size = useMemo(() => new Blob([entry.value]).size, [entry])
   return (
@@ -186,60 +174,55 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     else dispatch({ type: "discarded", entry: present })
   }
 
-  const title = (
-    <PaneHead title={entryKey} isName back={{ href: href("store", namespace), label: "All keys" }}>
-      {present !== undefined && <span class="badge info">version {present.version}</span>}
-    </PaneHead>
-  )
-
-  if (stored === undefined || (stored === "absent" && base === undefined)) {
-    return (
-      <section class="pane item" aria-label="Entry">
-        {title}
-        <Banner tone="bad" text={problem} />
-        <p class="empty" role="status">
-          {stored === "absent" ? "This entry does not exist." : problem === "" && "Loading…"}
-        </p>
-        {stored === "absent" && (
-          <History namespace={namespace} entryKey={entryKey} revision={revision} onTake={undefined} />
-        )}
-      </section>
-    )
-  }
-
+  const isOpen = stored === "absent" ? base !== undefined : stored !== undefined
   const askToTake = (value: string) => ask({ type: "loss", title: "Replace your changes?", act: () => take(value) })
+  const history = (
+    <History
+      {...{ namespace, entryKey, revision }}
+      onTake={!isOpen || !canWrite.value ? undefined : isEdited(draft) ? askToTake : take}
+    />
+  )
   return (
     <section class="pane item" aria-label="Entry">
-      {title}
-      <Tabs
-        label="Parts of the entry"
-        titles={{ value: "Value", history: "History" }}
-        chosen={tab}
-        onChoose={setTab}
-        note={present !== undefined && <EntryFacts entry={present} />}
-      >
-        <Banner tone="bad" text={problem} />
-        {tab === "history" ? (
-          <History
-            namespace={namespace}
-            entryKey={entryKey}
-            revision={revision}
-            onTake={canWrite.value ? (isEdited(draft) ? askToTake : take) : undefined}
-          />
-        ) : (
-          <ValueTab
-            editing={editing}
-            onCompare={() => ask({ type: "conflict" })}
-            onDelete={() => ask({ type: "delete" })}
-            onDiscard={discard}
-            onSave={save}
-          />
-        )}
-      </Tabs>
-      <p class={draft.failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
-        {draft.failure || draft.notice}
-      </p>
-      <Questions {...{ namespace, entryKey, editing, question, ask }} onDiscard={discard} />
+      <PaneHead title={entryKey} isName back={{ href: href("store", namespace), label: "All keys" }}>
+        {present !== undefined && <span class="badge info">version {present.version}</span>}
+      </PaneHead>
+      {isOpen ? (
+        <>
+          <Tabs
+            label="Parts of the entry"
+            titles={{ value: "Value", history: "History" }}
+            chosen={tab}
+            onChoose={setTab}
+            note={present !== undefined && <EntryFacts entry={present} />}
+          >
+            <Banner tone="bad" text={problem} />
+            {tab === "history" ? (
+              history
+            ) : (
+              <ValueTab
+                editing={editing}
+                onCompare={() => ask({ type: "conflict" })}
+                onDelete={() => ask({ type: "delete" })}
+                onDiscard={discard}
+                onSave={save}
+              />
+            )}
+          </Tabs>
+          <p class={draft.failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
+            {draft.failure || draft.notice}
+          </p>
+          <Questions {...{ namespace, entryKey, editing, question, ask }} onDiscard={discard} />
+        </>
+      ) : (
+        <>
+          <Banner tone="bad" text={problem} />
+          <p class="empty" role="status">
+            {stored === "absent" ? "This entry does not exist." : problem === "" && "Loading…"}
+          </p>
+          {stored === "absent" && history}
+        </>
+      )}
     </section>
   )
 }

@@ -4,11 +4,10 @@ import type { EntryKey } from "../../Client/Client.ts"
 import { listPage } from "../../Client/Reads.ts"
 import { follow, requests } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-import { FrameWork } from "../Service/FrameWork.ts"
+import { FrameWork } from "../Service/Page.ts"
 import { isRetryable, untilNextTry } from "../Service/Pause.ts"
 import { ListedKeys } from "./ListedKeys.ts"
 
-/** Keys in a page. */
 const pageSize = 500
 
 /** Milliseconds that a list waits for the feed, which may be unavailable, before it reads the first page. */
@@ -22,13 +21,11 @@ export class KeyList {
   readonly isComplete = signal(false)
   readonly isLoading = signal(false)
   readonly problem = signal("")
-  /** Whether the feed is connected. */
   readonly isLive = signal(false)
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.revision.value++)
   /** Increases when the list starts again. A page that was requested before is ignored. */
   #round = 0
-  /** The cursor of the next page; `undefined` for the first page. */
   #cursor: string | undefined
 
   constructor(
@@ -43,7 +40,6 @@ export class KeyList {
     return this.#keys.items
   }
 
-  /** The number of keys, listed or not. */
   get total(): number | undefined {
     return this.#keys.total
   }
@@ -53,14 +49,12 @@ export class KeyList {
     this.#ended.abort()
   }
 
-  /** Reads the next page, unless a page is being read. */
   async loadMore(): Promise<void> {
     if (this.isLoading.value || this.isComplete.value) return
     this.isLoading.value = true
     const round = this.#round
+    const options = { prefix: this.prefix, count: true, limit: pageSize, signal: this.#ended.signal }
     try {
-      const { prefix } = this
-      const options = { prefix, count: true, limit: pageSize, signal: this.#ended.signal }
       if (this.#cursor === undefined) this.#keys.clear()
       this.#keys.expectPage()
       const page = await listPage(requests.value, this.namespace, options, this.#cursor, true)
@@ -83,15 +77,6 @@ export class KeyList {
     }
   }
 
-  /** Starts again from the first page. */
-  async #restart(): Promise<void> {
-    this.#round++
-    this.#keys.clear()
-    this.#cursor = undefined
-    this.isComplete.value = false
-    await this.loadMore()
-  }
-
   /** Follows the feed. The first page is read after the feed has started, so that no change is missed. */
   async #follow(): Promise<void> {
     const { namespace, prefix } = this
@@ -106,7 +91,11 @@ export class KeyList {
         if (event.type === "synced") {
           clearTimeout(timer)
           // Pages that were read before the feed started may be outdated.
-          void this.#restart()
+          this.#round++
+          this.#keys.clear()
+          this.#cursor = undefined
+          this.isComplete.value = false
+          void this.loadMore()
         }
         if (event.type === "change") {
           this.#keys.apply(event.change)

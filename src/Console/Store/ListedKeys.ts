@@ -2,7 +2,6 @@
 import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
 import { compare } from "../../Client/KeyOrder.ts"
 
-/** A change without its value. */
 type KeyChange = Omit<Change, "value">
 
 /** The maximum number of deleted keys that are remembered. */
@@ -11,7 +10,6 @@ const maxDeleted = 10_000
 export class ListedKeys {
   /** In byte order of the key. */
   readonly items: Array<EntryKey> = []
-  /** Whether the last page has been read. */
   isComplete = false
   /** The known number of entries; `undefined` before the first page. */
   #count: number | undefined
@@ -24,20 +22,18 @@ export class ListedKeys {
   /** The keys that were deleted last. If such a key is set again, its version is not 1. */
   readonly #deleted = new Set<string>()
 
-  /** The number of entries, listed or not. */
   get total(): number | undefined {
     if (this.isComplete) return this.items.length
     return this.#count === undefined ? undefined : Math.max(this.#count, this.items.length)
   }
 
-  /** Forgets everything. */
   clear(): void {
     this.items.length = 0
     this.isComplete = false
     this.#count = undefined
     this.#countedAt = 0
     this.#pages.length = 0
-    this.#missed = undefined
+    this.#takeMissed()
     this.#deleted.clear()
   }
 
@@ -48,8 +44,7 @@ export class ListedKeys {
 
   /** Must be called if the page is not received. */
   abandonPage(): void {
-    const missed = this.#takeMissed()
-    for (const change of missed) this.#recount(change)
+    for (const change of this.#takeMissed()) this.#recount(change)
   }
 
   /** Adds the next page. The first page has the number of entries. */

@@ -4,23 +4,23 @@ import { useState } from "preact/hooks"
 import { compare } from "../../Client/KeyOrder.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href } from "../Service/Navigation.ts"
-import { Form, IconButton } from "../Widgets/Button.tsx"
-import { Banner } from "../Widgets/Messages.tsx"
-import { SearchField } from "../Widgets/Pane.tsx"
-import { Tabs } from "../Widgets/Tabs.tsx"
+import { Banner, Form, IconButton } from "../Widgets/Controls.tsx"
+import { SearchField, Tabs } from "../Widgets/Pane.tsx"
 import { count, counted, isolated, visible } from "../Widgets/Text.ts"
 import { RowList } from "../Widgets/VirtualList.tsx"
-import { maxNames, type Search, useSearch } from "./NameList.ts"
 import {
   chooseTenant,
   chosenTenant,
   type ListedNamespace,
   listNamespaces,
   listTenants,
+  maxNames,
   namespaceOf,
   partsOf,
   remembered,
-  titleOf
+  type Search,
+  titleOf,
+  useSearch
 } from "./Namespaces.ts"
 
 interface NamesProps<A> {
@@ -29,7 +29,6 @@ interface NamesProps<A> {
   readonly onText: (text: string) => void
   readonly onEnter: () => void
   readonly field: { readonly label: string; readonly placeholder: string }
-  /** The noun for the names, in the singular and the plural. */
   readonly kind: readonly [one: string, many: string]
   readonly label: string
   readonly names: ReadonlyArray<string>
@@ -38,13 +37,10 @@ interface NamesProps<A> {
   readonly shown: number
   readonly rowHeight: number
   readonly row: (index: number) => ComponentChildren
-  /** The note for a list without rows. */
   readonly empty: string
-  /** Content between the field and the list. */
   readonly children?: ComponentChildren
 }
 
-/** A list of names with its search, and the number of names. */
 const Names = <A,>(props: NamesProps<A>) => {
   const { children, empty, field, kind, names, search, text } = props
   const { isRemote, isRead, list, problem } = search
@@ -80,7 +76,6 @@ const Names = <A,>(props: NamesProps<A>) => {
   )
 }
 
-/** Adds the namespaces that the user has opened to a list. */
 const withOpened = (
   listed: ReadonlyArray<ListedNamespace>,
   opened: ReadonlyArray<string>

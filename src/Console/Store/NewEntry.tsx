@@ -4,17 +4,15 @@ import { PreconditionFailed } from "../../Client/Client.ts"
 import { type Problem, problemOf } from "../JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go } from "../Service/Navigation.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { Button, FailureNote } from "../Widgets/Controls.tsx"
 import { Confirm, Dialog } from "../Widgets/Dialog.tsx"
 import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
-import { FailureNote } from "../Widgets/Messages.tsx"
 import { isolated, visible } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { kept, writtenOf } from "./Entry/Expiry.ts"
-import { ExpiryField } from "./Entry/ExpiryField.tsx"
+import { kept, writtenOf } from "./Entry/OpenEntry.ts"
+import { ExpiryField } from "./Entry/ValueTab.tsx"
 
-/** The value of a new entry before the user types. */
 const initial = "{}"
 
 /** Whether to discard what was typed, which is asked before the form is closed or the view is left. */

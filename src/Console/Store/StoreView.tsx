@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
 import { href, route } from "../Service/Navigation.ts"
-import { Button, IconButton } from "../Widgets/Button.tsx"
+import { Button, IconButton } from "../Widgets/Controls.tsx"
 import { now, useDebounced } from "../Widgets/Hooks.ts"
 import { ListFoot, PaneHead, SearchField } from "../Widgets/Pane.tsx"
 import { ago, count, counted, isolated, visible } from "../Widgets/Text.ts"
@@ -14,7 +14,6 @@ import { remember } from "./Namespaces.ts"
 import { NewEntry } from "./NewEntry.tsx"
 import { Transfer } from "./Transfer.tsx"
 
-/** The pane that a narrow window shows. */
 const depthOf = (namespace: string | undefined, key: string | undefined): string =>
   key !== undefined ? "item" : namespace !== undefined ? "list" : "groups"
 
@@ -86,16 +85,11 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   )
 }
 
-const useKeyList = (namespace: string, prefix: string): KeyList => {
+const Keys = ({ namespace, present }: { readonly namespace: string; readonly present: string | undefined }) => {
+  const [prefix, setPrefix] = useState("")
   const typed = useDebounced(prefix)
   const list = useMemo(() => new KeyList(namespace, typed), [namespace, typed])
   useEffect(() => () => list.close(), [list])
-  return list
-}
-
-const Keys = ({ namespace, present }: { readonly namespace: string; readonly present: string | undefined }) => {
-  const [prefix, setPrefix] = useState("")
-  const list = useKeyList(namespace, prefix)
   useEffect(() => remember(namespace), [namespace])
   return (
     <>

@@ -3,9 +3,9 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import type { Existing, Imported } from "../../Client/EntryLines.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
-import { Button } from "../Widgets/Button.tsx"
+import { download } from "../Service/Page.ts"
+import { Button } from "../Widgets/Controls.tsx"
 import { Dialog } from "../Widgets/Dialog.tsx"
-import { download } from "../Widgets/Download.ts"
 import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { bytes, counted, visible } from "../Widgets/Text.ts"
 import { bounds, exportLines, importFile } from "./EntryFile.ts"
@@ -20,12 +20,8 @@ const summaryOf = ({ expired, skipped, written }: Imported): string =>
     ...(expired === 0 ? [] : [`Skipped ${entries(expired)} already expired.`])
   ].join(" ")
 
-interface Props {
-  readonly list: KeyList
-  readonly onClose: () => void
-}
+type Props = { readonly list: KeyList; readonly onClose: () => void }
 
-/** An import that the user has stopped. */
 interface Stopped {
   readonly written: number
   /** Continues what has stopped it. */
@@ -41,10 +37,7 @@ const StoppedDialog = ({ onClose, written }: Stopped) => (
   </Dialog>
 )
 
-interface ImportProps {
-  readonly isBusy: boolean
-  readonly onImport: (file: File, existing: Existing) => void
-}
+type ImportProps = { readonly isBusy: boolean; readonly onImport: (file: File, existing: Existing) => void }
 
 const ImportForm = ({ isBusy, onImport }: ImportProps) => {
   const [existing, setExisting] = useState<Existing>("stop")
@@ -83,15 +76,13 @@ const ImportForm = ({ isBusy, onImport }: ImportProps) => {
 export const Transfer = ({ list, onClose }: Props) => {
   const [progress, setProgress] = useState("")
   const { failure, isBusy, run: attempt } = useAttempt()
-  /** The number of entries that the running import has written. */
   const [written, setWritten] = useState<number>()
   const [stopped, setStopped] = useState<Stopped>()
   const ended = useRef(new AbortController())
-  const abort = () => ended.current.abort()
-  useEffect(() => abort, [])
+  useEffect(() => () => ended.current.abort(), [])
 
   const stop = (after: number, onClose: () => void) => {
-    abort()
+    ended.current.abort()
     setStopped({ written: after, onClose })
   }
   // Navigation such as the browser's Back stops the import as Escape does.

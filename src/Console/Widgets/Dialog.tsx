@@ -1,7 +1,7 @@
 /** Modal dialogs of the browser. */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
-import { Button, Form, IconButton } from "./Button.tsx"
+import { Button, Form, IconButton } from "./Controls.tsx"
 
 interface Props {
   readonly title: string
@@ -12,10 +12,7 @@ interface Props {
   readonly onSubmit?: () => void
 }
 
-/**
- * Returns the focus to the element that had it, or to the view if that element has been removed. A focus that was
- * moved elsewhere stays: a dialog is removed some time after the browser closed it and returned the focus itself.
- */
+/** Returns the focus to the element that had it, or to the view, unless the browser or the user has moved it. */
 const returnFocus = (dialog: Element | null, opener: Element | null): void => {
   const active = document.activeElement
   if (active !== null && active !== document.body && dialog?.contains(active) !== true) return

@@ -4,10 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { guard } from "../Service/Navigation.ts"
 
-/**
- * Runs work for as long as the inputs stay the same. The signal is aborted after that. `onFailure` receives the message of
- * any other failure.
- */
+/** Runs work until the inputs change or the component is removed, which aborts the signal. */
 export const useWork = (
   work: (ended: AbortSignal) => Promise<unknown>,
   onFailure: (message: string) => void,

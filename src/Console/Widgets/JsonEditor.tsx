@@ -19,7 +19,6 @@ interface Props {
   readonly isReadOnly?: boolean
   readonly problem?: Problem | undefined
   readonly onInput?: (text: string) => void
-  /** Control or Command with S. */
   readonly onSave?: () => void
 }
 
@@ -71,24 +70,19 @@ const PositionNote = ({ message, offset, onSelect, text, tone }: NoteProps) => {
   )
 }
 
-export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem, text }: Props) => {
+/** The lines near the view, which are rendered behind the field. Others are not, because each key renders them again. */
+const useDrawnLines = (text: string) => {
   const field = useRef<HTMLTextAreaElement>(null)
   const backdrop = useRef<HTMLDivElement>(null)
   const lines = useMemo(() => text.split("\n"), [text])
-  const problemLine = problem && positionOf(text, problem.offset).line
-  const hidden = useMemo(() => hiddenIn(text, "json"), [text])
-
-  // Only lines near the view are rendered, because each key renders them again.
   const [drawn, setDrawn] = useState({ first: 0, end: 2 * overscan })
   const shown = useMemo(() => lines.slice(drawn.first, drawn.end), [lines, drawn])
 
-  /** Aligns the rendered lines with the field. */
   const align = () => {
     if (backdrop.current === null || field.current === null) return
     const { scrollLeft, scrollTop } = field.current
     backdrop.current.style.transform = `translate(${-scrollLeft}px, ${drawn.first * lineHeight - scrollTop}px)`
   }
-
   const look = () => {
     align()
     if (field.current === null) return
@@ -98,7 +92,6 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
     if (first >= drawn.first && end <= drawn.end) return
     setDrawn({ first: Math.max(0, first - overscan), end: end + overscan })
   }
-
   const latest = useRef(look)
   latest.current = look
   useLayoutEffect(align)
@@ -107,6 +100,13 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
     if (field.current !== null) observer.observe(field.current)
     return () => observer.disconnect()
   }, [])
+  return { field, backdrop, shown, first: drawn.first, count: lines.length, look }
+}
+
+export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem, text }: Props) => {
+  const { backdrop, count, field, first, look, shown } = useDrawnLines(text)
+  const problemLine = problem && positionOf(text, problem.offset).line
+  const hidden = useMemo(() => hiddenIn(text, "json"), [text])
 
   const select = (offset: number) => {
     field.current?.focus()
@@ -115,12 +115,12 @@ export const JsonEditor = ({ isReadOnly = false, label, onInput, onSave, problem
 
   return (
     <div class="editor">
-      <div class="editor-box" data-invalid={problem !== undefined} style={{ "--digits": String(lines.length).length }}>
+      <div class="editor-box" data-invalid={problem !== undefined} style={{ "--digits": String(count).length }}>
         <div class="editor-back" aria-hidden="true">
           <div class="editor-scrolled" ref={backdrop}>
             <div class="editor-lines">
               {shown.map((_, index) => {
-                const line = drawn.first + index + 1
+                const line = first + index + 1
                 return <span class={problemLine === line ? "bad" : undefined}>{line}</span>
               })}
             </div>

@@ -19,7 +19,6 @@ const grouped = new Intl.NumberFormat("en-US")
 /** A whole number with groups of digits: `12,345`. */
 export const count = (value: number): string => grouped.format(value)
 
-/** A number of things: `1 entry`, `2 entries`. */
 export const counted = (number: number, one: string, many: string): string =>
   `${count(number)} ${number === 1 ? one : many}`
 
@@ -38,46 +37,39 @@ export const millis = (value: number): string => {
   return value >= 1000 ? `${(value / 1000).toPrecision(3)} s` : `${short(value)} ms`
 }
 
+const spans = [
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "min"],
+  [1, "s"]
+] as const
+
 /** A duration in its two largest units: `3 d 4 h`. */
 export const duration = (ms: number): string => {
   const seconds = Math.max(0, Math.floor(ms / 1000))
-  const parts = [
-    [Math.floor(seconds / 86_400), "d"],
-    [Math.floor(seconds / 3600) % 24, "h"],
-    [Math.floor(seconds / 60) % 60, "min"],
-    [seconds % 60, "s"]
-  ] as const
-  const first = parts.findIndex(([value]) => value > 0)
+  const first = spans.findIndex(([size]) => seconds >= size)
   if (first === -1) return "0 s"
-  return parts
-    .slice(first, first + 2)
-    .filter(([value]) => value > 0)
-    .map(([value, unit]) => `${value} ${unit}`)
-    .join(" ")
+  const parts = spans.slice(first, first + 2).map(([size, unit], index) => {
+    const value = Math.floor((index === 0 ? seconds : seconds % spans[first]![0]) / size)
+    return value === 0 ? [] : `${value} ${unit}`
+  })
+  return parts.flat().join(" ")
 }
 
 const timeFormat = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" })
 const dateFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" })
-
-/** The time of day of epoch milliseconds. */
 export const time = (at: number): string => timeFormat.format(at)
-/** The date and the time of epoch milliseconds. */
 export const dateAndTime = (at: number): string => dateFormat.format(at)
 
 /** The time since `at` in one unit, such as `5 min ago`. Both are epoch milliseconds. */
 export const ago = (at: number, now: number): string => {
   const seconds = Math.round((now - at) / 1000)
   if (seconds < 5) return "now"
-  if (seconds < 60) return `${seconds} s ago`
-  if (seconds < 3600) return `${Math.round(seconds / 60)} min ago`
-  if (seconds < 86_400) return `${Math.round(seconds / 3600)} h ago`
-  return `${Math.round(seconds / 86_400)} d ago`
+  const [size, unit] = spans.find(([size]) => seconds >= size)!
+  return `${Math.round(seconds / size)} ${unit} ago`
 }
 
-/**
- * A name with its hidden characters replaced by visible ones, as are spaces at its ends. Names that differ look
- * different.
- */
+/** A name with its hidden characters, and spaces at its ends, replaced by visible ones. */
 export const visible = (name: string): string =>
   replaceHidden(name, "name", pictureOf).replace(/^ | $/g, space => pictureOf(space))
 

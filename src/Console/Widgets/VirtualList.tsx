@@ -6,9 +6,9 @@ import {
   observeElementRect,
   Virtualizer
 } from "@tanstack/virtual-core"
-import type { ComponentChildren } from "preact"
+import type { ComponentChildren, RefObject } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
-import { indexAfter, isAlone } from "./Keys.ts"
+import { indexAfter, isAlone } from "./Pane.tsx"
 
 interface VirtualListProps {
   readonly count: number
@@ -22,7 +22,6 @@ interface VirtualListProps {
   readonly isFollowing?: boolean
   /** Each new number scrolls to the end. */
   readonly endRequest?: number
-  /** Called when the last row comes into view. */
   readonly onEnd?: () => void
   /** Called with the range of the rendered rows, which includes some rows out of view. */
   readonly onRange?: (first: number, last: number) => void
@@ -38,51 +37,38 @@ const nearEnd = 60
 
 const order = { axis: "vertical", wraps: false } as const
 
-/** The links and buttons in an element. */
 const controlsIn = (element: Element | null | undefined): ReadonlyArray<HTMLElement> => [
   ...(element?.querySelectorAll<HTMLElement>("a, button") ?? [])
 ]
 
-/** The index of the row that contains an element. */
 const indexOf = (element: Element | null | undefined): number | undefined => {
   const row = element?.closest<HTMLElement>("[data-index]")
   return row == null ? undefined : Number(row.dataset.index)
 }
 
-export const VirtualList = (props: VirtualListProps) => {
-  const { count, isFollowing = false, keyOf, label, onEnd, role = "list", row, rowHeight } = props
-  const box = useRef<HTMLDivElement>(null)
+/** The rows in view. The end stays in view if it is followed; otherwise the rows in view stay in place. */
+const useRows = (props: VirtualListProps, box: RefObject<HTMLDivElement | null>) => {
+  const { count, isFollowing = false, keyOf, onEnd, rowHeight } = props
   const [, redraw] = useState(0)
   const isAtEnd = useRef(true)
   const isScrolled = useRef(false)
-
   const options = {
     // Between both ends, rows in view stay in place when rows before them are added or removed.
     anchorTo: isScrolled.current && !(isFollowing && isAtEnd.current) ? ("end" as const) : ("start" as const),
-    count,
-    estimateSize: () => rowHeight,
-    getItemKey: keyOf,
-    getScrollElement: () => box.current,
-    measureElement,
-    observeElementOffset,
-    observeElementRect,
-    onChange: () => redraw(n => n + 1),
-    overscan: 8,
-    scrollToFn: elementScroll
+    ...{ count, estimateSize: () => rowHeight, getItemKey: keyOf, getScrollElement: () => box.current, overscan: 8 },
+    ...{ measureElement, observeElementOffset, observeElementRect, scrollToFn: elementScroll },
+    onChange: () => redraw(n => n + 1)
   }
   const [virtualizer] = useState(() => new Virtualizer<HTMLDivElement, HTMLDivElement>(options))
   virtualizer.setOptions(options)
-
   useLayoutEffect(() => virtualizer._didMount(), [])
   useLayoutEffect(() => virtualizer._willUpdate())
 
   const rows = virtualizer.getVirtualItems()
   const total = virtualizer.getTotalSize()
-
   useLayoutEffect(() => {
     isAtEnd.current = true
   }, [props.endRequest])
-
   useLayoutEffect(() => {
     if (isFollowing && isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight
   }, [isFollowing, count, total, virtualizer.scrollRect?.height, props.revision, props.endRequest])
@@ -94,34 +80,48 @@ export const VirtualList = (props: VirtualListProps) => {
     if (count > 0 && last >= count - 1) onEnd?.()
   }, [last, count])
 
-  // Tab skips the rows, because the arrow keys move among them.
-  useLayoutEffect(() => {
-    if (role === "list") for (const control of controlsIn(box.current)) control.tabIndex = -1
-  })
+  const onScroll = ({ currentTarget }: { readonly currentTarget: HTMLElement }) => {
+    const { clientHeight, scrollHeight, scrollTop } = currentTarget
+    isScrolled.current = scrollTop > 0
+    isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearEnd
+  }
+  return { virtualizer, rows, total, isAtEnd, onScroll }
+}
 
+type List = Virtualizer<HTMLDivElement, HTMLDivElement>
+
+/** Moves the focus among the rows by the arrow keys. Tab skips them. Returns the handler of the keys. */
+const useArrowKeys = (box: RefObject<HTMLDivElement | null>, virtualizer: List, count: number, isList: boolean) => {
+  useLayoutEffect(() => {
+    if (isList) for (const control of controlsIn(box.current)) control.tabIndex = -1
+  })
   /** Focuses a row. A row out of view is rendered in one of the next frames. */
   const focus = (index: number, frames = 20): void => {
     const [control] = controlsIn(box.current?.querySelector(`[data-index="${index}"]`))
     if (control !== undefined) control.focus({ preventScroll: true })
     else if (frames > 0) requestAnimationFrame(() => focus(index, frames - 1))
   }
-
-  const move = (event: KeyboardEvent) => {
+  return (event: KeyboardEvent) => {
     const target = event.target as HTMLElement
     const isInRow = target !== box.current
-    if (role !== "list" || (isInRow && !target.matches("a, button"))) return
-    const present = isInRow ? indexOf(target) : (indexOf(box.current?.querySelector("[aria-current]")) ?? firstSeen())
+    if (!isList || (isInRow && !target.matches("a, button"))) return
+    const chosen = isInRow ? target : box.current?.querySelector("[aria-current]")
+    const present = indexOf(chosen) ?? (isInRow ? 0 : (virtualizer.range?.startIndex ?? 0))
     // From the list itself, both arrows go to the current row.
     const isFirst = !isInRow && /^Arrow(?:Up|Down)$/.test(event.key)
-    const next = isFirst ? (present ?? 0) : indexAfter(event.key, present ?? 0, count, order)
+    const next = isFirst ? present : indexAfter(event.key, present, count, order)
     if (next === undefined || !isAlone(event) || count === 0) return
     event.preventDefault()
     virtualizer.scrollToIndex(next)
     focus(next)
   }
+}
 
-  const firstSeen = (): number => virtualizer.range?.startIndex ?? 0
-
+export const VirtualList = (props: VirtualListProps) => {
+  const { label, role = "list", row } = props
+  const box = useRef<HTMLDivElement>(null)
+  const { isAtEnd, onScroll, rows, total, virtualizer } = useRows(props, box)
+  const onKeyDown = useArrowKeys(box, virtualizer, props.count, role === "list")
   return (
     <div
       ref={box}
@@ -132,11 +132,8 @@ export const VirtualList = (props: VirtualListProps) => {
       // Out of the end, rows appear because the user scrolls.
       aria-live={role === "log" && !isAtEnd.current ? "off" : undefined}
       tabIndex={0}
-      onKeyDown={move}
-      onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
-        isScrolled.current = scrollTop > 0
-        isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearEnd
-      }}
+      onKeyDown={onKeyDown}
+      onScroll={onScroll}
     >
       <div class="virtual-rows" role="presentation" style={{ height: `${total}px` }}>
         {rows.map(({ index, key, start }) => (
@@ -157,11 +154,8 @@ export const VirtualList = (props: VirtualListProps) => {
 }
 
 interface RowListProps extends VirtualListProps {
-  /** Whether the rows have been loaded. */
   readonly isRead: boolean
-  /** Why they cannot be loaded; `""` if they can. */
   readonly problem: string
-  /** The note for a list that has been loaded and is empty. */
   readonly empty: string
 }
 

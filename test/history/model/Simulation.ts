@@ -1,9 +1,77 @@
-/** Clients and followers of a store without faults, in simulated time. */
+/**
+ * Valid histories: what clients might have seen of a store that does everything right, at random, in simulated time.
+ * The checker must pass them all; `Mutations` makes invalid ones of them.
+ */
+import * as fc from "fast-check"
 import * as H from "../History.ts"
-import type { Script, Step } from "./Script.ts"
 import { addresses, Store } from "./Store.ts"
 
-/** A client that reads the log in polls. */
+/** What one client does next, in terms that always make sense. Durations are in milliseconds. */
+export interface Step {
+  readonly client: number
+  readonly kind: "put" | "delete" | "batch" | "prefix" | "get" | "read" | "list" | "page" | "poll"
+  readonly keys: ReadonlyArray<number>
+  readonly deletes: number
+  readonly condition: "none" | "current" | "absent" | "wrong"
+  readonly ttlMs: number
+  /** Before the invocation, from there to the effect, and from there to the answer. */
+  readonly pause: number
+  readonly toEffect: number
+  readonly toAnswer: number
+  readonly fate: "answered" | "lost" | "late" | "never"
+  /** How often a write is sent at most; more than once, it has an `Idempotency-Key`. */
+  readonly tries: number
+  readonly bounds: number
+}
+
+export interface Script {
+  readonly steps: ReadonlyArray<Step>
+  /** The intervals at which the followers of streams receive new records. */
+  readonly followers: ReadonlyArray<number>
+  readonly expiryInterval: number
+  /** The store is put back at a time to the state of an earlier one, as from a backup. */
+  readonly restore: { readonly backup: number; readonly at: number } | undefined
+}
+
+const weighted = <A>(...pairs: ReadonlyArray<readonly [number, A]>): fc.Arbitrary<A> =>
+  fc.oneof(...pairs.map(([weight, value]) => ({ weight, arbitrary: fc.constant(value) })))
+
+const step: fc.Arbitrary<Step> = fc.record({
+  client: fc.nat(4),
+  kind: weighted<Step["kind"]>(
+    [6, "put"],
+    [3, "delete"],
+    [5, "batch"],
+    [2, "prefix"],
+    [5, "get"],
+    [2, "read"],
+    [3, "list"],
+    [3, "page"],
+    [3, "poll"]
+  ),
+  keys: fc.array(fc.nat(7), { minLength: 1, maxLength: 5 }),
+  deletes: fc.nat(31),
+  condition: weighted<Step["condition"]>([6, "none"], [2, "current"], [1, "absent"], [1, "wrong"]),
+  ttlMs: weighted([8, 0], [1, 5], [1, 40]),
+  pause: fc.nat(10),
+  toEffect: fc.nat(10),
+  toAnswer: fc.nat(10),
+  fate: weighted<Step["fate"]>([12, "answered"], [1, "lost"], [1, "late"], [1, "never"]),
+  tries: weighted([4, 1], [1, 2], [1, 3]),
+  bounds: fc.nat(15)
+})
+
+/** Scripts of up to 120 operations. */
+export const script = (restores: boolean): fc.Arbitrary<Script> =>
+  fc.record({
+    steps: fc.array(step, { maxLength: 120, size: "max" }),
+    followers: fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1, maxLength: 3 }),
+    expiryInterval: fc.integer({ min: 2, max: 20 }),
+    restore: restores
+      ? fc.record({ backup: fc.nat(150), at: fc.integer({ min: 150, max: 300 }) })
+      : fc.constant(undefined)
+  })
+
 interface Reader {
   after: number
   epoch: string
@@ -15,7 +83,6 @@ export class Simulation {
   private readonly agenda: Array<{ readonly at: number; readonly order: number; readonly run: () => void }> = []
   private readonly readers = new Map<number, Reader>()
   private readonly streams = new Map<string, Reader & { isOpen: boolean }>()
-  /** The page that each client reads next. */
   private readonly nextPages = new Map<number, H.ListAction>()
   private readonly began = 1_767_225_600_000
   private now = 0
@@ -64,11 +131,8 @@ export class Simulation {
       }
       case "batch":
         return {
-          type: "write",
-          by: "batch",
-          actor,
-          operations: keys.map((_, index) => this.operation(step, index)),
-          ...keyed
+          ...{ type: "write", by: "batch", actor, ...keyed },
+          operations: keys.map((_, index) => this.operation(step, index))
         }
       case "get":
         return { type: "get", ...address }
@@ -104,14 +168,12 @@ export class Simulation {
     return made
   }
 
-  /** Performs an operation, and returns its outcome. */
   private perform(action: H.Action, client: number): Omit<H.Ok, keyof At | "id"> | Omit<H.Fail, keyof At | "id"> {
     switch (action.type) {
       case "write": {
         const result = this.store.write(action, this.wall)
-        return "results" in result
-          ? { type: "ok", result }
-          : { type: "fail", reason: "precondition failed", refused: result }
+        if ("results" in result) return { type: "ok", result }
+        return { type: "fail", reason: "precondition failed", refused: result }
       }
       case "get":
         return { type: "ok", result: { entry: this.store.get(H.addressOf(action), this.wall) } }
@@ -158,9 +220,8 @@ export class Simulation {
       next()
     }
     if (fate !== "answered" && action.type === "write") {
-      if (fate !== "never") {
-        this.later(fate === "late" ? 20 * toEffect : toEffect, () => this.perform(action, client))
-      }
+      const delay = fate === "late" ? 20 * toEffect : toEffect
+      if (fate !== "never") this.later(delay, () => this.perform(action, client))
       this.later(toEffect + toAnswer, lose)
       return
     }
@@ -185,19 +246,9 @@ export class Simulation {
     }
     const tenant = follower === "stream 1" ? "a" : undefined
     if (!stream.isOpen) {
-      const part = tenant === undefined ? {} : { tenant }
-      const by = tenant === undefined ? "socket" : "events"
-      const named = stream.after === 0 ? {} : { epoch: stream.epoch }
-      this.events.push({
-        type: "open",
-        follower,
-        node: "model",
-        by,
-        after: stream.after,
-        ...named,
-        ...part,
-        ...this.at
-      })
+      const part = tenant === undefined ? { by: "socket" as const } : { by: "events" as const, tenant }
+      const from = stream.after === 0 ? { after: 0 } : { after: stream.after, epoch: stream.epoch }
+      this.events.push({ type: "open", follower, node: "model", ...part, ...from, ...this.at })
       stream.isOpen = true
     }
     const all = store.records.slice(stream.after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)
@@ -232,15 +283,12 @@ export class Simulation {
       this.now = next.at
       next.run()
     }
-    for (const [index] of followers.entries()) {
-      this.follow(`stream ${index}`)
-    }
+    for (const index of followers.keys()) this.follow(`stream ${index}`)
     this.readAll()
     this.events.push({ type: "end", ...this.at })
     return { header: { type: "history", version: 1, seed: "model", clockError: 0 }, events: this.events }
   }
 
-  /** The last reader reads the whole log. */
   private readAll(): void {
     const action = { type: "poll", follower: "last", after: 0, limit: 100_000, wait: 0 } as const
     const id = ++this.ids
@@ -260,3 +308,8 @@ export class Simulation {
 }
 
 type At = Pick<H.Note, "time" | "wall">
+
+export const histories: fc.Arbitrary<H.History> = script(false).map(one => new Simulation(one).history())
+
+/** Valid histories of a store that was put back to an earlier state, with a new epoch. */
+export const restored: fc.Arbitrary<H.History> = script(true).map(one => new Simulation(one).history())

@@ -9,7 +9,6 @@ import { tenantOf } from "../../../src/Kv/Entry.ts"
 import { ifVersion, isLive, type Operation as PlannedOperation, plan } from "../../../src/Kv/Write.ts"
 import * as H from "../History.ts"
 
-/** All keys that the model knows. */
 export const addresses = Array.from({ length: 8 }, (_, index) => ({
   namespace: index % 3 === 0 ? "tenant:a/x" : "plain",
   key: `k${index}`
@@ -22,12 +21,10 @@ interface Slot {
   readonly entry: H.Entry | undefined
 }
 
-/** A correct store. */
 export class Store {
   private slots = new Map<string, Slot>()
   records: Array<H.Change> = []
   epoch = "first"
-  /** The answers to writes with an `Idempotency-Key`. */
   private idempotent = new Map<string, H.WriteResult>()
   private copy:
     | (Pick<Store, "records"> & { readonly slots: Map<string, Slot>; readonly idempotent: Map<string, H.WriteResult> })
@@ -82,11 +79,8 @@ export class Store {
   poll({ after, limit, tenant }: H.PollAction): H.PollResult {
     const all = this.records.slice(after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)
     const changes = all.slice(0, limit)
-    return {
-      changes,
-      lastSeq: all.length > limit ? changes.at(-1)!.seq : this.records.length,
-      epoch: this.epoch
-    }
+    const lastSeq = all.length > limit ? changes.at(-1)!.seq : this.records.length
+    return { changes, lastSeq, epoch: this.epoch }
   }
 
   private append(change: Omit<H.Change, "seq" | "tenantId">, expiresAt: number | null): void {
@@ -124,14 +118,8 @@ export class Store {
           const condition = operation.ifVersion === undefined ? {} : { precondition: ifVersion(operation.ifVersion) }
           if (operation.op === "delete") return { op: "delete", namespace, key, ...condition }
           const expiresAt = operation.ttlMs === undefined ? null : now + operation.ttlMs
-          return {
-            op: "set",
-            namespace,
-            key,
-            value: JSON.stringify(operation.value) as JsonText,
-            expiresAt,
-            ...condition
-          }
+          const value = JSON.stringify(operation.value) as JsonText
+          return { op: "set", namespace, key, value, expiresAt, ...condition }
         })
       },
       (namespace, key) => this.slots.get(H.addressOf({ namespace, key })),

@@ -1,10 +1,8 @@
 /** What mutations of histories are made of. */
 import * as H from "../History.ts"
-import { Log, type State } from "../Log.ts"
-import { joined, noEpoch } from "../Observations.ts"
-import { isEffective, isWrite, type Op, operations, type Write } from "../Operations.ts"
+import { joined, Log, noEpoch, type State } from "../Log.ts"
+import { isEffective, isWrite, type Op, operations, type Rule, type Write } from "../Operations.ts"
 import { type Epoch, epochOf, epochs } from "../rules/Epochs.ts"
-import type { Rule } from "../Violation.ts"
 
 /** An invalid history. */
 export interface Mutated {
@@ -13,7 +11,6 @@ export interface Mutated {
   readonly names: ReadonlyArray<number | string>
 }
 
-/** Which epoch of a history is changed. */
 export type Which = "first" | "last"
 
 /** A history to mutate, and what the checker knows of one of its epochs. */
@@ -101,23 +98,19 @@ export class MutableHistory {
     )
   }
 
-  /** Those whose write is certainly of this epoch. */
   get written(): ReadonlyArray<State> {
     return this.lasting.filter(({ commit }) => commit.write !== undefined && this.isSince(commit.write))
   }
 
-  /** What comes after a state of a key. */
   next(state: State): State | undefined {
     const states = this.log.statesOf(H.addressOf(state.change))
     return states[states.indexOf(state) + 1]
   }
 
-  /** States that the key still has in the end. */
   get present(): ReadonlyArray<State> {
     return this.lasting.filter(state => this.next(state) === undefined)
   }
 
-  /** States that an acknowledged write has replaced. */
   get past(): ReadonlyArray<State> {
     return this.lasting.filter(state => {
       const write = this.next(state)?.commit.write
@@ -133,12 +126,19 @@ export const retimed = (history: H.History, events: ReadonlyArray<H.Event>): H.H
 
 export const wallEnd = ({ events }: H.History): number => events.at(-1)!.wall
 
+type Where = { readonly before: number; readonly wall: number }
+
+export const beforeEvent = ({ history }: MutableHistory, before: number): Where => ({
+  before,
+  wall: history.events[before]!.wall
+})
+
 /** An operation that is invoked and answered at once, before an event or at the end. */
 export const withOperation = (
   { history }: MutableHistory,
   action: H.Action,
   outcome: { readonly result: H.Result } | Pick<H.Fail, "refused" | "gone">,
-  { before = history.events.length - 1, wall = wallEnd(history) } = {}
+  { before, wall }: Where = { before: history.events.length - 1, wall: wallEnd(history) }
 ): Mutated => {
   const id = 1_000_000 + history.events.length
   const at = { time: 0, wall }
@@ -147,9 +147,16 @@ export const withOperation = (
     "result" in outcome
       ? { type: "ok", id, ...outcome, ...at }
       : { type: "fail", id, reason: "mutant", ...outcome, ...at }
-  const events = history.events.toSpliced(before, 0, invoke, end)
-  return { history: retimed(history, events), names: [id] }
+  return { history: retimed(history, history.events.toSpliced(before, 0, invoke, end)), names: [id] }
 }
+
+export const pollAfter = (after: number, epoch?: string): H.PollAction => ({
+  ...{ type: "poll", follower: "mutant", after, limit: 100_000, wait: 0 },
+  ...(epoch === undefined ? {} : { epoch })
+})
+
+export const withPoll = (subject: MutableHistory, after: number, changes: ReadonlyArray<H.Change>, lastSeq: number) =>
+  withOperation(subject, pollAfter(after), { result: { changes, lastSeq, epoch: subject.epoch } })
 
 export const entryOf = ({ change, expires }: State): H.Entry => {
   const { actor, key, namespace, timestamp, value, version } = change
@@ -160,7 +167,6 @@ export const address = ({ change: { key, namespace } }: State) => ({ namespace, 
 
 const isOf = (one: { readonly epoch?: string }, epoch: string): boolean => (one.epoch ?? noEpoch) === epoch
 
-/** Changes what all followers of the epoch saw. */
 export const withChanges = (
   { epoch, history }: MutableHistory,
   change: (changes: ReadonlyArray<H.Change>) => ReadonlyArray<H.Change>
@@ -173,58 +179,62 @@ export const withChanges = (
   })
 })
 
-export const withRecord = (subject: MutableHistory, seq: number, fields: Partial<H.Change>): H.History =>
-  withChanges(subject, changes => changes.map(change => (change.seq === seq ? { ...change, ...fields } : change)))
+export const withRecord = (
+  subject: MutableHistory,
+  seq: number,
+  fields: Partial<H.Change>,
+  name: number | string = `seq ${seq}`
+): Mutated => ({
+  history: withChanges(subject, changes =>
+    changes.map(change => (change.seq === seq ? { ...change, ...fields } : change))
+  ),
+  names: [name]
+})
 
 /** Changes the invocation or the outcome of an operation. */
 export const withEvent = (
   { history }: MutableHistory,
   id: number,
   change: (event: H.Invoke | H.Ok) => H.Event
-): H.History => ({
-  ...history,
-  events: history.events.map(event =>
-    (event.type === "invoke" || event.type === "ok") && event.id === id ? change(event) : event
-  )
+): Mutated => ({
+  history: {
+    ...history,
+    events: history.events.map(event =>
+      (event.type === "invoke" || event.type === "ok") && event.id === id ? change(event) : event
+    )
+  },
+  names: [id]
 })
 
 /** Changes a write, in all its tries. */
 export const withWrite = (
   { history, ops }: MutableHistory,
   id: number,
-  change: (action: H.WriteAction) => H.WriteAction
-): H.History => {
-  const tries = new Set(
-    ops
-      .filter(isWrite)
-      .find(op => op.id === id)
-      ?.tries.map(one => one.id)
+  change: (action: H.WriteAction) => Partial<H.WriteAction>
+): Mutated => {
+  const write = ops.filter(isWrite).find(op => op.id === id)
+  const tries = new Set(write?.tries.map(one => one.id))
+  const events = history.events.map(event =>
+    event.type === "invoke" && event.action.type === "write" && tries.has(event.id)
+      ? { ...event, action: { ...event.action, ...change(event.action) } }
+      : event
   )
-  return {
-    ...history,
-    events: history.events.map(event =>
-      event.type === "invoke" && event.action.type === "write" && tries.has(event.id)
-        ? { ...event, action: change(event.action) }
-        : event
-    )
-  }
+  return { history: { ...history, events }, names: [id] }
 }
 
-export const withAction = (subject: MutableHistory, id: number, action: H.Action): H.History =>
-  withEvent(subject, id, event => (event.type === "invoke" ? { ...event, action } : event))
-
-export const withResult = <R extends H.Result>(subject: MutableHistory, id: number, result: R): H.History =>
+export const withResult = (subject: MutableHistory, id: number, result: H.Result): Mutated =>
   withEvent(subject, id, event => (event.type === "ok" ? { ...event, result } : event))
 
 export const withSeen = (
   { history }: MutableHistory,
   seen: H.Seen,
-  replacement: ReadonlyArray<Partial<H.Seen>>
-): H.History =>
-  retimed(
-    history,
-    history.events.flatMap(event => (event === seen ? replacement.map(fields => ({ ...seen, ...fields })) : event))
+  ...others: ReadonlyArray<Partial<H.Seen>>
+): Mutated => {
+  const events = history.events.flatMap(event =>
+    event === seen ? others.map(fields => ({ ...seen, ...fields })) : event
   )
+  return { history: retimed(history, events), names: [`follower ${seen.follower}`] }
+}
 
 export const fold = ({ log }: MutableHistory, namespace: string, seq: number): ReadonlyArray<State> =>
   [...log.keysOf(namespace)].sort().flatMap(key => {
@@ -243,29 +253,36 @@ export interface Mutation {
   readonly apply: (subject: MutableHistory) => Mutated | undefined
 }
 
-export const mutation = <A>(
-  rule: Rule,
-  name: string,
-  among: (subject: MutableHistory) => ReadonlyArray<A>,
-  change: (subject: MutableHistory, chosen: A) => Mutated | undefined,
-  { isForm = false, isOfEpochs = false } = {}
-): Mutation => ({
-  name,
-  rule,
-  isForm,
-  isOfEpochs,
-  apply: subject => {
-    const chosen = subject.oneOf(among(subject))
-    return chosen === undefined ? undefined : change(subject, chosen)
-  }
-})
+const mutations =
+  (isForm: boolean, isOfEpochs: boolean) =>
+  <A>(
+    rule: Rule,
+    name: string,
+    among: (subject: MutableHistory) => ReadonlyArray<A>,
+    change: (subject: MutableHistory, chosen: A) => Mutated | undefined
+  ): Mutation => ({
+    ...{ name, rule, isForm, isOfEpochs },
+    apply: subject => {
+      const chosen = subject.oneOf(among(subject))
+      return chosen === undefined ? undefined : change(subject, chosen)
+    }
+  })
 
+export const mutation = mutations(false, false)
+export const ofForm = mutations(true, false)
+export const ofTwoEpochs = mutations(false, true)
+
+/** What mutations choose from. */
+export const once = () => [0]
+export const writes = (subject: MutableHistory) => subject.writes
+export const keyed = (subject: MutableHistory) => subject.keyed
+export const present = (subject: MutableHistory) => subject.present
+export const past = (subject: MutableHistory) => subject.past
 export const records = ({ log }: MutableHistory) => log.records
+export const batches = ({ log }: MutableHistory) => log.commits.filter(({ made }) => made.length > 1)
 export const seenWith =
   (least: number) =>
   ({ epoch, history }: MutableHistory): ReadonlyArray<H.Seen> =>
     history.events
       .filter(event => event.type === "seen")
       .filter(event => isOf(event, epoch) && event.changes.length >= least)
-export const idOf = ({ log }: MutableHistory, seq: number): number =>
-  log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1

@@ -6,17 +6,10 @@
  */
 import type * as H from "../History.ts"
 import type { Log } from "../Log.ts"
-import { isEffective, isRefusedTry, isWrite, name, type Op, type Write } from "../Operations.ts"
-import { of, type Violation } from "../Violation.ts"
+import { isEffective, isRefusedTry, isWrite, name, type Op, of, type Violation, type Write } from "../Operations.ts"
 import * as Reads from "./Reads.ts"
 
-/** The log had reached this position at this time. */
-interface Known {
-  readonly time: number
-  readonly position: number
-  readonly op: Op | undefined
-  readonly who: string
-}
+type Known = { readonly time: number; readonly position: number; readonly op: Op | undefined; readonly who: string }
 
 const start: Known = { time: Number.NEGATIVE_INFINITY, position: 0, op: undefined, who: "the start" }
 
@@ -58,14 +51,8 @@ const seen = (events: ReadonlyArray<H.Event>, log: Log, isOf: (epoch: string | u
   events.flatMap((event): ReadonlyArray<Known> => {
     if (event.type !== "seen" || !isOf(event.epoch)) return []
     const last = Math.max(event.changes.at(-1)?.seq ?? 0, event.lastSeq)
-    return [
-      {
-        time: event.time,
-        position: log.positionOf(last),
-        op: undefined,
-        who: `follower ${event.follower} at seq ${last}`
-      }
-    ]
+    const who = `follower ${event.follower} at seq ${last}`
+    return [{ time: event.time, position: log.positionOf(last), op: undefined, who }]
   })
 
 export interface Context {
@@ -79,7 +66,6 @@ export interface Context {
   readonly isAnswered: (write: Write) => boolean
 }
 
-/** What was known of the log, in order of time. */
 class Knowledge {
   /** The latest position known so far. */
   floor = start
@@ -114,15 +100,11 @@ class Knowledge {
 }
 
 /** The position of an operation, if it has one, and why it is impossible. */
-interface Placement {
-  readonly position?: number
-  readonly violation?: Violation
-}
+type Placement = { readonly position?: number; readonly violation?: Violation }
 
 /** The last `seq` at a position. */
 const seqAt = (log: Log, position: number): number => log.commits[position - 1]?.last ?? log.end + 1
 
-/** Places a write where the log has it. */
 const placeWrite = (op: Op, position: number, { log }: Context, floor: Known): Placement => {
   if (floor.position < position) return { position }
   const { first } = log.commits[position - 1]!
@@ -146,14 +128,8 @@ const placeOther = (
     return { violation: of("retry", op, `was refused, and had been applied before it was repeated, at seq ${first}`) }
   }
   const later = invocations.after(op.end)
-  const ceiling = Math.max(
-    floor.position,
-    Math.min(
-      (later?.position ?? Number.POSITIVE_INFINITY) - 1,
-      (applied ?? Number.POSITIVE_INFINITY) - 1,
-      log.commits.length
-    )
-  )
+  const bounds = [later?.position, applied].map(bound => (bound ?? Number.POSITIVE_INFINITY) - 1)
+  const ceiling = Math.max(floor.position, Math.min(...bounds, log.commits.length))
   const found = Reads.place(op, { log, floor: floor.position, ceiling, clockError })
   if (found === undefined) return {}
   if (typeof found === "number") return { position: found }

@@ -1,10 +1,28 @@
-/** Pages of lists and of the log: their position, and their expected content. */
+/** Pages of lists and of the log: their position, and their expected content, also to streams and WebSockets. */
+
 import { compare } from "../../../src/Client/KeyOrder.ts"
+import type * as H from "../History.ts"
 import { addressOf, type Change, type Entry } from "../History.ts"
 import { type Log, type Presence, presence, type State } from "../Log.ts"
-import type { List, Poll, Read } from "../Operations.ts"
-import { text } from "../Violation.ts"
-import type { Misplaced, Window } from "./Window.ts"
+import { type List, type Poll, type Read, type Rule, text, type Violation } from "../Operations.ts"
+
+export interface Window {
+  readonly log: Log
+  /** The first and the last position that the operation may have. */
+  readonly floor: number
+  readonly ceiling: number
+  readonly clockError: number
+}
+
+/** Why no position of the window agrees, as a predicate to the operation. */
+export interface Misplaced {
+  readonly rule: Rule
+  readonly predicate: string
+  /** A position out of the window that would agree. */
+  readonly position?: number
+  /** Whether it is wrong regardless of the log. */
+  readonly isForm?: true
+}
 
 /** A page of the log that holds less than this ends because the log did. */
 const smallPage = 1024 * 1024
@@ -37,7 +55,6 @@ export const shows = (entry: Entry, state: State | undefined): boolean => {
 const isSelected = ({ end = "", prefix, start = "" }: List["action"], key: string): boolean =>
   key.startsWith(prefix) && compare(key, start) >= 0 && (end === "" || compare(key, end) < 0)
 
-/** Compares keys in the order of a list. */
 const inOrder = ({ reverse }: List["action"]): typeof compare => (reverse ? (a, b) => compare(b, a) : compare)
 
 /** The keys that a list may have, on whichever page, in order, with their states. */
@@ -83,11 +100,8 @@ export const list = (op: List, window: Window): number | undefined | Misplaced =
   const byKey = new Map(items.map(item => [item.key, item]))
   let isMore = false
   const all = candidates(op, log, position).map(one => ({ ...one, found: presence(one.state, from, to) }))
-  const miscounted = wrongCount(
-    op,
-    count,
-    all.map(({ found }) => found)
-  )
+  const presences = all.map(({ found }) => found)
+  const miscounted = wrongCount(op, count, presences)
   if (miscounted !== undefined) return wrong(`at seq ${lastSeq} ${miscounted}`)
   for (const { found, key, state } of all) {
     if (afterKey !== undefined && order(key, afterKey) <= 0) continue
@@ -180,4 +194,65 @@ export const poll = (op: Poll, window: Window): number | undefined | Misplaced =
   if (changes.length > limit) return { rule: "follower", predicate: `got ${changes.length} records` }
   const position = log.positionOf(lastSeq)
   return position <= window.ceiling ? position : { rule: "read", predicate: `saw seq ${lastSeq}`, position }
+}
+
+/** A follower, over all its connections. */
+interface Follower {
+  readonly tenant: string | undefined
+  /** The last `seq` that it knows to have been scanned; `undefined` after a reset, until it opens again. */
+  position: number | undefined
+  /** Whether it reads this epoch's log; `undefined` before it has received anything. */
+  isHere: boolean | undefined
+}
+
+/** @param isOf whether an epoch is that of the log */
+export const followers = (
+  events: ReadonlyArray<H.Event>,
+  log: Log,
+  isOf: (epoch: string | undefined) => boolean
+): ReadonlyArray<Violation> => {
+  const violations: Array<Violation> = []
+  const all = new Map<string, Follower>()
+  const report = (follower: string, predicate: string) =>
+    violations.push({ rule: "follower", message: `follower ${follower} ${predicate}`, operations: [] })
+  for (const event of events) {
+    if (event.type === "open") {
+      const known = all.get(event.follower)
+      if (
+        known !== undefined &&
+        known.isHere !== false &&
+        known.position !== undefined &&
+        known.position !== event.after
+      ) {
+        report(event.follower, `resumed after seq ${event.after}, and had read up to ${known.position}`)
+      }
+      all.set(event.follower, { tenant: event.tenant, position: event.after, isHere: known?.isHere })
+    } else if (event.type === "reset") {
+      const follower = all.get(event.follower)
+      if (follower !== undefined) follower.position = undefined
+    } else if (event.type === "seen") {
+      const { changes, lastSeq } = event
+      const follower = all.get(event.follower)
+      if (follower === undefined) {
+        report(event.follower, `got seq ${lastSeq} without a connection`)
+        continue
+      }
+      follower.isHere = isOf(event.epoch)
+      if (!follower.isHere) continue
+      const after = follower.position
+      if (after === undefined) report(event.follower, `got seq ${lastSeq} after it was reset`)
+      else if (lastSeq < after) report(event.follower, `got the position ${lastSeq} after ${after}`)
+      else {
+        const wrong = wrongSeq(log, after, lastSeq, follower.tenant, changes)
+        if (wrong !== undefined) report(event.follower, `got ${wrong}, when it had read up to ${after}`)
+      }
+      follower.position = lastSeq
+    } else if (event.type === "end" && log.isWhole) {
+      for (const [name, { position = 0, tenant }] of all) {
+        const missed = wrongSeq(log, position, log.end, tenant, [])
+        if (missed !== undefined) report(name, `has read up to seq ${position} in the end, ${missed}`)
+      }
+    }
+  }
+  return violations
 }

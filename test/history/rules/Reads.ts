@@ -1,10 +1,10 @@
 /** The positions of the log that match the answer to a read, a refused write, or a delete of an absent entry. */
+
 import { addressOf, type Operation } from "../History.ts"
 import { presence, type State } from "../Log.ts"
-import { type Get, isGet, isList, isPoll, isRead, isRefusedTry, type Op, type Try } from "../Operations.ts"
-import { text } from "../Violation.ts"
+import { type Get, isGet, isList, isPoll, isRead, isRefusedTry, type Op, type Try, text } from "../Operations.ts"
+import type { Misplaced, Window } from "./Pages.ts"
 import * as Pages from "./Pages.ts"
-import type { Misplaced, Window } from "./Window.ts"
 
 /** The first position of the window that agrees, or any other one, or none. */
 type Search = { readonly in: number } | { readonly out: number | undefined }

@@ -1,12 +1,11 @@
 /** Rules of the log alone: versions, preconditions, whole writes, results, and expiry. */
-import { addressOf, type Change, type Operation, type OperationResult } from "../History.ts"
-import { type Commit, expiresOf, type Log, type Presence, presence, type State } from "../Log.ts"
-import { isEffective, name, type Write } from "../Operations.ts"
-import { of, type Rule, text, type Violation } from "../Violation.ts"
-import * as Answers from "./Answers.ts"
-import * as PrefixDeletes from "./PrefixDeletes.ts"
 
-/** The actor of the deletes that expiry makes. */
+import { compare } from "../../../src/Client/KeyOrder.ts"
+import { addressOf, type Change, type Operation, type OperationResult, type PrefixDelete } from "../History.ts"
+import { type Commit, expiresOf, type Log, type Presence, presence, type State } from "../Log.ts"
+import { answers, isEffective, name, of, type Rule, text, type Violation, type Write } from "../Operations.ts"
+import type { Epoch } from "./Epochs.ts"
+
 const expiryActor = "expiry"
 
 export interface Context {
@@ -38,7 +37,6 @@ interface Step {
   readonly clockError: number
 }
 
-/** Time does not decrease from a record to the next one. */
 const checkTime = (change: Change, previous: Change | undefined, { writes }: Context): ReadonlyArray<Violation> => {
   if (previous === undefined || previous.timestamp <= change.timestamp) return []
   const message = `time falls from ${previous.timestamp} to ${change.timestamp} at seq ${change.seq}`
@@ -74,7 +72,6 @@ const advance = (
 const advanceAll = (step: Step): ReadonlyArray<Violation> =>
   step.commit.made.flatMap(({ change }) => advance(change, undefined, step))
 
-/** An expiry deletes an entry whose time has come. */
 const checkExpiry = ({ clockError, commit, states }: Step): ReadonlyArray<Violation> => {
   const [{ change }] = commit.made as [Commit["made"][number]]
   const before = states.get(addressOf(change))
@@ -90,7 +87,6 @@ const checkExpiry = ({ clockError, commit, states }: Step): ReadonlyArray<Violat
 const presenceFor = (address: string, write: Write, { clockError, commit, states }: Step): Presence =>
   presence(states.get(address), write.wallStart - clockError, commit.made[0]!.change.timestamp)
 
-/** The precondition of an applied operation held. */
 const checkPrecondition = (
   operation: Operation,
   write: Write,
@@ -133,7 +129,6 @@ const checkOperation = (
   return [...violations, ...advance(change, operation, step)]
 }
 
-/** The result of an operation that made a record, or none. */
 const resultOf = (operation: Operation, change: Change | undefined): OperationResult =>
   operation.op === "set" ? { version: change?.version ?? 0 } : { deleted: change !== undefined }
 
@@ -188,11 +183,11 @@ const checkWrite = (
   const { prefixDelete } = write.action
   if (prefixDelete !== undefined) {
     const presenceOf = (address: string) => presenceFor(address, write, step)
-    const found = PrefixDeletes.check({ write, prefixDelete, commit, log, presenceOf, isInPart, isAnswered })
+    const found = checkPrefixDelete({ write, prefixDelete, commit, log, presenceOf, isInPart, isAnswered })
     return [...violations, ...found.map(({ predicate, rule }) => of(rule, write, predicate)), ...advanceAll(step)]
   }
   const { results, violations: ofOperations } = checkOperations(write, isInPart, step)
-  const ofAnswer = isAnswered ? Answers.check(write, commit, results, clockError) : []
+  const ofAnswer = isAnswered ? checkAnswer(write, commit, results, clockError) : []
   return [...violations, ...ofOperations, ...ofAnswer]
 }
 
@@ -226,3 +221,104 @@ export const acknowledged = ({ log, own }: Context): ReadonlyArray<Violation> =>
     .filter(write => isEffective(write) && !logged.has(write))
     .map(write => of("outcome", write, "was acknowledged, and is not in the log"))
 }
+
+/** The lifetime in the answer to a write of one entry is the one that the write asked for. */
+const checkLifetime = (write: Write, expiresAt: number | null, clockError: number): ReadonlyArray<Violation> => {
+  const [operation] = write.action.operations
+  const ttl = operation?.op === "set" ? operation.ttlMs : undefined
+  const fits =
+    ttl === undefined
+      ? expiresAt === null
+      : expiresAt !== null &&
+        expiresAt >= write.wallStart + ttl - clockError &&
+        expiresAt <= write.wallEnd + ttl + clockError
+  if (fits) return []
+  return [
+    of("expiry", write, `with a lifetime of ${ttl ?? "any"} ms, sent at ${write.wallStart}, expires at ${expiresAt}`)
+  ]
+}
+
+/** @param results of the operations, as the log has them */
+const checkAnswer = (
+  write: Write,
+  { first, made }: Commit,
+  results: ReadonlyArray<OperationResult>,
+  clockError: number
+): ReadonlyArray<Violation> => {
+  if (write.outcome.type !== "ok") return []
+  const { entry, results: answered } = write.outcome.result
+  const violations: Array<Violation> = []
+  const report = (predicate: string) => violations.push(of("outcome", write, predicate))
+  if (JSON.stringify(answered) !== JSON.stringify(results)) {
+    report(`was answered ${text(answered)}, and the log at seq ${first} has ${text(results)}`)
+  }
+  const change = made[0]?.change
+  if (entry === undefined || change === undefined) return violations
+  const { key, namespace, updatedAt, updatedBy, value, version } = entry
+  const expected = [change.namespace, change.key, change.value, change.version, change.actor, change.timestamp]
+  if (JSON.stringify([namespace, key, value, version, updatedBy, updatedAt]) !== JSON.stringify(expected)) {
+    report(`was answered ${text(entry)}, and the log has ${text(change)}`)
+  }
+  return [...violations, ...checkLifetime(write, entry.expiresAt, clockError)]
+}
+
+interface Applied {
+  readonly write: Write
+  readonly prefixDelete: PrefixDelete
+  readonly commit: Commit
+  readonly log: Log
+  /** Whether an address had an entry immediately before. */
+  readonly presenceOf: (address: string) => Presence
+  /** Whether the log may lack the last of its records. */
+  readonly isInPart: boolean
+  readonly isAnswered: boolean
+}
+
+type Wrong = { readonly rule: Rule; readonly predicate: string }
+
+const checkPrefixDelete = (applied: Applied): ReadonlyArray<Wrong> => {
+  const { commit, isInPart, isAnswered, log, presenceOf, prefixDelete, write } = applied
+  const { limit, namespace, prefix } = prefixDelete
+  const wrong: Array<Wrong> = []
+  const report = (rule: Rule, predicate: string) => wrong.push({ rule, predicate })
+  const changes = commit.made.map(({ change }) => change)
+  const keys = [...log.keysOf(namespace)].filter(key => key.startsWith(prefix)).sort(compare)
+  let next = 0
+  let others: Presence = "absent"
+  for (const key of keys) {
+    const found = presenceOf(addressOf({ namespace, key }))
+    const change = changes[next]
+    if (change?.op === "delete" && change.namespace === namespace && change.key === key) {
+      next++
+      if (found === "absent") report("expiry", `deletes ${key} at seq ${change.seq}, which is absent or had expired`)
+    } else if (next < limit && found === "present" && !(isInPart && next === changes.length)) {
+      report("batch", `is at seq ${commit.first} without its delete of ${key}`)
+    } else if (next >= limit && found !== "absent" && others !== "present") others = found
+  }
+  const left = changes[next]
+  if (left !== undefined)
+    report("batch", `has seq ${left.seq} (${left.key}), which it does not delete, or not in order`)
+  if (changes.length > limit) report("batch", `has ${changes.length} records at seq ${commit.first}`)
+  const other = changes.find(({ timestamp }) => timestamp !== changes[0]!.timestamp)
+  if (other !== undefined) report("batch", `has two times, at seq ${commit.first} and at seq ${other.seq}`)
+  if (write.outcome.type !== "ok" || !isAnswered) return wrong
+  const { removed } = write.outcome.result
+  const isMoreRight = others === "unsure" || removed?.more === (others === "present")
+  if (removed?.count !== changes.length || !isMoreRight) {
+    report("outcome", `was answered ${text(removed)}, and deleted ${changes.length} of those at seq ${commit.first}`)
+  }
+  return wrong
+}
+
+export const repeated = (writes: ReadonlyArray<Write>, epoch: Epoch): ReadonlyArray<Violation> =>
+  writes.flatMap((write): ReadonlyArray<Violation> => {
+    if (write.tries.length === 1) return []
+    const [first, ...others] = answers(write).filter(({ one }) => epoch.has(one))
+    if (first === undefined) return []
+    return others
+      .filter(({ result }) => JSON.stringify(result) !== JSON.stringify(first.result))
+      .map(({ one, result }) => ({
+        ...of("retry", write, `was answered ${text(first.result)}, and ${text(result)} when it was repeated`),
+        operations: [write.id, one.id]
+      }))
+  })

@@ -6,10 +6,19 @@ import { client, follow } from "../../Service/Connection.ts"
 import { isAbort, messageOf } from "../../Service/Failure.ts"
 import { retryUntilDone } from "../../Service/Pause.ts"
 import { actor, readText, writeText } from "../Entries.ts"
-import type { TextEntry } from "../TextEntry.ts"
-import { type DraftEvent, type Effort, type EntryDraft, empty, isDirty, reduce } from "./EntryDraft.ts"
-import { absenceOf, type Removal } from "./EntryHistory.ts"
-import { adviceAfter, writtenOf } from "./Expiry.ts"
+import {
+  absenceOf,
+  adviceAfter,
+  type DraftEvent,
+  type Effort,
+  type EntryDraft,
+  empty,
+  isDirty,
+  type Removal,
+  reduce,
+  type TextEntry,
+  writtenOf
+} from "./OpenEntry.ts"
 
 /** The entry as it is stored; `undefined` until it is read. It is read again after each change. Also its last delete. */
 const useEntry = (namespace: string, key: string) => {
@@ -43,44 +52,28 @@ const useEntry = (namespace: string, key: string) => {
   return { stored, setStored, removal, problem, readAgain }
 }
 
-/** An open entry and its draft. */
-export interface EntryEditing {
-  /** The entry as it is stored; `undefined` until it is read. */
-  readonly stored: TextEntry | "absent" | undefined
-  /** What has happened to the entry if it is absent, for a sentence about it. */
-  readonly absence: string
-  /** Why it cannot be read; `""` if it can. */
-  readonly problem: string
-  readonly draft: EntryDraft
-  readonly dispatch: (event: DraftEvent) => void
-  /**
-   * Writes the draft over the entry that it is based on, or over another one, if that is still stored; over none if it
-   * was deleted. If the user has not changed the expiry, that of the replaced entry is kept.
-   */
-  readonly write: (over: TextEntry | undefined) => Promise<Outcome>
-  /** Deletes the entry if it is at the version that the draft is based on. */
-  readonly remove: () => Promise<Outcome>
-}
-
 /** `"conflict"`: another client has changed the entry, and the draft has changes that are not saved. */
 export type Outcome = "done" | "failed" | "conflict"
 
-/** Opens an entry for editing. */
-export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
-  const { problem, readAgain, removal, setStored, stored } = useEntry(namespace, key)
+/** The draft of a stored entry. Asynchronous work needs it as it is when it ends: `latest`. */
+const useDraft = (stored: TextEntry | "absent" | undefined) => {
   const [draft, setDraft] = useState(empty)
-  // Asynchronous work needs the draft as it is when it ends.
   const latest = useRef(draft)
   const dispatch = (event: DraftEvent): EntryDraft => {
     latest.current = reduce(latest.current, event)
     setDraft(latest.current)
     return latest.current
   }
-
   // A layout effect runs before the next key is typed, which would otherwise be lost.
   useLayoutEffect(() => {
     if (stored !== undefined) dispatch({ type: "read", entry: stored })
   }, [stored])
+  return { draft, latest, dispatch }
+}
+
+export const useEntryDraft = (namespace: string, key: string) => {
+  const { problem, readAgain, removal, setStored, stored } = useEntry(namespace, key)
+  const { dispatch, draft, latest } = useDraft(stored)
 
   /** Reports why nothing was written. Without an answer, or after a change by another client, the entry is read again. */
   const onFailure = async (error: unknown, effort: Effort): Promise<Outcome> => {
@@ -109,6 +102,10 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
         )
   }
 
+  /**
+   * Writes the draft over the entry that it is based on, or over another one, if that is still stored; over none if it
+   * was deleted. If the user has not changed the expiry, that of the replaced entry is kept.
+   */
   const write = async (over: TextEntry | undefined): Promise<Outcome> => {
     if (latest.current.isBusy) return "failed"
     const sent = dispatch({ type: "submitted" })
@@ -129,6 +126,7 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
     }
   }
 
+  /** Deletes the entry if it is at the version that the draft is based on. */
   const remove = async (): Promise<Outcome> => {
     const { base } = latest.current
     if (base === undefined) return "failed"
@@ -143,3 +141,6 @@ export const useEntryDraft = (namespace: string, key: string): EntryEditing => {
 
   return { stored, absence: absenceOf(draft.base, removal), problem, draft, dispatch, write, remove }
 }
+
+/** An open entry, its draft, and why it cannot be read (`problem`) or is absent (`absence`, for a sentence). */
+export type EntryEditing = ReturnType<typeof useEntryDraft>

@@ -2,14 +2,13 @@
 import { useRef, useState } from "preact/hooks"
 import { format } from "../../JsonText.ts"
 import { retryUntilDone } from "../../Service/Pause.ts"
-import { Button } from "../../Widgets/Button.tsx"
-import { Diff } from "../../Widgets/Diff.tsx"
+import { Button } from "../../Widgets/Controls.tsx"
 import { now, useWork } from "../../Widgets/Hooks.ts"
-import { indexAfter, isAlone } from "../../Widgets/Keys.ts"
+import { indexAfter, isAlone } from "../../Widgets/Pane.tsx"
 import { ago, dateAndTime, isolated } from "../../Widgets/Text.ts"
+import { Diff } from "../../Widgets/VisibleText.tsx"
 import { historyOf, readEnd } from "../Entries.ts"
-import type { TextChange } from "../TextEntry.ts"
-import { type HistoryPart, isExpiry, nothing, plus } from "./EntryHistory.ts"
+import { type HistoryPart, isExpiry, nothing, plus, type TextChange } from "./OpenEntry.ts"
 
 interface Props {
   readonly namespace: string
@@ -58,12 +57,13 @@ const useHistory = (namespace: string, key: string, end: number | undefined, rev
   return { ...part, isComplete, problem }
 }
 
-export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
-  /** The `seq` of the last change to show; the end of the log without it. */
-  const [end, setEnd] = useState<number>()
-  const { before, changes, isComplete, problem } = useHistory(namespace, entryKey, end, revision)
-  const [chosen, setChosen] = useState<number>()
+interface VersionsProps {
+  readonly changes: ReadonlyArray<TextChange>
+  readonly present: TextChange
+  readonly onChoose: (seq: number) => void
+}
 
+const Versions = ({ changes, onChoose, present }: VersionsProps) => {
   const list = useRef<HTMLOListElement>(null)
   const move = (event: KeyboardEvent) => {
     const rows = [...(list.current?.querySelectorAll("button") ?? [])]
@@ -73,7 +73,34 @@ export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
     event.preventDefault()
     rows[index]?.focus()
   }
+  return (
+    <ol ref={list} class="history-list" aria-label="Versions" onKeyDown={move}>
+      {changes.toReversed().map(each => (
+        <li key={each.seq}>
+          <button
+            type="button"
+            class="row two"
+            aria-current={each === present ? "true" : undefined}
+            tabIndex={each === present ? 0 : -1}
+            onClick={() => onChoose(each.seq)}
+          >
+            <span class="row-title">{titleOf(each).toLowerCase()}</span>
+            <span class="row-note" title={dateAndTime(each.timestamp)}>
+              {!isExpiry(each) && `${isolated(each.actor)} · `}
+              {ago(each.timestamp, now.value)}
+            </span>
+          </button>
+        </li>
+      ))}
+    </ol>
+  )
+}
 
+export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
+  /** The `seq` of the last change to show; the end of the log without it. */
+  const [end, setEnd] = useState<number>()
+  const { before, changes, isComplete, problem } = useHistory(namespace, entryKey, end, revision)
+  const [chosen, setChosen] = useState<number>()
   const index = changes.findIndex(({ seq }) => seq === chosen)
   const shown = index === -1 ? changes.length - 1 : index
   const change = changes[shown]
@@ -88,27 +115,7 @@ export const History = ({ entryKey, namespace, onTake, revision }: Props) => {
   }
   return (
     <div class="history">
-      <ol ref={list} class="history-list" aria-label="Versions" onKeyDown={move}>
-        {changes
-          .map(each => (
-            <li key={each.seq}>
-              <button
-                type="button"
-                class="row two"
-                aria-current={each === change ? "true" : undefined}
-                tabIndex={each === change ? 0 : -1}
-                onClick={() => setChosen(each.seq)}
-              >
-                <span class="row-title">{titleOf(each).toLowerCase()}</span>
-                <span class="row-note" title={dateAndTime(each.timestamp)}>
-                  {!isExpiry(each) && `${isolated(each.actor)} · `}
-                  {ago(each.timestamp, now.value)}
-                </span>
-              </button>
-            </li>
-          ))
-          .reverse()}
-      </ol>
+      <Versions changes={changes} present={change} onChoose={setChosen} />
       <div class="history-diff">
         <Diff
           left={textOf(previous)}

@@ -1,12 +1,58 @@
-/** The value of an entry in the editor, and below it the actions. A warning says that another client has changed it. */
+/** The value and the expiry of an entry in their fields, the actions, and a warning if the entry has changed. */
+import { useId } from "preact/hooks"
 import { canWrite } from "../../Service/Connection.ts"
-import { Button, IconButton } from "../../Widgets/Button.tsx"
-import { Icon } from "../../Widgets/Icon.tsx"
+import { Button, Icon, IconButton } from "../../Widgets/Controls.tsx"
 import { JsonEditor } from "../../Widgets/JsonEditor.tsx"
 import { dateAndTime, isolated } from "../../Widgets/Text.ts"
-import { isBehind, isDirty } from "./EntryDraft.ts"
 import type { EntryEditing } from "./EntryEditing.ts"
-import { ExpiryField } from "./ExpiryField.tsx"
+import { chosen, type Expiry, isBehind, isDirty, type Unit, unitMs } from "./OpenEntry.ts"
+
+interface ExpiryProps {
+  readonly expiry: Expiry
+  readonly stored: number | null
+  readonly onChange: (expiry: Expiry) => void
+}
+
+export const ExpiryField = ({ expiry, onChange, stored }: ExpiryProps) => {
+  const field = useId()
+  return (
+    <div class="field-row">
+      <label for={field}>Expires</label>
+      <select
+        id={field}
+        value={expiry.kind === "kept" && stored === null ? "never" : expiry.kind}
+        onChange={({ currentTarget: { value } }) => onChange(chosen(value as Expiry["kind"], stored))}
+      >
+        <option value="never">never</option>
+        {stored !== null && <option value="kept">{dateAndTime(stored)}</option>}
+        <option value="after">after…</option>
+      </select>
+      {expiry.kind === "after" && (
+        <>
+          <input
+            type="number"
+            aria-label="Amount of time"
+            class="narrow"
+            min="1"
+            value={expiry.amount}
+            onInput={({ currentTarget: { valueAsNumber } }) =>
+              onChange({ ...expiry, amount: Number.isFinite(valueAsNumber) ? Math.max(0, valueAsNumber) : 0 })
+            }
+          />
+          <select
+            aria-label="Unit of time"
+            value={expiry.unit}
+            onChange={({ currentTarget: { value } }) => onChange({ ...expiry, unit: value as Unit })}
+          >
+            {Object.keys(unitMs).map(unit => (
+              <option value={unit}>{unit}</option>
+            ))}
+          </select>
+        </>
+      )}
+    </div>
+  )
+}
 
 interface Props {
   readonly editing: EntryEditing
@@ -16,7 +62,6 @@ interface Props {
   readonly onSave: () => void
 }
 
-/** The expiry, and buttons to delete, format, discard and save. */
 const EntryActions = ({ editing: { dispatch, draft, stored }, onDelete, onDiscard, onSave }: Props) => {
   const expiresAt = draft.base?.expiresAt ?? null
   const isChanged = isDirty(draft)

@@ -1,8 +1,68 @@
-/** The draft of an entry as a pure state machine: what the user has typed, and what was saved or failed. */
+/** What the page keeps of an open entry, as pure functions: its draft, its expiry, and a part of its history. */
+import type { Change, Entry } from "../../../Client/Client.ts"
 import { format, type Problem, problemOf } from "../../JsonText.ts"
-import { isolated } from "../../Widgets/Text.ts"
-import type { TextEntry } from "../TextEntry.ts"
-import { type Expiry, isChange, kept } from "./Expiry.ts"
+import { dateAndTime, isolated } from "../../Widgets/Text.ts"
+
+export interface TextEntry extends Omit<Entry, "value"> {
+  /** JSON text, as written. */
+  readonly value: string
+}
+
+export interface TextChange extends Omit<Change, "value" | "tenantId"> {
+  /** JSON text; `null` for a delete. */
+  readonly value: string
+}
+
+/** Changes of an entry, oldest first, and the position in the log up to which there are no others. */
+export type HistoryPage = { readonly changes: ReadonlyArray<TextChange>; readonly after: number }
+
+/** The expiry of an entry that is written: after a duration, at a time in epoch milliseconds, or never. */
+export type WrittenExpiry = { readonly ttlMs: number } | { readonly expiresAt: number } | Record<string, never>
+
+/** As the stored entry does, which for a new entry is never; never; or some time after the write. */
+export type Expiry =
+  | { readonly kind: "kept" }
+  | { readonly kind: "never" }
+  | { readonly kind: "after"; readonly amount: number; readonly unit: Unit }
+
+export type Unit = "minutes" | "hours" | "days"
+export const unitMs: Readonly<Record<Unit, number>> = { minutes: 60_000, hours: 3_600_000, days: 86_400_000 }
+export const kept: Expiry = { kind: "kept" }
+
+/** What a user chooses, given when the stored entry expires (epoch milliseconds; `null` for never). */
+export const chosen = (kind: Expiry["kind"], stored: number | null): Expiry => {
+  if (kind === "after") return { kind, amount: 1, unit: "hours" }
+  return kind === "never" && stored === null ? kept : { kind }
+}
+
+/** Whether a write with the expiry changes when the stored entry expires. */
+export const isChange = ({ kind }: Expiry, stored: number | null): boolean =>
+  kind === "after" || (kind === "never" && stored !== null)
+
+/** The expiry as it is sent, given that of the replaced entry. The service's clock decides when a duration ends. */
+export const writtenOf = (expiry: Expiry, stored: number | null): WrittenExpiry => {
+  switch (expiry.kind) {
+    case "never":
+      return {}
+    case "kept":
+      return stored === null ? {} : { expiresAt: stored }
+    case "after":
+      return { ttlMs: Math.round(expiry.amount * unitMs[expiry.unit]) }
+  }
+}
+
+/** What the user can do if the service refuses to keep an expiry that has passed (epoch milliseconds). */
+export const adviceAfter = (passed: number): string =>
+  `the entry expired on ${dateAndTime(passed)}. Choose when it expires, and save again.`
+
+/** When an entry expires that is written over a stored one, in words. */
+export const textOf = (expiry: Expiry, stored: number | null): string => {
+  if (expiry.kind === "after") {
+    const { amount, unit } = expiry
+    return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit} after it is saved`
+  }
+  return expiry.kind === "never" || stored === null ? "never" : dateAndTime(stored)
+}
 
 export interface EntryDraft {
   /** The entry that the draft is based on. Its version is the precondition of a write. */
@@ -19,20 +79,16 @@ export interface EntryDraft {
   readonly unanswered: Effort | undefined
   /** What was saved, or changed by another client; `""` for nothing. */
   readonly notice: string
-  /** Whether a write is in progress. */
   readonly isBusy: boolean
 }
 
-/** What a request does with the entry. */
 export type Effort = "saved" | "deleted"
 
 export type DraftEvent =
-  /** The entry was read, or is absent. */
   | { readonly type: "read"; readonly entry: TextEntry | "absent" }
   | { readonly type: "typed"; readonly text: string }
   | { readonly type: "expirySet"; readonly expiry: Expiry }
   | { readonly type: "formatted" }
-  /** A value of the history replaces the text. */
   | { readonly type: "taken"; readonly value: string }
   | { readonly type: "discarded"; readonly entry: TextEntry }
   /** The user wants to write. Nothing is written if the text has a problem. */
@@ -42,12 +98,10 @@ export type DraftEvent =
   | { readonly type: "failed"; readonly message: string }
   /** There is no answer. The service may have received the request. */
   | { readonly type: "unanswered"; readonly effort: Effort }
-  /** The write has ended. */
   | { readonly type: "settled" }
 
 const noFailure = { failure: "", unanswered: undefined } as const
 
-/** The draft before the entry is read. */
 export const empty: EntryDraft = {
   base: undefined,
   original: "",
@@ -59,10 +113,8 @@ export const empty: EntryDraft = {
   isBusy: false
 }
 
-/** Whether the text differs from the stored value. */
 export const isEdited = ({ base, original, text }: EntryDraft): boolean => base !== undefined && text !== original
 
-/** Whether the text or the expiry differs from the stored entry. */
 export const isDirty = (draft: EntryDraft): boolean =>
   isEdited(draft) || (draft.base !== undefined && isChange(draft.expiry, draft.base.expiresAt))
 
@@ -122,7 +174,6 @@ const afterReading = (draft: EntryDraft, entry: TextEntry | "absent"): EntryDraf
   return isDirty(draft) ? known : { ...basedOn(known, entry), notice: noticeOf(draft, entry) }
 }
 
-/** The draft after an event. */
 export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
   switch (event.type) {
     case "read":
@@ -155,4 +206,49 @@ export const reduce = (draft: EntryDraft, event: DraftEvent): EntryDraft => {
     case "settled":
       return { ...draft, isBusy: false }
   }
+}
+
+/** The maximum number of changes in a part, and of characters in their values. */
+export const max = { changes: 500, characters: 16 * 1024 * 1024 }
+
+export interface HistoryPart {
+  /** The change before the first one, if it is kept. */
+  readonly before: TextChange | undefined
+  readonly changes: ReadonlyArray<TextChange>
+  /** The position in the log up to which it was read. */
+  readonly after: number
+}
+
+export const nothing: HistoryPart = { before: undefined, changes: [], after: 0 }
+
+/** The latest changes within the limits, after the next page was read. */
+export const plus = (part: HistoryPart, { after, changes: more }: HistoryPage): HistoryPart => {
+  if (more.length === 0) return { ...part, after }
+  const changes = [...(part.before === undefined ? [] : [part.before]), ...part.changes, ...more]
+  let first = changes.length
+  for (let characters = 0; first > 0 && changes.length - first < max.changes; first--) {
+    characters += changes[first - 1]!.value.length
+    if (characters > max.characters && first < changes.length) break
+  }
+  return { before: changes[first - 1], changes: changes.slice(first), after }
+}
+
+export type Removal = Pick<TextChange, "actor" | "timestamp" | "version">
+
+/** Whether the service has removed an entry because it had expired. */
+export const isExpiry = ({ actor, op }: Pick<TextChange, "actor" | "op">): boolean =>
+  op === "delete" && actor === "expiry"
+
+/**
+ * What has happened to an absent entry, last read as `last`. The clock of the page may be wrong and decides nothing.
+ */
+export const absenceOf = (last: TextEntry | undefined, removal: Removal | undefined): string => {
+  const expiresAt = last?.expiresAt ?? null
+  if (removal === undefined) return expiresAt === null ? "was deleted" : "has expired or was deleted"
+  const isOfLast = last !== undefined && removal.version === last.version + 1
+  // Any client may delete entries with this actor.
+  if (isExpiry({ ...removal, op: "delete" }) && !(isOfLast && expiresAt === null)) {
+    return `expired on ${dateAndTime(isOfLast && expiresAt !== null ? expiresAt : removal.timestamp)}`
+  }
+  return `was deleted by ${isolated(removal.actor)} on ${dateAndTime(removal.timestamp)}`
 }

@@ -1,24 +1,32 @@
-/** The draft of an entry in the console. */
+/** An open entry in the console: its draft, its expiry, and what the change log says about it. */
 import { assert, describe, it } from "vitest"
 import {
+  absenceOf,
+  adviceAfter,
+  chosen,
   type DraftEvent,
   type EntryDraft,
   empty,
+  type HistoryPart,
   isBehind,
+  isChange,
   isDirty,
   isEdited,
-  reduce
-} from "../../src/Console/Store/Entry/EntryDraft.ts"
-import type { TextEntry } from "../../src/Console/Store/TextEntry.ts"
+  isExpiry,
+  kept,
+  max,
+  nothing,
+  plus,
+  reduce,
+  type TextChange,
+  type TextEntry,
+  textOf,
+  writtenOf
+} from "../../src/Console/Store/Entry/OpenEntry.ts"
+import { dateAndTime } from "../../src/Console/Widgets/Text.ts"
 
-const entry = (version: number, value: string, more: Partial<TextEntry> = {}): TextEntry => ({
-  namespace: "n",
-  key: "k",
-  value,
-  version,
-  updatedBy: "anna",
-  updatedAt: version * 1000,
-  expiresAt: null,
+const entry = (version: number, value = "1", more: Partial<TextEntry> = {}): TextEntry => ({
+  ...{ namespace: "n", key: "k", value, version, updatedBy: "anna", updatedAt: version * 1000, expiresAt: null },
   ...more
 })
 
@@ -158,5 +166,108 @@ describe("The draft of an entry", () => {
     assert.strictEqual(draftAfter([typed("[1]"), { type: "formatted" }], opened).text, "[\n  1\n]")
     const wrong = draftAfter([typed("[1"), { type: "formatted" }], opened)
     assert.deepStrictEqual([wrong.text, wrong.problem?.offset], ["[1", 2])
+  })
+})
+
+describe("An absent entry", () => {
+  const expiring = (version: number, expiresAt: number) => entry(version, "1", { expiresAt })
+
+  it("has expired if the service has removed it", () => {
+    const removal = { actor: "expiry", timestamp: 700_000, version: 4 }
+    assert.strictEqual(absenceOf(expiring(3, 650_000), removal), `expired on ${dateAndTime(650_000)}`)
+    // Another client has changed the expiry since the entry was read.
+    assert.strictEqual(absenceOf(expiring(2, 9_000_000), removal), `expired on ${dateAndTime(700_000)}`)
+    assert.strictEqual(absenceOf(entry(2), removal), `expired on ${dateAndTime(700_000)}`)
+    assert.strictEqual(absenceOf(undefined, removal), `expired on ${dateAndTime(700_000)}`)
+  })
+
+  it("was deleted if another client has removed it, also one that calls itself expiry", () => {
+    const removal = { actor: "an\u202ena", timestamp: 700_000, version: 4 }
+    assert.strictEqual(
+      absenceOf(expiring(3, 650_000), removal),
+      `was deleted by an<U+202E>na on ${dateAndTime(700_000)}`
+    )
+    const named = { ...removal, actor: "expiry" }
+    assert.strictEqual(absenceOf(entry(3), named), `was deleted by expiry on ${dateAndTime(700_000)}`)
+  })
+
+  it("may have done either until the change is known", () => {
+    assert.strictEqual(absenceOf(entry(3), undefined), "was deleted")
+    assert.strictEqual(absenceOf(expiring(3, 650_000), undefined), "has expired or was deleted")
+  })
+
+  it("has expired if its last change says so", () => {
+    assert.isTrue(isExpiry({ op: "delete", actor: "expiry" }))
+    assert.isFalse(isExpiry({ op: "set", actor: "expiry" }))
+    assert.isFalse(isExpiry({ op: "delete", actor: "anna" }))
+  })
+})
+
+const change = (seq: number, value = "1"): TextChange => ({
+  ...{ seq, op: "set", namespace: "n", key: "k", value, version: seq, actor: "anna", timestamp: seq * 1000 }
+})
+
+const changesFrom = (first: number, count: number): ReadonlyArray<TextChange> =>
+  Array.from({ length: count }, (_, index) => change(first + index))
+
+const seqsOf = ({ after, before, changes }: HistoryPart) => ({
+  before: before?.seq,
+  first: changes[0]?.seq,
+  last: changes.at(-1)?.seq,
+  after
+})
+
+describe("The part of a history", () => {
+  it("grows with each page, and remembers the position of a page without changes", () => {
+    const first = plus(nothing, { changes: changesFrom(3, 2), after: 1000 })
+    assert.deepStrictEqual(seqsOf(first), { before: undefined, first: 3, last: 4, after: 1000 })
+    const later = plus(first, { changes: [], after: 2000 })
+    assert.deepStrictEqual(seqsOf(later), { before: undefined, first: 3, last: 4, after: 2000 })
+    const last = plus(later, { changes: [change(2001)], after: 2001 })
+    assert.deepStrictEqual(seqsOf(last), { before: undefined, first: 3, last: 2001, after: 2001 })
+  })
+
+  it("keeps the latest changes, and the one before them to compare with", () => {
+    const full = plus(nothing, { changes: changesFrom(1, max.changes), after: 600 })
+    assert.deepStrictEqual(seqsOf(full), { before: undefined, first: 1, last: max.changes, after: 600 })
+    const more = plus(full, { changes: changesFrom(601, 2), after: 602 })
+    assert.deepStrictEqual(seqsOf(more), { before: 2, first: 3, last: 602, after: 602 })
+    assert.strictEqual(more.changes.length, max.changes)
+    assert.strictEqual(plus(more, { changes: [change(603)], after: 603 }).before?.seq, 3)
+  })
+
+  it("keeps fewer changes if they are large, but at least one", () => {
+    const large = "x".repeat(max.characters)
+    const changes = [change(1), change(2, large), change(3, large)]
+    assert.deepStrictEqual(seqsOf(plus(nothing, { changes, after: 3 })), { before: 2, first: 3, last: 3, after: 3 })
+  })
+})
+
+describe("The expiry of an entry in the console", () => {
+  const hours = { kind: "after", amount: 2, unit: "hours" } as const
+
+  it("is that of the entry that is replaced, unless the user has changed it", () => {
+    assert.deepStrictEqual(writtenOf(kept, null), {})
+    assert.deepStrictEqual(writtenOf(kept, 5000), { expiresAt: 5000 })
+    assert.deepStrictEqual(writtenOf({ kind: "never" }, 5000), {})
+    assert.deepStrictEqual(writtenOf(hours, 5000), { ttlMs: 7_200_000 })
+  })
+
+  it("is a change if another time is chosen, and none if the first choice is chosen again", () => {
+    assert.isTrue(isChange(chosen("after", null), null))
+    assert.isTrue(isChange(chosen("never", 5000), 5000))
+    assert.isFalse(isChange(chosen("kept", 5000), 5000))
+    assert.isFalse(isChange(chosen("never", null), null))
+    // An entry without expiry may receive one from another client, which is kept.
+    assert.deepStrictEqual(writtenOf(chosen("never", null), 5000), { expiresAt: 5000 })
+  })
+
+  it("has a text for each choice", () => {
+    assert.strictEqual(textOf(kept, null), "never")
+    assert.strictEqual(textOf({ kind: "never" }, 5000), "never")
+    assert.match(textOf(kept, 5000), /1970/)
+    assert.match(adviceAfter(5000), /1970.*Choose when it expires/)
+    assert.strictEqual(textOf(hours, null), "2 hours after it is saved")
+    assert.strictEqual(textOf(chosen("after", null), 5000), "1 hour after it is saved")
   })
 })
