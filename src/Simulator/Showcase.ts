@@ -1,6 +1,6 @@
 /** A turn with every type of event. */
 import { Effect } from "effect"
-import type { Agent } from "./Agent.ts"
+import type { Agent } from "./Script.ts"
 
 /** Turns that no message has started: one that fails and one that is canceled. */
 export const otherTurns = ({ emit, turnId }: Agent): Effect.Effect<void> =>

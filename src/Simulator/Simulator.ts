@@ -2,24 +2,24 @@
  * A simulated agent platform and inference proxy for development and tests: real servers on 127.0.0.1 with faults that
  * can be injected.
  */
+
 import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
 import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
 import * as InferenceSettings from "../Upstream/Inference.ts"
 import { type ActiveRule, FaultRules, isCloseCode, Rule } from "./Fault.ts"
 import * as Inference from "./Inference.ts"
 import type { EventBody } from "./Instance.ts"
-import { type Operation, Service } from "./Operation.ts"
 import { defaultLimits, type Options } from "./Options.ts"
 import * as Platform from "./Platform.ts"
 import * as SimulatedService from "./SimulatedService.ts"
-import { type Received, TrafficLog } from "./TrafficLog.ts"
+import { type Operation, type Received, Service, TrafficLog } from "./TrafficLog.ts"
 
 export type { Fault } from "./Fault.ts"
 export type { EventBody } from "./Instance.ts"
-export type { Operation, Service } from "./Operation.ts"
 export type { Format, Limits, Options } from "./Options.ts"
 export { commands } from "./Script.ts"
 export { ListenFailed } from "./SimulatedService.ts"
+export type { Operation, Service } from "./TrafficLog.ts"
 
 /** A command that cannot be executed. */
 export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {

@@ -2,7 +2,7 @@ import { Either, FastCheck as fc, Redacted, Schema } from "effect"
 import { describe, expect, it, vi } from "vitest"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { decodeRequest, type InvalidRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
+import { decodeRequest, type InvalidRequest } from "../../src/Gateway/Requests.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
 

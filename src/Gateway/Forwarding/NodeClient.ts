@@ -1,6 +1,7 @@
 /**
  * Sends commands to other nodes, using HTTP over TLS with a pre-shared key.
  */
+
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Agent, request as httpsRequest } from "node:https"
 import type { Socket } from "node:net"
@@ -9,12 +10,24 @@ import { onceRead } from "../../base/EventLoop.ts"
 import * as Monotonic from "../../base/Monotonic.ts"
 import { currentTraceHeaders } from "../../base/Observability/Tracer.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
-import { fileRequests } from "../FileMemory.ts"
+import { fileRequests } from "../Requests.ts"
 import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy } from "../Sessions.ts"
-import { decodeReply, encodeCommand, encodeTransfer, paths, type Reply, tenantHeader, tenantOf } from "./Command.ts"
-import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
-import * as Security from "./Security.ts"
+import * as Security from "./NodeLink.ts"
+import {
+  decodeReply,
+  encodeCommand,
+  encodeTransfer,
+  type NodeLinkError,
+  type NodeLinkShape,
+  NodeRefused,
+  NodeSilent,
+  NodeUnreachable,
+  paths,
+  type Reply,
+  tenantHeader,
+  tenantOf
+} from "./NodeLink.ts"
 import { parseAddress } from "./Settings.ts"
 
 /** The limits of requests to other nodes. */

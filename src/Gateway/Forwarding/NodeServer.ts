@@ -1,6 +1,7 @@
 /**
  * Receives commands of other nodes for the sessions of this one. It carries them out or refuses them, and forwards none.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { createServer, type Server } from "node:https"
 import { isIP } from "node:net"
@@ -10,10 +11,18 @@ import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, 
 import * as Supervision from "../../base/Supervision.ts"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
-import { fileRequests, largestAnswer, makeFileMemory } from "../FileMemory.ts"
-import { defect, execute, failureOf, type RequestError } from "../Requests.ts"
+import {
+  defect,
+  execute,
+  failureOf,
+  fileRequests,
+  largestAnswer,
+  makeFileMemory,
+  type RequestError
+} from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions, type SessionsBusy } from "../Sessions.ts"
+import * as Security from "./NodeLink.ts"
 import {
   commandBytes,
   decodeCommand,
@@ -23,8 +32,7 @@ import {
   type Reply,
   tenantHeader,
   tenantOf
-} from "./Command.ts"
-import * as Security from "./Security.ts"
+} from "./NodeLink.ts"
 import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
 /** Limits of the commands in progress, for all nodes together. */

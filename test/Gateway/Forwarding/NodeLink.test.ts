@@ -1,4 +1,5 @@
 /** The connection between two nodes, over real sockets: commands, sessions, answers and failures. */
+
 import { createServer } from "node:https"
 import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
@@ -6,7 +7,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Equal, Option, Queue, Redacted, Tracer } from "effect"
 import { untilRead } from "../../../src/base/EventLoop.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
-import * as Security from "../../../src/Gateway/Forwarding/Security.ts"
+import * as Security from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
 import { type Caller, SessionConflict, SessionsBusy, type TransferredSession } from "../../../src/Gateway/Sessions.ts"
