@@ -1,5 +1,5 @@
 /**
- * Requests as calls of `Sessions`, and the answers to failed ones.
+ * The requests of clients: how they are decoded, the calls of `Sessions` that they are, and the answers to failed ones.
  */
 import { type Context, Effect, Either, Option, ParseResult, Schema } from "effect"
 import { MiB } from "../base/Bytes.ts"

@@ -1,10 +1,12 @@
 /** The simulated agent platform. */
 
-import { Duration, Effect, FiberSet, Option, type Redacted, Schema, type Scope } from "effect"
+import type { IncomingMessage } from "node:http"
+import { type Clock, Duration, Effect, FiberSet, Option, type Redacted, Schema, type Scope } from "effect"
 import { type RawData, type WebSocket, WebSocketServer } from "ws"
 import { yieldToEventLoop } from "../base/EventLoop.ts"
+import type { Changes } from "./Changes.ts"
 import type { Delivery } from "./Fault.ts"
-import { type Frame, Instance } from "./Instance.ts"
+import { type Creation, type Frame, Instance } from "./Instance.ts"
 import type { Limits } from "./Options.ts"
 import * as Script from "./Script.ts"
 import { malformedFrames } from "./Script.ts"
@@ -203,6 +205,63 @@ const answerFiles = (instance: Instance, { operation, parameters, query }: Route
     }
   })
 
+/** The instances of a platform, which live in the scope. */
+export class Instances {
+  /** Those alive, by id. */
+  readonly alive = new Map<string, Instance>()
+  created = 0
+  private readonly idempotent = new Map<string, string>()
+
+  private constructor(
+    private readonly limits: Limits,
+    private readonly pace: Duration.DurationInput,
+    private readonly changes: Changes,
+    private readonly clock: Clock.Clock,
+    private readonly run: (work: Effect.Effect<void>) => void
+  ) {}
+
+  static readonly make = (
+    limits: Limits,
+    pace: Duration.DurationInput,
+    changes: Changes
+  ): Effect.Effect<Instances, never, Scope.Scope> =>
+    Effect.gen(function* () {
+      const run = yield* FiberSet.makeRuntime<never>()
+      return new Instances(limits, pace, changes, yield* Effect.clock, run)
+    })
+
+  /** Starts an instance, or returns the id of the one with the same key; `undefined` if there are too many. */
+  start(creation: Creation, idempotencyKey: string | undefined, prefix: string): Instance | string | undefined {
+    const known = idempotencyKey === undefined ? undefined : this.idempotent.get(idempotencyKey)
+    if (known !== undefined) return known
+    if (this.alive.size >= this.limits.instances) return undefined
+    const id = `${prefix}${++this.created}`
+    const instance = new Instance(id, creation, this.limits, this.clock, this.changes)
+    this.alive.set(id, instance)
+    if (idempotencyKey !== undefined) {
+      this.idempotent.set(idempotencyKey, id)
+      if (this.idempotent.size > this.limits.idempotencyKeys) {
+        this.idempotent.delete(this.idempotent.keys().next().value!)
+      }
+    }
+    const forget = Effect.sync(() => {
+      this.alive.delete(id)
+      this.changes.notify()
+    })
+    this.run(Effect.zipRight(Script.run(instance, Duration.decode(this.pace)), forget))
+    this.changes.notify()
+    return instance
+  }
+
+  /** Ends an instance: by a request, or without an event, as if its machine had failed. Returns whether there was one. */
+  end(id: string, end: "stopped" | "reclaimed"): boolean {
+    const instance = this.alive.get(id)
+    this.alive.delete(id)
+    instance?.finish(end, end === "stopped" ? "instance stopped" : "")
+    return instance !== undefined
+  }
+}
+
 /** The agent platform; its instances live in the scope. */
 export const make = (
   { key, pace, limits, prefix }: PlatformOptions,
@@ -210,38 +269,21 @@ export const make = (
 ): Effect.Effect<Platform, never, Scope.Scope> =>
   Effect.gen(function* () {
     const run = yield* FiberSet.makeRuntime<never>()
-    const instances = new Map<string, Instance>()
-    const idempotent = new Map<string, string>()
+    const instances = yield* Instances.make(limits, pace, traffic.changes)
     const sockets = new WebSocketServer({ noServer: true, maxPayload: limits.bodyBytes, perMessageDeflate: false })
-    let created = 0
     let stopped = 0
 
-    const start = (request: typeof CreateRequest.Type, idempotencyKey: string | undefined) =>
+    const create = (request: IncomingMessage) =>
       Effect.gen(function* () {
-        const known = idempotencyKey === undefined ? undefined : idempotent.get(idempotencyKey)
-        if (known !== undefined) return known
-        if (instances.size >= limits.instances) {
-          return yield* refuse(429, `${limits.instances} instances are alive; this is the limit`, {
-            "retry-after": "1"
-          })
+        const { secrets, ...asked } = yield* decodeBody(request, limits.bodyBytes, CreateRequest)
+        const creation = { ...asked, secretNames: Object.keys(secrets) }
+        const started = instances.start(creation, request.headers["idempotency-key"]?.toString(), `i-${prefix}-`)
+        if (started === undefined) {
+          const message = `${limits.instances} instances are alive; this is the limit`
+          return yield* refuse(429, message, { "retry-after": "1" })
         }
-        const { agentType, deployment, environment, secrets } = request
-        const id = `i-${prefix}-${++created}`
-        const creation = { agentType, deployment, environment, secretNames: Object.keys(secrets) }
-        const instance = new Instance(id, creation, limits, yield* Effect.clock, traffic.changes)
-        seed(instance.workspace, instance.now())
-        instances.set(id, instance)
-        if (idempotencyKey !== undefined) {
-          idempotent.set(idempotencyKey, id)
-          if (idempotent.size > limits.idempotencyKeys) idempotent.delete(idempotent.keys().next().value!)
-        }
-        const forget = Effect.sync(() => {
-          instances.delete(id)
-          traffic.changes.notify()
-        })
-        run(Effect.zipRight(Script.run(instance, Duration.decode(pace)), forget))
-        traffic.changes.notify()
-        return id
+        if (typeof started !== "string") seed(started.workspace, started.now())
+        return json(201, { instanceId: typeof started === "string" ? started : started.id })
       })
 
     const connect = (instance: Instance, { request, query, upgrade, plan }: RoutedRequest) =>
@@ -258,17 +300,12 @@ export const make = (
       Effect.gen(function* () {
         const { operation, request, parameters } = routed
         if (operation === "platform_health") return json(200, { status: "ok" })
-        if (operation === "create") {
-          const body = yield* decodeBody(request, limits.bodyBytes, CreateRequest)
-          const idempotencyKey = request.headers["idempotency-key"]
-          return json(201, { instanceId: yield* start(body, idempotencyKey?.toString()) })
-        }
-        const instance = yield* found(instances.get(parameters[0] ?? ""), "Instance")
+        if (operation === "create") return yield* create(request)
+        const instance = yield* found(instances.alive.get(parameters[0] ?? ""), "Instance")
         if (operation === "connect") return yield* connect(instance, routed)
         if (operation !== "stop") return yield* answerFiles(instance, routed)
         stopped++
-        instances.delete(instance.id)
-        instance.finish("stopped", "instance stopped")
+        instances.end(instance.id, "stopped")
         return json(204)
       })
 
@@ -276,14 +313,8 @@ export const make = (
       service: "platform",
       key,
       handle,
-      instances,
-      totals: () => ({ created, stopped }),
-      reclaim: id => {
-        const instance = instances.get(id)
-        if (instance === undefined) return false
-        instances.delete(id)
-        instance.finish("reclaimed", "")
-        return true
-      }
+      instances: instances.alive,
+      totals: () => ({ created: instances.created, stopped }),
+      reclaim: id => instances.end(id, "reclaimed")
     }
   })

@@ -257,28 +257,24 @@ const injected = ({ status, retryAfter }: Extract<Plan["instead"], { kind: "stat
 
 const isHealth = ({ operation }: Call): boolean => operation === "platform_health" || operation === "inference_health"
 
+/** Handles a request without the faults that replace its handling. */
+const handle = ({ handle, key }: SimulatedService, routed: RoutedRequest): Effect.Effect<Answer | undefined> =>
+  Effect.zipRight(isHealth(routed) ? Effect.void : authorize(routed.request, key), handle(routed)).pipe(
+    Effect.catchTag("Refused", refused => Effect.succeed(refusal(refused))),
+    Effect.catchAllCause(cause =>
+      Cause.isInterruptedOnly(cause)
+        ? Effect.interrupt
+        : Effect.as(Effect.logError("The simulator failed", cause), json(500, { error: "The simulator failed" }))
+    )
+  )
+
 /** Handles the requests of one service, each in a fiber that is interrupted when its client disconnects. */
 export const handlers = (
   played: SimulatedService,
   faults: FaultRules,
   traffic: TrafficLog
 ): Effect.Effect<Handlers, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const run = yield* FiberSet.makeRuntime<never>()
-
-    const handle = (routed: RoutedRequest) =>
-      Effect.gen(function* () {
-        if (!isHealth(routed)) yield* authorize(routed.request, played.key)
-        return yield* played.handle(routed)
-      }).pipe(
-        Effect.catchTag("Refused", refused => Effect.succeed(refusal(refused))),
-        Effect.catchAllCause(cause =>
-          Cause.isInterruptedOnly(cause)
-            ? Effect.interrupt
-            : Effect.as(Effect.logError("The simulator failed", cause), json(500, { error: "The simulator failed" }))
-        )
-      )
-
+  Effect.map(FiberSet.makeRuntime<never>(), run => {
     const serve = (request: IncomingMessage, response: ServerResponse, upgrade: RoutedRequest["upgrade"]) =>
       Effect.gen(function* () {
         // `URL` is not used: it would remove dot segments, which clients must not send.
@@ -297,37 +293,27 @@ export const handlers = (
           return yield* Effect.void
         }
         if (plan.instead?.kind === "status") return yield* deliver(response, injected(plan.instead), plan)
-        const answer = yield* handle({ ...call, request, query: new URLSearchParams(query), plan, upgrade })
+        const answer = yield* handle(played, { ...call, request, query: new URLSearchParams(query), plan, upgrade })
         if (answer === undefined) return yield* Effect.void
         const isTruncated = plan.malformed && answer.headers["content-type"] === "application/json"
         return yield* deliver(response, isTruncated ? truncated(answer) : answer, plan)
       })
 
     return {
-      request: (request, response) => {
-        endWith(response, run(serve(request, response, undefined)))
-      },
+      request: (request, response) => endWith(response, run(serve(request, response, undefined))),
       upgrade: (request, socket, head) => {
+        if (!(socket instanceof Socket)) return void socket.destroy()
         // A refused handshake is answered like other requests.
         const response = new ServerResponse(request)
         response.shouldKeepAlive = false
-        if (!(socket instanceof Socket)) {
-          socket.destroy()
-          return
-        }
         response.assignSocket(socket)
         response.once("finish", () => socket.end())
         socket.on("error", () => socket.destroy())
-        const work = run(
-          serve(request, response, {
-            head,
-            take: () => {
-              response.detachSocket(socket)
-              return socket
-            }
-          })
-        )
-        endWith(response, work)
+        const take = () => {
+          response.detachSocket(socket)
+          return socket
+        }
+        endWith(response, run(serve(request, response, { head, take })))
       }
     }
   })

@@ -1,4 +1,4 @@
-/** What the simulator has received. */
+/** The operations of the simulated services, their routes, and what the simulator has received. */
 import type { IncomingMessage } from "node:http"
 import { Schema } from "effect"
 import { Changes } from "./Changes.ts"

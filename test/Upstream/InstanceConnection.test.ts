@@ -1,11 +1,11 @@
 /** The connection to an instance: events in order, its state, and its end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Chunk, Effect, Exit, Fiber, Logger, Option, Scope, Stream, TestClock } from "effect"
-import type * as InstanceConnection from "../../src/Upstream/InstanceConnection.ts"
+import type { InstanceConnection } from "../../src/Upstream/AgentPlatform.ts"
 import { collect, gone, makePlatform, message } from "./InstanceConnection/Fixture.ts"
 import { stateOf } from "./Platform.ts"
 
-const watch = <E>(connection: InstanceConnection.InstanceConnection<E>) =>
+const watch = <E>(connection: InstanceConnection<E>) =>
   Effect.gen(function* () {
     const fiber = yield* Effect.fork(Stream.runCollect(connection.states))
     yield* Effect.yieldNow()

@@ -1,5 +1,8 @@
-/** The link to other nodes. This is the port; `NodeClient` implements it. */
-
+/**
+ * The link to other nodes: the port, which `NodeClient` implements, the commands and replies, and how nodes authenticate
+ * each other. They use TLS with a pre-shared key (RFC 4279, RFC 5489), which both derive from the secret. The handshake of
+ * a node without the secret fails, and no other process can read or change the traffic.
+ */
 import { createHash } from "node:crypto"
 import type { TlsOptions } from "node:tls"
 import { Context, Duration, type Effect, Either, Option, Redacted, Schema } from "effect"

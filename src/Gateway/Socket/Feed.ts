@@ -1,4 +1,7 @@
-/** Sends the events of one session to one client, first the missed ones and then the new ones. */
+/**
+ * Sends the events of one session to one client: first the missed ones, which are read in turn for all tenants, and then
+ * the new ones.
+ */
 
 import { Effect, type Scope } from "effect"
 import { Backoff } from "../../base/Backoff.ts"
@@ -7,7 +10,7 @@ import * as Monotonic from "../../base/Monotonic.ts"
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"
 import * as FrameSummary from "../../base/Observability/FrameSummary.ts"
 import * as Supervision from "../../base/Supervision.ts"
-import * as EventPace from "../../Upstream/EventPace.ts"
+import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import { FairPool } from "../FairPool.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Responder } from "./Responder.ts"
@@ -266,7 +269,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
       const { wanted, position } = feed
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
-      return EventPace.turn(sizes.get(feed) ?? 0).pipe(
+      return turnOf(sizes.get(feed) ?? 0).pipe(
         Effect.zipRight(wanted.read(position, pageEvents)),
         Effect.tap(({ frames }) => {
           sizes.set(feed, sizeOf(frames))

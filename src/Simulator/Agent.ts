@@ -1,6 +1,108 @@
-/** A turn with every type of event. */
-import { Effect } from "effect"
-import type { Agent } from "./Script.ts"
+/** What the simulated agent can do in a turn, and a turn with every type of event. */
+import { Duration, Effect } from "effect"
+import { yieldToEventLoop } from "../base/EventLoop.ts"
+import type { EventBody, Frame, Instance, Turn } from "./Instance.ts"
+
+/** Events that are emitted before other fibers and sockets run. */
+const burst = 32
+
+/** What the simulated agent can do in a turn. Each action takes the given time, and waits for slow connections. */
+export class Agent {
+  readonly instanceId: string
+  readonly turnId: string
+  readonly content: string
+  /** 1 for the first turn of an instance. */
+  readonly number: number
+  private count = 0
+
+  constructor(
+    private readonly instance: Instance,
+    private readonly turn: Turn,
+    private readonly pace: Duration.Duration
+  ) {
+    this.instanceId = instance.id
+    this.turnId = turn.turnId
+    this.content = turn.content
+    this.number = turn.number
+  }
+
+  readonly emit = (type: string, fields: Readonly<Record<string, unknown>> = {}): Effect.Effect<void> =>
+    this.run(() => this.instance.emit({ ...fields, type }))
+
+  /** Sends a frame that is not an event. */
+  readonly frame = (frame: Frame): Effect.Effect<void> => this.run(() => this.instance.emitFrame(frame))
+
+  /** Changes the workspace, and emits the file event or an error. */
+  write(path: string, content: string): Effect.Effect<void> {
+    return this.run(() => {
+      const { instance } = this
+      const written = path === "" ? undefined : instance.workspace.write(path, content, instance.now())
+      if (written === undefined) return this.emitFileEvent("", path, undefined)
+      const { created, iteration, size, hash } = written
+      return this.emitFileEvent(created ? "file.created" : "file.modified", path, { path, iteration, size, hash })
+    })
+  }
+
+  delete(path: string): Effect.Effect<void> {
+    return this.run(() =>
+      this.emitFileEvent("file.deleted", path, this.instance.workspace.delete(path) ? { path } : undefined)
+    )
+  }
+
+  rename(from: string, to: string): Effect.Effect<void> {
+    return this.run(() => {
+      const { instance } = this
+      const renamed = to === "" ? undefined : instance.workspace.rename(from, to, instance.now())
+      this.emitFileEvent("file.renamed", from, renamed && { from, path: to, ...renamed })
+    })
+  }
+
+  /** Emits a question or a request for approval, and waits for the client's answer. */
+  ask(requestId: string, event: EventBody): Effect.Effect<unknown> {
+    return this.act(
+      Effect.suspend(() => {
+        const answer = this.instance.expect(this.turn, requestId)
+        this.instance.emit(event)
+        return answer
+      })
+    )
+  }
+
+  /** Closes the connections once all earlier events are sent. The turn continues. */
+  disconnect(code: number | undefined): Effect.Effect<void> {
+    return this.act(
+      Effect.map(this.instance.awaitSent, () => {
+        for (const connection of [...this.instance.connections]) connection.close(code)
+      })
+    )
+  }
+
+  /** Ends the instance, as if by a request or as a failure. */
+  finish(end: "stopped" | "crashed", reason: string): Effect.Effect<void> {
+    return this.run(() => this.instance.finish(end, reason))
+  }
+
+  private act<A>(action: Effect.Effect<A>): Effect.Effect<A> {
+    return Effect.gen(this, function* () {
+      const result = yield* action
+      if (Duration.toMillis(this.pace) > 0) yield* Effect.sleep(this.pace)
+      if (++this.count % burst === 0) yield* yieldToEventLoop
+      yield* this.instance.awaitRoom
+      return result
+    })
+  }
+
+  private run(action: () => void): Effect.Effect<void> {
+    return this.act(Effect.sync(action))
+  }
+
+  private emitFileEvent(type: string, path: string, fields: object | undefined): void {
+    const { instance, turnId } = this
+    if (fields !== undefined) return instance.emit({ type, turnId, ...fields })
+    const message = `${JSON.stringify(path)} was not changed: there is no such file, or no room for it`
+    instance.emit({ type: "error", turnId, code: "workspace", message, retryable: false })
+  }
+}
 
 /** Turns that no message has started: one that fails and one that is canceled. */
 export const otherTurns = ({ emit, turnId }: Agent): Effect.Effect<void> =>
