@@ -23,7 +23,7 @@ import { makeFileMemory } from "./Requests.ts"
 import { Sessions } from "./Sessions.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
 import { type Handshake, Socket } from "./Socket/Endpoints.ts"
-import * as Replays from "./Socket/Feed.ts"
+import { makeReplays } from "./Socket/Feed.ts"
 
 /** The limits of connections. */
 export interface Settings {
@@ -246,7 +246,7 @@ const make = (settings: Settings) =>
       sessions,
       execute: yield* Forwarding.make,
       traceId: tracer.currentTraceId,
-      replays: yield* Replays.make,
+      replays: yield* makeReplays,
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
       run,

@@ -275,8 +275,12 @@ export const make = (
 
     const create = (request: IncomingMessage) =>
       Effect.gen(function* () {
-        const { secrets, ...asked } = yield* decodeBody(request, limits.bodyBytes, CreateRequest)
-        const creation = { ...asked, secretNames: Object.keys(secrets) }
+        const { agentType, deployment, environment, secrets } = yield* decodeBody(
+          request,
+          limits.bodyBytes,
+          CreateRequest
+        )
+        const creation = { agentType, deployment, environment, secretNames: Object.keys(secrets) }
         const started = instances.start(creation, request.headers["idempotency-key"]?.toString(), `i-${prefix}-`)
         if (started === undefined) {
           const message = `${limits.instances} instances are alive; this is the limit`

@@ -20,7 +20,14 @@ import {
 } from "effect"
 import * as MetricTags from "../base/MetricTags.ts"
 import * as Monotonic from "../base/Monotonic.ts"
-import { type ConnectionState, type InstanceConnection, type Received, type Send, type Taken, Undelivered } from "./AgentPlatform.ts"
+import {
+  type ConnectionState,
+  type InstanceConnection,
+  type Received,
+  type Send,
+  type Taken,
+  Undelivered
+} from "./AgentPlatform.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as Retries from "./Resilience/Retries.ts"

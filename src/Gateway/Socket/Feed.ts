@@ -225,59 +225,61 @@ const sizeOf = (frames: ReadonlyArray<Frame>): number => frames.reduce((sum, { d
  * A feed that cannot be read delays no other feed. It is ended at once if the stored session is damaged, and after a
  * timeout if the store is unavailable.
  */
-export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(function* () {
-  const queue = new RoundRobin<Replay>()
+class SharedReplays implements Replays {
+  private readonly queue = new RoundRobin<Replay>()
   /** The feeds in the queue, each once. */
-  const queued = new Set<Feed>()
-  const scope = yield* Effect.scope
+  private readonly queued = new Set<Feed>()
   /** The failures of the feeds that could not be read at their last attempt. */
-  const failures = new WeakMap<Feed, Failures>()
+  private readonly failures = new WeakMap<Feed, Failures>()
   /** How many pages of each tenant are being read. */
-  const reading = new FairPool({ name: "reads of missed events", capacity: readers, maxOfOne })
-  const hasQueued = yield* Effect.makeLatch(false)
-
+  private readonly reading = new FairPool({ name: "reads of missed events", capacity: readers, maxOfOne })
+  private readonly hasQueued = Effect.unsafeMakeLatch(false)
   /** Bytes of the last page of a feed: the next one may be as large, and is then read in its turn. */
-  const sizes = new WeakMap<Feed, number>()
+  private readonly sizes = new WeakMap<Feed, number>()
 
-  const add = (replay: Replay): void => {
-    if (queued.has(replay.feed)) return
-    queued.add(replay.feed)
-    queue.add(replay.tenant, replay)
-    hasQueued.unsafeOpen()
+  constructor(private readonly scope: Scope.Scope) {}
+
+  add(tenant: string, feed: Feed): void {
+    if (this.queued.has(feed)) return
+    this.queued.add(feed)
+    this.queue.add(tenant, { tenant, feed })
+    this.hasQueued.unsafeOpen()
   }
 
-  /** Reads a feed again after a pause, unless it has failed for too long. */
-  const postpone = (replay: Replay, before: Failures | undefined) =>
-    Effect.flatMap(Monotonic.millis, now => {
-      const { feed } = replay
-      const failed = before ?? { backoff: new Backoff(pauses.first, pauses.longest), since: now }
-      if (now - failed.since >= timeoutMillis) return Effect.sync(() => feed.fail())
-      failures.set(feed, failed)
-      const later = Effect.delay(
-        Effect.sync(() => add(replay)),
-        failed.backoff.next()
-      )
-      return Effect.asVoid(Effect.forkIn(Effect.interruptible(later), scope))
+  /** Reads the next page, or waits for a feed. */
+  readonly next: Effect.Effect<void> = Effect.suspend(() => {
+    const replay = this.queue.next(tenant => this.reading.mayHave(tenant, 1))
+    if (replay === undefined) {
+      this.hasQueued.unsafeClose()
+      return this.hasQueued.await
+    }
+    const claim = this.reading.take(replay.tenant, 1)
+    const end = Effect.sync(() => {
+      claim?.release()
+      // The tenant may have the next turn again.
+      if (!this.queue.isEmpty) this.hasQueued.unsafeOpen()
     })
+    return this.advance(replay).pipe(Effect.ensuring(end), Effect.zipRight(yieldToEventLoop))
+  })
 
-  const advance = (replay: Replay) =>
-    Effect.suspend(() => {
+  private advance(replay: Replay): Effect.Effect<void> {
+    return Effect.suspend(() => {
       const { feed } = replay
-      queued.delete(feed)
-      const before = failures.get(feed)
-      failures.delete(feed)
+      this.queued.delete(feed)
+      const before = this.failures.get(feed)
+      this.failures.delete(feed)
       const { wanted, position } = feed
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
-      return turnOf(sizes.get(feed) ?? 0).pipe(
+      return turnOf(this.sizes.get(feed) ?? 0).pipe(
         Effect.zipRight(wanted.read(position, pageEvents)),
-        Effect.tap(({ frames }) => {
-          sizes.set(feed, sizeOf(frames))
+        Effect.map(({ frames, trimmedSeq }) => {
+          this.sizes.set(feed, sizeOf(frames))
+          return feed.onPage(position, frames, trimmedSeq)
         }),
-        Effect.map(({ frames, trimmedSeq }) => feed.onPage(position, frames, trimmedSeq)),
         Effect.catchTags({
           SessionUnreadable: () => Effect.sync(() => feed.fail()),
-          StoreUnavailable: () => postpone(replay, before)
+          StoreUnavailable: () => this.postpone(replay, before)
         }),
         Effect.catchAllDefect(defect =>
           Effect.zipRight(
@@ -287,27 +289,28 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
         )
       )
     })
+  }
 
-  const next = Effect.suspend(() => {
-    const replay = queue.next(tenant => reading.mayHave(tenant, 1))
-    if (replay === undefined) {
-      hasQueued.unsafeClose()
-      return hasQueued.await
-    }
-    const claim = reading.take(replay.tenant, 1)
-    const end = Effect.sync(() => {
-      claim?.release()
-      // The tenant may have the next turn again.
-      if (!queue.isEmpty) hasQueued.unsafeOpen()
+  /** Reads a feed again after a pause, unless it has failed for too long. */
+  private postpone({ feed, tenant }: Replay, before: Failures | undefined): Effect.Effect<void> {
+    return Effect.flatMap(Monotonic.millis, now => {
+      const failed = before ?? { backoff: new Backoff(pauses.first, pauses.longest), since: now }
+      if (now - failed.since >= timeoutMillis) return Effect.sync(() => feed.fail())
+      this.failures.set(feed, failed)
+      const later = Effect.delay(
+        Effect.sync(() => this.add(tenant, feed)),
+        failed.backoff.next()
+      )
+      return Effect.asVoid(Effect.forkIn(Effect.interruptible(later), this.scope))
     })
-    return advance(replay).pipe(Effect.ensuring(end), Effect.zipRight(yieldToEventLoop))
-  })
+  }
+}
 
+/** Reads until the scope closes. */
+export const makeReplays: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(function* () {
+  const replays = new SharedReplays(yield* Effect.scope)
   for (let reader = 0; reader < readers; reader++) {
-    yield* Supervision.forkScoped("replay of session events", Effect.forever(next))
+    yield* Supervision.forkScoped("replay of session events", Effect.forever(replays.next))
   }
-
-  return {
-    add: (tenant, feed) => add({ tenant, feed })
-  }
+  return replays
 })
