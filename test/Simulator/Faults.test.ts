@@ -120,17 +120,6 @@ describe("an injected", () => {
     })
   )
 
-  it.scopedLive("drop cuts a stream after exactly so many bytes", () =>
-    Effect.gen(function* () {
-      const { inferenceUrl, inject } = yield* Simulator.make()
-      const whole = yield* request(generateAt(inferenceUrl), { body: { prompt: "a" } })
-      yield* inject({ operation: "generate", fault: { kind: "drop", after: 30 } })
-      const part = yield* request(generateAt(inferenceUrl), { body: { prompt: "a" } })
-      expect(part.body).toEqual(whole.body.subarray(0, 30))
-      expect([whole.broken, part.broken]).toEqual([undefined, "ECONNRESET"])
-    })
-  )
-
   it.scoped("drip sends an answer slowly, byte by byte", () =>
     Effect.gen(function* () {
       const { platformUrl, inject, awaitState } = yield* Simulator.make()
