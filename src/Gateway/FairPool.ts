@@ -18,14 +18,6 @@ export interface Reclaimable {
   readonly onReclaim: () => void
 }
 
-/** The operations of a pool that its claims use. */
-interface Pool {
-  readonly resize: (claim: Claim, size: number) => boolean
-  readonly offer: (claim: Claim, reclaimable: Reclaimable) => void
-  readonly withdraw: (claim: Claim) => void
-  readonly release: (claim: Claim) => void
-}
-
 /** A part of a pool that a holder has or waits for. */
 export class Claim implements Linked<Claim> {
   /** @internal */
@@ -39,7 +31,7 @@ export class Claim implements Linked<Claim> {
 
   /** @internal */
   constructor(
-    private readonly pool: Pool,
+    private readonly pool: FairPool,
     readonly holder: string,
     /** @internal */
     public size: number,

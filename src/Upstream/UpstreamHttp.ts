@@ -21,36 +21,6 @@ const longestReason = 300
 /** How long to wait for a body whose content is optional. */
 const optionalBodyTimeout = Duration.seconds(1)
 
-/** Requests to one upstream service. */
-export interface UpstreamHttp {
-  /** Sends a request and returns the status of its answer. The body is not read. */
-  readonly status: (
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<number, UpstreamFailure>
-  /** Sends a request; succeeds with the headers of a 2xx answer and a body to be streamed within the scope. */
-  readonly openStream: (
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<
-    { readonly headers: Readonly<Record<string, string>>; readonly body: Stream.Stream<Uint8Array, UpstreamFailure> },
-    UpstreamFailure,
-    Scope.Scope
-  >
-  /** Sends a request and reads a JSON answer of at most `maxBytes`. */
-  readonly json: <A>(
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest,
-    read: Read<A>,
-    maxBytes: number
-  ) => Effect.Effect<A, UpstreamFailure>
-  /** Sends a request and ignores the body of a 2xx answer. */
-  readonly done: (
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<void, UpstreamFailure>
-}
-
 /** The address and credential of an upstream service. */
 export interface Options {
   /** Name of the service in messages, as in "… answered 503". */
@@ -116,8 +86,10 @@ export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
   return data => Effect.mapError(decode(data), error => unexpectedShape(placeOf(error)))
 }
 
-/** Requests by an `HttpClient`. */
-class Requests implements UpstreamHttp {
+type Request = HttpClientRequest.HttpClientRequest
+
+/** Requests to one upstream service. */
+export class UpstreamHttp {
   private readonly scoped: HttpClient.HttpClient.With<HttpClientError, Scope.Scope>
 
   constructor(
@@ -127,25 +99,35 @@ class Requests implements UpstreamHttp {
     this.scoped = HttpClient.withScope(client)
   }
 
-  readonly status: UpstreamHttp["status"] = (operation, request) =>
-    Effect.scoped(Effect.map(this.execute(operation, request), response => response.status))
+  /** Sends a request and returns the status of its answer. The body is not read. */
+  status(operation: string, request: Request): Effect.Effect<number, UpstreamFailure> {
+    return Effect.scoped(Effect.map(this.execute(operation, request), response => response.status))
+  }
 
-  readonly openStream: UpstreamHttp["openStream"] = (operation, request) =>
-    Effect.map(this.open(operation, request), response => ({
+  /** Sends a request; succeeds with the headers of a 2xx answer and a body to be streamed within the scope. */
+  openStream(operation: string, request: Request) {
+    return Effect.map(this.open(operation, request), response => ({
       headers: response.headers,
       body: this.bodyOf(operation, response)
     }))
+  }
 
-  readonly json: UpstreamHttp["json"] = (operation, request, read, maxBytes) =>
-    Effect.gen(this, function* () {
+  /** Sends a request and reads a JSON answer of at most `maxBytes`. */
+  json<A>(operation: string, request: Request, read: Read<A>, maxBytes: number): Effect.Effect<A, UpstreamFailure> {
+    return Effect.gen(this, function* () {
       const response = yield* this.open(operation, HttpClientRequest.acceptJson(request))
       const body = yield* this.readBytes(operation, response, maxBytes)
       const data = yield* Either.mapLeft(parseJson(body), problem => this.unexpected(operation, "malformed", problem))
       return yield* Effect.mapError(read(data), ({ reason, message }) => this.unexpected(operation, reason, message))
     }).pipe(Effect.scoped)
+  }
 
-  readonly done: UpstreamHttp["done"] = (operation, request) =>
-    Effect.flatMap(this.open(operation, request), response => this.readBriefly(operation, response)).pipe(Effect.scoped)
+  /** Sends a request and ignores the body of a 2xx answer. */
+  done(operation: string, request: Request): Effect.Effect<void, UpstreamFailure> {
+    return Effect.flatMap(this.open(operation, request), response => this.readBriefly(operation, response)).pipe(
+      Effect.scoped
+    )
+  }
 
   /** The error's own message is only logged. */
   private broken(operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> {
@@ -162,7 +144,7 @@ class Requests implements UpstreamHttp {
     return new UpstreamFailure({ operation, reason, message: text })
   }
 
-  private execute(operation: string, request: HttpClientRequest.HttpClientRequest) {
+  private execute(operation: string, request: Request) {
     const { apiKey, baseUrl } = this.options
     const addressed = HttpClientRequest.prependUrl(request, baseUrl)
     const authorized = Option.isSome(apiKey) ? HttpClientRequest.bearerToken(addressed, apiKey.value) : addressed
@@ -177,7 +159,7 @@ class Requests implements UpstreamHttp {
   }
 
   /** Succeeds with a 2xx answer. The end of the scope aborts the request. */
-  private open(operation: string, request: HttpClientRequest.HttpClientRequest) {
+  private open(operation: string, request: Request) {
     return Effect.flatMap(this.execute(operation, request), response =>
       response.status >= 200 && response.status < 300
         ? Effect.succeed(response)
@@ -236,4 +218,4 @@ class Requests implements UpstreamHttp {
 }
 
 /** Requests by an `HttpClient`, which adds W3C `traceparent` if tracing is on. */
-export const make = (client: HttpClient.HttpClient, options: Options): UpstreamHttp => new Requests(client, options)
+export const make = (client: HttpClient.HttpClient, options: Options): UpstreamHttp => new UpstreamHttp(client, options)

@@ -37,20 +37,6 @@ export interface Header {
   readonly kid?: string | undefined
 }
 
-/** The public keys of an issuer. */
-export interface KeySet {
-  /**
-   * Tries the keys that match a token's header until one verifies it.
-   *
-   * A token whose key is known does not wait. Tokens with unknown keys share one request for the set, which is made at
-   * most once in 30 seconds and times out after 5 seconds.
-   */
-  readonly use: <A, E>(
-    header: Header,
-    attempt: (key: Key) => Effect.Effect<A, E | WrongKey>
-  ) => Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable>
-}
-
 /** Milliseconds between two requests for the keys. */
 const pauses = {
   regular: Duration.toMillis("10 minutes"),
@@ -105,8 +91,8 @@ const firstOf = <A, E>(
   return go(0)
 }
 
-/** The keys that were fetched last. Known keys are used while the set cannot be fetched. */
-class FetchedKeys implements KeySet {
+/** The public keys of an issuer. Known keys are used while the set cannot be fetched. */
+export class KeySet {
   private entries: ReadonlyArray<Entry> | undefined
   private isFresh = false
   private requestedAt = Number.NEGATIVE_INFINITY
@@ -119,8 +105,17 @@ class FetchedKeys implements KeySet {
     private readonly clock: Clock.Clock
   ) {}
 
-  readonly use: KeySet["use"] = (header, attempt) =>
-    Effect.gen(this, function* () {
+  /**
+   * Tries the keys that match a token's header until one verifies it.
+   *
+   * A token whose key is known does not wait. Tokens with unknown keys share one request for the set, which is made at
+   * most once in 30 seconds and times out after 5 seconds.
+   */
+  use<A, E>(
+    header: Header,
+    attempt: (key: Key) => Effect.Effect<A, E | WrongKey>
+  ): Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable> {
+    return Effect.gen(this, function* () {
       if (this.entries === undefined) {
         yield* this.refresh(pauses.first)
         this.needed.unsafeOpen()
@@ -136,6 +131,7 @@ class FetchedKeys implements KeySet {
       if (Option.isSome(again)) return again.value
       return yield* this.isFresh ? new KeyUnknown() : new KeySetUnavailable()
     })
+  }
 
   /** Fetches the keys periodically, once one was needed. */
   get regularly(): Effect.Effect<never> {
@@ -194,7 +190,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
     })
     const request = http.json("keys", HttpClientRequest.get(`${url.pathname}${url.search}`), readAnswer, limits.bytes)
     const published = Effect.map(request, ({ keys }) => keys)
-    const keys = new FetchedKeys(published, new SingleFlight(yield* Effect.scope), yield* Effect.clock)
+    const keys = new KeySet(published, new SingleFlight(yield* Effect.scope), yield* Effect.clock)
     yield* Supervision.forkScoped("the refresh of the published keys", keys.regularly)
     return keys
   })

@@ -154,15 +154,6 @@ export class Feed implements Subscriber {
   }
 }
 
-/**
- * Reads missed events for all clients with a few fibers. They read a page for one feed of each tenant in turn, so that a
- * tenant with thousands of feeds delays only itself.
- */
-export interface Replays {
-  /** Continues to read for a feed of a tenant. */
-  readonly add: (tenant: string, feed: Feed) => void
-}
-
 /** Pages that are read concurrently, for all tenants and for one. */
 const readers = 8
 const maxOfOne = 6
@@ -222,10 +213,13 @@ export class RoundRobin<A> {
 const sizeOf = (frames: ReadonlyArray<Frame>): number => frames.reduce((sum, { data }) => sum + data.length, 0)
 
 /**
+ * Reads missed events for all clients with a few fibers. They read a page for one feed of each tenant in turn, so that a
+ * tenant with thousands of feeds delays only itself.
+ *
  * A feed that cannot be read delays no other feed. It is ended at once if the stored session is damaged, and after a
  * timeout if the store is unavailable.
  */
-class SharedReplays implements Replays {
+export class Replays {
   private readonly queue = new RoundRobin<Replay>()
   /** The feeds in the queue, each once. */
   private readonly queued = new Set<Feed>()
@@ -239,6 +233,7 @@ class SharedReplays implements Replays {
 
   constructor(private readonly scope: Scope.Scope) {}
 
+  /** Continues to read for a feed of a tenant. */
   add(tenant: string, feed: Feed): void {
     if (this.queued.has(feed)) return
     this.queued.add(feed)
@@ -308,7 +303,7 @@ class SharedReplays implements Replays {
 
 /** Reads until the scope closes. */
 export const makeReplays: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(function* () {
-  const replays = new SharedReplays(yield* Effect.scope)
+  const replays = new Replays(yield* Effect.scope)
   for (let reader = 0; reader < readers; reader++) {
     yield* Supervision.forkScoped("replay of session events", Effect.forever(replays.next))
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, Logger, Metric, Ref, TestClock } from "effect"
+import { Deferred, Effect, Exit, Fiber, Logger, Metric, TestClock } from "effect"
 import * as Breaker from "../../../src/Upstream/Resilience/CircuitBreaker.ts"
 
 const verdict = (exit: Exit.Exit<unknown, unknown>) =>
