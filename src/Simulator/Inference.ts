@@ -1,5 +1,4 @@
 /** The simulated inference proxy. */
-
 import { type Duration, Effect, type Redacted, Schema } from "effect"
 import type { Format } from "./Options.ts"
 import { words } from "./Script.ts"

@@ -1,5 +1,4 @@
 /** The simulated agent platform. */
-
 import type { IncomingMessage } from "node:http"
 import { type Clock, Duration, Effect, FiberSet, Option, type Redacted, Schema, type Scope } from "effect"
 import { type RawData, type WebSocket, WebSocketServer } from "ws"

@@ -1,7 +1,6 @@
 /**
  * A simulated service: a server that can be made to refuse connections, and whose requests have the faults of the rules.
  */
-
 import * as http from "node:http"
 import { type IncomingMessage, type OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { type AddressInfo, Socket } from "node:net"

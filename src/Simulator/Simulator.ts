@@ -2,7 +2,6 @@
  * A simulated agent platform and inference proxy for development and tests: real servers on 127.0.0.1 with faults that
  * can be injected.
  */
-
 import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
 import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
 import * as InferenceSettings from "../Upstream/Inference.ts"

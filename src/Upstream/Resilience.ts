@@ -1,7 +1,6 @@
 /**
  * Calls to an upstream service: with timeouts, retries within a budget, a circuit breaker, metrics and a span.
  */
-
 import { Duration, Effect, ExecutionStrategy, Exit, Metric, MetricBoundaries, Option, Scope, Stream } from "effect"
 import * as MetricTags from "../base/MetricTags.ts"
 import * as Monotonic from "../base/Monotonic.ts"

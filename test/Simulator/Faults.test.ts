@@ -232,21 +232,6 @@ describe("the control handle", () => {
     })
   )
 
-  it.scopedLive("lets instances be gone without a word", () =>
-    Effect.gen(function* () {
-      const { platformUrl, reclaim, state } = yield* Simulator.make()
-      const id = yield* create(platformUrl)
-      const client = yield* connect(platformUrl, id)
-      yield* client.until("instance.ready")
-      expect(yield* reclaim("nobody")).toBe(0)
-      expect(yield* reclaim(id)).toBe(1)
-      expect(yield* client.closed).toBe(1006)
-      expect(types(client.events)).toEqual(["instance.starting", "instance.ready"])
-      expect((yield* request(`${platformUrl}/api/v1/instances/${id}`, { method: "DELETE" })).status).toBe(404)
-      expect((yield* state).instances).toEqual([])
-    })
-  )
-
   it.scopedLive("lets an instance emit anything", () =>
     Effect.gen(function* () {
       const { platformUrl, emit } = yield* Simulator.make()

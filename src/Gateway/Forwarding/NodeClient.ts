@@ -1,7 +1,6 @@
 /**
  * Sends commands to other nodes, using HTTP over TLS with a pre-shared key.
  */
-
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Agent, request as httpsRequest } from "node:https"
 import type { Socket } from "node:net"

@@ -1,7 +1,6 @@
 /**
  * Receives commands of other nodes for the sessions of this one. It carries them out or refuses them, and forwards none.
  */
-
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { createServer, type Server } from "node:https"
 import { isIP } from "node:net"

@@ -1,5 +1,4 @@
 /** The client protocol in the AsyncAPI document, generated from the schemas of the protocol. */
-
 import type { JsonObject } from "../../base/Json/Parsing.ts"
 import { type Channel, definitionsOf, messageOf, ref } from "../../Http/OpenApi/AsyncApi.ts"
 import { Answer, answerTypes } from "./Answer.ts"

@@ -1,7 +1,6 @@
 /**
  * The handlers of the `gateway` group, and the port that they call; `Socket.ts` implements it.
  */
-
 import { Context, Effect } from "effect"
 import type { ApiError } from "../../Http/ApiError.ts"
 import * as Endpoints from "../../Http/Endpoints.ts"

@@ -2,7 +2,6 @@
  * Sends the events of one session to one client: first the missed ones, which are read in turn for all tenants, and then
  * the new ones.
  */
-
 import { Effect, type Scope } from "effect"
 import { Backoff } from "../../base/Backoff.ts"
 import { yieldToEventLoop } from "../../base/EventLoop.ts"

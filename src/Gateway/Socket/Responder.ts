@@ -1,5 +1,4 @@
 /** Sends events and answers to one client. */
-
 import { Effect, type Fiber, type Tracer } from "effect"
 import type { MetricTags } from "../../base/MetricTags.ts"
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"

@@ -1,5 +1,4 @@
 /** The subscriptions of one client. */
-
 import { type Context, Effect, Exit, Scope } from "effect"
 import type { Execute } from "../Forwarding.ts"
 import { errorAnswer } from "../Protocol/Answer.ts"

@@ -1,5 +1,4 @@
 /** A node that takes commands, and the commands. */
-
 import { type Context, Duration, Effect, Redacted } from "effect"
 import type { Command } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"

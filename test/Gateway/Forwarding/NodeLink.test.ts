@@ -1,5 +1,4 @@
 /** The connection between two nodes, over real sockets: commands, sessions, answers and failures. */
-
 import { createServer } from "node:https"
 import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"

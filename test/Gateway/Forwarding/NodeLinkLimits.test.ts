@@ -1,5 +1,4 @@
 /** The connection between two nodes, over real sockets: what it holds, and what it leaves to other tenants. */
-
 import { request as httpsRequest } from "node:https"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Option, Queue, TestClock } from "effect"

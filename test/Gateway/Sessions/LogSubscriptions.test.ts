@@ -1,5 +1,4 @@
 /** Subscriptions to sessions of other nodes, whose histories are read from the database. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, FiberSet, Logger, Option, Scope, TestClock } from "effect"
 import { type Command, NodeLink, type Reply } from "../../../src/Gateway/Forwarding/NodeLink.ts"

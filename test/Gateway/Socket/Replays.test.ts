@@ -1,5 +1,4 @@
 /** The events that clients receive live, and those that they missed, where a part of them cannot be read. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
 import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"

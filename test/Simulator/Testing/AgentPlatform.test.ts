@@ -1,5 +1,4 @@
 /** The agent platform in memory behaves as the simulated one does behind its client. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Chunk, Effect, Layer, Stream } from "effect"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"

@@ -2,7 +2,6 @@
  * Applies the received events of an instance to its session: the update that they make, which is pure, and what follows
  * once it is stored.
  */
-
 import { Effect, type Scope } from "effect"
 import type { MetricTags } from "../../../base/MetricTags.ts"
 import {

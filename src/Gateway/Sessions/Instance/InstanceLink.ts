@@ -1,7 +1,6 @@
 /**
  * A session's connection to its instance. Events of the platform become updates of the session.
  */
-
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import * as MetricTags from "../../../base/MetricTags.ts"
 import type {

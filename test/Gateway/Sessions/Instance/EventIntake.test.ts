@@ -1,5 +1,4 @@
 /** What platform events make of a session. */
-
 import { describe, expect, it } from "@effect/vitest"
 import type { EventBody } from "../../../../src/Gateway/Protocol/Event.ts"
 import { ingest, RecentIds } from "../../../../src/Gateway/Sessions/Instance/EventIntake.ts"
