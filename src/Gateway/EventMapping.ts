@@ -3,149 +3,11 @@
  */
 import { Option, Schema } from "effect"
 import type { PlatformEvent } from "../Upstream/PlatformEvent.ts"
-import {
-  all,
-  always,
-  from,
-  joined,
-  never,
-  nothing,
-  orElse,
-  type Payload,
-  type Rule,
-  type Situation,
-  to
-} from "./EventMapping/Rule.ts"
-import type { EventBody, EventBodyOf } from "./Protocol/Event.ts"
+import { type Payload, type Situation, table } from "./EventMapping/Rules.ts"
+import type { EventBody, EventBodyOf, EventType } from "./Protocol/Event.ts"
 import { Identifier } from "./Protocol/Fields.ts"
 
-export type { Situation } from "./EventMapping/Rule.ts"
-
-const text = from("delta", "content")
-const callId = from("toolCallId")
-const reason = from("message")
-
-/** The fields of an error, at the top level or in `error`. */
-const problem = (code: string, message: string) => ({
-  code: orElse(code, "error.code"),
-  message: orElse(message, "error.message", "error", "reason"),
-  retryable: orElse(false, "error.retryable")
-})
-
-const tokenUsage = to("usage_update", {
-  inputTokens: from("promptTokens"),
-  outputTokens: from("completionTokens"),
-  costUsd: from("cost")
-})
-
-const envelope: ReadonlySet<string> = new Set(["type", "turnId"])
-
-/** Token counts and costs, if there are any. */
-const tokenUsageIfAny: Rule = (payload, situation) =>
-  Option.filter(tokenUsage(payload, situation), ({ events }) =>
-    events.some(event => Object.keys(event).some(name => !envelope.has(name)))
-  )
-
-const contextUsage = to("usage_context", {
-  used: from("contextUsed", "context.used"),
-  limit: from("contextLimit", "context.limit"),
-  // Replaced by the percentage of `used` and `limit`.
-  percent: orElse(0)
-})
-
-const percentOf = (used: number, limit: number): number => Math.round((used / limit) * 10_000) / 100
-
-const contextUsageWithPercent: Rule = (payload, situation) =>
-  Option.map(contextUsage(payload, situation), ({ events, isWhole }) => ({
-    events: events.map(event =>
-      event.type === "usage_context" ? { ...event, percent: percentOf(event.used, event.limit) } : event
-    ),
-    isWhole
-  }))
-
-const contextNames = ["used", "limit", "contextUsed", "contextLimit", "context"]
-
-/** Whether the payload is about the context window at all. */
-const mentionsContext = (payload: Payload): boolean =>
-  contextNames.some(name => Object.hasOwn(payload, name) && payload[name] !== null)
-
-/** Usage, how full the context window is, or both. */
-const usage: Rule = (payload, situation) => {
-  const spent = tokenUsageIfAny(payload, situation)
-  const full = contextUsageWithPercent(payload, situation)
-  if (Option.isNone(full)) {
-    return Option.map(spent, ({ events, isWhole }) => ({ events, isWhole: isWhole && !mentionsContext(payload) }))
-  }
-  return Option.isNone(spent) ? full : Option.some(joined([spent.value, full.value]))
-}
-
-const rules = {
-  "instance.starting": to("session_state", { state: always("activating"), reason }),
-  "instance.ready": to("session_state", { state: always("active"), reason }),
-  "instance.stopping": to("session_state", { state: always("deactivating"), reason }),
-  "instance.stopped": to("session_state", { state: always("inactive"), reason }),
-  "instance.failed": all(
-    to("session_state", { state: always("error"), reason: from("message", "error.message", "error") }),
-    to("error", problem("instance_failed", "The agent instance failed"))
-  ),
-  heartbeat: nothing,
-  log: nothing,
-
-  // Only the gateway knows the author and the content of a message.
-  "turn.started": to("turn_started", { content: never, sub: never, clientMessageId: never }),
-  "turn.completed": to("turn_completed"),
-  "turn.failed": to("turn_errored", problem("turn_failed", "The turn failed")),
-  "turn.cancelled": to("turn_interrupted", { reason }),
-
-  "message.start": to("text_start"),
-  "message.delta": to("text_delta", { text }),
-  "message.complete": to("text_end", { text: from("content") }),
-  "thinking.start": to("thinking_start"),
-  "thinking.delta": to("thinking_delta", { text }),
-  "thinking.complete": to("thinking_end", { text: from("content") }),
-
-  "tool.call.start": to("tool_call_start", { callId }),
-  "tool.call.delta": to("tool_call_delta", { callId, text }),
-  "tool.call": to("tool_call", { callId, args: from("input", "arguments") }),
-  "tool.progress": to("tool_progress", { callId }),
-  "tool.result": to("tool_result", { callId, result: from("output", "content") }),
-  "tool.error": to("tool_error", {
-    callId,
-    code: from("error.code"),
-    message: orElse("The tool failed", "error.message", "error")
-  }),
-
-  "question.asked": to("question_requested"),
-  "question.answered": to("question_resolved"),
-  "approval.requested": to("approval_requested", { details: from("input") }),
-  "approval.resolved": to("approval_resolved"),
-
-  "terminal.opened": to("terminal_opened"),
-  "terminal.output": to("terminal_output", { text: from("data", "output", "delta", "content") }),
-  "terminal.exited": to("terminal_exited"),
-
-  "file.created": to("file_changed", { change: always("created") }),
-  "file.modified": to("file_changed", { change: always("modified") }),
-  "file.deleted": to("file_changed", { change: always("deleted") }),
-  "file.renamed": to("file_changed", { change: always("renamed"), path: from("to"), previousPath: from("from") }),
-
-  "plan.updated": to("plan_updated", { plan: from("steps") }),
-  "step.started": to("step_started"),
-  "step.completed": to("step_completed"),
-  "subagent.started": to("subagent_started"),
-  "subagent.completed": to("subagent_completed"),
-  "artifact.created": to("artifact_created"),
-  "checkpoint.created": to("checkpoint_created"),
-  "state.snapshot": to("state_snapshot", { state: from("snapshot") }),
-  "state.delta": to("state_delta", { patch: from("delta") }),
-
-  usage,
-  rate_limited: to("rate_limited"),
-  error: to("error", problem("agent_error", "The agent reported an error"))
-} satisfies Record<string, Rule>
-
-/** By platform type. A map, because a type may be called `constructor`. */
-const table: ReadonlyMap<string, Rule> = new Map(Object.entries(rules))
+export type { Situation } from "./EventMapping/Rules.ts"
 
 /** The client events of a platform event. */
 export interface Mapped {
@@ -226,4 +88,98 @@ export const map = ({ type, payload }: Pick<PlatformEvent, "type" | "payload">, 
   const { isWhole } = outcome.value
   const events = outcome.value.events.flatMap(cut)
   return isWhole ? { events } : { events, malformed: type }
+}
+
+const deltaTypes = ["text_delta", "thinking_delta", "tool_call_delta", "terminal_output"] as const
+
+type Delta = EventBodyOf<(typeof deltaTypes)[number]>
+
+/**
+ * The halves that are held back, each as the text of a delta. The platform may split a character between two deltas, for
+ * example if it writes UTF-16 code units one by one. The first half, a high surrogate, is held back until the next delta of
+ * the same block has the second half. If the block ends first, U+FFFD is sent instead. At most one half is held back for
+ * each type of delta.
+ */
+export type Halves = ReadonlyMap<Delta["type"], Delta>
+
+/** No half is held back. */
+export const noHalves: Halves = new Map()
+
+const isDelta = (body: EventBody): body is Delta => deltaTypes.some(type => type === body.type)
+
+/** The events that end a block, with the type of its deltas and the field that identifies the block. */
+const ends: Partial<Record<EventType, readonly [Delta["type"], string]>> = {
+  text_end: ["text_delta", "messageId"],
+  thinking_end: ["thinking_delta", "thinkingId"],
+  tool_call: ["tool_call_delta", "callId"],
+  terminal_exited: ["terminal_output", "terminalId"]
+}
+
+/** Whether two deltas differ only in their text. */
+const isSameBlock = (a: Delta, b: Delta): boolean =>
+  [...Object.keys(a), ...Object.keys(b)].every(name => name === "text" || Reflect.get(a, name) === Reflect.get(b, name))
+
+const isEndedBy = (held: Delta, body: EventBody): boolean => {
+  switch (body.type) {
+    case "session_state":
+      return true
+    case "turn_completed":
+    case "turn_errored":
+    case "turn_interrupted":
+      return held.turnId === undefined || held.turnId === body.turnId
+    default: {
+      const end = ends[body.type]
+      if (end?.[0] !== held.type) return isDelta(body) && body.type === held.type && !isSameBlock(held, body)
+      return Reflect.get(held, end[1]) === Reflect.get(body, end[1])
+    }
+  }
+}
+
+const isHighSurrogate = (code: number): boolean => code >= 0xd800 && code <= 0xdbff
+
+/** The events to send, without lone surrogates, and the halves to hold back after them. */
+export const join = (
+  before: Halves,
+  bodies: ReadonlyArray<EventBody>
+): { readonly halves: Halves; readonly events: ReadonlyArray<EventBody> } => {
+  const halves = new Map(before)
+  const events: Array<EventBody> = []
+  for (const body of bodies) {
+    for (const [type, held] of halves) {
+      if (!isEndedBy(held, body)) continue
+      halves.delete(type)
+      events.push({ ...held, text: "\uFFFD" })
+    }
+    if (!isDelta(body)) {
+      events.push(body)
+      continue
+    }
+    const text = (halves.get(body.type)?.text ?? "") + body.text
+    halves.delete(body.type)
+    const isSplit = isHighSurrogate(text.charCodeAt(text.length - 1))
+    if (isSplit) halves.set(body.type, { ...body, text: text.slice(-1) })
+    const whole = { ...body, text: (isSplit ? text.slice(0, -1) : text).toWellFormed() }
+    if (whole.text !== "" || body.text === "") events.push(...cut(whole))
+  }
+  return { halves, events }
+}
+
+/** Maps a platform event like {@link map}, and joins its text with the halves that were held back. */
+export const mapJoined = (
+  halves: Halves,
+  event: PlatformEvent,
+  situation: Situation
+): { readonly halves: Halves; readonly mapped: Mapped } => {
+  const mapped = map(event, situation)
+  const { asSent, type } = event
+  if (halves.size === 0 && asSent === undefined) return { halves, mapped }
+  const sent = asSent === undefined ? [] : map({ type, payload: asSent }, situation).events
+  const bodies = mapped.events.map((body, index) => {
+    const same = sent[index]
+    return isDelta(body) && same?.type === body.type && same.text.length === body.text.length
+      ? { ...body, text: same.text }
+      : body
+  })
+  const joined = join(halves, bodies)
+  return { halves: joined.halves, mapped: { ...mapped, events: joined.events } }
 }

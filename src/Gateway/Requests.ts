@@ -1,14 +1,19 @@
 /**
- * Requests as calls of `Sessions`, and the answers to failed ones.
+ * The requests of clients: how they are decoded, the calls of `Sessions` that they are, and the answers to failed ones.
  */
-import { type Context, Effect } from "effect"
+import { type Context, Effect, Either, Option, ParseResult, Schema } from "effect"
+import { MiB } from "../base/Bytes.ts"
+import { excess, illFormedAt, isObject, mayBeIllFormed } from "../base/Json/Parsing.ts"
+import { describe } from "../Http/Issues.ts"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import { transientStatuses } from "../Upstream/Resilience/Retries.ts"
+import { FairPool } from "./FairPool.ts"
 import type { Answer } from "./Protocol/Answer.ts"
 import type { ErrorCode } from "./Protocol/Codes.ts"
-import type { Session } from "./Protocol/Fields.ts"
-import type { Request, RequestOf } from "./Protocol/Request.ts"
+import { RequestId, type Session } from "./Protocol/Fields.ts"
+import { frameBytes, jsonDepth, jsonMembers } from "./Protocol/Limits.ts"
+import { Request, type RequestOf, requestTypes } from "./Protocol/Request.ts"
 import type {
   ActivationError,
   Caller,
@@ -18,6 +23,70 @@ import type {
   SessionsBusy,
   SessionTooLarge
 } from "./Sessions.ts"
+
+/** Why a frame is not a request. The message is for the client. */
+export interface InvalidRequest {
+  /** The frame's id, if it could be read. */
+  readonly id: string | undefined
+  readonly code: ErrorCode
+  readonly message: string
+}
+
+const frameShape = { levels: jsonDepth + 1, members: jsonMembers }
+
+/** Maximum characters of a frame that is parsed only for its id. */
+export const smallFrame = 16 * 1024
+
+const knownTypes: ReadonlySet<unknown> = new Set(requestTypes)
+
+const readId = Schema.decodeUnknownOption(RequestId)
+
+const readRequest = Schema.decodeUnknownEither(Request, { errors: "all" })
+
+const shorten = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text)
+
+const problemOfType = (type: unknown): string | undefined => {
+  if (type === undefined) return "type: is missing"
+  if (typeof type !== "string") return "type: must be text"
+  return knownTypes.has(type) ? undefined : `type: there is no request ${JSON.stringify(shorten(type))}`
+}
+
+const refuse = (message: string, id?: string, code: ErrorCode = "bad_request"): Either.Either<never, InvalidRequest> =>
+  Either.left({ id, code, message })
+
+/** The message of the parser is dropped because it repeats a part of the frame, which may contain secrets. */
+const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
+
+/**
+ * Decodes a frame from a client. Left is the reason why it is invalid. It never throws.
+ *
+ * The id of an invalid frame is returned for the answer, unless the frame is large and exceeds the limits of its shape.
+ */
+export const decodeRequest = (text: string): Either.Either<Request, InvalidRequest> => {
+  // UTF-8 has at least one byte for each UTF-16 code unit.
+  if (text.length > frameBytes) {
+    return refuse(`The frame has at least ${text.length} bytes; the limit is ${frameBytes}`, undefined, "too_large")
+  }
+  // Checked before parsing, because a large frame of brackets takes long to parse. Its id is not known then.
+  const problem = excess(text, frameShape)
+  if (problem !== undefined && text.length > smallFrame) return refuse(`Invalid request: the frame ${problem}`)
+  const parsed = parse(text)
+  if (Option.isNone(parsed)) return refuse("Invalid request: the frame is not JSON")
+  const frame = parsed.value
+  if (!isObject(frame)) return refuse("Invalid request: the frame is not a JSON object")
+  const id = Option.getOrUndefined(readId(frame.id))
+  if (problem !== undefined) return refuse(`Invalid request: the frame ${problem}`, id)
+  const wrongType = problemOfType(frame.type)
+  if (wrongType !== undefined) return refuse(`Invalid request: ${wrongType}`, id)
+  const illFormed = mayBeIllFormed(text) ? illFormedAt(frame) : undefined
+  if (illFormed !== undefined) {
+    return refuse(`Invalid request: ${shorten(illFormed.join("."))}: must be Unicode, and has a lone surrogate`, id)
+  }
+  const decoded = readRequest(frame)
+  return Either.isRight(decoded)
+    ? Either.right(decoded.right)
+    : refuse(describe(ParseResult.ArrayFormatter.formatErrorSync(decoded.left)), id)
+}
 
 /** Requests that do not concern the connection itself. */
 export type Call = Exclude<Request, RequestOf<"subscribe" | "unsubscribe" | "ping">>
@@ -161,3 +230,22 @@ export const failureOf = (error: RequestError): Failure => {
 
 /** The answer to a defect. */
 export const defect: Failure = { code: "internal", message: "Internal error" }
+
+/** Requests whose answers may be large. */
+export const fileRequests: ReadonlySet<Request["type"]> = new Set([
+  "list_files",
+  "read_file",
+  "file_history",
+  "file_at_iteration"
+])
+
+/** Maximum bytes of the answer to a file call, which is the limit of the platform's client. */
+const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
+
+/** Maximum bytes of the answer to a file request. */
+export const largestAnswer = (type: Request["type"]): number =>
+  type === "read_file" || type === "file_at_iteration" ? fileBytes.content : fileBytes.list
+
+/** The memory, in bytes. Calls in progress cannot be reclaimed. */
+export const makeFileMemory = (capacity: number): FairPool =>
+  new FairPool({ name: "memory for files", capacity, maxOfOne: Math.max(capacity * 0.75, fileBytes.content) })

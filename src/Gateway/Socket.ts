@@ -15,15 +15,15 @@ import { bearersOf, offeredBy, subprotocol } from "../Http/HeaderFields.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import type { HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
-import { type Handshake, Socket } from "./Endpoints.ts"
 import { FairPool } from "./FairPool.ts"
-import { makeFileMemory } from "./FileMemory.ts"
 import * as Forwarding from "./Forwarding.ts"
 import { type CloseCode, closeCodes } from "./Protocol/Codes.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
+import { makeFileMemory } from "./Requests.ts"
 import { Sessions } from "./Sessions.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
-import * as Replays from "./Socket/Replays.ts"
+import { type Handshake, Socket } from "./Socket/Endpoints.ts"
+import { makeReplays } from "./Socket/Feed.ts"
 
 /** The limits of connections. */
 export interface Settings {
@@ -246,7 +246,7 @@ const make = (settings: Settings) =>
       sessions,
       execute: yield* Forwarding.make,
       traceId: tracer.currentTraceId,
-      replays: yield* Replays.make,
+      replays: yield* makeReplays,
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
       run,

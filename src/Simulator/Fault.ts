@@ -1,6 +1,6 @@
 /** The faults that can be injected, and the rules by which requests have them. */
 import { Effect, Random, Schema } from "effect"
-import { Operation } from "./Operation.ts"
+import { Operation } from "./TrafficLog.ts"
 
 const Count = Schema.Int.pipe(Schema.nonNegative())
 const Positive = Schema.Int.pipe(Schema.positive())

@@ -1,10 +1,8 @@
 /** The simulated inference proxy. */
-import type { Duration, Redacted } from "effect"
-import { Effect, Schema } from "effect"
-import * as Answer from "./Answer.ts"
+import { type Duration, Effect, type Redacted, Schema } from "effect"
 import type { Format } from "./Options.ts"
 import { words } from "./Script.ts"
-import type { RoutedRequest, SimulatedService } from "./SimulatedService.ts"
+import { cut, decodeBody, json, type RoutedRequest, type SimulatedService } from "./SimulatedService.ts"
 
 export interface Prompt {
   readonly prompt: string
@@ -88,15 +86,15 @@ export const make = ({ key, format, chunkSizes, pace, bodyBytes }: InferenceOpti
   key,
   handle: ({ operation, request, plan }: RoutedRequest) =>
     Effect.gen(function* () {
-      if (operation !== "generate") return Answer.json(200, { status: "ok" })
-      const text = tokens(yield* Answer.decodeBody(request, bodyBytes, GenerateRequest))
+      if (operation !== "generate") return json(200, { status: "ok" })
+      const text = tokens(yield* decodeBody(request, bodyBytes, GenerateRequest))
       const plain = isPlain(format, request.headers.accept)
       const bytes = plain ? plainText(text, plan.malformed) : serverSentEvents(text, plan.malformed)
       const type = plain ? "text/plain; charset=utf-8" : "text/event-stream; charset=utf-8"
       return {
         status: 200,
         headers: { "content-type": type, "cache-control": "no-store" },
-        pieces: Answer.cut(bytes, chunkSizes),
+        pieces: cut(bytes, chunkSizes),
         pace
       }
     })

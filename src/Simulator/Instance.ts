@@ -16,19 +16,11 @@ export type Frame = string | Buffer
 /** The newest frames of an instance, numbered from 1 without gaps. */
 export class EventHistory {
   private readonly frames = new Map<number, Frame>()
-  private firstNumber = 1
-  private lastNumber = 0
+  /** The number of the oldest frame kept; one past `last` if there is none. */
+  first = 1
+  last = 0
 
   constructor(private readonly limit: number) {}
-
-  /** The number of the oldest frame kept; one past `last` if there is none. */
-  get first(): number {
-    return this.firstNumber
-  }
-
-  get last(): number {
-    return this.lastNumber
-  }
 
   get(number: number): Frame | undefined {
     return this.frames.get(number)
@@ -36,13 +28,13 @@ export class EventHistory {
 
   /** Appends an event, whose id has its number. */
   append(event: EventBody, timestamp: number): void {
-    this.appendFrame(JSON.stringify({ id: `e${this.lastNumber + 1}`, timestamp, ...event }))
+    this.appendFrame(JSON.stringify({ id: `e${this.last + 1}`, timestamp, ...event }))
   }
 
   /** Appends a frame that is not a valid event. It has a number, but no id. */
   appendFrame(frame: Frame): void {
-    this.frames.set(++this.lastNumber, frame)
-    if (this.frames.size > this.limit) this.frames.delete(this.firstNumber++)
+    this.frames.set(++this.last, frame)
+    if (this.frames.size > this.limit) this.frames.delete(this.first++)
   }
 
   /**
@@ -51,7 +43,7 @@ export class EventHistory {
    */
   numberAfter(id: string | null): number {
     const number = /^e\d{1,15}$/.test(id ?? "") ? Number(id!.slice(1)) + 1 : 0
-    return number > this.lastNumber + 1 ? this.firstNumber : Math.max(this.firstNumber, number)
+    return number > this.last + 1 ? this.first : Math.max(this.first, number)
   }
 }
 
@@ -100,8 +92,9 @@ export class Instance {
   readonly waiting: Array<Turn> = []
   private readonly live = new Map<string, Turn>()
   private readonly known = new Set<string>()
-  private turnCount = 0
-  private endedAs: End | undefined
+  /** Messages that started a turn. */
+  turns = 0
+  end: End | undefined
 
   /** A new instance emits its start. */
   constructor(
@@ -116,14 +109,6 @@ export class Instance {
     this.workspace = new Workspace(limits)
     this.emit({ type: "instance.starting", instanceId: id })
     this.emit({ type: "instance.ready", instanceId: id })
-  }
-
-  get turns(): number {
-    return this.turnCount
-  }
-
-  get end(): End | undefined {
-    return this.endedAs
   }
 
   now(): number {
@@ -148,9 +133,9 @@ export class Instance {
 
   /** Starts a turn by a message. It is idempotent by the turn's id. */
   message(content: string, turnId: string | undefined): void {
-    const number = this.turnCount + 1
+    const number = this.turns + 1
     const id = turnId ?? `${this.id}-turn-${number}`
-    if (this.known.has(id) || this.endedAs !== undefined) return
+    if (this.known.has(id) || this.end !== undefined) return
     if (this.waiting.length >= this.limits.waitingTurns) {
       const message = `${this.limits.waitingTurns} messages are waiting; this is the limit`
       this.emit({ type: "error", turnId: id, code: "busy", message, retryable: true })
@@ -164,7 +149,7 @@ export class Instance {
       answers: new Map()
     }
     this.waiting.push(turn)
-    this.turnCount = number
+    this.turns = number
     this.live.set(id, turn)
     this.known.add(id)
     if (this.known.size > knownTurns) this.known.delete(this.known.values().next().value!)
@@ -219,7 +204,7 @@ export class Instance {
    * reclaimed one nothing.
    */
   finish(end: End, reason: string): void {
-    if (this.endedAs !== undefined) return
+    if (this.end !== undefined) return
     const instanceId = this.id
     if (end === "stopped") {
       for (const { turnId } of [...this.live.values()]) this.emit({ type: "turn.cancelled", turnId, reason })
@@ -227,14 +212,14 @@ export class Instance {
       this.emit({ type: "instance.stopped", instanceId })
     }
     if (end === "crashed") this.emit({ type: "instance.failed", instanceId, code: "crashed", message: reason })
-    this.endedAs = end
+    this.end = end
     this.live.clear()
     this.changes.notify()
   }
 
   /** Waits until the instance has ended. */
   get ended(): Effect.Effect<End> {
-    return this.changes.until(() => Option.fromNullable(this.endedAs))
+    return this.changes.until(() => Option.fromNullable(this.end))
   }
 
   /** Waits until no connection is behind by half of the history. */

@@ -2,10 +2,9 @@
  * The simulated agent's actions in a turn. A message that starts with a command selects a behavior; others are echoed.
  */
 import { Deferred, type Duration, Effect, Option } from "effect"
-import { type Agent, make as makeAgent } from "./Agent.ts"
+import { Agent, otherTurns, showcase } from "./Agent.ts"
 import { isCloseCode } from "./Fault.ts"
 import type { Frame, Instance } from "./Instance.ts"
-import { otherTurns, showcase } from "./Showcase.ts"
 
 /** The commands with which a message may start, as listed by `/help`. */
 export const commands: Readonly<Record<string, string>> = {
@@ -146,51 +145,48 @@ const dropped = (agent: Agent, code: number | undefined) =>
     yield* emit("message.complete", { ...message, content: "before after" })
   })
 
-/** The agent's actions after the start of the turn of a message. */
-const respond = (agent: Agent): Effect.Effect<void> => {
-  const { content, emit, turnId } = agent
-  const [command, first = "", ...rest] = content.trim().split(/\s+/u)
-  const argument = [first, ...rest].join(" ").trim()
-  switch (command) {
-    case "/all":
-      return showcase(agent)
-    case "/ask":
-      return ask(agent)
-    case "/approve":
-      return approve(agent)
-    case "/fail":
-      return emit("turn.failed", {
-        turnId,
-        code: "simulated",
-        message: argument || "failed as asked",
-        retryable: false
-      })
-    case "/long":
-      return say(agent, long(Math.min(maxDeltas, Math.max(0, Number.parseInt(first, 10) || 0))))
-    case "/hang":
-      return Effect.zipRight(startMessage(agent), Effect.never)
-    case "/unknown":
-      return unknown(agent)
-    case "/malformed":
-      return malformed(agent)
-    case "/write":
-      return agent.write(first, rest.join(" "))
-    case "/delete":
-      return agent.delete(first)
-    case "/rename":
-      return agent.rename(first, rest[0] ?? "")
-    case "/drop":
-      return dropped(agent, isCloseCode(Number(first)) ? Number(first) : undefined)
-    case "/crash":
-      return Effect.zipRight(startMessage(agent), agent.finish("crashed", argument || "crashed as asked"))
-    case "/help":
-      return say(
+/** The actions of a command, whose arguments are words. */
+type Action = (agent: Agent, first: string, ...rest: ReadonlyArray<string>) => Effect.Effect<void>
+
+/** The actions of each command after the start of its turn. */
+const actions = new Map<string | undefined, Action>([
+  ["/all", showcase],
+  ["/ask", ask],
+  ["/approve", approve],
+  [
+    "/fail",
+    ({ emit, turnId }, ...words) => {
+      const message = words.join(" ").trim() || "failed as asked"
+      return emit("turn.failed", { turnId, code: "simulated", message, retryable: false })
+    }
+  ],
+  ["/long", (agent, count) => say(agent, long(Math.min(maxDeltas, Math.max(0, Number.parseInt(count, 10) || 0))))],
+  ["/hang", agent => Effect.zipRight(startMessage(agent), Effect.never)],
+  ["/unknown", unknown],
+  ["/malformed", malformed],
+  ["/write", (agent, path, ...content) => agent.write(path, content.join(" "))],
+  ["/delete", (agent, path) => agent.delete(path)],
+  ["/rename", (agent, from, to = "") => agent.rename(from, to)],
+  ["/drop", (agent, code) => dropped(agent, isCloseCode(Number(code)) ? Number(code) : undefined)],
+  [
+    "/crash",
+    (agent, ...words) =>
+      Effect.zipRight(startMessage(agent), agent.finish("crashed", words.join(" ").trim() || "crashed as asked"))
+  ],
+  [
+    "/help",
+    agent =>
+      say(
         agent,
         Object.entries(commands).map(([name, meaning]) => `${name}: ${meaning}\n`)
       )
-    default:
-      return ordinary(agent)
-  }
+  ]
+])
+
+/** The agent's actions after the start of the turn of a message. */
+const respond = (agent: Agent): Effect.Effect<void> => {
+  const [command, first = "", ...rest] = agent.content.trim().split(/\s+/u)
+  return (actions.get(command) ?? ordinary)(agent, first, ...rest)
 }
 
 /** Runs a turn, which ends exactly once, unless it crashes or hangs. */
@@ -215,7 +211,7 @@ export const run = (instance: Instance, pace: Duration.Duration): Effect.Effect<
     for (;;) {
       const turn = yield* instance.changes.until(() => Option.fromNullable(instance.waiting.shift()))
       if (!instance.isLive(turn)) continue
-      yield* Effect.raceFirst(play(makeAgent(instance, turn, pace)), Deferred.await(turn.interrupted))
+      yield* Effect.raceFirst(play(new Agent(instance, turn, pace)), Deferred.await(turn.interrupted))
       instance.cancel(turn)
     }
   }).pipe(

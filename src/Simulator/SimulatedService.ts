@@ -1,16 +1,152 @@
 /**
  * A simulated service: a server that can be made to refuse connections, and whose requests have the faults of the rules.
  */
-
 import * as http from "node:http"
-import { type IncomingMessage, ServerResponse } from "node:http"
+import { type IncomingMessage, type OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { type AddressInfo, Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import { Cause, Effect, FiberSet, type Redacted, Schema, type Scope } from "effect"
-import * as Answer from "./Answer.ts"
-import { type FaultRules, noFaults, type Plan } from "./Fault.ts"
-import { type Call, callOf, type Service } from "./Operation.ts"
-import type { TrafficLog } from "./TrafficLog.ts"
+import { Cause, Duration, Effect, type Fiber, FiberId, FiberSet, Redacted, Schema, type Scope, Stream } from "effect"
+import { yieldToEventLoop } from "../base/EventLoop.ts"
+import { type Delivery, type FaultRules, noFaults, type Plan } from "./Fault.ts"
+import { type Call, callOf, type Service, type TrafficLog } from "./TrafficLog.ts"
+
+/** A request that is answered with a status and `{error}`. */
+export class Refused extends Schema.TaggedError<Refused>()("Refused", {
+  status: Schema.Int,
+  message: Schema.String,
+  headers: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { default: () => ({}) })
+}) {}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: OutgoingHttpHeaders
+  readonly pieces: Iterable<Uint8Array>
+  /** The delay before each piece but the first. */
+  readonly pace: Duration.DurationInput
+}
+
+/** An answer of JSON, or an empty one. */
+export const json = (status: number, body?: unknown, headers: OutgoingHttpHeaders = {}): Answer => {
+  if (body === undefined) return { status, headers, pieces: [], pace: 0 }
+  const bytes = Buffer.from(JSON.stringify(body))
+  return {
+    status,
+    headers: { "content-type": "application/json", "content-length": bytes.length, ...headers },
+    pieces: [bytes],
+    pace: 0
+  }
+}
+
+/** The answer to a refused request. */
+export const refusal = (refused: Refused): Answer => json(refused.status, { error: refused.message }, refused.headers)
+
+/** The answer without the second half of its JSON. */
+export const truncated = (answer: Answer): Answer => {
+  const bytes = Buffer.concat([...answer.pieces])
+  const half = bytes.subarray(0, Math.floor(bytes.length / 2))
+  return { ...answer, headers: { ...answer.headers, "content-length": half.length }, pieces: [half] }
+}
+
+/** The same bytes in pieces of the given sizes, in rotation. */
+export const cut = function* (
+  pieces: Iterable<Uint8Array>,
+  sizes: readonly [number, ...Array<number>]
+): Generator<Uint8Array> {
+  let kept: Uint8Array = Buffer.alloc(0)
+  let i = 0
+  const next = () => Math.max(1, sizes[i % sizes.length]!)
+  for (const piece of pieces) {
+    kept = kept.length === 0 ? piece : Buffer.concat([kept, piece])
+    for (let size = next(); kept.length >= size; size = next()) {
+      yield kept.subarray(0, size)
+      kept = kept.subarray(size)
+      i++
+    }
+  }
+  if (kept.length > 0) yield kept
+}
+
+const write = (response: ServerResponse, bytes: Uint8Array): Effect.Effect<void> =>
+  Effect.async(resume => {
+    response.write(bytes, () => resume(Effect.void))
+  })
+
+/**
+ * Sends an answer with the faults of its delivery. Each piece is written to the network before the next one is made.
+ */
+export const deliver = (
+  response: ServerResponse,
+  answer: Answer,
+  { drop, drip }: Pick<Delivery, "drop" | "drip">
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    response.writeHead(answer.status, answer.headers)
+    response.flushHeaders()
+    const wait = drip === undefined ? Duration.decode(answer.pace) : Duration.millis(drip.everyMillis)
+    const pieces = drip === undefined ? answer.pieces : cut(answer.pieces, [drip.bytes])
+    let left = drop?.after ?? Number.POSITIVE_INFINITY
+    let first = drip === undefined
+    for (const piece of pieces) {
+      if (left <= 0) break
+      if (!first && Duration.toMillis(wait) > 0) yield* Effect.sleep(wait)
+      first = false
+      yield* write(response, piece.subarray(0, left))
+      yield* yieldToEventLoop
+      left -= piece.length
+    }
+    if (drop === undefined || left > 0) {
+      response.end()
+    } else {
+      // The headers are written in the next iteration of the event loop.
+      yield* yieldToEventLoop
+      response.socket?.destroy()
+    }
+  })
+
+/** Interrupts the work on an answer when its client disconnects. */
+export const endWith = (response: ServerResponse, work: Fiber.RuntimeFiber<void>): void => {
+  response.once("close", () => work.unsafeInterruptAsFork(FiberId.none))
+  // Writes may fail until the work has ended.
+  response.on("error", () => {})
+}
+
+/** Refuses a request whose bearer is not the key, if there is a key. */
+export const authorize = (
+  request: IncomingMessage,
+  key: Redacted.Redacted | undefined
+): Effect.Effect<void, Refused> => {
+  const [scheme, token] = (request.headers.authorization ?? "").split(" ")
+  if (key === undefined || (scheme?.toLowerCase() === "bearer" && token === Redacted.value(key))) return Effect.void
+  return Effect.fail(new Refused({ status: 401, message: "Unauthorized" }))
+}
+
+/** The decoded JSON body of a request; 413 above `bound` bytes, 400 with the reason if it is invalid. */
+export const decodeBody = <A, I>(
+  request: IncomingMessage,
+  bound: number,
+  schema: Schema.Schema<A, I>
+): Effect.Effect<A, Refused> =>
+  Effect.gen(function* () {
+    const chunks: Array<Buffer> = []
+    let size = 0
+    yield* Stream.fromAsyncIterable<Buffer, unknown>(request, error => error).pipe(
+      Stream.runForEach(chunk =>
+        Effect.sync(() => {
+          size += chunk.length
+          if (size <= bound) chunks.push(chunk)
+        })
+      ),
+      // The client has disconnected, which interrupts this fiber.
+      Effect.catchAll(() => Effect.never)
+    )
+    if (size > bound) {
+      return yield* new Refused({ status: 413, message: `A body of ${size} bytes is over the limit of ${bound}` })
+    }
+    return yield* Effect.mapError(
+      Schema.decodeUnknown(Schema.parseJson(schema))(Buffer.concat(chunks).toString("utf8")),
+      error => new Refused({ status: 400, message: error.message })
+    )
+  })
 
 /** A port that could not be listened on. */
 export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
@@ -101,14 +237,14 @@ export interface SimulatedService {
   readonly service: Service
   readonly key: Redacted.Redacted | undefined
   /** Handles a request; without an answer if it took the upgrade. */
-  readonly handle: (request: RoutedRequest) => Effect.Effect<Answer.Answer | undefined, Answer.Refused>
+  readonly handle: (request: RoutedRequest) => Effect.Effect<Answer | undefined, Refused>
 }
 
-const notFound = new Answer.Refused({ status: 404, message: "Not found" })
+const notFound = new Refused({ status: 404, message: "Not found" })
 
 /** The answer of a status fault. */
-const injected = ({ status, retryAfter }: Extract<Plan["instead"], { kind: "status" }>): Answer.Answer =>
-  Answer.json(
+const injected = ({ status, retryAfter }: Extract<Plan["instead"], { kind: "status" }>): Answer =>
+  json(
     status,
     { error: `Injected status ${status}` },
     {
@@ -120,31 +256,24 @@ const injected = ({ status, retryAfter }: Extract<Plan["instead"], { kind: "stat
 
 const isHealth = ({ operation }: Call): boolean => operation === "platform_health" || operation === "inference_health"
 
+/** Handles a request without the faults that replace its handling. */
+const handle = ({ handle, key }: SimulatedService, routed: RoutedRequest): Effect.Effect<Answer | undefined> =>
+  Effect.zipRight(isHealth(routed) ? Effect.void : authorize(routed.request, key), handle(routed)).pipe(
+    Effect.catchTag("Refused", refused => Effect.succeed(refusal(refused))),
+    Effect.catchAllCause(cause =>
+      Cause.isInterruptedOnly(cause)
+        ? Effect.interrupt
+        : Effect.as(Effect.logError("The simulator failed", cause), json(500, { error: "The simulator failed" }))
+    )
+  )
+
 /** Handles the requests of one service, each in a fiber that is interrupted when its client disconnects. */
 export const handlers = (
   played: SimulatedService,
   faults: FaultRules,
   traffic: TrafficLog
 ): Effect.Effect<Handlers, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const run = yield* FiberSet.makeRuntime<never>()
-
-    const handle = (routed: RoutedRequest) =>
-      Effect.gen(function* () {
-        if (!isHealth(routed)) yield* Answer.authorize(routed.request, played.key)
-        return yield* played.handle(routed)
-      }).pipe(
-        Effect.catchTag("Refused", refused => Effect.succeed(Answer.refusal(refused))),
-        Effect.catchAllCause(cause =>
-          Cause.isInterruptedOnly(cause)
-            ? Effect.interrupt
-            : Effect.as(
-                Effect.logError("The simulator failed", cause),
-                Answer.json(500, { error: "The simulator failed" })
-              )
-        )
-      )
-
+  Effect.map(FiberSet.makeRuntime<never>(), run => {
     const serve = (request: IncomingMessage, response: ServerResponse, upgrade: RoutedRequest["upgrade"]) =>
       Effect.gen(function* () {
         // `URL` is not used: it would remove dot segments, which clients must not send.
@@ -152,7 +281,7 @@ export const handlers = (
         const call = callOf(played.service, request.method ?? "", path)
         if (call === undefined) {
           traffic.unknownRequest()
-          return yield* Answer.deliver(response, Answer.refusal(notFound), noFaults)
+          return yield* deliver(response, refusal(notFound), noFaults)
         }
         traffic.request(call.operation, request)
         const plan = yield* faults.plan(call.operation)
@@ -162,38 +291,28 @@ export const handlers = (
           request.socket.resetAndDestroy()
           return yield* Effect.void
         }
-        if (plan.instead?.kind === "status") return yield* Answer.deliver(response, injected(plan.instead), plan)
-        const answer = yield* handle({ ...call, request, query: new URLSearchParams(query), plan, upgrade })
+        if (plan.instead?.kind === "status") return yield* deliver(response, injected(plan.instead), plan)
+        const answer = yield* handle(played, { ...call, request, query: new URLSearchParams(query), plan, upgrade })
         if (answer === undefined) return yield* Effect.void
         const isTruncated = plan.malformed && answer.headers["content-type"] === "application/json"
-        return yield* Answer.deliver(response, isTruncated ? Answer.truncated(answer) : answer, plan)
+        return yield* deliver(response, isTruncated ? truncated(answer) : answer, plan)
       })
 
     return {
-      request: (request, response) => {
-        Answer.endWith(response, run(serve(request, response, undefined)))
-      },
+      request: (request, response) => endWith(response, run(serve(request, response, undefined))),
       upgrade: (request, socket, head) => {
+        if (!(socket instanceof Socket)) return void socket.destroy()
         // A refused handshake is answered like other requests.
         const response = new ServerResponse(request)
         response.shouldKeepAlive = false
-        if (!(socket instanceof Socket)) {
-          socket.destroy()
-          return
-        }
         response.assignSocket(socket)
         response.once("finish", () => socket.end())
         socket.on("error", () => socket.destroy())
-        const work = run(
-          serve(request, response, {
-            head,
-            take: () => {
-              response.detachSocket(socket)
-              return socket
-            }
-          })
-        )
-        Answer.endWith(response, work)
+        const take = () => {
+          response.detachSocket(socket)
+          return socket
+        }
+        endWith(response, run(serve(request, response, { head, take })))
       }
     }
   })

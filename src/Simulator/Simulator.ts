@@ -8,18 +8,17 @@ import * as InferenceSettings from "../Upstream/Inference.ts"
 import { type ActiveRule, FaultRules, isCloseCode, Rule } from "./Fault.ts"
 import * as Inference from "./Inference.ts"
 import type { EventBody } from "./Instance.ts"
-import { type Operation, Service } from "./Operation.ts"
 import { defaultLimits, type Options } from "./Options.ts"
 import * as Platform from "./Platform.ts"
 import * as SimulatedService from "./SimulatedService.ts"
-import { type Received, TrafficLog } from "./TrafficLog.ts"
+import { type Operation, type Received, Service, TrafficLog } from "./TrafficLog.ts"
 
 export type { Fault } from "./Fault.ts"
 export type { EventBody } from "./Instance.ts"
-export type { Operation, Service } from "./Operation.ts"
 export type { Format, Limits, Options } from "./Options.ts"
 export { commands } from "./Script.ts"
 export { ListenFailed } from "./SimulatedService.ts"
+export type { Operation, Service } from "./TrafficLog.ts"
 
 /** A command that cannot be executed. */
 export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {

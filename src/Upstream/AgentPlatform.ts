@@ -2,11 +2,10 @@
  * The agent platform, which runs the agents' instances and stores their files. This is the port; the client of a real
  * platform is `AgentPlatformClient`.
  */
-import { Config, Context, type Effect, Option, Redacted, Schema, type Scope } from "effect"
+import { Config, Context, type Duration, type Effect, Option, Redacted, Schema, type Scope, type Stream } from "effect"
 import * as Setting from "../base/Setting.ts"
 import type { Health } from "./HealthProbe.ts"
-import type { InstanceConnection } from "./InstanceConnection.ts"
-import { eventBytes, unfinishedBytes } from "./PlatformEvent.ts"
+import { eventBytes, type PlatformEvent, type PlatformFrame, unfinishedBytes } from "./PlatformEvent.ts"
 import { Reason } from "./Resilience/UpstreamFailure.ts"
 import type { FileContent, FileEntry, FileIteration } from "./Workspace.ts"
 
@@ -24,6 +23,54 @@ export class AgentPlatformConnectionError extends Schema.TaggedError<AgentPlatfo
     message: Schema.String
   }
 ) {}
+
+/** How long a frame waits, and whether it is still wanted. */
+export interface SendOptions {
+  /** How long to wait for earlier frames and for a connection; 15 s if absent. */
+  readonly timeout?: Duration.DurationInput | undefined
+  /** Called synchronously right before the frame is sent; if it returns `false`, the frame is dropped. */
+  readonly claim?: (() => boolean) | undefined
+}
+
+/** Sends a frame. After a failure the frame was not sent. */
+export type Send<E> = (frame: PlatformFrame, options?: SendOptions) => Effect.Effect<void, E>
+
+/** `closed` is final: the instance has ended, the platform refuses the connection, or the scope has ended. */
+export type ConnectionState = "connected" | "reconnecting" | "closed"
+
+/**
+ * Messages that were sent on a lost connection and may or may not have arrived. It follows all events of that
+ * connection.
+ */
+export class Undelivered {
+  constructor(readonly turnIds: ReadonlyArray<string>) {}
+}
+
+/** What the consumer of a connection takes. */
+export type Received = PlatformEvent | Undelivered
+
+/** The values that were waiting (at least one unless the connection has ended), and whether it has ended. */
+export type Taken = readonly [values: ReadonlyArray<Received>, isDone: boolean]
+
+/** A connection to one instance. */
+export interface InstanceConnection<E> {
+  /**
+   * Sends a frame, at most once and in the order of calls. Waits while it reconnects.
+   *
+   * After a failure the frame was not sent. After a success it may still be lost with the connection; lost messages are
+   * reported as {@link Undelivered}.
+   */
+  readonly send: Send<E>
+  /** Waits until it is connected. Fails if it is closed. */
+  readonly ready: Effect.Effect<void, E>
+  /**
+   * Takes the instance's events in order, and undelivered messages, for one consumer. It is done when the instance has
+   * ended, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network.
+   */
+  readonly take: Effect.Effect<Taken, E>
+  /** The current state and its changes. A slow consumer may miss some, but never the last one. */
+  readonly states: Stream.Stream<ConnectionState>
+}
 
 /** The parameters of an instance. */
 export interface CreateInstance {

@@ -1,20 +1,220 @@
 /**
- * The inference proxy over HTTP.
+ * The inference proxy over HTTP. It streams a text as Server-Sent Events (HTML Standard, 9.2.6) or as plain text.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { type Context, Effect, Layer, Metric, Option, type Redacted, type Scope, Stream } from "effect"
+import { type Context, Effect, Layer, Metric, Option, type Redacted, Schema, type Scope, Stream } from "effect"
+import { excessOfLarge } from "../base/Json/Parsing.ts"
 import * as MetricTags from "../base/MetricTags.ts"
-import * as GeneratedText from "./GeneratedText.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 
-type Service = Context.Tag.Service<Inference.Inference>
+/** A Server-Sent Event, without fields other than `event` and `data`. */
+interface ServerSentEvent {
+  /** `message` if the event has no name. */
+  readonly name: string
+  readonly data: string
+}
+
+/** Maximum characters of an event. */
+export const longestEvent = 1024 * 1024
+
+/** An event is longer than allowed. */
+export class EventTooLong extends Error {
+  override readonly name = "EventTooLong"
+}
+
+/** Reads a stream of Server-Sent Events that arrives in pieces. */
+interface Reader {
+  /** Adds a piece of text. Returns the events that it completes. Throws `EventTooLong`. */
+  readonly push: (text: string) => ReadonlyArray<ServerSentEvent>
+  /**
+   * The incomplete event at the end of the text, if it has data.
+   *
+   * The standard discards it, but it may be a mark of the end.
+   */
+  readonly end: () => ReadonlyArray<ServerSentEvent>
+}
+
+/** A reader of a text without byte order mark. */
+export const reader = (): Reader => {
+  let rest = ""
+  let data: Array<string> = []
+  let length = 0
+  let name = ""
+  // A CR LF may be split between two pieces.
+  let afterReturn = false
+
+  const field = (line: string): void => {
+    const colon = line.indexOf(":")
+    const key = colon === -1 ? line : line.slice(0, colon)
+    const value = colon === -1 ? "" : line.slice(colon + (line[colon + 1] === " " ? 2 : 1))
+    if (key === "event") name = value
+    if (key !== "data") return
+    data.push(value)
+    length += value.length + 1
+  }
+
+  const dispatch = (): ReadonlyArray<ServerSentEvent> => {
+    const events = data.length === 0 ? [] : [{ name: name === "" ? "message" : name, data: data.join("\n") }]
+    data = []
+    length = 0
+    name = ""
+    return events
+  }
+
+  const guard = (): void => {
+    if (rest.length + length > longestEvent) {
+      throw new EventTooLong(`an event is longer than ${longestEvent} characters`)
+    }
+  }
+
+  return {
+    push: text => {
+      const fresh = afterReturn && text.startsWith("\n") ? text.slice(1) : text
+      if (text !== "") afterReturn = text.endsWith("\r")
+      // Only the new text is searched, so that a long line in small pieces takes linear time.
+      const lines = fresh.split(/\r\n|\r|\n/)
+      lines[0] = rest + lines[0]
+      rest = lines.pop()!
+      const events: Array<ServerSentEvent> = []
+      for (const line of lines) {
+        if (line === "") events.push(...dispatch())
+        else field(line)
+        guard()
+      }
+      guard()
+      return events
+    },
+    end: () => {
+      if (rest !== "") field(rest)
+      rest = ""
+      return dispatch()
+    }
+  }
+}
+
+/** The format of a body. */
+type Format = "events" | "plain"
+
+/** The format of a content type; a body without one is plain text. */
+export const formatOf = (contentType: string | undefined): Option.Option<Format> => {
+  const essence = (contentType ?? "text/plain").split(";", 1)[0]!.trim().toLowerCase()
+  if (essence === "text/event-stream") return Option.some("events")
+  return essence === "text/plain" ? Option.some("plain") : Option.none()
+}
+
+/** Maximum characters of a generated text. A longer text is a failure. */
+export const longestText = 8 * 1024 * 1024
 
 const policy: Resilience.StreamPolicy = { operation: "generate_stream", timeout: "120 seconds" }
+
+const failed = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
+  new UpstreamFailure({ operation: policy.operation, reason, message: `The inference proxy's stream ${message}` })
+
+/** Decodes UTF-8 across chunks. Invalid bytes become U+FFFD. */
+const decodeText = <E>(bytes: Stream.Stream<Uint8Array, E>): Stream.Stream<string, E> =>
+  Stream.suspend(() => {
+    const decoder = new TextDecoder("utf-8")
+    return Stream.concat(
+      Stream.map(bytes, chunk => decoder.decode(chunk, { stream: true })),
+      Stream.sync(() => decoder.decode())
+    )
+  })
+
+const Data = Schema.parseJson(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
+const decodeData = Schema.decodeUnknownOption(Data)
+
+/** An event has one piece of text and little else. */
+const shape = { levels: 1000, members: 65_536 }
+
+const textMembers = ["text", "delta", "content"] as const
+
+const messageOf = (error: unknown): string =>
+  typeof error === "string"
+    ? error
+    : typeof error === "object" && error !== null && "message" in error && typeof error.message === "string"
+      ? error.message
+      : "no reason given"
+
+/** Marks the end of the text. */
+const textEnd = Symbol("end of the text")
+
+/** A piece of text, which may be empty, the end of the text, or the failure of the stream. */
+type Meaning = string | typeof textEnd | UpstreamFailure
+
+const meaningOf = ({ name, data }: ServerSentEvent): Meaning => {
+  if (data.trim() === "[DONE]") return textEnd
+  const decoded = excessOfLarge(data, shape) === undefined ? decodeData(data) : Option.none()
+  if (Option.isNone(decoded)) return failed("malformed", "has an event whose data is not a JSON object")
+  for (const member of textMembers) {
+    const text = decoded.value[member]
+    if (typeof text === "string") return text
+  }
+  const error = decoded.value.error ?? (name === "error" ? decoded.value : undefined)
+  return error === undefined || error === null
+    ? ""
+    : failed("status", `reports an error: ${messageOf(error).slice(0, 300)}`)
+}
+
+/** Marks the end of the body. */
+const bodyEnd = Symbol("end of the body")
+
+/**
+ * The pieces of text in a stream of events, up to `[DONE]`.
+ *
+ * A body that ends without `[DONE]` was truncated. Texts before a failure are returned.
+ */
+const fromEvents = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
+  Stream.suspend(() => {
+    const events = reader()
+    const read = (piece: string | typeof bodyEnd): ReadonlyArray<Meaning> => {
+      try {
+        if (piece !== bodyEnd) return events.push(piece).map(meaningOf)
+        const isComplete = events.end().map(meaningOf).includes(textEnd)
+        return [isComplete ? textEnd : failed("connection", "ended before [DONE]")]
+      } catch (error) {
+        if (error instanceof EventTooLong) {
+          return [failed("too_large", `is refused: ${error.message}`)]
+        }
+        throw error
+      }
+    }
+    return Stream.concat(text, Stream.succeed(bodyEnd)).pipe(
+      Stream.mapConcat(read),
+      Stream.takeWhile(meaning => meaning !== textEnd),
+      Stream.mapEffect(meaning => (typeof meaning === "string" ? Effect.succeed(meaning) : Effect.fail(meaning)))
+    )
+  })
+
+/** Fails a text that is too long. */
+const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
+  Stream.suspend(() => {
+    let length = 0
+    return Stream.tap(text, piece => {
+      length += piece.length
+      return length > longestText
+        ? Effect.fail(failed("too_large", `is longer than ${longestText} characters`))
+        : Effect.void
+    })
+  })
+
+/** The pieces of text in a body, without empty ones. */
+export const texts = (
+  format: Format,
+  body: Stream.Stream<Uint8Array, UpstreamFailure>
+): Stream.Stream<string, UpstreamFailure> => {
+  const text = decodeText(body)
+  return (format === "events" ? fromEvents(text) : text).pipe(
+    Stream.filter(piece => piece !== ""),
+    bounded
+  )
+}
+
+type Service = Context.Tag.Service<Inference.Inference>
 
 /** Requests to the inference proxy. */
 const durations = Resilience.durations(
@@ -52,7 +252,7 @@ const make = (
           HttpClientRequest.bodyUnsafeJson({ prompt, maxTokens, model })
         )
         const { body, headers } = yield* http.openStream(policy.operation, request)
-        const format = GeneratedText.formatOf(headers["content-type"])
+        const format = formatOf(headers["content-type"])
         if (Option.isNone(format)) {
           return yield* new UpstreamFailure({
             operation: policy.operation,
@@ -60,7 +260,7 @@ const make = (
             message: "The inference proxy's answer is neither Server-Sent Events nor plain text"
           })
         }
-        return GeneratedText.texts(format.value, body)
+        return texts(format.value, body)
       })
 
     const generateStream: Service["generateStream"] = prompt =>

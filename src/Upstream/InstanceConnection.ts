@@ -1,72 +1,37 @@
 /**
- * The connection to a running agent instance, which reconnects while the instance exists.
+ * The connection to a running agent instance: its events are read from consecutive sockets, and it reconnects while the
+ * instance exists.
  */
 import {
+  Chunk,
   Duration,
   Effect,
+  Either,
   ExecutionStrategy,
   Exit,
   FiberRef,
   HashMap,
+  Mailbox,
   Metric,
-  PubSub,
   Schedule,
   Scope,
-  Stream
+  Stream,
+  SubscriptionRef
 } from "effect"
 import * as MetricTags from "../base/MetricTags.ts"
 import * as Monotonic from "../base/Monotonic.ts"
-import { EventReader, largeEvents, rejectedFrames } from "./EventReader.ts"
+import {
+  type ConnectionState,
+  type InstanceConnection,
+  type Received,
+  type Send,
+  type Taken,
+  Undelivered
+} from "./AgentPlatform.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
-import type { OpenSocket } from "./PlatformSocket.ts"
+import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as Retries from "./Resilience/Retries.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
-import { SpscQueue, type Taken } from "./SpscQueue.ts"
-
-/** How long a frame waits, and whether it is still wanted. */
-export interface SendOptions {
-  /** How long to wait for earlier frames and for a connection; 15 s if absent. */
-  readonly timeout?: Duration.DurationInput | undefined
-  /** Called synchronously right before the frame is sent; if it returns `false`, the frame is dropped. */
-  readonly claim?: (() => boolean) | undefined
-}
-
-/** Sends a frame. After a failure the frame was not sent. */
-export type Send<E> = (frame: PlatformEvent.PlatformFrame, options?: SendOptions) => Effect.Effect<void, E>
-
-/** `closed` is final: the instance has ended, the platform refuses the connection, or the scope has ended. */
-export type ConnectionState = "connected" | "reconnecting" | "closed"
-
-/**
- * Messages that were sent on a lost connection and may or may not have arrived. It follows all events of that
- * connection.
- */
-export class Undelivered {
-  constructor(readonly turnIds: ReadonlyArray<string>) {}
-}
-
-/** What the consumer of a connection takes. */
-export type Received = PlatformEvent.PlatformEvent | Undelivered
-
-/** A connection to one instance. */
-export interface InstanceConnection<E> {
-  /**
-   * Sends a frame, at most once and in the order of calls. Waits while it reconnects.
-   *
-   * After a failure the frame was not sent. After a success it may still be lost with the connection; lost messages are
-   * reported as {@link Undelivered}.
-   */
-  readonly send: Send<E>
-  /** Waits until it is connected. Fails if it is closed. */
-  readonly ready: Effect.Effect<void, E>
-  /**
-   * Takes the instance's events in order, and undelivered messages, for one consumer. It is done when the instance has
-   * ended, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network.
-   */
-  readonly take: Effect.Effect<Taken<Received>, E>
-  /** The current state and its changes. A slow consumer may miss some, but never the last one. */
-  readonly states: Stream.Stream<ConnectionState>
-}
 
 /** How to reach an instance, and where to resume. */
 export interface Options {
@@ -76,6 +41,194 @@ export interface Options {
   readonly after: string | undefined
   /** For logs. */
   readonly instanceId: string
+}
+
+/**
+ * Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. As all of them are
+ * consumed at once, an event counts once for each of its {@link eventUnit} characters.
+ */
+const waitingEvents = 64
+const eventUnit = 4096
+
+const weigh = (received: Received): number =>
+  received instanceof Undelivered ? 1 : Math.max(1, (received.size ?? 0) / eventUnit)
+
+/** What waits to be consumed, from a single producer. */
+class EventQueue {
+  private weight = 0
+  private readonly room = Effect.unsafeMakeLatch(true)
+
+  constructor(private readonly waiting: Mailbox.Mailbox<Received, UpstreamFailure>) {}
+
+  /** Waits until there is room, or the queue has ended. This holds until the next offer. */
+  get awaitRoom(): Effect.Effect<void> {
+    return this.room.await
+  }
+
+  /** Adds a value, even without room. Does nothing after the end. */
+  offer(received: Received): void {
+    if (!this.waiting.unsafeOffer(received)) return
+    this.weight += weigh(received)
+    if (this.weight >= waitingEvents) this.room.unsafeClose()
+  }
+
+  /** Ends the queue, once. A failure follows what waits. */
+  end(exit: Exit.Exit<void, UpstreamFailure>): void {
+    this.waiting.unsafeDone(exit)
+    this.room.unsafeOpen()
+  }
+
+  /** Takes all that waits, or waits for the next value. */
+  get take(): Effect.Effect<Taken, UpstreamFailure> {
+    return Effect.map(this.waiting.takeAll, ([values, isDone]): Taken => {
+      this.weight = 0
+      this.room.unsafeOpen()
+      return [Chunk.toReadonlyArray(values), isDone]
+    })
+  }
+}
+
+/** Counts frames that are not events. */
+const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
+  description: "Frames from agent instances that are not events",
+  incremental: true
+})
+
+/** Counts events that were left out because they exceed a limit. */
+const largeEvents = Metric.counter("agent_platform_events_too_large_total", {
+  description: "Events of agent instances that were left out because they exceed a limit",
+  incremental: true
+})
+
+/** A connection without data is pinged after this time, and closed after the same time again. */
+const silence = Duration.seconds(20)
+
+/** A socket that was read for this long or delivered an event was stable. */
+const stable = Duration.seconds(10)
+
+/** Types of an instance's last event. */
+const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
+
+/** How far one socket has been read. */
+interface Progress {
+  /** Whether it has delivered an event. */
+  any: boolean
+  /** Whether an event waits until the queue has room. No frame is read while it waits. */
+  isOffering: boolean
+}
+
+/** The end of one socket. */
+interface SocketEnd {
+  /** Why it has ended; `undefined` if it was silent, or delivered the last event of the instance. */
+  readonly closed: SocketClosed | undefined
+  /** Whether the socket worked, so that the backoff starts again. */
+  readonly isStable: boolean
+}
+
+/** Ends when a socket that is being read has been silent for too long. */
+const untilSilent = (socket: OpenSocket, progress: Progress): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    for (;;) {
+      const before = socket.received()
+      yield* Effect.sleep(silence)
+      if (progress.isOffering || socket.received() !== before) continue
+      yield* socket.ping
+      yield* Effect.sleep(silence)
+      if (!progress.isOffering && socket.received() === before) return
+    }
+  })
+
+/** Passes events to a queue, each once. Frames that are not events are counted, and the first one is logged. */
+class EventReader {
+  private isOver = false
+  private readonly warned = new Set<string>()
+
+  constructor(
+    /** For logs. */
+    private readonly instanceId: string,
+    private readonly events: EventQueue,
+    /** The id of the event after which the first socket resumes. */
+    private lastId: string | undefined
+  ) {}
+
+  /** The id of the newest event in the queue, after which the next socket resumes. */
+  get lastEventId(): string | undefined {
+    return this.lastId
+  }
+
+  /** Whether the newest event in the queue is the last one of the instance. */
+  get hasLastEvent(): boolean {
+    return this.isOver
+  }
+
+  /** Reads a socket until the instance's last event, the end of the socket, or a silence. */
+  read(socket: OpenSocket): Effect.Effect<SocketEnd> {
+    return Effect.gen(this, function* () {
+      const start = yield* Monotonic.millis
+      const progress: Progress = { any: false, isOffering: false }
+      const closed = yield* Effect.raceFirst(
+        Effect.match(this.forward(socket, progress), { onFailure: closed => closed, onSuccess: () => undefined }),
+        Effect.as(untilSilent(socket, progress), undefined)
+      )
+      const lasted = (yield* Monotonic.millis) - start
+      return { closed, isStable: progress.any || lasted >= Duration.toMillis(stable) }
+    })
+  }
+
+  private forward(socket: OpenSocket, progress: Progress): Effect.Effect<void, SocketClosed> {
+    const onLeft = (problem: string | PlatformEvent.OversizedFrame) =>
+      typeof problem === "string" ? this.reject(problem) : this.leaveOut(problem, progress)
+    const onRight = (event: PlatformEvent.PlatformEvent) => this.offer(event, progress)
+    const next = Effect.flatMap(socket.take, frame =>
+      typeof frame === "string" ? Either.match(PlatformEvent.fromFrame(frame), { onLeft, onRight }) : onLeft(frame)
+    )
+    // Effect.forever would yield after each event.
+    const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(next, () => (this.isOver ? Effect.void : all))
+    return all
+  }
+
+  private offer(event: PlatformEvent.PlatformEvent, progress: Progress): Effect.Effect<void> {
+    // A platform may resume with the event that it was given.
+    const isRepeated = !progress.any && event.id !== undefined && event.id === this.lastId
+    progress.any = true
+    return isRepeated ? Effect.void : this.pass(event, progress)
+  }
+
+  private pass(event: PlatformEvent.PlatformEvent, progress: Progress): Effect.Effect<void> {
+    progress.isOffering = true
+    // Offered and recorded synchronously. Otherwise the next socket might deliver the event again.
+    return Effect.map(this.events.awaitRoom, () => {
+      this.events.offer(event)
+      progress.isOffering = false
+      this.lastId = event.id ?? this.lastId
+      this.isOver = lastTypes.has(event.type)
+    })
+  }
+
+  private leaveOut(frame: PlatformEvent.OversizedFrame, progress: Progress): Effect.Effect<void> {
+    progress.any = true
+    return Metric.increment(largeEvents).pipe(
+      Effect.zipRight(this.warnOnce("The agent platform sent an event that is too large", frame.problem)),
+      Effect.zipRight(this.pass(frame.event, progress))
+    )
+  }
+
+  private reject(problem: string): Effect.Effect<void> {
+    return Effect.zipRight(
+      Metric.increment(rejectedFrames),
+      this.warnOnce("The agent platform sent a frame that is not an event", problem)
+    )
+  }
+
+  /** Logs a warning, once for each message. */
+  private warnOnce(message: string, problem: string): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      if (this.warned.has(message)) return Effect.void
+      this.warned.add(message)
+      const annotations = { instanceId: this.instanceId, problem }
+      return Effect.annotateLogs(Effect.logWarning(`${message}; further ones are only counted`), annotations)
+    })
+  }
 }
 
 /** A socket, and the turns whose messages were sent on it and have not been read by the platform. */
@@ -135,56 +288,6 @@ const makeSend = (whenConnected: WhenConnected, scope: Scope.Scope): Effect.Effe
     })
   })
 
-/** Number of changes that wait for a slow consumer. It misses the oldest ones first. */
-const waitingChanges = 8
-
-/** The state of a connection, which starts as `connected`, and its changes. */
-class ConnectionStates {
-  private state: ConnectionState = "connected"
-  private readonly isSettled = Effect.unsafeMakeLatch(true)
-
-  private constructor(private readonly changes: PubSub.PubSub<ConnectionState>) {}
-
-  static readonly make: Effect.Effect<ConnectionStates> = Effect.map(
-    PubSub.sliding<ConnectionState>(waitingChanges),
-    changes => new ConnectionStates(changes)
-  )
-
-  get current(): ConnectionState {
-    return this.state
-  }
-
-  /** Changes the state. Has no effect after `closed`. */
-  set(next: ConnectionState): Effect.Effect<void> {
-    return Effect.suspend(() => {
-      if (this.state === next || this.state === "closed") return Effect.void
-      this.state = next
-      const gate = next === "reconnecting" ? this.isSettled.close : this.isSettled.open
-      return Effect.zipRight(gate, Effect.asVoid(PubSub.publish(this.changes, next)))
-    })
-  }
-
-  /** Waits while it is `reconnecting`. */
-  get settled(): Effect.Effect<void> {
-    return this.isSettled.await
-  }
-
-  /** The current state and its changes until `closed`. A slow consumer may miss some, but never the last one. */
-  get all(): Stream.Stream<ConnectionState> {
-    return Stream.unwrapScoped(
-      Effect.map(PubSub.subscribe(this.changes), later =>
-        Stream.concat(
-          Stream.sync(() => this.state),
-          Stream.fromQueue(later)
-        ).pipe(
-          Stream.changes,
-          Stream.takeUntil(seen => seen === "closed")
-        )
-      )
-    )
-  }
-}
-
 const reconnects = Metric.counter("agent_platform_reconnects_total", {
   description: "Connections to agent instances that were re-established",
   incremental: true
@@ -193,16 +296,6 @@ const reconnects = Metric.counter("agent_platform_reconnects_total", {
 /** Registers the metrics with 0. */
 export const register = (tags: MetricTags.MetricTags): void =>
   MetricTags.register([reconnects, rejectedFrames, largeEvents], tags)
-
-/**
- * Maximum number of events that wait to be consumed, in addition to frames that wait in the socket. As all of them are
- * consumed at once, an event counts once for each of its {@link eventUnit} characters.
- */
-const waitingEvents = 64
-const eventUnit = 4096
-
-const weigh = (received: Received): number =>
-  received instanceof Undelivered ? 1 : Math.max(1, (received.size ?? 0) / eventUnit)
 
 const operation = "connect"
 
@@ -235,6 +328,92 @@ const dial = (opening: ReturnType<Options["dial"]>, sockets: Scope.Scope): Effec
     return { socket, close: Scope.close(socketScope, Exit.void), unacknowledged: new Set() }
   })
 
+/** The sockets of one instance, one after another, and what is read from them. */
+class Sockets {
+  private readonly reader: EventReader
+
+  constructor(
+    private readonly options: Options,
+    private readonly events: EventQueue,
+    private readonly states: SubscriptionRef.SubscriptionRef<ConnectionState>,
+    private readonly delays: Effect.Effect.Success<
+      ReturnType<typeof Schedule.driver<Duration.Duration, unknown, never>>
+    >,
+    /** The scope of all sockets. */
+    readonly scope: Scope.Scope,
+    private current: Dialed
+  ) {
+    this.reader = new EventReader(options.instanceId, events, options.after)
+  }
+
+  /** Changes the state. Has no effect after `closed`. */
+  private become(next: ConnectionState): Effect.Effect<void> {
+    return SubscriptionRef.update(this.states, state => (state === "closed" ? state : next))
+  }
+
+  end(exit: Exit.Exit<void, UpstreamFailure>): Effect.Effect<void> {
+    return Effect.zipRight(
+      this.become("closed"),
+      Effect.sync(() => this.events.end(exit))
+    )
+  }
+
+  /** Opens sockets until one is accepted or refused permanently. */
+  private get redial(): Effect.Effect<Dialed, UpstreamFailure> {
+    const { instanceId, dial: open } = this.options
+    return Effect.orDie(this.delays.next(undefined)).pipe(
+      Effect.zipRight(Effect.suspend(() => dial(open(this.reader.lastEventId, true), this.scope))),
+      Effect.catchIf(
+        refusal => !isFinal(refusal),
+        refusal =>
+          Effect.zipRight(
+            Effect.logDebug("An agent instance cannot be reached yet").pipe(
+              Effect.annotateLogs({ instanceId, failure: refusal.message })
+            ),
+            this.redial
+          )
+      )
+    )
+  }
+
+  /** Reads sockets until the instance has ended or refuses the connection. */
+  get supervise(): Effect.Effect<void, UpstreamFailure> {
+    return Effect.gen(this, function* () {
+      const { instanceId } = this.options
+      for (;;) {
+        const { current } = this
+        const { closed, isStable } = yield* this.reader.read(current.socket)
+        if (isStable) yield* this.delays.reset
+        yield* Effect.forkIn(current.close, this.scope)
+        if (this.reader.hasLastEvent) return
+        if (closed?.tooLarge) return yield* failure("too_large", closed.message)
+        yield* this.become("reconnecting")
+        // From here on nothing is sent on the lost socket.
+        if (current.unacknowledged.size > 0) this.events.offer(new Undelivered([...current.unacknowledged]))
+        yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
+          Effect.annotateLogs({ instanceId, reason: closed?.message ?? "no data" })
+        )
+        this.current = yield* this.redial
+        yield* Metric.increment(reconnects)
+        yield* this.become("connected")
+        yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
+      }
+    }).pipe(
+      Effect.catchIf(saysGone, () => Effect.void),
+      Effect.onExit(exit => (Exit.isInterrupted(exit) ? Effect.void : this.end(exit)))
+    )
+  }
+
+  readonly whenConnected: WhenConnected = f =>
+    Effect.flatMap(SubscriptionRef.get(this.states), state => {
+      if (state === "closed") return failure("connection", "The connection to the instance is closed")
+      if (state === "connected" && !this.current.socket.isClosed()) return Effect.succeed(f(this.current))
+      const settled = Stream.runDrain(Stream.takeUntil(this.states.changes, next => next !== "reconnecting"))
+      // The supervisor sees the end of a socket only after the events before it.
+      return Effect.zipRight(Effect.zipRight(this.become("reconnecting"), settled), this.whenConnected(f))
+    })
+}
+
 /**
  * Connects, and stays connected until the scope ends.
  *
@@ -244,77 +423,23 @@ export const make = (
   options: Options
 ): Effect.Effect<InstanceConnection<UpstreamFailure>, UpstreamFailure, Scope.Scope> =>
   Effect.gen(function* () {
-    const { instanceId } = options
-    const scope = yield* Effect.scope
     // Created first, and so closed last: the end of the scope must not look like a lost connection.
-    const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-    const events = new SpscQueue<Received, UpstreamFailure>(waitingEvents, weigh)
-    const states = yield* ConnectionStates.make
-    const reader = new EventReader(instanceId, events, options.after)
+    const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
+    const events = new EventQueue(yield* Mailbox.make<Received, UpstreamFailure>())
+    const states = yield* SubscriptionRef.make<ConnectionState>("connected")
     const delays = yield* Schedule.driver(Retries.backoff)
-
-    const end = (exit: Exit.Exit<void, UpstreamFailure>) =>
-      Effect.zipRight(
-        states.set("closed"),
-        Effect.sync(() => events.unsafeDone(exit))
-      )
-    yield* Effect.addFinalizer(() => end(Exit.void))
-
-    let current = yield* dial(options.dial(options.after, false), sockets)
-
-    /** Opens sockets until one is accepted or refused permanently. */
-    const redial: Effect.Effect<Dialed, UpstreamFailure> = Effect.orDie(delays.next(undefined)).pipe(
-      Effect.zipRight(Effect.suspend(() => dial(options.dial(reader.lastEventId, true), sockets))),
-      Effect.catchIf(
-        refusal => !isFinal(refusal),
-        refusal =>
-          Effect.zipRight(
-            Effect.logDebug("An agent instance cannot be reached yet").pipe(
-              Effect.annotateLogs({ instanceId, failure: refusal.message })
-            ),
-            redial
-          )
-      )
-    )
-
-    const supervise = Effect.gen(function* () {
-      for (;;) {
-        const { closed, isStable } = yield* reader.read(current.socket)
-        if (isStable) yield* delays.reset
-        yield* Effect.forkIn(current.close, sockets)
-        if (reader.hasLastEvent) return
-        if (closed?.tooLarge) return yield* failure("too_large", closed.message)
-        yield* states.set("reconnecting")
-        // From here on nothing is sent on the lost socket.
-        if (current.unacknowledged.size > 0) events.unsafeOffer(new Undelivered([...current.unacknowledged]))
-        yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
-          Effect.annotateLogs({ instanceId, reason: closed?.message ?? "no data" })
-        )
-        current = yield* redial
-        yield* Metric.increment(reconnects)
-        yield* states.set("connected")
-        yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
-      }
-    }).pipe(
-      Effect.catchIf(saysGone, () => Effect.void),
-      Effect.onExit(exit => (Exit.isInterrupted(exit) ? Effect.void : end(exit)))
-    )
+    const first = yield* dial(options.dial(options.after, false), scope)
+    const sockets = new Sockets(options, events, states, delays, scope, first)
+    yield* Effect.addFinalizer(() => sockets.end(Exit.void))
     // It outlives the request that connects, whose log annotations do not apply.
-    const annotations = HashMap.make(["instanceId", instanceId] as const)
-    yield* Effect.forkScoped(Effect.locally(Effect.ignore(supervise), FiberRef.currentLogAnnotations, annotations))
-
-    const whenConnected: WhenConnected = f =>
-      Effect.suspend(() => {
-        if (states.current === "closed") return failure("connection", "The connection to the instance is closed")
-        if (states.current === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
-        // The supervisor sees the end of a socket only after the events before it.
-        return Effect.zipRight(Effect.zipRight(states.set("reconnecting"), states.settled), whenConnected(f))
-      })
-
+    const annotations = HashMap.make(["instanceId", options.instanceId] as const)
+    yield* Effect.forkScoped(
+      Effect.locally(Effect.ignore(sockets.supervise), FiberRef.currentLogAnnotations, annotations)
+    )
     return {
-      send: yield* makeSend(whenConnected, sockets),
-      ready: whenConnected(() => {}),
-      take: events.takeAll,
-      states: states.all
+      send: yield* makeSend(sockets.whenConnected, scope),
+      ready: sockets.whenConnected(() => {}),
+      take: events.take,
+      states: Stream.takeUntil(Stream.changes(states.changes), state => state === "closed")
     }
   })

@@ -1,14 +1,15 @@
 /**
- * WebSockets to the agent platform, as a port, so that its users can be tested without a network.
+ * WebSockets to the agent platform, as a port, so that its users can be tested without a network, and the pace at which
+ * large events are handled.
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
-import { Context, Data, Duration, Effect, Exit, Layer, Metric, type Scope } from "effect"
+import { Context, Data, Duration, Effect, Exit, Layer, Mailbox, Metric, type Scope } from "effect"
 import WebSocket from "ws"
 import * as MetricTags from "../base/MetricTags.ts"
 import * as DebugLog from "../base/Observability/DebugLog.ts"
 import * as FrameSummary from "../base/Observability/FrameSummary.ts"
+import { PacedWork } from "../base/PacedWork.ts"
 import { UnfinishedMessage } from "../base/UnfinishedMessage.ts"
-import * as EventPace from "./EventPace.ts"
 import { eventBytes, OversizedFrame, unfinishedBytes } from "./PlatformEvent.ts"
 import {
   codeIn,
@@ -17,7 +18,23 @@ import {
   reasonOf,
   type UpstreamFailure
 } from "./Resilience/UpstreamFailure.ts"
-import { SpscQueue } from "./SpscQueue.ts"
+
+/** Events of up to this size are handled at once, which takes less than a millisecond. */
+const small = 32 * 1024
+
+/** The size of the events that are handled in one iteration of the event loop, unless a single one is larger. */
+const atOnce = 256 * 1024
+
+const pace = new PacedWork(atOnce)
+
+/** Whether events of this size together are large. What is done with one holds the event loop for milliseconds. */
+export const isLarge = (size: number): boolean => size > small
+
+/**
+ * Waits until it is the turn of large events, whose next step then has to follow at once, so that many of them share
+ * iterations of the event loop with everything else.
+ */
+export const turnOf = (size: number): Effect.Effect<void> => (isLarge(size) ? pace.turn(size) : Effect.void)
 
 /**
  * The connection has ended. It is no `Error`: the stack of an error keeps the objects whose methods were running, which
@@ -128,7 +145,7 @@ const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 /** The queue of received frames; if it is full, reading pauses. */
 const receive = (
   socket: WebSocket,
-  queue: SpscQueue<Buffer | OversizedFrame, SocketClosed>,
+  queue: Mailbox.Mailbox<Buffer | OversizedFrame, SocketClosed>,
   limits: Limits,
   allArriving: ArrivingFrames,
   debug: DebugLog.DebugLog | undefined
@@ -191,7 +208,7 @@ const receive = (
       if (frame instanceof OversizedFrame) return Effect.succeed(frame)
       bytes -= frame.length
       if (socket.isPaused && !isAbove(0.5)) socket.resume()
-      return Effect.map(EventPace.turn(frame.length), () => decode(frame))
+      return Effect.map(turnOf(frame.length), () => decode(frame))
     }
   )
   return { take, received: () => received }
@@ -275,7 +292,7 @@ export const make = (
 ): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
-      const queue = new SpscQueue<Buffer | OversizedFrame, SocketClosed>()
+      const queue = yield* Mailbox.make<Buffer | OversizedFrame, SocketClosed>()
       const debug = yield* DebugLog.make
       const socket = yield* Effect.acquireRelease(
         Effect.sync(

@@ -21,36 +21,6 @@ const longestReason = 300
 /** How long to wait for a body whose content is optional. */
 const optionalBodyTimeout = Duration.seconds(1)
 
-/** Requests to one upstream service. */
-export interface UpstreamHttp {
-  /** Sends a request and returns the status of its answer. The body is not read. */
-  readonly status: (
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<number, UpstreamFailure>
-  /** Sends a request; succeeds with the headers of a 2xx answer and a body to be streamed within the scope. */
-  readonly openStream: (
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<
-    { readonly headers: Readonly<Record<string, string>>; readonly body: Stream.Stream<Uint8Array, UpstreamFailure> },
-    UpstreamFailure,
-    Scope.Scope
-  >
-  /** Sends a request and reads a JSON answer of at most `maxBytes`. */
-  readonly json: <A>(
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest,
-    read: Read<A>,
-    maxBytes: number
-  ) => Effect.Effect<A, UpstreamFailure>
-  /** Sends a request and ignores the body of a 2xx answer. */
-  readonly done: (
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<void, UpstreamFailure>
-}
-
 /** The address and credential of an upstream service. */
 export interface Options {
   /** Name of the service in messages, as in "… answered 503". */
@@ -116,12 +86,52 @@ export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
   return data => Effect.mapError(decode(data), error => unexpectedShape(placeOf(error)))
 }
 
-/** Requests by an `HttpClient`, which adds W3C `traceparent` if tracing is on. */
-export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): UpstreamHttp => {
-  const scoped = HttpClient.withScope(client)
+type Request = HttpClientRequest.HttpClientRequest
+
+/** Requests to one upstream service. */
+export class UpstreamHttp {
+  private readonly scoped: HttpClient.HttpClient.With<HttpClientError, Scope.Scope>
+
+  constructor(
+    client: HttpClient.HttpClient,
+    private readonly options: Options
+  ) {
+    this.scoped = HttpClient.withScope(client)
+  }
+
+  /** Sends a request and returns the status of its answer. The body is not read. */
+  status(operation: string, request: Request): Effect.Effect<number, UpstreamFailure> {
+    return Effect.scoped(Effect.map(this.execute(operation, request), response => response.status))
+  }
+
+  /** Sends a request; succeeds with the headers of a 2xx answer and a body to be streamed within the scope. */
+  openStream(operation: string, request: Request) {
+    return Effect.map(this.open(operation, request), response => ({
+      headers: response.headers,
+      body: this.bodyOf(operation, response)
+    }))
+  }
+
+  /** Sends a request and reads a JSON answer of at most `maxBytes`. */
+  json<A>(operation: string, request: Request, read: Read<A>, maxBytes: number): Effect.Effect<A, UpstreamFailure> {
+    return Effect.gen(this, function* () {
+      const response = yield* this.open(operation, HttpClientRequest.acceptJson(request))
+      const body = yield* this.readBytes(operation, response, maxBytes)
+      const data = yield* Either.mapLeft(parseJson(body), problem => this.unexpected(operation, "malformed", problem))
+      return yield* Effect.mapError(read(data), ({ reason, message }) => this.unexpected(operation, reason, message))
+    }).pipe(Effect.scoped)
+  }
+
+  /** Sends a request and ignores the body of a 2xx answer. */
+  done(operation: string, request: Request): Effect.Effect<void, UpstreamFailure> {
+    return Effect.flatMap(this.open(operation, request), response => this.readBriefly(operation, response)).pipe(
+      Effect.scoped
+    )
+  }
 
   /** The error's own message is only logged. */
-  const broken = (operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> => {
+  private broken(operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> {
+    const { service } = this.options
     const reason = reasonOf(error)
     return Effect.zipRight(
       Effect.annotateLogs(Effect.logDebug(`No connection to the ${service}`), { operation, reason }),
@@ -129,37 +139,48 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
     )
   }
 
-  const unexpected = (operation: string, reason: Unexpected["reason"], message: string): UpstreamFailure =>
-    new UpstreamFailure({ operation, reason, message: `The ${service}'s answer to ${operation} ${message}` })
+  private unexpected(operation: string, reason: Unexpected["reason"], message: string): UpstreamFailure {
+    const text = `The ${this.options.service}'s answer to ${operation} ${message}`
+    return new UpstreamFailure({ operation, reason, message: text })
+  }
 
-  const execute = (operation: string, request: HttpClientRequest.HttpClientRequest) =>
-    scoped
-      .execute(
-        request.pipe(
-          HttpClientRequest.prependUrl(baseUrl),
-          Option.isSome(apiKey) ? HttpClientRequest.bearerToken(apiKey.value) : self => self
-        )
+  private execute(operation: string, request: Request) {
+    const { apiKey, baseUrl } = this.options
+    const addressed = HttpClientRequest.prependUrl(request, baseUrl)
+    const authorized = Option.isSome(apiKey) ? HttpClientRequest.bearerToken(addressed, apiKey.value) : addressed
+    return this.scoped.execute(authorized).pipe(
+      unredirected,
+      Effect.catchAll((error: HttpClientError) =>
+        error._tag === "RequestError" && error.reason !== "Transport"
+          ? Effect.die(error)
+          : this.broken(operation, error)
       )
-      .pipe(
-        unredirected,
-        Effect.catchAll((error: HttpClientError) =>
-          error._tag === "RequestError" && error.reason !== "Transport" ? Effect.die(error) : broken(operation, error)
-        )
-      )
+    )
+  }
 
-  const bodyOf = (operation: string, response: HttpClientResponse): Stream.Stream<Uint8Array, UpstreamFailure> =>
-    Stream.catchAll(response.stream, error =>
+  /** Succeeds with a 2xx answer. The end of the scope aborts the request. */
+  private open(operation: string, request: Request) {
+    return Effect.flatMap(this.execute(operation, request), response =>
+      response.status >= 200 && response.status < 300
+        ? Effect.succeed(response)
+        : this.statusFailure(operation, response)
+    )
+  }
+
+  private bodyOf(operation: string, response: HttpClientResponse): Stream.Stream<Uint8Array, UpstreamFailure> {
+    return Stream.catchAll(response.stream, error =>
       error._tag === "ResponseError" && error.reason === "EmptyBody"
         ? Stream.empty
-        : Stream.fromEffect(broken(operation, error))
+        : Stream.fromEffect(this.broken(operation, error))
     )
+  }
 
-  const readBytes = (operation: string, response: HttpClientResponse, maxBytes: number) =>
-    Effect.suspend((): Effect.Effect<Buffer, UpstreamFailure> => {
-      const tooLarge = Effect.fail(unexpected(operation, "too_large", `is longer than ${maxBytes} bytes`))
+  private readBytes(operation: string, response: HttpClientResponse, maxBytes: number) {
+    return Effect.suspend((): Effect.Effect<Buffer, UpstreamFailure> => {
+      const tooLarge = Effect.fail(this.unexpected(operation, "too_large", `is longer than ${maxBytes} bytes`))
       if (Number(response.headers["content-length"] ?? 0) > maxBytes) return tooLarge
       const bytes = new GrowingBytes(maxBytes)
-      return bodyOf(operation, response).pipe(
+      return this.bodyOf(operation, response).pipe(
         Stream.runForEach(chunk => {
           if (bytes.length + chunk.length > maxBytes) return tooLarge
           bytes.add(chunk)
@@ -168,56 +189,33 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
         Effect.map(() => bytes.take())
       )
     })
+  }
 
   /** Reads an optional body. The result is empty if it is not complete within a second. */
-  const readBriefly = (operation: string, response: HttpClientResponse): Effect.Effect<Buffer> =>
-    Effect.timeoutTo(
-      Effect.orElseSucceed(readBytes(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
+  private readBriefly(operation: string, response: HttpClientResponse): Effect.Effect<Buffer> {
+    return Effect.timeoutTo(
+      Effect.orElseSucceed(this.readBytes(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
       { duration: optionalBodyTimeout, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
     )
+  }
 
   /**
    * The failure of an answer other than 2xx. The reason of a 4xx is for the client. Other reasons may contain internal
    * addresses, and are only logged.
    */
-  const statusFailure = (operation: string, response: HttpClientResponse) =>
-    Effect.gen(function* () {
-      const reason = reasonIn(yield* readBriefly(operation, response))
+  private statusFailure(operation: string, response: HttpClientResponse) {
+    return Effect.gen(this, function* () {
+      const answered = `The ${this.options.service} answered ${response.status}`
+      const reason = reasonIn(yield* this.readBriefly(operation, response))
       const isForClient = response.status >= 400 && response.status < 500
       if (!isForClient && reason !== "") {
-        yield* Effect.annotateLogs(Effect.logDebug(`The ${service} answered ${response.status}${reason}`), {
-          operation
-        })
+        yield* Effect.annotateLogs(Effect.logDebug(`${answered}${reason}`), { operation })
       }
-      const message = `The ${service} answered ${response.status} to ${operation}${isForClient ? reason : ""}`
+      const message = `${answered} to ${operation}${isForClient ? reason : ""}`
       return yield* failWithStatus(operation, response.status, response.headers["retry-after"], message)
     })
-
-  const status: UpstreamHttp["status"] = (operation, request) =>
-    Effect.scoped(Effect.map(execute(operation, request), response => response.status))
-
-  /** Succeeds with a 2xx answer. The end of the scope aborts the request. */
-  const open = (operation: string, request: HttpClientRequest.HttpClientRequest) =>
-    Effect.flatMap(execute(operation, request), response =>
-      response.status >= 200 && response.status < 300 ? Effect.succeed(response) : statusFailure(operation, response)
-    )
-
-  const openStream: UpstreamHttp["openStream"] = (operation, request) =>
-    Effect.map(open(operation, request), response => ({
-      headers: response.headers,
-      body: bodyOf(operation, response)
-    }))
-
-  const json: UpstreamHttp["json"] = (operation, request, read, maxBytes) =>
-    Effect.gen(function* () {
-      const response = yield* open(operation, HttpClientRequest.acceptJson(request))
-      const body = yield* readBytes(operation, response, maxBytes)
-      const data = yield* Either.mapLeft(parseJson(body), problem => unexpected(operation, "malformed", problem))
-      return yield* Effect.mapError(read(data), ({ reason, message }) => unexpected(operation, reason, message))
-    }).pipe(Effect.scoped)
-
-  const done: UpstreamHttp["done"] = (operation, request) =>
-    Effect.flatMap(open(operation, request), response => readBriefly(operation, response)).pipe(Effect.scoped)
-
-  return { status, openStream, json, done }
+  }
 }
+
+/** Requests by an `HttpClient`, which adds W3C `traceparent` if tracing is on. */
+export const make = (client: HttpClient.HttpClient, options: Options): UpstreamHttp => new UpstreamHttp(client, options)

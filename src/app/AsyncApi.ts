@@ -1,5 +1,5 @@
 /** The AsyncAPI document of an application: its WebSockets, generated from the schemas of their frames. */
-import * as Gateway from "../Gateway/AsyncApi.ts"
+import * as Gateway from "../Gateway/Protocol/AsyncApi.ts"
 import { type AsyncApiDocument, make } from "../Http/OpenApi/AsyncApi.ts"
 import * as ChangeFeed from "../Kv/ChangeFeed/AsyncApi.ts"
 

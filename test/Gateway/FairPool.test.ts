@@ -1,7 +1,7 @@
 import { assert, describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, FastCheck, Fiber, TestClock } from "effect"
 import { type Claim, FairPool, type Options } from "../../src/Gateway/FairPool.ts"
-import { RoundRobin } from "../../src/Gateway/Socket/Replays.ts"
+import { RoundRobin } from "../../src/Gateway/Socket/Feed.ts"
 import { times } from "../Scale.ts"
 
 /** A pool whose users note their claims, and give the newest back when they are asked to. */

@@ -1,12 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
 import { type Context, Effect, Fiber, Option, TestClock } from "effect"
-import { type Command, decodeCommand, encodeCommand, type Reply } from "../../src/Gateway/Forwarding/Command.ts"
 import {
+  type Command,
+  decodeCommand,
+  encodeCommand,
   NodeLink,
   type NodeLinkError,
   NodeRefused,
   NodeSilent,
-  NodeUnreachable
+  NodeUnreachable,
+  type Reply
 } from "../../src/Gateway/Forwarding/NodeLink.ts"
 import * as Forwarding from "../../src/Gateway/Forwarding.ts"
 import { type Call, Refused } from "../../src/Gateway/Requests.ts"

@@ -1,10 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { longestDelta } from "../../src/Gateway/EventMapping.ts"
+import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import type { EventBody } from "../../src/Gateway/Protocol/Event.ts"
 import { ingest } from "../../src/Gateway/Sessions/Instance/EventIntake.ts"
 import * as State from "../../src/Gateway/Sessions/Session/SessionState.ts"
-import * as SplitCharacters from "../../src/Gateway/SplitCharacters.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
@@ -22,10 +21,10 @@ const terminal = (data: string, stream = "stdout"): Frame => ({
 
 /** The client events of frames, each as it comes over the wire. */
 const mapAll = (...frames: ReadonlyArray<Frame>): ReadonlyArray<EventBody> => {
-  let halves = SplitCharacters.none
+  let halves = EventMapping.noHalves
   return frames.flatMap(frame => {
     const event = Either.getOrThrow(PlatformEvent.fromFrame(JSON.stringify(frame)))
-    const next = SplitCharacters.map(halves, event, {})
+    const next = EventMapping.mapJoined(halves, event, {})
     halves = next.halves
     expect([...halves.values()].every(({ text }) => text.length === 1)).toBe(true)
     return next.mapped.events
@@ -100,8 +99,8 @@ describe("characters that are split between two deltas", () => {
   })
 
   it("leave deltas within their limit", () => {
-    const events = mapAll(text(high), text(low + "x".repeat(longestDelta - 1)))
-    expect(events.map(event => ("text" in event ? event.text?.length : 0))).toEqual([longestDelta, 1])
+    const events = mapAll(text(high), text(low + "x".repeat(EventMapping.longestDelta - 1)))
+    expect(events.map(event => ("text" in event ? event.text?.length : 0))).toEqual([EventMapping.longestDelta, 1])
   })
 
   it("any text arrives as it is, however it is split", () => {

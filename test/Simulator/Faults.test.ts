@@ -120,17 +120,6 @@ describe("an injected", () => {
     })
   )
 
-  it.scopedLive("drop cuts a stream after exactly so many bytes", () =>
-    Effect.gen(function* () {
-      const { inferenceUrl, inject } = yield* Simulator.make()
-      const whole = yield* request(generateAt(inferenceUrl), { body: { prompt: "a" } })
-      yield* inject({ operation: "generate", fault: { kind: "drop", after: 30 } })
-      const part = yield* request(generateAt(inferenceUrl), { body: { prompt: "a" } })
-      expect(part.body).toEqual(whole.body.subarray(0, 30))
-      expect([whole.broken, part.broken]).toEqual([undefined, "ECONNRESET"])
-    })
-  )
-
   it.scoped("drip sends an answer slowly, byte by byte", () =>
     Effect.gen(function* () {
       const { platformUrl, inject, awaitState } = yield* Simulator.make()
@@ -240,21 +229,6 @@ describe("the control handle", () => {
       expect(yield* disconnect()).toBe(1)
       expect(yield* clients[1]!.closed).toBe(1006)
       expect((yield* Effect.flip(disconnect({ code: 1005 }))).message).toContain("close code")
-    })
-  )
-
-  it.scopedLive("lets instances be gone without a word", () =>
-    Effect.gen(function* () {
-      const { platformUrl, reclaim, state } = yield* Simulator.make()
-      const id = yield* create(platformUrl)
-      const client = yield* connect(platformUrl, id)
-      yield* client.until("instance.ready")
-      expect(yield* reclaim("nobody")).toBe(0)
-      expect(yield* reclaim(id)).toBe(1)
-      expect(yield* client.closed).toBe(1006)
-      expect(types(client.events)).toEqual(["instance.starting", "instance.ready"])
-      expect((yield* request(`${platformUrl}/api/v1/instances/${id}`, { method: "DELETE" })).status).toBe(404)
-      expect((yield* state).instances).toEqual([])
     })
   )
 

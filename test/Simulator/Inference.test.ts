@@ -1,13 +1,12 @@
-import * as net from "node:net"
 import { expect, it } from "@effect/vitest"
-import { Effect, FastCheck as fc, Redacted } from "effect"
+import { Effect, FastCheck as fc } from "effect"
 import * as Titles from "../../src/Gateway/Sessions/Session/Titles.ts"
-import { cut } from "../../src/Simulator/Answer.ts"
 import { plainText, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
+import { cut } from "../../src/Simulator/SimulatedService.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { codePoint } from "../CodePoint.ts"
 import { times } from "../Scale.ts"
-import { outcome, request } from "./Fixture.ts"
+import { request } from "./Fixture.ts"
 
 const runs = times(100)
 
@@ -61,54 +60,6 @@ it.scopedLive("generates the configured format, whatever the client accepts", ()
       { maxTokens: 3, model: "m" }
     )
     expect(reply.body.toString("utf8")).toBe("1 2 3 ")
-  })
-)
-
-it.scopedLive("sends characters in halves", () =>
-  Effect.gen(function* () {
-    const { inferenceUrl } = yield* Simulator.make({ format: "text" })
-    const body = JSON.stringify({ prompt: "🌊🌊🌊" })
-    const { port } = new URL(inferenceUrl)
-    const raw = yield* Effect.async<string>(resume => {
-      const chunks: Array<Buffer> = []
-      const socket = net.connect(Number(port), "127.0.0.1", () =>
-        socket.write(
-          `POST /api/v1/generate/stream HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
-        )
-      )
-      socket.on("data", chunk => chunks.push(chunk))
-      socket.on("end", () => resume(Effect.succeed(Buffer.concat(chunks).toString("latin1"))))
-    })
-    const pieces = [...raw.matchAll(/\r\n([0-9a-f]+)\r\n/g)]
-      .map(match => Buffer.from(raw.substr(match.index + match[0].length, Number.parseInt(match[1]!, 16)), "latin1"))
-      .filter(piece => piece.length > 0)
-    expect(Buffer.concat(pieces).toString("utf8")).toBe("Écho de «🌊🌊🌊» 回声 🌊")
-    expect(pieces.some(piece => !Buffer.from(piece.toString("utf8")).equals(piece))).toBe(true)
-  })
-)
-
-it.scopedLive("asks for its bearer, but not at /health", () =>
-  Effect.gen(function* () {
-    const { inferenceUrl } = yield* Simulator.make({ inferenceKey: Redacted.make("key") })
-    expect((yield* request(`${inferenceUrl}/health`)).status).toBe(200)
-    expect((yield* generate(inferenceUrl, "a")).status).toBe(401)
-    expect((yield* generate(inferenceUrl, "a", { authorization: "bearer key" })).status).toBe(200)
-  })
-)
-
-it.scopedLive("names what is wrong with a request", () =>
-  Effect.gen(function* () {
-    const { inferenceUrl } = yield* Simulator.make()
-    const url = `${inferenceUrl}/api/v1/generate/stream`
-    for (const [body, named] of [
-      [{ prompt: 1 }, "prompt"],
-      [{}, "prompt"],
-      [{ prompt: "a", maxTokens: 0 }, "maxTokens"]
-    ] as const) {
-      const [status, answer] = yield* outcome(url, { body })
-      expect([status, JSON.stringify(answer)]).toEqual([400, expect.stringContaining(named)])
-    }
-    expect((yield* request(url)).status).toBe(404)
   })
 )
 

@@ -280,17 +280,6 @@ describe("a connection", () => {
     })
   )
 
-  it.scopedLive("is one of several that see the same", () =>
-    Effect.gen(function* () {
-      const { client, platformUrl, id, awaitState } = yield* start()
-      const other = yield* connect(platformUrl, id)
-      yield* awaitState(({ connections }) => connections === 2)
-      yield* client.turn("both", "t1")
-      yield* other.until("turn.completed")
-      expect(other.events).toEqual(client.events)
-    })
-  )
-
   it.scopedLive("answers a frame that it does not understand with an error", () =>
     Effect.gen(function* () {
       const { client, state } = yield* start()

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Either, Fiber, FastCheck as fc, Metric, Option, TestClock } from "effect"
+import { Effect, Either, Fiber, FastCheck as fc, Option, TestClock } from "effect"
 import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
 import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import { codePoint } from "../CodePoint.ts"
@@ -130,20 +130,6 @@ describe("file calls", () => {
     })
   )
 
-  it.effect("spend no more than 15 s on all their tries together", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.late(7000, Stub.status(503)), Stub.hanging])
-      yield* withPlatform(stub, platform =>
-        Effect.gen(function* () {
-          const fiber = yield* Effect.fork(Effect.flip(platform.readFile("i-1", "a")))
-          yield* TestClock.adjust("15 seconds")
-          expect(yield* Fiber.join(fiber)).toMatchObject({ reason: "timeout" })
-          expect(stub.seen).toHaveLength(2)
-        })
-      )
-    })
-  )
-
   it.effect("take no answer longer than allowed, which opens no breaker", () =>
     Effect.gen(function* () {
       const stub = Stub.make([Stub.status(200, content, { "content-length": String(64 * 1024 * 1024) })])
@@ -189,15 +175,6 @@ describe("file calls", () => {
     })
   )
 
-  it.effect("follow no redirects", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.status(302, "", { location: "http://elsewhere.test/" })])
-      const result = yield* withPlatform(stub, platform => finish(platform.readFile("i-1", "a")))
-      expect(Either.getLeft(result)).toMatchObject({ value: { reason: "status", statusCode: 302 } })
-      expect(stub.seen).toHaveLength(1)
-    })
-  )
-
   it.effect("send the trace along while there is one, and nothing while tracing is off", () =>
     Effect.gen(function* () {
       const stub = Stub.make([Stub.status(200, content)])
@@ -210,24 +187,6 @@ describe("file calls", () => {
       )
       yield* withPlatform(stub, platform => platform.readFile("i-1", "a")).pipe(Effect.withTracerEnabled(false))
       expect(stub.seen[1]!.headers.traceparent).toBeUndefined()
-    })
-  )
-
-  it.effect("are measured in the platform's histogram", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.late(300, Stub.status(200, content))])
-      const call = withPlatform(stub, platform => finish(platform.fileAtIteration("i-1", "a", 1)))
-      // Other tests of this process call the platform too.
-      yield* Effect.tagMetrics(call, "test_platform", "measured")
-      const snapshot = yield* Metric.snapshot
-      const pair = snapshot.find(
-        ({ metricKey: { name, tags } }) =>
-          name === "agent_platform_request_duration_ms" &&
-          tags.some(({ key }) => key === "test_platform") &&
-          tags.some(({ key, value }) => key === "operation" && value === "file_at_iteration") &&
-          tags.some(({ key, value }) => key === "outcome" && value === "ok")
-      )
-      expect(pair?.metricState).toMatchObject({ max: 300 })
     })
   )
 })

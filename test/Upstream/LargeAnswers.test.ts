@@ -6,7 +6,7 @@ import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 import { FileEntry, FileIteration } from "../../src/Upstream/Workspace.ts"
 import { times } from "../Scale.ts"
-import { content, finish, withPlatform } from "./Platform.ts"
+import { finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
 const entries = (count: number) => Array.from({ length: count }, (_, index) => ({ path: `f${index}`, size: index }))
@@ -203,16 +203,6 @@ describe("JSON of the platform", () => {
       expect(yield* withPlatform(stub, platform => Effect.flip(platform.listFiles("i-1")))).toMatchObject({
         reason: "malformed",
         message: "The agent platform's answer to list_files is nested more than 1000 levels deep"
-      })
-    })
-  )
-
-  it.effect("keeps the content of a file as it is, halves of pairs aside", () =>
-    Effect.gen(function* () {
-      const stub = Stub.make([Stub.status(200, JSON.stringify({ ...content, content: "a\ud83d" }))])
-      expect(yield* withPlatform(stub, platform => platform.readFile("i-1", "a"))).toEqual({
-        ...content,
-        content: "a\ufffd"
       })
     })
   )

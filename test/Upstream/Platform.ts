@@ -1,7 +1,11 @@
 import { Chunk, Effect, Fiber, Layer, Option, Redacted, Stream, TestClock } from "effect"
-import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import {
+  AgentPlatform,
+  type ConnectionState,
+  type InstanceConnection,
+  Undelivered
+} from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
-import { type ConnectionState, type InstanceConnection, Undelivered } from "../../src/Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import type * as Stub from "./Stub.ts"
@@ -41,14 +45,11 @@ export const content = { content: "hello", encoding: "utf-8", iteration: 3, size
 
 /** The events of an instance. */
 export const eventsOf = <E>({ take }: InstanceConnection<E>): Stream.Stream<PlatformEvent, E> =>
-  Stream.repeatEffectChunkOption(
-    Effect.matchEffect(take, {
-      onFailure: error => Effect.fail(Option.some(error)),
-      onSuccess: ([values, isDone]) =>
-        isDone
-          ? Effect.fail(Option.none())
-          : Effect.succeed(Chunk.fromIterable(values.flatMap(value => (value instanceof Undelivered ? [] : [value]))))
-    })
+  Stream.paginateChunkEffect(undefined, () =>
+    Effect.map(take, ([values, isDone]) => [
+      Chunk.fromIterable(values.flatMap(value => (value instanceof Undelivered ? [] : [value]))),
+      isDone ? Option.none() : Option.some(undefined)
+    ])
   )
 
 /** The current state of a connection. */

@@ -41,17 +41,4 @@ describe("PlatformEvent", () => {
       { numRuns: times(300) }
     )
   })
-
-  it("prints frames for the platform", () => {
-    expect(JSON.parse(PlatformEvent.toFrame({ type: "message", content: "hi", turnId: "t" }))).toEqual({
-      type: "message",
-      content: "hi",
-      turnId: "t"
-    })
-    expect(JSON.parse(PlatformEvent.toFrame({ type: "answer", requestId: "r", answer: { ok: true } }))).toEqual({
-      type: "answer",
-      requestId: "r",
-      answer: { ok: true }
-    })
-  })
 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import * as ServerSentEvents from "../../src/Upstream/ServerSentEvents.ts"
+import * as ServerSentEvents from "../../src/Upstream/InferenceClient.ts"
 import { times } from "../Scale.ts"
 
 const read = (...pieces: ReadonlyArray<string>) => {

@@ -4,26 +4,9 @@ import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { describe, expect, it } from "@effect/vitest"
-import {
-  Array as Arr,
-  Chunk,
-  Config,
-  ConfigProvider,
-  Context,
-  Effect,
-  Either,
-  Fiber,
-  Layer,
-  Option,
-  Redacted,
-  Schedule,
-  Scope,
-  Stream
-} from "effect"
+import { Array as Arr, Chunk, Context, Effect, Either, Fiber, Layer, Option, Redacted, Schedule, Stream } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
-import * as AgentPlatformSettings from "../../src/Upstream/AgentPlatform.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
-import * as InferenceSettings from "../../src/Upstream/Inference.ts"
 import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { eventsOf, stateOf } from "./Platform.ts"
@@ -173,53 +156,9 @@ describe("faults over real sockets", () => {
       }
     })
   )
-
-  it.scopedLive("resets and 503s are retried, and a repeated creation gives one instance", () =>
-    Effect.gen(function* () {
-      const { platform, simulator } = yield* start()
-      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "drop", after: 0 } })
-      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503, retryAfter: 0 } })
-      const id = yield* platform.create(instance)
-      expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ id }], requests: { create: 2 } })
-    })
-  )
-
-  it.scopedLive("a platform that is not there is unhealthy, and back when it is", () =>
-    Effect.gen(function* () {
-      const { platform, simulator } = yield* start()
-      yield* simulator.refuse("platform", true)
-      expect(yield* platform.probe).toMatchObject({
-        value: { status: "unhealthy", error: expect.stringContaining("ECONNREFUSED") }
-      })
-      expect(yield* Effect.flip(platform.create(instance))).toMatchObject({
-        _tag: "AgentPlatformConnectionError",
-        reason: "connection"
-      })
-      yield* simulator.refuse("platform", false)
-      expect(yield* platform.create(instance)).toMatch(/^i-/)
-    })
-  )
 })
 
 describe("connections to instances over real sockets", () => {
-  it.scopedLive("see a turn from its start to its end, in order", () =>
-    Effect.gen(function* () {
-      const { platform } = yield* start()
-      const connection = yield* platform.connect(yield* platform.create(instance))
-      yield* connection.send({ type: "message", content: "hi", turnId: "t-1" })
-      const events = yield* eventsOf(connection).pipe(
-        Stream.takeUntil(({ type }) => type === "turn.completed"),
-        Stream.runCollect,
-        Effect.map(Chunk.toReadonlyArray)
-      )
-      const types = events.map(({ type }) => type)
-      expect(types).toContain("message.delta")
-      expect(types.indexOf("turn.started")).toBeLessThan(types.indexOf("message.delta"))
-      expect(new Set(events.map(({ id }) => id)).size).toBe(events.length)
-      expect(events.every(({ timestamp }) => timestamp !== undefined)).toBe(true)
-    })
-  )
-
   it.scopedLive("miss nothing and see nothing twice through any number of drops", () =>
     Effect.gen(function* () {
       const { platform, simulator } = yield* start()
@@ -281,18 +220,6 @@ describe("connections to instances over real sockets", () => {
     })
   )
 
-  it.scopedLive("close with their scope", () =>
-    Effect.gen(function* () {
-      const { platform, simulator } = yield* start()
-      const id = yield* platform.create(instance)
-      const scope = yield* Scope.make()
-      yield* Scope.extend(platform.connect(id), scope)
-      yield* simulator.awaitState(({ connections }) => connections === 1)
-      yield* Scope.close(scope, yield* Effect.exit(Effect.void))
-      yield* simulator.awaitState(({ connections }) => connections === 0)
-    })
-  )
-
   it.scopedLive("hold back a platform that is faster than the consumer", () =>
     Effect.gen(function* () {
       const { platform, simulator } = yield* start({ limits: { history: 100_000, stall: "1 minute" } })
@@ -307,31 +234,6 @@ describe("connections to instances over real sockets", () => {
         Stream.runCollect
       )
       expect(Chunk.toReadonlyArray(numbers)).toEqual(Arr.range(1, 500))
-    })
-  )
-})
-
-describe("configuration", () => {
-  it.scopedLive("names the services", () =>
-    Effect.gen(function* () {
-      const simulator = yield* Simulator.make({ platformKey: secret, inferenceKey: secret })
-      const variables = new Map([
-        ["AGENT_PLATFORM_URL", `${simulator.platformUrl}/`],
-        ["AGENT_PLATFORM_API_KEY", "secret"],
-        ["INFERENCE_URL", simulator.inferenceUrl],
-        ["INFERENCE_API_KEY", "secret"]
-      ])
-      const settings = Config.all({ agentPlatform: AgentPlatformSettings.config, inference: InferenceSettings.config })
-      const configured = Layer.unwrapEffect(Effect.map(settings, UpstreamClients.layer))
-      const created = yield* Effect.gen(function* () {
-        const platform = yield* AgentPlatform
-        const inference = yield* Inference
-        return [yield* platform.create(instance), yield* inference.generate({ prompt: "hi" })]
-      }).pipe(
-        Effect.provide(Layer.provide(configured, NodeHttpClient.layerUndici)),
-        Effect.withConfigProvider(ConfigProvider.fromMap(variables))
-      )
-      expect(created).toEqual([expect.stringMatching(/^i-/), expect.stringContaining(text)])
     })
   )
 })

@@ -3,11 +3,12 @@
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Duration, Effect, Option, Schema, type Scope } from "effect"
+import { type Clock, Duration, Effect, Option, Schema, type Scope } from "effect"
 import type { createLocalJWKSet, JSONWebKeySet } from "jose"
 import * as Monotonic from "../../base/Monotonic.ts"
 import { SingleFlight } from "../../base/SingleFlight.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import type { UpstreamFailure } from "../../Upstream/Resilience/UpstreamFailure.ts"
 import * as UpstreamHttp from "../../Upstream/UpstreamHttp.ts"
 
 /** The library that verifies tokens, loaded when the first one arrives. */
@@ -34,20 +35,6 @@ export type Key = Awaited<ReturnType<ReturnType<typeof createLocalJWKSet>>>
 export interface Header {
   readonly alg: string
   readonly kid?: string | undefined
-}
-
-/** The public keys of an issuer. */
-export interface KeySet {
-  /**
-   * Tries the keys that match a token's header until one verifies it.
-   *
-   * A token whose key is known does not wait. Tokens with unknown keys share one request for the set, which is made at
-   * most once in 30 seconds and times out after 5 seconds.
-   */
-  readonly use: <A, E>(
-    header: Header,
-    attempt: (key: Key) => Effect.Effect<A, E | WrongKey>
-  ) => Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable>
 }
 
 /** Milliseconds between two requests for the keys. */
@@ -104,31 +91,83 @@ const firstOf = <A, E>(
   return go(0)
 }
 
-/** The keys at a URL. Known keys are used while the set cannot be fetched. */
-export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
-  Effect.gen(function* () {
-    const http = UpstreamHttp.make(yield* HttpClient.HttpClient, {
-      service: "key set",
-      baseUrl: url.origin,
-      apiKey: Option.none()
-    })
-    const clock = yield* Effect.clock
-    const needed = yield* Effect.makeLatch(false)
-    let entries: ReadonlyArray<Entry> | undefined
-    let isFresh = false
-    let requestedAt = Number.NEGATIVE_INFINITY
-    const fetching = new SingleFlight<"keys", void>(yield* Effect.scope)
+/** The public keys of an issuer. Known keys are used while the set cannot be fetched. */
+export class KeySet {
+  private entries: ReadonlyArray<Entry> | undefined
+  private isFresh = false
+  private requestedAt = Number.NEGATIVE_INFINITY
+  private readonly needed = Effect.unsafeMakeLatch(false)
 
-    const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
-    const fetch = http.json("keys", request, readAnswer, limits.bytes).pipe(
+  constructor(
+    /** Requests the set. */
+    private readonly request: Effect.Effect<ReadonlyArray<unknown>, UpstreamFailure>,
+    private readonly fetching: SingleFlight<"keys", void>,
+    private readonly clock: Clock.Clock
+  ) {}
+
+  /**
+   * Tries the keys that match a token's header until one verifies it.
+   *
+   * A token whose key is known does not wait. Tokens with unknown keys share one request for the set, which is made at
+   * most once in 30 seconds and times out after 5 seconds.
+   */
+  use<A, E>(
+    header: Header,
+    attempt: (key: Key) => Effect.Effect<A, E | WrongKey>
+  ): Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable> {
+    return Effect.gen(this, function* () {
+      if (this.entries === undefined) {
+        yield* this.refresh(pauses.first)
+        this.needed.unsafeOpen()
+      }
+      const known = this.entries
+      if (known === undefined) return yield* new KeySetUnavailable()
+      const found = yield* firstOf(candidates(known, header), header, attempt)
+      if (Option.isSome(found)) return found.value
+      if (header.kid !== undefined && known.some(({ kid }) => kid === header.kid)) return yield* new WrongKey()
+      yield* this.refresh(pauses.least)
+      const renewed = this.entries ?? known
+      const again = renewed === known ? found : yield* firstOf(candidates(renewed, header), header, attempt)
+      if (Option.isSome(again)) return again.value
+      return yield* this.isFresh ? new KeyUnknown() : new KeySetUnavailable()
+    })
+  }
+
+  /** Fetches the keys periodically, once one was needed. */
+  get regularly(): Effect.Effect<never> {
+    const next = Effect.suspend(() => {
+      const isEnough = this.isFresh || this.fetching.isRunning("keys")
+      const due = this.requestedAt + (isEnough ? pauses.regular : pauses.least)
+      const wait = due - Monotonic.unsafeMillis(this.clock)
+      return wait > 0 ? Effect.sleep(wait) : this.refresh(pauses.least)
+    })
+    return Effect.zipRight(this.needed.await, Effect.forever(next))
+  }
+
+  /** Fetches the keys unless the last request was less than `pause` milliseconds ago. Concurrent calls share it. */
+  private refresh(pause: number): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      if (!this.fetching.isRunning("keys")) {
+        const now = Monotonic.unsafeMillis(this.clock)
+        if (now - this.requestedAt < pause) return Effect.void
+        this.requestedAt = now
+        this.isFresh = false
+      }
+      return this.fetching.run("keys", this.fetch)
+    })
+  }
+
+  private get fetch(): Effect.Effect<void> {
+    return this.request.pipe(
       // A request that cannot be interrupted at once does not delay its callers.
       Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),
       Effect.zip(jose),
-      Effect.flatMap(([answer, { createLocalJWKSet }]) => {
-        const keys = answer.keys.filter(isKey)
-        isFresh = true
-        entries = keys.slice(0, limits.keys).map(key => ({ kid: key.kid, find: createLocalJWKSet({ keys: [key] }) }))
+      Effect.flatMap(([published, { createLocalJWKSet }]) => {
+        const keys = published.filter(isKey)
+        const used = keys.slice(0, limits.keys)
+        this.isFresh = true
+        this.entries = used.map(key => ({ kid: key.kid, find: createLocalJWKSet({ keys: [key] }) }))
         if (keys.length <= limits.keys) return Effect.void
         return Effect.logWarning("The key set has more keys than are used").pipe(
           Effect.annotateLogs({ keys: keys.length, used: limits.keys })
@@ -138,48 +177,20 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
         Effect.logWarning("The key set cannot be fetched").pipe(Effect.annotateLogs({ reason: message }))
       )
     )
+  }
+}
 
-    /** Fetches the keys unless the last request was less than `pause` milliseconds ago. Concurrent calls share it. */
-    const refresh = (pause: number): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        if (!fetching.isRunning("keys")) {
-          const now = Monotonic.unsafeMillis(clock)
-          if (now - requestedAt < pause) return Effect.void
-          requestedAt = now
-          isFresh = false
-        }
-        return fetching.run("keys", fetch)
-      })
-
-    const regularly = Effect.zipRight(
-      needed.await,
-      Effect.forever(
-        Effect.suspend(() => {
-          const due = requestedAt + (isFresh || fetching.isRunning("keys") ? pauses.regular : pauses.least)
-          const wait = due - Monotonic.unsafeMillis(clock)
-          return wait > 0 ? Effect.sleep(wait) : refresh(pauses.least)
-        })
-      )
-    )
-    yield* Supervision.forkScoped("the refresh of the published keys", regularly)
-
-    return {
-      use: (header, attempt) =>
-        Effect.gen(function* () {
-          if (entries === undefined) {
-            yield* refresh(pauses.first)
-            needed.unsafeOpen()
-          }
-          const known = entries
-          if (known === undefined) return yield* new KeySetUnavailable()
-          const found = yield* firstOf(candidates(known, header), header, attempt)
-          if (Option.isSome(found)) return found.value
-          if (header.kid !== undefined && known.some(({ kid }) => kid === header.kid)) return yield* new WrongKey()
-          yield* refresh(pauses.least)
-          const renewed = entries ?? known
-          const again = renewed === known ? found : yield* firstOf(candidates(renewed, header), header, attempt)
-          if (Option.isSome(again)) return again.value
-          return yield* isFresh ? new KeyUnknown() : new KeySetUnavailable()
-        })
-    }
+/** The keys at a URL. */
+export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
+  Effect.gen(function* () {
+    const http = UpstreamHttp.make(yield* HttpClient.HttpClient, {
+      service: "key set",
+      baseUrl: url.origin,
+      apiKey: Option.none()
+    })
+    const request = http.json("keys", HttpClientRequest.get(`${url.pathname}${url.search}`), readAnswer, limits.bytes)
+    const published = Effect.map(request, ({ keys }) => keys)
+    const keys = new KeySet(published, new SingleFlight(yield* Effect.scope), yield* Effect.clock)
+    yield* Supervision.forkScoped("the refresh of the published keys", keys.regularly)
+    return keys
   })

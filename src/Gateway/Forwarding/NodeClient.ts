@@ -9,12 +9,24 @@ import { onceRead } from "../../base/EventLoop.ts"
 import * as Monotonic from "../../base/Monotonic.ts"
 import { currentTraceHeaders } from "../../base/Observability/Tracer.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
-import { fileRequests } from "../FileMemory.ts"
+import { fileRequests } from "../Requests.ts"
 import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy } from "../Sessions.ts"
-import { decodeReply, encodeCommand, encodeTransfer, paths, type Reply, tenantHeader, tenantOf } from "./Command.ts"
-import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
-import * as Security from "./Security.ts"
+import {
+  decodeReply,
+  encodeCommand,
+  encodeTransfer,
+  type NodeLinkError,
+  type NodeLinkShape,
+  NodeRefused,
+  NodeSilent,
+  NodeUnreachable,
+  ofClient,
+  paths,
+  type Reply,
+  tenantHeader,
+  tenantOf
+} from "./NodeLink.ts"
 import { parseAddress } from "./Settings.ts"
 
 /** The limits of requests to other nodes. */
@@ -97,6 +109,28 @@ const read = (
   response.on("aborted", () => onEnd(undefined, "the connection was lost"))
 }
 
+/** Calls back when no data has arrived in time. */
+const abandonAfter = (timeout: Duration.DurationInput, onTimeout: () => void): (() => void) => {
+  // If this process was paused, the data that has arrived since is read before the timeout takes effect.
+  let cancel = (): void => clearTimeout(timer)
+  const timer = setTimeout(() => {
+    cancel = onceRead(onTimeout)
+  }, Duration.toMillis(timeout))
+  return () => cancel()
+}
+
+/** Calls back once the connection of a request is established. */
+const whenConnected = (outgoing: ClientRequest, onConnected: () => void): void => {
+  outgoing.on("socket", socket => {
+    // `reusedSocket` is not used: Node leaves it false for a request that waited for another request's connection.
+    if (connected.has(socket)) return onConnected()
+    socket.once("secureConnect", () => {
+      connected.add(socket)
+      onConnected()
+    })
+  })
+}
+
 const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
   Effect.async<Reply, NodeLinkError>(resume => {
     const { address, path, tenant, text, trace } = sent
@@ -110,9 +144,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
       resume(isConnected ? new NodeSilent({ reason }) : new NodeUnreachable({ reason }))
     const outgoing: ClientRequest = httpsRequest({
       ...parsed.value,
-      agent,
-      method: "POST",
-      path,
+      ...{ agent, method: "POST", path },
       headers: {
         "content-type": "application/json",
         "content-length": Buffer.byteLength(text),
@@ -120,33 +152,19 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
         ...trace
       }
     })
-    // If this process was paused, the data that has arrived since is read before the timeout takes effect.
-    const abandonAfter = (timeout: Duration.DurationInput, problem: string): (() => void) => {
-      let cancel = (): void => clearTimeout(timer)
-      const timer = setTimeout(() => {
-        cancel = onceRead(() => {
-          fail(`${problem} ${Monotonic.words(timeout)}`)
-          outgoing.destroy()
-        })
-      }, Duration.toMillis(timeout))
-      return () => cancel()
-    }
-    let stopWaiting = abandonAfter(connect, "no connection within")
+    const abandon = (timeout: Duration.DurationInput, problem: string) =>
+      abandonAfter(timeout, () => {
+        fail(`${problem} ${Monotonic.words(timeout)}`)
+        outgoing.destroy()
+      })
+    let stopWaiting = abandon(connect, "no connection within")
     const isAlive = (): void => {
       stopWaiting()
-      stopWaiting = abandonAfter(silence, "no data for")
+      stopWaiting = abandon(silence, "no data for")
     }
-    const onConnected = (): void => {
+    whenConnected(outgoing, () => {
       isConnected = true
       isAlive()
-    }
-    outgoing.on("socket", socket => {
-      // `reusedSocket` is not used: Node leaves it false for a request that waited for another request's connection.
-      if (connected.has(socket)) return onConnected()
-      socket.once("secureConnect", () => {
-        connected.add(socket)
-        onConnected()
-      })
     })
     const displace = (): void => {
       resume(Effect.succeed({ is: "displaced" }))
@@ -204,85 +222,95 @@ class PeerConnections {
   }
 }
 
+/** The link to the nodes that have the secret. */
+class SecretLink implements NodeLinkShape {
+  private readonly peers: PeerConnections
+  private readonly memory: FairPool
+  private warnedAt = Number.NEGATIVE_INFINITY
+
+  constructor(
+    private readonly agent: Agent,
+    private readonly options: Options
+  ) {
+    this.peers = new PeerConnections(options.connections, options.connect)
+    this.memory = sharedPool("memory for requests to other nodes", options.bytes)
+  }
+
+  readonly send: NodeLinkShape["send"] = (owner, command) =>
+    this.transmit(owner, {
+      path: paths.command,
+      tenant: command.tenant,
+      name: command.request.type,
+      isFile: fileRequests.has(command.request.type),
+      encode: () => encodeCommand(command)
+    })
+
+  readonly transfer: NodeLinkShape["transfer"] = (to, transferred) => {
+    const message = {
+      path: paths.transfer,
+      tenant: tenantOf(transferred.session),
+      name: "transfer",
+      isFile: false,
+      encode: () => encodeTransfer({ node: to.node, ...transferred })
+    }
+    return Effect.map(this.transmit(to, message), ({ is }) => is === "adopted")
+  }
+
+  private transmit({ address, node }: ReachablePeer, { encode, isFile, name, path, tenant }: Message) {
+    const { memory } = this
+    return Effect.flatMap(currentTraceHeaders, trace =>
+      this.peers.use(address, tenant, connection => {
+        const text = encode()
+        const size = Buffer.byteLength(text)
+        const claiming = Effect.suspend(() => {
+          const claim = memory.take(tenant, size + usualReply)
+          return claim === undefined ? Effect.fail(memory.refusal()) : Effect.succeed(claim)
+        })
+        return Effect.acquireUseRelease(
+          claiming,
+          claim =>
+            post(this.agent, this.options, {
+              ...{ address, path, tenant, text, trace },
+              replyBytes: isFile ? replyBytes.file : replyBytes.other,
+              onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes),
+              claims: path === paths.command ? [connection, claim] : []
+            }),
+          claim => Effect.sync(() => claim.release())
+        )
+      })
+    ).pipe(
+      Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : this.warn(node, address, error.reason))),
+      Effect.withSpan(`NodeClient.${name}`, { kind: "client", attributes: { tenant, node }, captureStackTrace: false })
+    )
+  }
+
+  private warn(node: string, address: string, reason: string): Effect.Effect<void> {
+    return Effect.flatMap(Monotonic.millis, now => {
+      if (now - this.warnedAt < Duration.toMillis(warningInterval)) return Effect.void
+      this.warnedAt = now
+      return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
+    })
+  }
+}
+
 /** A link whose connections end with the scope. */
 export const make = (
   secret: Redacted.Redacted,
   given: Partial<Options> = {}
-): Effect.Effect<NodeLinkShape, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const options: Options = { ...defaults, ...given }
-    const agent = yield* Effect.acquireRelease(
-      Effect.sync(
-        () =>
-          // Node does not keep the connection of a request that has these options itself.
-          new Agent({
-            ...Security.ofClient(secret),
-            keepAlive: true,
-            maxSockets: options.connections,
-            maxFreeSockets: 16,
-            timeout: Duration.toMillis(unusedTimeout)
-          })
-      ),
-      agent => Effect.sync(() => agent.destroy())
-    )
-    const peers = new PeerConnections(options.connections, options.connect)
-    const memory = sharedPool("memory for requests to other nodes", options.bytes)
-    let warnedAt = Number.NEGATIVE_INFINITY
-    const warn = (node: string, address: string, reason: string) =>
-      Effect.flatMap(Monotonic.millis, now => {
-        if (now - warnedAt < Duration.toMillis(warningInterval)) return Effect.void
-        warnedAt = now
-        return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
-      })
-    const transmit = ({ address, node }: ReachablePeer, { encode, isFile, name, path, tenant }: Message) =>
-      Effect.flatMap(currentTraceHeaders, trace =>
-        peers.use(address, tenant, connection => {
-          const text = encode()
-          const size = Buffer.byteLength(text)
-          const claiming = Effect.suspend(() => {
-            const claim = memory.take(tenant, size + usualReply)
-            return claim === undefined ? Effect.fail(memory.refusal()) : Effect.succeed(claim)
-          })
-          return Effect.acquireUseRelease(
-            claiming,
-            claim =>
-              post(agent, options, {
-                ...{ address, path, tenant, text, trace },
-                replyBytes: isFile ? replyBytes.file : replyBytes.other,
-                onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes),
-                claims: path === paths.command ? [connection, claim] : []
-              }),
-            claim => Effect.sync(() => claim.release())
-          )
+): Effect.Effect<NodeLinkShape, never, Scope.Scope> => {
+  const options: Options = { ...defaults, ...given }
+  return Effect.acquireRelease(
+    // Node does not keep the connection of a request that has these options itself.
+    Effect.sync(
+      () =>
+        new Agent({
+          ...ofClient(secret),
+          keepAlive: true,
+          maxSockets: options.connections,
+          maxFreeSockets: 16,
+          timeout: Duration.toMillis(unusedTimeout)
         })
-      ).pipe(
-        Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason))),
-        Effect.withSpan(`NodeClient.${name}`, {
-          kind: "client",
-          attributes: { tenant, node },
-          captureStackTrace: false
-        })
-      )
-
-    return {
-      send: (owner, command) =>
-        transmit(owner, {
-          path: paths.command,
-          tenant: command.tenant,
-          name: command.request.type,
-          isFile: fileRequests.has(command.request.type),
-          encode: () => encodeCommand(command)
-        }),
-      transfer: (to, transferred) =>
-        Effect.map(
-          transmit(to, {
-            path: paths.transfer,
-            tenant: tenantOf(transferred.session),
-            name: "transfer",
-            isFile: false,
-            encode: () => encodeTransfer({ node: to.node, ...transferred })
-          }),
-          ({ is }) => is === "adopted"
-        )
-    }
-  })
+    ),
+    agent => Effect.sync(() => agent.destroy())
+  ).pipe(Effect.map(agent => new SecretLink(agent, options)))
+}

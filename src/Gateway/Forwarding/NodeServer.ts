@@ -10,8 +10,15 @@ import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, 
 import * as Supervision from "../../base/Supervision.ts"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
-import { fileRequests, largestAnswer, makeFileMemory } from "../FileMemory.ts"
-import { defect, execute, failureOf, type RequestError } from "../Requests.ts"
+import {
+  defect,
+  execute,
+  failureOf,
+  fileRequests,
+  largestAnswer,
+  makeFileMemory,
+  type RequestError
+} from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions, type SessionsBusy } from "../Sessions.ts"
 import {
@@ -19,12 +26,12 @@ import {
   decodeCommand,
   decodeTransfer,
   encodeReply,
+  ofServer,
   paths,
   type Reply,
   tenantHeader,
   tenantOf
-} from "./Command.ts"
-import * as Security from "./Security.ts"
+} from "./NodeLink.ts"
 import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
 /** Limits of the commands in progress, for all nodes together. */
@@ -198,6 +205,71 @@ const listen = (server: Server, { address }: Settings): Effect.Effect<NodeAddres
   )
 }
 
+/** Refuses a command with a status other than 200: it was not carried out. The rest of it is not read. */
+const reject = (response: ServerResponse, status: number): void => {
+  response.writeHead(status, { "content-length": 0 }).end()
+}
+
+const replyTo = (response: ServerResponse, reply: Reply, onSent?: () => void): void => {
+  const text = encodeReply(reply)
+  if (!response.headersSent) {
+    response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(text) })
+  }
+  response.end(text, onSent)
+}
+
+type Run = (work: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+
+/** Carries out a command, with heartbeats until the reply. The end of the connection interrupts it. */
+const begin = (run: Run, response: ServerResponse, work: Work, parent: Tracer.AnySpan | undefined): void => {
+  const heartbeats = setInterval(() => {
+    if (response.writableEnded) return
+    if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
+    // White space before a JSON text is ignored.
+    response.write(" ")
+  }, Duration.toMillis(heartbeatInterval))
+  const send: Send = reply =>
+    Effect.async<void>(resume => {
+      clearInterval(heartbeats)
+      replyTo(response, reply, () => resume(Effect.void))
+    })
+  const fiber = run(executeWork(work, parent, send))
+  response.on("close", () => {
+    clearInterval(heartbeats)
+    run(Effect.asVoid(Fiber.interrupt(fiber)))
+  })
+}
+
+/** Admits requests of other nodes, and begins what they ask for. */
+const onRequest =
+  (self: Node, intake: Intake, run: Run) =>
+  (request: IncomingMessage, response: ServerResponse): void => {
+    request.on("error", () => undefined)
+    response.on("error", () => undefined)
+    const workOf = works.get(request.url)
+    if (request.method !== "POST" || workOf === undefined) return reject(response, 404)
+    const length = lengthOf(request)
+    if (length === undefined) return reject(response, 411)
+    if (length > commandBytes) return reject(response, 413)
+    const tenant = tenantIn(request)
+    if (tenant === undefined) return reject(response, 400)
+    const admitted = intake.admit(tenant, length)
+    if ("_tag" in admitted) return replyTo(response, { is: "failure", failure: failureOf(admitted) })
+    for (const claim of admitted) {
+      response.on("close", () => claim.release())
+      if (request.url === paths.transfer) continue
+      // The close of the response interrupts the command.
+      const onReclaim = (): void => replyTo(response, { is: "displaced" })
+      claim.offer({ isReclaimable: () => !response.writableEnded, onReclaim })
+    }
+    readBody(request, text => {
+      if (response.writableEnded) return
+      const work = workOf(self, text)
+      if (work?.tenant !== tenant) return reject(response, 400)
+      begin(run, response, work, spanOf(request))
+    })
+  }
+
 /** Receives commands until the scope closes. Returns the bound address. */
 export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed, Sessions | Scope.Scope> =>
   Effect.gen(function* () {
@@ -209,70 +281,8 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
     )
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), work)
     const limited: Limits = { ...limits, ...options.limits }
-    const intake = new Intake(limited)
-
-    /**
-     * Refuses a command with a status other than 200, which means that it was not carried out. The rest of it is not
-     * read.
-     */
-    const reject = (response: ServerResponse, status: number): void => {
-      response.writeHead(status, { "content-length": 0 }).end()
-    }
-
-    const reply = (response: ServerResponse, reply: Reply, onSent?: () => void): void => {
-      const text = encodeReply(reply)
-      if (!response.headersSent) {
-        response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(text) })
-      }
-      response.end(text, onSent)
-    }
-
-    const begin = (response: ServerResponse, work: Work, parent: Tracer.AnySpan | undefined): void => {
-      const heartbeats = setInterval(() => {
-        if (response.writableEnded) return
-        if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
-        // White space before a JSON text is ignored.
-        response.write(" ")
-      }, Duration.toMillis(heartbeatInterval))
-      const send = (result: Reply): Effect.Effect<void> =>
-        Effect.async<void>(resume => {
-          clearInterval(heartbeats)
-          reply(response, result, () => resume(Effect.void))
-        })
-      const fiber = run(executeWork(work, parent, send))
-      response.on("close", () => {
-        clearInterval(heartbeats)
-        run(Fiber.interrupt(fiber))
-      })
-    }
-
-    const server = createServer({ ...Security.ofServer(options.secret), ...timeouts, maxHeaderSize: 8192 })
-    server.on("request", (request: IncomingMessage, response: ServerResponse) => {
-      request.on("error", () => undefined)
-      response.on("error", () => undefined)
-      const workOf = works.get(request.url)
-      if (request.method !== "POST" || workOf === undefined) return reject(response, 404)
-      const length = lengthOf(request)
-      if (length === undefined) return reject(response, 411)
-      if (length > commandBytes) return reject(response, 413)
-      const tenant = tenantIn(request)
-      if (tenant === undefined) return reject(response, 400)
-      const admitted = intake.admit(tenant, length)
-      if ("_tag" in admitted) return reply(response, { is: "failure", failure: failureOf(admitted) })
-      for (const claim of admitted) {
-        response.on("close", () => claim.release())
-        if (request.url === paths.transfer) continue
-        // The close of the response interrupts the command.
-        const onReclaim = (): void => reply(response, { is: "displaced" })
-        claim.offer({ isReclaimable: () => !response.writableEnded, onReclaim })
-      }
-      readBody(request, text => {
-        if (response.writableEnded) return
-        const work = workOf(self, text)
-        if (work?.tenant !== tenant) return reject(response, 400)
-        begin(response, work, spanOf(request))
-      })
-    })
+    const server = createServer({ ...ofServer(options.secret), ...timeouts, maxHeaderSize: 8192 })
+    server.on("request", onRequest(self, new Intake(limited), run))
     // While a command is carried out, the heartbeats keep the connection.
     server.setTimeout(Duration.toMillis(limited.unread))
     // A reply to data that is not HTTP could be mistaken for the reply to a command in progress.

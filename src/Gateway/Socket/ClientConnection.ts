@@ -1,23 +1,30 @@
 /**
  * The connection of one client: which requests it may send, in which order they are carried out, and when it is closed.
  */
-
 import { Effect, Either, type Fiber, FiberId } from "effect"
 import * as FrameSummary from "../../base/Observability/FrameSummary.ts"
 import type { LogValue } from "../../base/Observability/LogValue.ts"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import type { Claim } from "../FairPool.ts"
-import { fileRequests, largestAnswer } from "../FileMemory.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type CloseCode, closeCodes } from "../Protocol/Codes.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
 import { encode } from "../Protocol.ts"
-import { type Call, defect, type Failure, failureOf, Refused, type RequestError } from "../Requests.ts"
-import { decodeRequest, smallFrame } from "./RequestDecoder.ts"
-import { type Client, Responder } from "./Responder.ts"
+import {
+  type Call,
+  decodeRequest,
+  defect,
+  type Failure,
+  failureOf,
+  fileRequests,
+  largestAnswer,
+  Refused,
+  type RequestError,
+  smallFrame
+} from "../Requests.ts"
+import { type Client, Responder, TokenBucket } from "./Responder.ts"
 import { type Shared as SharedBySubscriptions, Subscriptions } from "./Subscriptions.ts"
-import { TokenBucket } from "./TokenBucket.ts"
 
 /** A unit of work in a queue. */
 export interface Task<E> {

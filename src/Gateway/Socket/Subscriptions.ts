@@ -7,8 +7,7 @@ import { subscriptions as maxSubscriptions } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
 import { type Failure, Refused, type RequestError } from "../Requests.ts"
 import type { Caller, LookupError, Sessions, Subscription } from "../Sessions.ts"
-import { Feed } from "./Feed.ts"
-import type { Replays } from "./Replays.ts"
+import { Feed, type Replays } from "./Feed.ts"
 import type * as Responder from "./Responder.ts"
 
 /** The services and settings that the subscriptions of all connections share. */

@@ -2,26 +2,32 @@
  * The agents of the simulator without a network: an agent platform in memory, for tests of code that uses the port.
  */
 import {
+  Chunk,
   type Context,
-  Duration,
+  type Duration,
   Effect,
   Either,
   Exit,
-  FiberSet,
   Layer,
+  Mailbox,
   Option,
   type Scope,
   SubscriptionRef
 } from "effect"
-import { AgentPlatform, AgentPlatformConnectionError, InvalidFileRequest } from "../../Upstream/AgentPlatform.ts"
+import {
+  AgentPlatform,
+  AgentPlatformConnectionError,
+  type ConnectionState,
+  type InstanceConnection,
+  InvalidFileRequest,
+  type Received
+} from "../../Upstream/AgentPlatform.ts"
 import { toSegment } from "../../Upstream/FileCalls.ts"
-import type { ConnectionState, InstanceConnection, Received } from "../../Upstream/InstanceConnection.ts"
 import { fromFrame } from "../../Upstream/PlatformEvent.ts"
-import { SpscQueue } from "../../Upstream/SpscQueue.ts"
 import { Changes } from "../Changes.ts"
-import { Instance } from "../Instance.ts"
+import type { Instance } from "../Instance.ts"
 import { defaultLimits, type Limits } from "../Options.ts"
-import * as Script from "../Script.ts"
+import { Instances } from "../Platform.ts"
 
 /** What the agents do. */
 export interface Options {
@@ -44,7 +50,7 @@ const connectTo = (
   after: string | undefined
 ): Effect.Effect<InstanceConnection<AgentPlatformConnectionError>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const queue = new SpscQueue<Received, AgentPlatformConnectionError>(waitingEvents)
+    const queue = yield* Mailbox.make<Received, AgentPlatformConnectionError>(waitingEvents)
     const state = yield* SubscriptionRef.make<ConnectionState>("connected")
     const { changes, history } = instance
     const connection = {
@@ -74,8 +80,7 @@ const connectTo = (
         changes.notify()
         const event = typeof frame === "string" ? fromFrame(frame) : Either.left("is no text")
         if (Either.isLeft(event)) continue
-        yield* queue.awaitRoom
-        queue.unsafeOffer(event.right)
+        yield* queue.offer(event.right)
       }
     })
     const ended = Effect.zipRight(
@@ -96,7 +101,7 @@ const connectTo = (
           else instance.answer(frame.requestId, frame.answer)
         }),
       ready: alive,
-      take: queue.takeAll,
+      take: Effect.map(queue.takeAll, ([values, isDone]) => [Chunk.toReadonlyArray(values), isDone] as const),
       states: state.changes
     }
   })
@@ -105,16 +110,11 @@ const connectTo = (
 export const make = ({ limits, pace = 0 }: Options = {}): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
     const bounds = { ...defaultLimits, ...limits }
-    const run = yield* FiberSet.makeRuntime<never>()
-    const clock = yield* Effect.clock
-    const instances = new Map<string, Instance>()
-    const created = new Map<string, string>()
-    const changes = new Changes()
-    let count = 0
+    const instances = yield* Instances.make(bounds, pace, new Changes())
 
     const find = (operation: string, id: string) =>
       Effect.suspend(() => {
-        const instance = instances.get(id)
+        const instance = instances.alive.get(id)
         return instance === undefined ? refused(operation, 404, `There is no instance ${id}`) : Effect.succeed(instance)
       })
     const inWorkspace = <A>(
@@ -132,27 +132,12 @@ export const make = ({ limits, pace = 0 }: Options = {}): Effect.Effect<Service,
     return {
       create: ({ agentType, deployment, environment, idempotencyKey, secrets }) =>
         Effect.suspend(() => {
-          const known = idempotencyKey === undefined ? undefined : created.get(idempotencyKey)
-          if (known !== undefined) return Effect.succeed(known)
-          if (instances.size >= bounds.instances) {
-            return refused("create", 429, `${bounds.instances} instances are alive already`)
-          }
-          const id = `instance-${++count}`
           const creation = { agentType, deployment, environment, secretNames: Object.keys(secrets) }
-          const instance = new Instance(id, creation, bounds, clock, changes)
-          instances.set(id, instance)
-          if (idempotencyKey !== undefined) created.set(idempotencyKey, id)
-          if (created.size > bounds.idempotencyKeys) created.delete(created.keys().next().value!)
-          const forget = Effect.sync(() => instances.delete(id))
-          run(Effect.zipRight(Script.run(instance, Duration.decode(pace)), forget))
-          return Effect.succeed(id)
+          const started = instances.start(creation, idempotencyKey, "instance-")
+          if (started === undefined) return refused("create", 429, `${bounds.instances} instances are alive already`)
+          return Effect.succeed(typeof started === "string" ? started : started.id)
         }),
-      stop: id =>
-        Effect.sync(() => {
-          const instance = instances.get(id)
-          instances.delete(id)
-          instance?.finish("stopped", "instance stopped")
-        }),
+      stop: id => Effect.sync(() => void instances.end(id, "stopped")),
       connect: (id, { after } = {}) => Effect.flatMap(find("connect", id), instance => connectTo(instance, after)),
       listFiles: (id, { path = ".", depth = 1 } = {}) => {
         if (!Number.isInteger(depth) || depth < 1) {

@@ -15,6 +15,8 @@ import {
   type Session
 } from "../../../src/Gateway/Protocol.ts"
 import { decodeRequest } from "../../../src/Gateway/Socket/RequestDecoder.ts"
+import { decodeRequest } from "../../../src/Gateway/Requests.ts"
+import { Changes } from "../../../src/Simulator/Changes.ts"
 
 /** What the agent does on a message or an answer, in order. */
 export type Step =

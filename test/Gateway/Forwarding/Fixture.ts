@@ -1,6 +1,6 @@
 /** A node that takes commands, and the commands. */
 import { type Context, Duration, Effect, Redacted } from "effect"
-import type { Command } from "../../../src/Gateway/Forwarding/Command.ts"
+import type { Command } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
 import { formatAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"

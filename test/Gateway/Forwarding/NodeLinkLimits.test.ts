@@ -2,10 +2,10 @@
 import { request as httpsRequest } from "node:https"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Option, Queue, TestClock } from "effect"
-import { encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
+import * as Security from "../../../src/Gateway/Forwarding/NodeLink.ts"
+import { encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import type * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
-import * as Security from "../../../src/Gateway/Forwarding/Security.ts"
 import { onlyLong } from "../../Scale.ts"
 import { command, failureOf, owner, quick, secret, server } from "./Fixture.ts"
 

@@ -1,8 +1,7 @@
 /** Subscriptions to sessions of other nodes, whose histories are read from the database. */
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, FiberSet, Logger, Option, Scope, TestClock } from "effect"
-import type { Command, Reply } from "../../../src/Gateway/Forwarding/Command.ts"
-import { NodeLink } from "../../../src/Gateway/Forwarding/NodeLink.ts"
+import { type Command, NodeLink, type Reply } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import type { History, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, type Peer, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import * as LogSubscriptions from "../../../src/Gateway/Sessions/LogSubscriptions.ts"

@@ -1,11 +1,9 @@
 /** The events that clients receive live, and those that they missed, where a part of them cannot be read. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
 import { SessionUnreadable } from "../../../src/Gateway/SessionEvents.ts"
 import type { Frame, Subscription } from "../../../src/Gateway/Sessions.ts"
-import { Feed } from "../../../src/Gateway/Socket/Feed.ts"
-import * as Replays from "../../../src/Gateway/Socket/Replays.ts"
+import { Feed, makeReplays, type Replays } from "../../../src/Gateway/Socket/Feed.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { times } from "../../Scale.ts"
 import { breathe } from "../Fixture.ts"
@@ -89,7 +87,7 @@ const framesAfter = (after: number, head: number, page: number, bytes = 8): Read
 
 /** A feed of the history that `read` returns, to a client with limited room, and what it has sent. */
 const feedOf = (
-  replays: Replays.Replays,
+  replays: Replays,
   head: number,
   read: Subscription["read"],
   room = Number.POSITIVE_INFINITY,
@@ -146,7 +144,7 @@ const pages: Subscription["read"] = after => Effect.succeed({ frames: framesAfte
 describe("Replays", () => {
   it.scoped("events go in few writes of bounded size, in order", () =>
     Effect.gen(function* () {
-      const replays = yield* Replays.make
+      const replays = yield* makeReplays
       const feed = feedOf(replays, 1000, (after, limit) =>
         Effect.succeed({
           frames: framesAfter(after, 1000, limit, 1000),
@@ -163,7 +161,7 @@ describe("Replays", () => {
 
   it.scoped("no event is sent where there is no room, and the next one when there is", () =>
     Effect.gen(function* () {
-      const replays = yield* Replays.make
+      const replays = yield* makeReplays
       const feed = feedOf(
         replays,
         20,
@@ -181,7 +179,7 @@ describe("Replays", () => {
 
   it.scoped("an unreadable history does not delay others, and is reported when it is given up", () =>
     Effect.gen(function* () {
-      const replays = yield* Replays.make
+      const replays = yield* makeReplays
       let reads = 0
       const away = feedOf(replays, 10, () => {
         reads++
@@ -206,7 +204,7 @@ describe("Replays", () => {
 
   it.scoped("reads that do not answer delay no other", () =>
     Effect.gen(function* () {
-      const replays = yield* Replays.make
+      const replays = yield* makeReplays
       const silent = Array.from({ length: 20 }, () => feedOf(replays, 10, () => Effect.never))
       const well = feedOf(replays, 200, pages, undefined, "other")
       yield* until(() => well.sent.length === 200)
@@ -217,7 +215,7 @@ describe("Replays", () => {
 
   it.scoped("a history that can be read again continues", () =>
     Effect.gen(function* () {
-      const replays = yield* Replays.make
+      const replays = yield* makeReplays
       let isUnavailable = false
       const feed = feedOf(replays, 200, (after, limit) => {
         if (after === 100 && !isUnavailable) {

@@ -55,41 +55,6 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("fields of a wrong type are named, and the connection stays open", () =>
-    Effect.gen(function* () {
-      const { acme } = yield* twoTenants()
-      const wrong: ReadonlyArray<readonly [Record<string, unknown>, string]> = [
-        [{ type: "create_session", agentType: 5 }, "agentType"],
-        [{ type: "create_session", agentType: "a", secrets: { A: 1 } }, "secrets"],
-        [{ type: "get_session", sessionId: [] }, "sessionId"],
-        [{ type: "subscribe", sessionId: "s", afterSeq: -1 }, "afterSeq"],
-        [{ type: "subscribe", sessionId: "s", epoch: 1 }, "epoch"],
-        [{ type: "send_message", sessionId: "s", content: "" }, "content"],
-        [{ type: "send_message", sessionId: "s", content: "a", clientMessageId: "" }, "clientMessageId"],
-        [
-          { type: "answer", sessionId: "s", requestId: "q", answer: 1, clientMessageId: "x".repeat(257) },
-          "clientMessageId"
-        ],
-        [{ type: "send_message", sessionId: "s" }, "content"],
-        [{ type: "interrupt_turn", sessionId: "s", turnId: {} }, "turnId"],
-        [{ type: "answer", sessionId: "s", answer: 1 }, "requestId"],
-        [{ type: "list_files", sessionId: "s", depth: 1.5 }, "depth"],
-        [{ type: "read_file", sessionId: "s", path: null }, "path"],
-        [{ type: "file_at_iteration", sessionId: "s", path: "p", iteration: "1" }, "iteration"],
-        [{ type: "dance" }, "dance"],
-        [{}, "type"]
-      ]
-      for (const [index, [frame, field]] of wrong.entries()) {
-        const id = `wrong-${index}`
-        yield* acme.send(JSON.stringify({ ...frame, id }))
-        const answer = yield* acme.until(frame => !("seq" in frame) && frame.id === id)
-        expect(answer).toMatchObject({ type: "error", error: { code: "bad_request", retryable: false } })
-        expect(answer.type === "error" && "error" in answer && answer.error.message).toContain(field)
-      }
-      yield* acme.get("pong", { type: "ping" })
-    })
-  )
-
   it.scopedLive("an id cannot be reused while its request is in flight", () =>
     Effect.gen(function* () {
       const { acme, simulator } = yield* twoTenants()

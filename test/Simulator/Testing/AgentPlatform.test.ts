@@ -3,8 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Chunk, Effect, Layer, Stream } from "effect"
 import * as Simulator from "../../../src/Simulator/Simulator.ts"
 import * as AgentPlatformInMemory from "../../../src/Simulator/Testing/AgentPlatform.ts"
-import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
-import type { InstanceConnection, Received } from "../../../src/Upstream/InstanceConnection.ts"
+import { AgentPlatform, type InstanceConnection, type Received } from "../../../src/Upstream/AgentPlatform.ts"
 import { upstreams } from "../../Gateway/Fixture.ts"
 
 const simulated = Layer.unwrapScoped(Effect.map(Simulator.make({ seed: 1 }), simulator => upstreams(simulator)))
@@ -16,9 +15,9 @@ const takeUntil = (connection: InstanceConnection<unknown>, type: string) =>
   Effect.gen(function* () {
     const taken: Array<Received> = []
     while (!taken.some(event => "type" in event && event.type === type)) {
-      const [values, isDone] = yield* connection.take
+      const [values] = yield* connection.take
       taken.push(...values)
-      if (isDone) return yield* Effect.dieMessage(`The instance ended without ${type}`)
+      if (values.length === 0) return yield* Effect.dieMessage(`The instance ended without ${type}`)
     }
     return taken.flatMap(event => ("type" in event ? [event] : []))
   })

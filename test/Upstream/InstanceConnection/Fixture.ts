@@ -1,10 +1,10 @@
 /** A platform whose connections a test opens, refuses and drops. */
-import { Effect, Exit, Ref, Stream } from "effect"
+import { Effect, Exit, Mailbox, Ref, Stream } from "effect"
+import type * as AgentPlatform from "../../../src/Upstream/AgentPlatform.ts"
 import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
 import { OversizedFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import { type OpenSocket, SocketClosed } from "../../../src/Upstream/PlatformSocket.ts"
 import { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
-import { SpscQueue } from "../../../src/Upstream/SpscQueue.ts"
 import { eventsOf } from "../Platform.ts"
 
 /** The server of one socket. */
@@ -44,7 +44,7 @@ export const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       const answer = dials[Math.min(tries.length, dials.length - 1)]!
       tries.push({ again })
       if (answer !== "open") return yield* answer
-      const frames = new SpscQueue<string | OversizedFrame, SocketClosed>()
+      const frames = yield* Mailbox.make<string | OversizedFrame, SocketClosed>()
       let [heard, pings, answers, released, closed, waiting] = [0, 0, false, false, false, 0]
       const sent: Array<string> = []
       const reading = Effect.unsafeMakeLatch(false)
@@ -118,7 +118,7 @@ export const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
 }
 
 /** Reads all events in the background: the ids so far, and the fiber that reads. */
-export const collect = <E>(connection: InstanceConnection.InstanceConnection<E>) =>
+export const collect = <E>(connection: AgentPlatform.InstanceConnection<E>) =>
   Effect.gen(function* () {
     const ids = yield* Ref.make<ReadonlyArray<string | undefined>>([])
     const fiber = yield* eventsOf(connection).pipe(

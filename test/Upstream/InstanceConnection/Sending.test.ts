@@ -1,7 +1,7 @@
 /** Frames to an instance: how long they wait, in which order they go, and which of them may be lost. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Option, TestClock } from "effect"
-import * as InstanceConnection from "../../../src/Upstream/InstanceConnection.ts"
+import * as AgentPlatform from "../../../src/Upstream/AgentPlatform.ts"
 import type { UpstreamFailure } from "../../../src/Upstream/Resilience/UpstreamFailure.ts"
 import { collect, failure, makePlatform, message, type Peer } from "./Fixture.ts"
 
@@ -29,7 +29,7 @@ describe("InstanceConnection", () => {
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open")
       const connection = yield* connect()
-      const heard: Array<InstanceConnection.Received> = []
+      const heard: Array<AgentPlatform.Received> = []
       const hear: Effect.Effect<void, UpstreamFailure> = Effect.flatMap(connection.take, ([values, isOver]) => {
         heard.push(...values)
         return isOver ? Effect.void : hear
@@ -52,7 +52,7 @@ describe("InstanceConnection", () => {
       expect(turnsOf(peers[0])).toEqual(["read", "lost", "read"])
       expect(turnsOf(peers[1])).toEqual(["b", "c", "d"])
       // It comes behind what was heard before the loss: that may have said that the message arrived.
-      expect(heard).toMatchObject([{ type: "a" }, new InstanceConnection.Undelivered(["lost"])])
+      expect(heard).toMatchObject([{ type: "a" }, new AgentPlatform.Undelivered(["lost"])])
     })
   )
 

@@ -4,13 +4,16 @@
  */
 import { Effect, type Scope } from "effect"
 import type { MetricTags } from "../../../base/MetricTags.ts"
-import type { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
-import type { Send } from "../../../Upstream/InstanceConnection.ts"
-import { type Received, Undelivered } from "../../../Upstream/InstanceConnection.ts"
+import {
+  type AgentPlatformConnectionError,
+  type Received,
+  type Send,
+  Undelivered
+} from "../../../Upstream/AgentPlatform.ts"
 import type { PlatformEvent } from "../../../Upstream/PlatformEvent.ts"
+import * as EventMapping from "../../EventMapping.ts"
 import * as GatewayMetrics from "../../GatewayMetrics.ts"
 import type { EventBody } from "../../Protocol/Event.ts"
-import * as SplitCharacters from "../../SplitCharacters.ts"
 import type { Paced } from "../Session/LargeEvents.ts"
 import * as State from "../Session/SessionState.ts"
 
@@ -26,7 +29,7 @@ export interface Ingested {
   /** Turns that the agent starts after they have ended. */
   readonly lateStarts: ReadonlyArray<string>
   /** First halves of characters whose second halves have not arrived. */
-  readonly halves: SplitCharacters.Halves
+  readonly halves: EventMapping.Halves
 }
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
@@ -72,7 +75,7 @@ const deliveryUnknown = State.errored(
 export const ingest = (
   before: State.SessionState,
   received: ReadonlyArray<Received>,
-  halvesBefore: SplitCharacters.Halves = SplitCharacters.none
+  halvesBefore: EventMapping.Halves = EventMapping.noHalves
 ): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
@@ -92,7 +95,7 @@ export const ingest = (
       add(State.endPendingTurns(state, platformEvent.turnIds, deliveryUnknown))
       continue
     }
-    const joined = SplitCharacters.map(halves, platformEvent, { turnId: State.currentTurn(state) })
+    const joined = EventMapping.mapJoined(halves, platformEvent, { turnId: State.currentTurn(state) })
     const { mapped } = joined
     halves = joined.halves
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
@@ -151,7 +154,7 @@ export class EventIntake {
   private readonly recent = new RecentIds(maxRecentIds)
   /** Turns that have ended because their message may have been lost. */
   private readonly lost = new Set<string>()
-  private halves = SplitCharacters.none
+  private halves = EventMapping.noHalves
 
   constructor(private readonly options: Options) {}
 

@@ -3,8 +3,13 @@
  */
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import * as MetricTags from "../../../base/MetricTags.ts"
-import type { AgentPlatform, AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
-import type { ConnectionState, InstanceConnection, Send } from "../../../Upstream/InstanceConnection.ts"
+import type {
+  AgentPlatform,
+  AgentPlatformConnectionError,
+  ConnectionState,
+  InstanceConnection,
+  Send
+} from "../../../Upstream/AgentPlatform.ts"
 import type { Journal } from "../Session/Journal.ts"
 import type { Paced } from "../Session/LargeEvents.ts"
 import * as State from "../Session/SessionState.ts"

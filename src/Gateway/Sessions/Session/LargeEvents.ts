@@ -3,7 +3,7 @@
  * behind many MiB; and each holds the event loop for milliseconds, which they take in turns.
  */
 import { Effect } from "effect"
-import * as EventPace from "../../../Upstream/EventPace.ts"
+import { isLarge, turnOf } from "../../../Upstream/PlatformSocket.ts"
 import { FairPool } from "../../FairPool.ts"
 
 /** Runs work with events of a size. */
@@ -25,11 +25,11 @@ export const make = (): ((tenant: string) => Paced) => {
     maxWaiting: Number.POSITIVE_INFINITY
   })
   return tenant => (size, update) => {
-    if (!EventPace.isLarge(size)) return update
+    if (!isLarge(size)) return update
     return updates
       .use(tenant, 1, claim =>
         Effect.raceFirst(
-          Effect.zipRight(EventPace.turn(size), update),
+          Effect.zipRight(turnOf(size), update),
           Effect.sleep(patience).pipe(
             Effect.zipRight(Effect.sync(() => claim.release())),
             Effect.zipRight(Effect.never)

@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import type { EventBody } from "../../../../src/Gateway/Protocol/Event.ts"
 import { ingest, RecentIds } from "../../../../src/Gateway/Sessions/Instance/EventIntake.ts"
 import * as State from "../../../../src/Gateway/Sessions/Session/SessionState.ts"
-import { Undelivered } from "../../../../src/Upstream/InstanceConnection.ts"
+import { Undelivered } from "../../../../src/Upstream/AgentPlatform.ts"
 
 const running: State.SessionState = {
   ...State.initial,

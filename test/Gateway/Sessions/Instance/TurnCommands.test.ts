@@ -4,7 +4,7 @@ import { Context, Effect, Exit, Fiber, Layer, Option } from "effect"
 import type { Event } from "../../../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import type { SendOptions } from "../../../../src/Upstream/InstanceConnection.ts"
+import type { SendOptions } from "../../../../src/Upstream/AgentPlatform.ts"
 import { alice, breathe, endsOf, history, inMemory, listen, make, pass } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 

@@ -2,12 +2,12 @@
  * The handlers of the `gateway` group, and the port that they call; `Socket.ts` implements it.
  */
 import { Context, Effect } from "effect"
-import type { ApiError } from "../Http/ApiError.ts"
-import * as Endpoints from "../Http/Endpoints.ts"
-import type { Credentials } from "../Http/Identity.ts"
-import * as Reply from "../Http/Reply.ts"
-import type * as WebSocket from "../Http/WebSocket.ts"
-import { GatewayGroup, type HandshakeHeaders } from "./Api.ts"
+import type { ApiError } from "../../Http/ApiError.ts"
+import * as Endpoints from "../../Http/Endpoints.ts"
+import type { Credentials } from "../../Http/Identity.ts"
+import * as Reply from "../../Http/Reply.ts"
+import type * as WebSocket from "../../Http/WebSocket.ts"
+import { GatewayGroup, type HandshakeHeaders } from "../Api.ts"
 
 /** The handshake of a client. */
 export interface Handshake {

@@ -1,13 +1,13 @@
 /** The client protocol in the AsyncAPI document, generated from the schemas of the protocol. */
-import type { JsonObject } from "../base/Json/Parsing.ts"
-import { type Channel, definitionsOf, messageOf, ref } from "../Http/OpenApi/AsyncApi.ts"
-import { Answer, answerTypes } from "./Protocol/Answer.ts"
-import { closeCodes } from "./Protocol/Codes.ts"
-import { Envelope, EventBody } from "./Protocol/Event.ts"
-import * as Examples from "./Protocol/Examples.ts"
-import { schemaName } from "./Protocol/Fields.ts"
-import * as Limits from "./Protocol/Limits.ts"
-import { Request, requestTypes } from "./Protocol/Request.ts"
+import type { JsonObject } from "../../base/Json/Parsing.ts"
+import { type Channel, definitionsOf, messageOf, ref } from "../../Http/OpenApi/AsyncApi.ts"
+import { Answer, answerTypes } from "./Answer.ts"
+import { closeCodes } from "./Codes.ts"
+import { Envelope, EventBody } from "./Event.ts"
+import * as Examples from "./Examples.ts"
+import { schemaName } from "./Fields.ts"
+import * as Limits from "./Limits.ts"
+import { Request, requestTypes } from "./Request.ts"
 
 interface Message {
   readonly key: string
