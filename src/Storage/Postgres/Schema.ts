@@ -4,14 +4,24 @@
  * The files `*.sql.ts` have the texts of functions, whole. Once a step is released, it never changes: to change a
  * function then, copy its text into a file that keeps it for that step, and let a new step replace it by the new text.
  */
+
 import { Context } from "effect"
-import { commitGroup } from "./Kv/commit_group.sql.ts"
-import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Kv/counts.sql.ts"
-import { advanceExpiry, deleteEntries, expire, lowerExpiry, removeEntries } from "./Kv/deletes.sql.ts"
-import { commitKeyed, markGroup, recallWrites, rememberWrites, removeKeyed } from "./Kv/idempotency.sql.ts"
-import { epoch, identify, lockLog, position, pruneCommits, renewEpoch, trim } from "./Kv/log.sql.ts"
-import { compareTenants, deleteTotals, lowerTotal } from "./Kv/tenant_totals.sql.ts"
-import { isGone, renewLease, trimSessions, writeSessions } from "./SessionEvents/sessions.sql.ts"
+import { commitGroup } from "./Schema/commit_group.sql.ts"
+import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Schema/counts.sql.ts"
+import { advanceExpiry, deleteEntries, expire, lowerExpiry, removeEntries } from "./Schema/deletes.sql.ts"
+import {
+  commitKeyed,
+  compareTenants,
+  deleteTotals,
+  lowerTotal,
+  markGroup,
+  recallWrites,
+  rememberWrites,
+  removeKeyed
+} from "./Schema/idempotency.sql.ts"
+import { epoch, identify, lockLog, position, pruneCommits, renewEpoch, trim } from "./Schema/log.sql.ts"
+import { newEpoch, tenantOf } from "./Schema/SqlParts.ts"
+import { isGone, renewLease, trimSessions, writeSessions } from "./Schema/sessions.sql.ts"
 
 /** One step of the schema: statements that are executed once, in one transaction with the record of the step. */
 export interface Migration {
@@ -56,7 +66,7 @@ const ofEntries: ReadonlyArray<string> = [
     trimmed_seq bigint NOT NULL DEFAULT 0,
     timeline text
   ) WITH (fillfactor = 10)`,
-  "INSERT INTO causeway.log (epoch) VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16))",
+  `INSERT INTO causeway.log (epoch) VALUES (${newEpoch})`,
   // Where the scans of background work start. The newest row of a name counts: an update would leave versions of one row.
   `CREATE TABLE causeway.positions (
     name text COLLATE "C" NOT NULL, id bigint NOT NULL, up_to bigint NOT NULL, PRIMARY KEY (name, id)
@@ -92,7 +102,7 @@ const ofEntries: ReadonlyArray<string> = [
     key text COLLATE "C" NOT NULL,
     actor text NOT NULL,
     tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (
-      CASE WHEN starts_with(namespace, 'tenant:') THEN split_part(substr(namespace, 8), '/', 1) ELSE '' END
+      ${tenantOf("namespace")}
     ) STORED,
     value text
   )`,

@@ -5,7 +5,7 @@
 import { hash } from "node:crypto"
 import { type Effect, Schema, type Stream } from "effect"
 import { tenantOf } from "../../Kv/Entry.ts"
-import { storedId } from "../Postgres/SessionEvents/Queries.ts"
+import { storedId } from "../Postgres/SessionEvents/SessionQueries.ts"
 
 /** A value of a column. */
 export type Cell = string | number | null

@@ -2,8 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Idempotency from "../../../src/Kv/Idempotency.ts"
 import * as Shares from "../../../src/Kv/IdempotencyShares.ts"
-import { recallWrites, rememberWrites } from "../../../src/Storage/Postgres/Kv/idempotency.sql.ts"
-import { compareTenants } from "../../../src/Storage/Postgres/Kv/tenant_totals.sql.ts"
+import { compareTenants, recallWrites, rememberWrites } from "../../../src/Storage/Postgres/Schema/idempotency.sql.ts"
 
 /** The distinct numbers that follow a text. */
 const numbersAfter = (text: string, before: string): ReadonlyArray<number> => [

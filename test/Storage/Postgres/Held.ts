@@ -4,7 +4,7 @@ import { constVoid } from "effect/Function"
 import pg from "pg"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { calling as callingThen, type Parameter, type Query } from "../../../src/Storage/Postgres/Database/Statement.ts"
-import { encodeGroup } from "../../../src/Storage/Postgres/Kv/WriteCalls.ts"
+import { encodeGroup } from "../../../src/Storage/Postgres/Kv/Writer.ts"
 
 /** A connection, until the scope closes. */
 export const connect = (url: string) =>

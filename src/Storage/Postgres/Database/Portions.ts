@@ -1,6 +1,7 @@
 /**
  * Work in portions. Each portion is a transaction that all writers wait for.
  */
+
 import { Effect } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 

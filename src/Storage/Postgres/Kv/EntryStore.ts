@@ -1,6 +1,7 @@
 /**
  * The port `Store` over the connections of a node.
  */
+
 import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../base/Direct.ts"
 import { BackupRefused, EntriesTooLarge, type Selection, Store, type StoreUnavailable } from "../../../Kv/Store.ts"
@@ -13,7 +14,6 @@ import * as Pool from "../Database/Pool.ts"
 import * as Snapshots from "../Database/Snapshots.ts"
 import type { Query } from "../Database/Statement.ts"
 import * as ListQueries from "./ListQueries.ts"
-import * as Namespaces from "./Namespaces.ts"
 import * as Queries from "./Queries.ts"
 import type { WriteError } from "./Writer.ts"
 
@@ -128,8 +128,8 @@ export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options
         read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
       ),
     ...makeLists(reads, Snapshots.make(lists, maxLists), clock.now),
-    namespaces: query => Direct.suspend(() => reads.read(Namespaces.namespaces(query, clock.now()))),
-    tenants: query => Direct.suspend(() => reads.read(Namespaces.tenants(query, clock.now()))),
+    namespaces: query => Direct.suspend(() => reads.read(ListQueries.namespaces(query, clock.now()))),
+    tenants: query => Direct.suspend(() => reads.read(ListQueries.tenants(query, clock.now()))),
     commit: group.commit,
     backup: backupRefused,
     now: clock.now,

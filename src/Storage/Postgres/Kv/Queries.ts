@@ -1,14 +1,14 @@
 /**
  * The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot.
  */
+
 import { constVoid } from "effect/Function"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
 import { type EntryRow, toEntry } from "../../EntryRows.ts"
-import * as Encoding from "../Database/Encoding.ts"
-import { calling, first, type Query } from "../Database/Statement.ts"
+import { calling, first, type Query, textArray } from "../Database/Statement.ts"
 import {
   expiryPosition,
   lastSeq,
@@ -18,7 +18,7 @@ import {
   printedKey,
   separator,
   textsOf
-} from "./SqlParts.ts"
+} from "../Schema/SqlParts.ts"
 
 /** The entry, unless it is absent or has expired at `now`, in epoch milliseconds. */
 export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
@@ -73,8 +73,8 @@ export const getMany = (
 ): Query<EntriesRead | undefined> => ({
   ...(keysOnly ? getManyKeysStatement : getManyStatement),
   values: [
-    Encoding.texts(addresses.map(({ namespace }) => namespace)),
-    Encoding.texts(addresses.map(({ key }) => key)),
+    textArray(addresses.map(({ namespace }) => namespace)),
+    textArray(addresses.map(({ key }) => key)),
     now,
     ...(keysOnly ? [] : [maxBytes])
   ],

@@ -2,6 +2,7 @@
  * The lease of a node. As long as the node renews it, no other node takes its sessions. The database decides in the
  * transaction of each write whether the node still owns the session.
  */
+
 import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import { constVoid } from "effect/Function"
 import * as Monotonic from "../../../base/Monotonic.ts"
@@ -10,8 +11,8 @@ import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Pool } from "../Database/Pool.ts"
 import type { Query } from "../Database/Statement.ts"
-import type { OwnedSessions } from "./OwnedSessions.ts"
-import * as Queries from "./Queries.ts"
+import * as SessionQueries from "./SessionQueries.ts"
+import type { OwnedSessions } from "./SessionWriter.ts"
 
 /** A node, and the number of renewals of its lease. */
 export interface Renewals {
@@ -197,7 +198,7 @@ const loseTaken = (pool: Pool, node: string, owned: OwnedSessions): Effect.Effec
     const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
     const askFor = (some: typeof known) => {
       const sessions = some.map(([session]) => session)
-      return Effect.map(pool.read(Queries.taken(sessions, node)), found => {
+      return Effect.map(pool.read(SessionQueries.taken(sessions, node)), found => {
         const taken = new Set(found)
         for (const [session, token] of some) if (taken.has(session)) owned.lose(session, token)
       })

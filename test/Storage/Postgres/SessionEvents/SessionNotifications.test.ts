@@ -4,8 +4,8 @@ import * as fc from "fast-check"
 import pg from "pg"
 import { Changes } from "../../../../src/Simulator/Changes.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
+import * as LogNotifications from "../../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { LogEnd } from "../../../../src/Storage/Postgres/Kv/LogEnd.ts"
-import * as LogNotifications from "../../../../src/Storage/Postgres/LogNotifications.ts"
 import {
   channel,
   hashOf,

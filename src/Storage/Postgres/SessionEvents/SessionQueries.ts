@@ -14,8 +14,7 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
-import { texts } from "../Database/Encoding.ts"
-import { calling, first, type Query, type Row } from "../Database/Statement.ts"
+import { calling, first, type Query, type Row, textArray } from "../Database/Statement.ts"
 
 type HistoryRow = readonly [epoch: string, head: number, trimmed: number, recoveryState: string | null]
 
@@ -111,7 +110,7 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
     LEFT JOIN causeway.histories h ON h.session = s.session
     LEFT JOIN causeway.launch_configurations c ON c.session = s.session
     ORDER BY s.position`,
-  values: [texts(sessions)],
+  values: [textArray(sessions)],
   decode: rows =>
     (rows as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
       ([headSeq, hasEnvironment, hasDeployment]) => ({ headSeq, hasEnvironment, hasDeployment })
@@ -177,7 +176,7 @@ export const taken = (sessions: ReadonlyArray<string>, node: string): Query<Read
   name: "taken_sessions",
   text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
     WHERE h.owner IS DISTINCT FROM $2`,
-  values: [texts(sessions), node],
+  values: [textArray(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })
 
@@ -225,6 +224,6 @@ export const elsewhere = (sessions: ReadonlyArray<string>, node: string): Query<
   name: "sessions_elsewhere",
   text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
     JOIN causeway.nodes n ON n.id = h.owner WHERE n.id <> $2 AND n.expires_at > clock_timestamp()`,
-  values: [texts(sessions), node],
+  values: [textArray(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })

@@ -20,25 +20,14 @@
  * Rows are looked up one by one (`OFFSET 0` keeps the planner from choosing a join), and changed by their addresses. If
  * most rows of a table are dead, the planner expects it to be empty, and would choose a scan of all dead rows instead.
  */
-export const commitGroup = `
-CREATE FUNCTION causeway.commit_group(
-  group_id uuid,
-  now bigint,
-  lock_first boolean,
-  namespaces text[],
-  keys text[],
-  write_sizes integer[],
-  actors text[],
-  op_keys integer[],
-  op_values text[],
-  op_expiries bigint[],
-  op_matches text[],
-  op_none_matches text[]
-) RETURNS text
-LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $function$
+import { byIndex, generic, plpgsql } from "./SqlParts.ts"
+export const commitGroup = plpgsql(
+  `commit_group(group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes
+    integer[], actors text[], op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[],
+    op_none_matches text[]) RETURNS text`,
+  byIndex,
+  generic
+)`
 DECLARE
   key_count integer := cardinality(keys);
   -- Of each key: what it is after the writes so far, and what it was.
@@ -302,4 +291,4 @@ BEGIN
   INSERT INTO causeway.commits (id, result) VALUES (group_id, array_to_string(results, ','));
   RETURN array_to_string(results, ',');
 END
-$function$`
+`

@@ -1,7 +1,46 @@
 /**
- * SQL that several statements share: what prints entries and changes as JSON, whose readers need JSON text, and pages
- * of such texts.
+ * SQL that several functions and statements share: the form of functions, names, what prints entries and changes as
+ * JSON, whose readers need JSON text, and pages of such texts.
  */
+
+/** The settings of a function whose plans do without these ways to read a table. */
+export const without = (...scans: ReadonlyArray<string>): string =>
+  [...scans.map(scan => `SET enable_${scan} = off`), "SET jit = off"].join(" ")
+
+/** Rows are looked up by an index each, whatever the statistics say. */
+export const byIndex = without("seqscan", "hashjoin", "mergejoin")
+
+/** Rows are found by their addresses. */
+export const byAddress = without("seqscan", "indexscan", "bitmapscan")
+
+/** The plan does not depend on the parameters, and is made once. */
+export const generic = "SET plan_cache_mode = force_generic_plan"
+
+/** A function of the schema: its name with parameters and result, its properties and settings, and its body. */
+export const plpgsql =
+  (signature: string, ...properties: ReadonlyArray<string>) =>
+  (body: TemplateStringsArray, ...values: ReadonlyArray<string>): string =>
+    `CREATE FUNCTION causeway.${signature} LANGUAGE plpgsql ${properties.join(" ")} AS $function$` +
+    `${String.raw(body, ...values)}$function$`
+
+/** A text of 16 hexadecimal digits that no log and no history has had. */
+export const newEpoch = "left(replace(gen_random_uuid()::text, '-', ''), 16)"
+
+/** Reads the position of a name, and the id of its row. */
+export const readPosition = (name: string, into: string): string =>
+  `SELECT p.id, p.up_to INTO ${into} FROM causeway.positions p WHERE p.name = '${name}' ORDER BY p.id DESC LIMIT 1;`
+
+/** SQL for `Kv/Entry.tenantOf` of a column. */
+export const tenantOf = (namespace: string): string =>
+  `CASE WHEN starts_with(${namespace}, 'tenant:') THEN split_part(substr(${namespace}, 8), '/', 1) ELSE '' END`
+
+/** SQL for the entries of a namespace without pending changes. */
+export const baseEntries = (namespace: string): string =>
+  `coalesce((SELECT b.entries FROM causeway.base_namespaces b WHERE b.namespace = ${namespace}), 0)`
+
+/** SQL for the change in the number of namespaces of a tenant when one that has `before` entries gets `more`. */
+export const comeOrGone = (before: string, more: string): string =>
+  `CASE WHEN ${before} + ${more} > 0 THEN 1 ELSE 0 END - CASE WHEN ${before} > 0 THEN 1 ELSE 0 END`
 
 /** SQL for the last `seq` of the log. */
 export const lastSeq = "coalesce((SELECT max(seq) FROM causeway.changes), 0)"
