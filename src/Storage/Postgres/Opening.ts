@@ -193,7 +193,7 @@ type Failure = Cause.Cause<StoreRefused | StoreUnavailable | TableLocks.TablesIn
 /**
  * The pauses before another attempt to open the database. Other sessions wait behind an attempt that waits for a lock.
  */
-const pauses = { StoreUnavailable: "500 millis", StoreRefused: "2 seconds", TablesInUse: "5 seconds" } as const
+const pauses = { StoreUnavailable: "500 millis", StoreRefused: "2 seconds", TablesInUse: "10 seconds" } as const
 
 const pauseAfter = (cause: Failure): Duration.DurationInput =>
   Option.match(Cause.failureOption(cause), {

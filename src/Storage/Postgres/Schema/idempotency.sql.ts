@@ -1,5 +1,5 @@
 /**
- * The functions of writes with idempotency keys. `IdempotencyRecords` describes when they are called, and
+ * The functions of writes with idempotency keys. `Kv/Writer` describes when they are called, and
  * `Kv/IdempotencyShares` how tenants share the space. Numbers in the texts: a record is kept for 86,400,000 ms
  * (`Kv/Idempotency.lifetime`) and counts for 256 bytes in addition to its outcome (`overheadBytes`); a step is one of
  * 512 parts of the limit (`Kv/IdempotencyShares.steps`). A test compares them with these constants.
