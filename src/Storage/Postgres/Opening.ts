@@ -2,7 +2,6 @@
  * Opens the database, now or as soon as it is available: checks whether the store can use it, and brings its schema up
  * to date.
  */
-
 import { Cause, Deferred, type Duration, Effect, Option, type Redacted, type Scope } from "effect"
 import * as Supervision from "../../base/Supervision.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"

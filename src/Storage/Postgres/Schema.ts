@@ -4,7 +4,6 @@
  * The files `*.sql.ts` have the texts of functions, whole. Once a step is released, it never changes: to change a
  * function then, copy its text into a file that keeps it for that step, and let a new step replace it by the new text.
  */
-
 import { Context } from "effect"
 import { commitGroup } from "./Schema/commit_group.sql.ts"
 import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Schema/counts.sql.ts"

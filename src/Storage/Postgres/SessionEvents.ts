@@ -2,7 +2,6 @@
  * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session
  * belongs to one node at a time.
  */
-
 import { Context, Duration, Effect, Layer, Metric, MetricLabel, Option, type Scope } from "effect"
 import * as MetricTags from "../../base/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"

@@ -5,7 +5,6 @@
  * prevents nodes from serving the database during the copy and after an unfinished one. The lease of a node shows that
  * it runs. Locks prevent writes of nodes without a lease.
  */
-
 import { Effect, Option, Redacted, type Scope, Stream } from "effect"
 import type { Query } from "../Postgres/Database/Client.ts"
 import * as Client from "../Postgres/Database/Client.ts"

@@ -5,7 +5,7 @@ import { Effect, Redacted, type Scope } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { isCanceled, unavailable } from "./DatabaseError.ts"
-import type { Parameter, Row } from "./Statement.ts"
+import { type Parameter, type Row, types } from "./Statement.ts"
 
 /** The address and the session settings of a connection of a pool. */
 export interface ClientOptions {
@@ -33,21 +33,7 @@ const lockTimeout = 1500
 /** How long an unused connection stays open, in milliseconds. */
 export const unusedTimeout = 60_000
 
-const int8 = 20
-
 const noop = (): void => {}
-
-/**
- * `integer` and `bigint` become numbers, as no value exceeds 2^53. `boolean` becomes a boolean. All other types are
- * text.
- */
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (oid: number) => (oid === int8 || oid === 23 ? Number : oid === 16 ? isTrue : asText)
-} as pg.CustomTypesConfig
-
-const isTrue = (text: string): boolean => text === "t"
-
-const asText = (text: string): string => text
 
 /** The options of every client of the service. */
 export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({

@@ -2,7 +2,6 @@
  * The time of the database, from the monotonic clock of the node and its measured offset, and whether the database may
  * be used. So all nodes share one time without a query for each use.
  */
-
 import { Clock, Context, DefaultServices, Effect } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"

@@ -2,7 +2,6 @@
  * Connections on which short statements follow each other without waiting for answers. A read of one entry costs about
  * half as much as on a connection that is taken from a pool for each read.
  */
-
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import type pg from "pg"

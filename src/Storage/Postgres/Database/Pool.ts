@@ -1,7 +1,6 @@
 /**
  * A pool of connections to the database.
  */
-
 import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
@@ -28,7 +27,7 @@ import {
   Unanswered,
   unavailable
 } from "./DatabaseError.ts"
-import type { Parameter, Query, Row } from "./Statement.ts"
+import { orElseWhenLost, type Parameter, type Query, type Row } from "./Statement.ts"
 
 /** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
@@ -90,13 +89,6 @@ export interface RunOptions {
 }
 
 const isNeverGivenUp = (): boolean => false
-
-/** Runs `other` if the name of a statement was lost. Any other failure becomes `StoreUnavailable`. */
-export const orElseWhenLost = <A>(
-  attempt: Effect.Effect<A, QueryError>,
-  other: () => Effect.Effect<A, StoreUnavailable>
-): Effect.Effect<A, StoreUnavailable> =>
-  Direct.catchAll(attempt, error => (isStatementLost(error) ? other() : Exit.fail(unavailable(error))))
 
 /** Returns a connection to its pool, or ends it. */
 type Done = (destroys?: Error | boolean) => void

@@ -1,7 +1,6 @@
 /**
  * Work in portions. Each portion is a transaction that all writers wait for.
  */
-
 import { Effect } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 

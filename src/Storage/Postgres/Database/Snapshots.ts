@@ -1,7 +1,6 @@
 /**
  * Snapshots for many reads. Each has its own connection.
  */
-
 import { Effect, ExecutionStrategy, Exit, Scope } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import { tenantOf } from "../../../Kv/Entry.ts"

@@ -1,10 +1,28 @@
 /**
  * Statements, their parameters, and their results.
  */
+import { type Effect, Exit } from "effect"
 import { constVoid } from "effect/Function"
+import type pg from "pg"
+import * as Direct from "../../../base/Direct.ts"
+import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import { isStatementLost, type QueryError, unavailable } from "./DatabaseError.ts"
 
-/** A row, column by column. Whole numbers of the database are numbers. */
+const bool = 16
+const int8 = 20
+const int4 = 23
+
+/** A row, column by column. */
 export type Row = ReadonlyArray<unknown>
+
+const isTrue = (text: string): boolean => text === "t"
+
+const asText = (text: string): string => text
+
+/** How clients read values: whole numbers as numbers, as none exceeds 2^53, booleans, and all others as text. */
+export const types = {
+  getTypeParser: (oid: number) => (oid === int8 || oid === int4 ? Number : oid === bool ? isTrue : asText)
+} as pg.CustomTypesConfig
 
 /** A value of a parameter. A text must not contain U+0000. */
 export type Parameter = string | number | boolean | Buffer | null
@@ -17,6 +35,13 @@ export interface Query<A> {
   readonly values: ReadonlyArray<Parameter>
   readonly decode: (rows: ReadonlyArray<Row>) => A
 }
+
+/** Runs `other` if the name of a statement was lost. Any other failure becomes `StoreUnavailable`. */
+export const orElseWhenLost = <A>(
+  attempt: Effect.Effect<A, QueryError>,
+  other: () => Effect.Effect<A, StoreUnavailable>
+): Effect.Effect<A, StoreUnavailable> =>
+  Direct.catchAll(attempt, error => (isStatementLost(error) ? other() : Exit.fail(unavailable(error))))
 
 /** Decodes the first column of the first row. */
 export const first = <A>([row]: ReadonlyArray<Row>): A => row![0] as A
@@ -33,8 +58,6 @@ export const calling = <A>(
   decode
 })
 
-const int4 = 23
-const int8 = 20
 const text = 25
 
 /** Writes the header: one dimension from 1, and elements that may be null. Returns the offset of the first element. */

@@ -2,7 +2,6 @@
  * Locks of whole tables. While a session waits for one, all later sessions that need the table wait too. So the wait is
  * short when nodes may be serving.
  */
-
 import { Data, Effect } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"

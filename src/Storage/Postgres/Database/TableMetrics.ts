@@ -2,7 +2,6 @@
  * Metrics of the tables: their sizes from the files of the server, their live and dead rows from its statistics, and
  * the time for which vacuum could not remove dead rows.
  */
-
 import { Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../../base/MetricTags.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"

@@ -1,7 +1,6 @@
 /**
  * The port `Store` over the connections of a node.
  */
-
 import { type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../base/Direct.ts"
 import { BackupRefused, EntriesTooLarge, type Selection, Store, type StoreUnavailable } from "../../../Kv/Store.ts"
@@ -12,7 +11,7 @@ import { answeredWithin } from "../Database/DatabaseError.ts"
 import type { Pipeline } from "../Database/Pipeline.ts"
 import * as Pool from "../Database/Pool.ts"
 import * as Snapshots from "../Database/Snapshots.ts"
-import type { Query } from "../Database/Statement.ts"
+import { orElseWhenLost, type Query } from "../Database/Statement.ts"
 import * as ListQueries from "./ListQueries.ts"
 import * as Queries from "./Queries.ts"
 import type { WriteError } from "./Writer.ts"
@@ -114,7 +113,7 @@ const makeLists = (
 /** The port `Store` over PostgreSQL. */
 export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options) => {
   const runShort = <A>(query: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-    pipeline === undefined ? reads.read(query) : Pool.orElseWhenLost(pipeline.run(query), () => reads.read(query))
+    pipeline === undefined ? reads.read(query) : orElseWhenLost(pipeline.run(query), () => reads.read(query))
 
   return Store.of({
     get: (namespace, key) =>

@@ -1,7 +1,6 @@
 /**
  * Queries for lists of entries and for their counts.
  */
-
 import { compare } from "../../../Client/KeyOrder.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import {

@@ -2,7 +2,6 @@
  * How nodes learn of each other's writes: by notifications of the database, and by polling the end of the log. Polling
  * alone is sufficient; a notification only shortens the delay.
  */
-
 import { Duration, Effect, Exit, type Redacted, type Scope } from "effect"
 import { randomHex } from "../../../base/RandomHex.ts"
 import * as Supervision from "../../../base/Supervision.ts"

@@ -1,7 +1,6 @@
 /**
  * The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot.
  */
-
 import { constVoid } from "effect/Function"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"

@@ -1,7 +1,6 @@
 /**
  * Commits groups of writes by calls of the functions that write, one at a time.
  */
-
 import { Array as Arr, Effect, Either, Exit } from "effect"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
 import { type Comparison, ComparisonSchedule } from "../../../Kv/IdempotencyShares.ts"

@@ -2,7 +2,6 @@
  * The lease of a node. As long as the node renews it, no other node takes its sessions. The database decides in the
  * transaction of each write whether the node still owns the session.
  */
-
 import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import { constVoid } from "effect/Function"
 import * as Monotonic from "../../../base/Monotonic.ts"

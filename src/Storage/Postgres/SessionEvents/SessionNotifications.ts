@@ -2,7 +2,6 @@
  * How a node learns that another node has changed the history of a session: by notifications with hashes of sessions,
  * and by polling the ends of watched histories. Polling alone is sufficient.
  */
-
 import { Array as Arr, Duration, Effect, type Scope } from "effect"
 import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"

@@ -1,7 +1,6 @@
 /**
  * Commits groups of writes to histories, and keeps the sessions that this node owns and watches up to date with them.
  */
-
 import { Effect, Either, Exit } from "effect"
 import { compare } from "../../../Client/KeyOrder.ts"
 import { maxReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
