@@ -101,7 +101,6 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
           "tcp_user_timeout"
         ]
         const [row] = yield* pool.read({
-          name: "settings",
           text: `SELECT ${settings.map(setting => `current_setting('${setting}')`).join(", ")}`,
           values: [],
           decode: rows => rows

@@ -65,7 +65,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, behind a pooler${reasonTo
       for (let round = 0; round < 3; round++) {
         const answers = yield* Effect.forEach(
           asked,
-          () => pool.read({ name: "one", text: "SELECT 1", values: [], decode: rows => rows.length }),
+          () => pool.read({ text: "SELECT 1", values: [], decode: rows => rows.length }),
           { concurrency: "unbounded" }
         )
         expect(answers).toEqual(asked.map(() => 1))
@@ -81,7 +81,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, behind a pooler${reasonTo
       yield* Effect.promise(() => execute(direct, `ALTER DATABASE ${name} SET statement_timeout = 1`))
       const url = Redacted.make(yield* Bouncer.make(direct))
       const pool = yield* Pool.make({ url, isPooled: true, max: 1, statementTimeout: 10_000 })
-      const slow = { name: "slow", text: "SELECT pg_sleep(1)", values: [], decode: () => undefined }
+      const slow = { text: "SELECT pg_sleep(1)", values: [], decode: () => undefined }
       const error = yield* Effect.flip(pool.read(slow))
       expect(error.reason).toMatch(/statement_timeout of the role|due to statement timeout/)
     })

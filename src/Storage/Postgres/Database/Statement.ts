@@ -29,8 +29,6 @@ export type Parameter = string | number | boolean | Buffer | null
 
 /** A statement with its parameters and the decoding of its rows. */
 export interface Query<A> {
-  /** The name under which a connection prepares the statement once. */
-  readonly name: string
   readonly text: string
   readonly values: ReadonlyArray<Parameter>
   readonly decode: (rows: ReadonlyArray<Row>) => A
@@ -43,6 +41,15 @@ export const orElseWhenLost = <A>(
 ): Effect.Effect<A, StoreUnavailable> =>
   Direct.catchAll(attempt, error => (isStatementLost(error) ? other() : Exit.fail(unavailable(error))))
 
+const names = new Map<string, string>()
+
+/** The name under which each connection prepares a text once. There are few texts: they have no values. */
+export const nameOf = (text: string): string => {
+  const name = names.get(text) ?? `causeway_${names.size}`
+  names.set(text, name)
+  return name
+}
+
 /** Decodes the first column of the first row. */
 export const first = <A>([row]: ReadonlyArray<Row>): A => row![0] as A
 
@@ -52,7 +59,6 @@ export const calling = <A>(
   values: ReadonlyArray<Parameter>,
   decode: (rows: ReadonlyArray<Row>) => A
 ): Query<A> => ({
-  name,
   text: `SELECT causeway.${name}(${values.map((_, index) => `$${index + 1}`).join(", ")})`,
   values,
   decode
@@ -118,7 +124,6 @@ export const textArray = (all: ReadonlyArray<string | null>): Buffer => {
  * not flushed: it would hold a lock of the whole server until then.
  */
 export const notify = (channel: string, payloads: ReadonlyArray<string>): Query<void> => ({
-  name: "notify",
   text: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, p) FROM unnest($2::text[]) p",
   values: [channel, textArray(payloads)],
   decode: constVoid

@@ -56,8 +56,6 @@ export interface EntryPage {
   readonly counting?: Counting
 }
 
-type Statement = Pick<Query<unknown>, "name" | "text">
-
 /** The properties of a query that determine its statement. */
 interface ListForm {
   /** Whether the page starts after a key, rather than with it. */
@@ -90,7 +88,7 @@ const counted = (isAll: boolean, range: string) => ({
   ) due`
 })
 
-const listStatement = (form: ListForm, name: string): Statement => {
+const listText = (form: ListForm): string => {
   const { isAfter, isAllCounted, isBounded, isCountBounded, isCounted, isDescending, keysOnly } = form
   const rows = `FROM causeway.entries WHERE namespace = $2 AND key ${isAfter ? ">" : ">="} $3
     ${isBounded ? "AND key < $6" : ""} AND (expires_at IS NULL OR expires_at > $4)`
@@ -99,22 +97,19 @@ const listStatement = (form: ListForm, name: string): Statement => {
     ? "namespace = $2"
     : `namespace = $2 AND key >= ${low}${isCountBounded ? ` AND key < ${high}` : ""}`
   const { columns, due } = counted(isAllCounted, range)
-  return {
-    name,
-    text: `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch() ${isCounted ? `, ${columns}` : ""} FROM (
+  return `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch() ${isCounted ? `, ${columns}` : ""} FROM (
       ${page(keysOnly ? printedKey : printedEntry, isDescending ? "key DESC" : "key", rows, "$5")}
     ) page ${isCounted ? `, ${due}` : ""}`
-  }
 }
 
-const listStatements = new Map<string, Statement>()
+const listTexts = new Map<string, string>()
 
-/** Returns the statement of a form, which is made when it is first needed. */
-const listOf = (form: ListForm): Statement => {
-  const name = `list ${Object.values(form).map(Number).join("")}`
-  const statement = listStatements.get(name) ?? listStatement(form, name)
-  listStatements.set(name, statement)
-  return statement
+/** Returns the text of a form, which is made when it is first needed. */
+const listOf = (form: ListForm): string => {
+  const key = Object.values(form).map(Number).join("")
+  const text = listTexts.get(key) ?? listText(form)
+  listTexts.set(key, text)
+  return text
 }
 
 /** Returns the lesser of an end and a key; the end if the key is empty. */
@@ -136,7 +131,7 @@ export const entries = (query: EntryQuery): Query<EntryPage> => {
   const isCountBounded = hasCount && high !== undefined
   const isAllCounted = hasCount && !isCountBounded && low === ""
   return {
-    ...listOf({ isAfter, isBounded, isDescending, keysOnly, isCounted: hasCount, isCountBounded, isAllCounted }),
+    text: listOf({ isAfter, isBounded, isDescending, keysOnly, isCounted: hasCount, isCountBounded, isAllCounted }),
     values: [
       range === undefined ? 0 : limit + 1,
       namespace,
@@ -184,7 +179,6 @@ export const part = (selection: Selection, after: string, readsRows: boolean, no
     : ["", ""]
   const end = readsRows ? "$4" : "$3"
   return {
-    name: "count",
     text: `SELECT count(*) ${filter}, count(*), max(key) FROM (
         SELECT key${column} FROM causeway.entries
         WHERE namespace = $1 AND key ${after === "" ? ">=" : ">"} $2 ${high === undefined ? "" : `AND key < ${end}`}
@@ -225,9 +219,7 @@ const changed = `changed AS MATERIALIZED (
   ) c GROUP BY c.namespace
 )`
 
-const namespacesStatement = {
-  name: "namespaces",
-  text: `WITH ${due}, ${changed}, net AS MATERIALIZED (
+const namespacesText = `WITH ${due}, ${changed}, net AS MATERIALIZED (
       SELECT jsonb_object_agg(changed.namespace, changed.entries) AS map FROM changed
     ), added AS MATERIALIZED (
       SELECT changed.namespace, changed.entries AS count FROM changed
@@ -249,14 +241,13 @@ const namespacesStatement = {
         ) part ORDER BY part.namespace LIMIT $5
       ) page
     ), ${lastSeq}, causeway.epoch()`
-}
 
 /** A page of namespaces. */
 export const namespaces = (query: NamespaceQuery, now: number): Query<NamespacePage> => {
   const { after, limit } = query
   const ranges = KeyOrder.rangesOfNamespaces(query)
   return {
-    ...namespacesStatement,
+    text: namespacesText,
     values: [
       now,
       textArray(ranges.map(({ low }) => low)),
@@ -272,9 +263,7 @@ export const namespaces = (query: NamespaceQuery, now: number): Query<NamespaceP
   }
 }
 
-const tenantsStatement = {
-  name: "tenants",
-  text: `WITH ${due}, ${changed}, moved AS MATERIALIZED (
+const tenantsText = `WITH ${due}, ${changed}, moved AS MATERIALIZED (
       SELECT ${tenantOf("c.namespace")} AS tenant, sum(${comeOrGone("c.before", "c.entries")}) AS namespaces,
         sum(c.entries) AS entries
       FROM (
@@ -303,7 +292,6 @@ const tenantsStatement = {
         ) part ORDER BY part.tenant LIMIT $4
       ) page
     ), ${lastSeq}, causeway.epoch()`
-}
 
 /** A page of tenants. */
 export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
@@ -311,7 +299,7 @@ export const tenants = (query: TenantQuery, now: number): Query<TenantPage> => {
   const range = KeyOrder.rangeOfTenants(query)
   const { high = "", low } = range ?? { low: "" }
   return {
-    ...tenantsStatement,
+    text: tenantsText,
     values: [now, low, high, range === undefined ? 0 : limit + 1],
     decode: ([row]) => {
       const all = JSON.parse(row![0] as string) as ReadonlyArray<readonly [string, number, number]>

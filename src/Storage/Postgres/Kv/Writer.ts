@@ -1,5 +1,11 @@
 /**
- * Commits groups of writes by calls of the functions that write, one at a time.
+ * Commits groups of writes by calls of the functions that write, one at a time: a call for a group of writes, and one
+ * for each delete of a prefix; each with and without idempotency keys.
+ *
+ * With keys, a function looks the keys up, then does what it does without them, and stores a record of each write that
+ * was applied, all in one transaction. Records are added under the lock that every writer takes, so that of two nodes
+ * with the same key only one applies its write. The other finds the record when it adds its own. It then fails with
+ * 40001 and is called again with `lock_first`, so that it finds the record before it applies anything.
  */
 import { Array as Arr, Effect, Either, Exit } from "effect"
 import * as Idempotency from "../../../Kv/Idempotency.ts"
@@ -23,162 +29,7 @@ import * as GroupCall from "../Database/GroupCall.ts"
 import type { Pool } from "../Database/Pool.ts"
 import { bigintArray, integerArray, type Parameter, textArray } from "../Database/Statement.ts"
 
-/** The limit of idempotency records, and callbacks for what results have besides outcomes. */
-export interface Options {
-  /** Called with the last `seq` of the log after each group, and before it. */
-  readonly onLastSeq: (lastSeq: number, base: number) => void
-  /** Called with the milliseconds that a group has waited for the lock of the log. */
-  readonly onLockWait: (millis: number) => void
-  /** The limit of the bytes of idempotency records. */
-  readonly idempotencyBytes: number
-  /** Called with the result of each comparison of the tenants. */
-  readonly onComparison: (comparison: Comparison) => void
-}
-
-/** Why a write was not committed. */
-export type WriteError = PreconditionFailed | IdempotencyConflict | StoreUnavailable
-
 type Writes = ReadonlyArray<Write>
-type Outcomes = ReadonlyArray<Outcome>
-type Results = ReadonlyArray<Either.Either<Committed, WriteError>>
-
-/** The time of the database in epoch milliseconds. For `isGivenUp` see `GroupCall`. */
-export interface Turn {
-  readonly now: number
-  readonly isGivenUp: () => boolean
-}
-
-/** Returns the result of each write of a group, which is not empty. Callers must not overlap calls. */
-export type Commit = (writes: Writes, turn: Turn) => Effect.Effect<Results, StoreUnavailable>
-
-/** The outcome of a write, as the port returns it. */
-const resultOf = (write: Write, outcome: Outcome): Either.Either<Committed, WriteError> => {
-  if (outcome._tag === "Committed") return Either.right(committed(write, outcome.committed))
-  if (outcome._tag === "KeyReused") return Either.left(new IdempotencyConflict({ isInProgress: false }))
-  const { currentVersion, index, isChangedBefore } = outcome
-  return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
-}
-
-const isPlain = ({ prefixDelete }: Write): boolean => prefixDelete === undefined
-
-/** The parts of a group that one call each commits, in order: a delete of a prefix is a part of its own. */
-const partsOf = (writes: Writes): ReadonlyArray<Writes> =>
-  Arr.isNonEmptyReadonlyArray(writes) ? Arr.groupWith(writes, (a, b) => isPlain(a) && isPlain(b)) : []
-
-type Applying = Effect.Effect<Outcomes, QueryError | StoreUnavailable>
-
-/** Makes the function that applies one part of a group by a call. */
-const applying = (
-  pool: Pick<Pool, "run" | "read">,
-  lastServerTime: () => number,
-  { idempotencyBytes, onComparison, onLastSeq, onLockWait }: Options
-): ((part: Writes, turn: Turn) => Applying) => {
-  // One for all functions: no call may overtake a call of another function whose outcome is unknown.
-  const call = GroupCall.make(pool, lastServerTime)
-  const schedule = new ComparisonSchedule()
-  const bounds = ({ now }: Turn): Bounds => ({
-    limitBytes: idempotencyBytes,
-    compares: schedule.isDue(now)
-  })
-
-  const decode = (writes: Writes, result: string, { now }: Turn): Answer => {
-    const answer = decodeAnswer(writes, result)
-    if (answer._tag === "Applied" && answer.comparison !== undefined) {
-      schedule.done(now)
-      onComparison(answer.comparison)
-    }
-    return answer
-  }
-
-  const applied = (writes: Writes, result: string): Outcomes => {
-    const { base, lastSeq, lockWait, outcomes } = decodeGroup(writes, result)
-    onLastSeq(lastSeq, base)
-    if (lockWait !== undefined) onLockWait(lockWait)
-    return outcomes
-  }
-
-  /**
-   * Applies writes without deletes of prefixes, together. If some of them have records, the call applies nothing. The
-   * others are then applied without them. After a lost race the lock is taken first, so that there can be no other.
-   */
-  const apply = (writes: Writes, turn: Turn): Applying => {
-    const isKeyed = writes.some(({ idempotencyKey }) => idempotencyKey !== undefined)
-    const parameters = encodeGroup(writes)
-    const keys = isKeyed ? encodeKeys(writes, bounds(turn)) : []
-    return Effect.flatMap(
-      call(
-        isKeyed ? "commit_keyed" : "commit_group",
-        (id, lockFirst) => [id, turn.now, lockFirst, ...parameters, ...keys],
-        turn.isGivenUp
-      ),
-      (result): Applying => {
-        const answer = decode(writes, result, turn)
-        if (answer._tag === "Applied") return Exit.succeed(applied(writes, answer.result))
-        const replayed = answer.outcomes
-        const others = writes.filter((_, index) => !replayed.has(index))
-        return Effect.map(others.length === 0 ? Exit.succeed([]) : apply(others, turn), outcomes => {
-          let next = 0
-          return writes.map((_, index) => replayed.get(index) ?? outcomes[next++]!)
-        })
-      }
-    )
-  }
-
-  /** Applies a write that deletes a prefix. */
-  const remove = (write: Write, turn: Turn): Applying => {
-    const key = write.idempotencyKey
-    const parameters = [
-      ...encodePrefixDelete(write.prefixDelete!, write.actor),
-      ...(key === undefined ? [] : encodeKey(key, bounds(turn)))
-    ]
-    const name = key === undefined ? "remove_entries" : "remove_keyed"
-    return Effect.map(
-      call(name, id => [id, turn.now, ...parameters], turn.isGivenUp),
-      result => {
-        const answer = decode([write], result, turn)
-        if (answer._tag === "Replayed") return [answer.outcomes.get(0)!]
-        const committed = decodePrefixDelete(answer.result, turn.now)
-        onLastSeq(committed.lastSeq, committed.lastSeq - committed.results.length)
-        return [{ _tag: "Committed", committed }]
-      }
-    )
-  }
-
-  return (part, turn) => (isPlain(part[0]!) ? apply(part, turn) : remove(part[0]!, turn))
-}
-
-/** Makes the commit of one node. For `lastServerTime` see `GroupCall`. */
-export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => number, options: Options): Commit => {
-  const apply = applying(pool, lastServerTime, options)
-
-  const commitPart = (part: Writes, turn: Turn): Effect.Effect<Results, StoreUnavailable> =>
-    Effect.matchEffect(apply(part, turn), {
-      // A write that the database refuses must not fail the others of its group.
-      onFailure: error =>
-        isOfContent(error) && part.length > 1
-          ? commitEach(
-              part.map(write => [write]),
-              turn
-            )
-          : Exit.fail(unavailable(error)),
-      onSuccess: outcomes => Exit.succeed(outcomes.map((outcome, index) => resultOf(part[index]!, outcome)))
-    })
-
-  /** Commits parts, one after the other. One that fails does not fail the others. */
-  const commitEach = (parts: ReadonlyArray<Writes>, turn: Turn): Effect.Effect<Results> =>
-    Effect.map(
-      Effect.forEach(parts, part =>
-        Effect.catchAll(commitPart(part, turn), error => Exit.succeed(part.map(() => Either.left(error))))
-      ),
-      Arr.flatten
-    )
-
-  return (writes, turn) =>
-    Effect.suspend(() => {
-      const parts = partsOf(writes)
-      return parts.length === 1 ? commitPart(parts[0]!, turn) : commitEach(parts, turn)
-    })
-}
 
 /** The outcome of one write of a group. */
 export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused | KeyReused
@@ -190,7 +41,7 @@ const versions = (given: Precondition["match"]): string | null => {
 }
 
 /** Encodes the parameters of `commit_group` after the first three. */
-export const encodeGroup = (writes: ReadonlyArray<Write>): ReadonlyArray<Parameter> => {
+export const encodeGroup = (writes: Writes): ReadonlyArray<Parameter> => {
   const numbers = new Map<string, number>()
   const namespaces: Array<string> = []
   const keys: Array<string> = []
@@ -246,7 +97,7 @@ export interface GroupResult {
 }
 
 /** Decodes the result of `commit_group` for these writes. */
-export const decodeGroup = (writes: ReadonlyArray<Write>, result: string): GroupResult => {
+export const decodeGroup = (writes: Writes, result: string): GroupResult => {
   const numbers = result.split(",")
   let at = 0
   const next = (): number => Number(numbers[at++])
@@ -295,31 +146,17 @@ export interface Bounds {
 }
 
 /** The parameters of `commit_keyed` after those of `commit_group`. */
-export const encodeKeys = (
-  writes: ReadonlyArray<Write>,
-  { compares, limitBytes }: Bounds
-): ReadonlyArray<Parameter> => {
-  const numbers: Array<number> = []
-  const tenants: Array<string> = []
-  const ids: Array<string> = []
-  const digests: Array<string> = []
-  const expiries: Array<string> = []
-  for (const [index, write] of writes.entries()) {
-    const key = write.idempotencyKey
-    if (key === undefined) continue
-    numbers.push(index + 1)
-    tenants.push(key.tenant)
-    ids.push(key.id)
-    digests.push(key.digest)
-    expiries.push(Idempotency.expiriesOf(write))
-  }
+export const encodeKeys = (writes: Writes, { compares, limitBytes }: Bounds): ReadonlyArray<Parameter> => {
+  const keyed = writes.flatMap((write, index) =>
+    write.idempotencyKey === undefined ? [] : [{ write, number: index + 1, ...write.idempotencyKey }]
+  )
   return [
     limitBytes,
-    integerArray(numbers),
-    textArray(ids),
-    textArray(digests),
-    textArray(expiries),
-    textArray(tenants),
+    integerArray(keyed.map(({ number }) => number)),
+    textArray(keyed.map(({ id }) => id)),
+    textArray(keyed.map(({ digest }) => digest)),
+    textArray(keyed.map(({ write }) => Idempotency.expiriesOf(write))),
+    textArray(keyed.map(({ tenant }) => tenant)),
     compares
   ]
 }
@@ -338,7 +175,7 @@ export type Answer =
   | { readonly _tag: "Applied"; readonly result: string; readonly comparison: Comparison | undefined }
 
 /** Decodes the result of either function, with or without keys. */
-export const decodeAnswer = (writes: ReadonlyArray<Write>, answer: string): Answer => {
+export const decodeAnswer = (writes: Writes, answer: string): Answer => {
   if (!answer.startsWith("[")) {
     const [result = "", numbers] = answer.split(";")
     const [bytes = 0, forgotten = 0] = numbers?.split(",").map(Number) ?? []
@@ -352,4 +189,150 @@ export const decodeAnswer = (writes: ReadonlyArray<Write>, answer: string): Answ
     ])
   )
   return { _tag: "Replayed", outcomes }
+}
+
+/** The limit of idempotency records, and callbacks for what results have besides outcomes. */
+export interface Options {
+  /** Called with the last `seq` of the log after each group, and before it. */
+  readonly onLastSeq: (lastSeq: number, base: number) => void
+  /** Called with the milliseconds that a group has waited for the lock of the log. */
+  readonly onLockWait: (millis: number) => void
+  /** The limit of the bytes of idempotency records. */
+  readonly idempotencyBytes: number
+  /** Called with the result of each comparison of the tenants. */
+  readonly onComparison: (comparison: Comparison) => void
+}
+
+/** Why a write was not committed. */
+export type WriteError = PreconditionFailed | IdempotencyConflict | StoreUnavailable
+
+type Outcomes = ReadonlyArray<Outcome>
+type Results = ReadonlyArray<Either.Either<Committed, WriteError>>
+
+/** The time of the database in epoch milliseconds. For `isGivenUp` see `GroupCall`. */
+export interface Turn {
+  readonly now: number
+  readonly isGivenUp: () => boolean
+}
+
+/** Returns the result of each write of a group, which is not empty. Callers must not overlap calls. */
+export type Commit = (writes: Writes, turn: Turn) => Effect.Effect<Results, StoreUnavailable>
+
+/** The outcome of a write, as the port returns it. */
+const resultOf = (write: Write, outcome: Outcome): Either.Either<Committed, WriteError> => {
+  if (outcome._tag === "Committed") return Either.right(committed(write, outcome.committed))
+  if (outcome._tag === "KeyReused") return Either.left(new IdempotencyConflict({ isInProgress: false }))
+  const { currentVersion, index, isChangedBefore } = outcome
+  return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
+}
+
+const isPlain = ({ prefixDelete }: Write): boolean => prefixDelete === undefined
+
+/** The parts of a group that one call each commits, in order: a delete of a prefix is a part of its own. */
+const partsOf = (writes: Writes): ReadonlyArray<Writes> =>
+  Arr.isNonEmptyReadonlyArray(writes) ? Arr.groupWith(writes, (a, b) => isPlain(a) && isPlain(b)) : []
+
+type Applying = Effect.Effect<Outcomes, QueryError | StoreUnavailable>
+
+/** Makes the function that applies one part of a group by a call. */
+const applying = (
+  pool: Pick<Pool, "run" | "read">,
+  lastServerTime: () => number,
+  { idempotencyBytes, onComparison, onLastSeq, onLockWait }: Options
+): ((part: Writes, turn: Turn) => Applying) => {
+  // One for all functions: no call may overtake a call of another function whose outcome is unknown.
+  const call = GroupCall.make(pool, lastServerTime)
+  const schedule = new ComparisonSchedule()
+  const bounds = ({ now }: Turn): Bounds => ({ limitBytes: idempotencyBytes, compares: schedule.isDue(now) })
+
+  const decode = (writes: Writes, result: string, { now }: Turn): Answer => {
+    const answer = decodeAnswer(writes, result)
+    if (answer._tag === "Applied" && answer.comparison !== undefined) {
+      schedule.done(now)
+      onComparison(answer.comparison)
+    }
+    return answer
+  }
+
+  /**
+   * Applies writes without deletes of prefixes, together. If some of them have records, the call applies nothing. The
+   * others are then applied without them. After a lost race the lock is taken first, so that there can be no other.
+   */
+  const apply = (writes: Writes, turn: Turn): Applying => {
+    const isKeyed = writes.some(({ idempotencyKey }) => idempotencyKey !== undefined)
+    const parameters = encodeGroup(writes)
+    const keys = isKeyed ? encodeKeys(writes, bounds(turn)) : []
+    return Effect.flatMap(
+      call(
+        isKeyed ? "commit_keyed" : "commit_group",
+        (id, lockFirst) => [id, turn.now, lockFirst, ...parameters, ...keys],
+        turn.isGivenUp
+      ),
+      (result): Applying => {
+        const answer = decode(writes, result, turn)
+        if (answer._tag === "Applied") {
+          const { base, lastSeq, lockWait, outcomes } = decodeGroup(writes, answer.result)
+          onLastSeq(lastSeq, base)
+          if (lockWait !== undefined) onLockWait(lockWait)
+          return Exit.succeed(outcomes)
+        }
+        const replayed = answer.outcomes
+        const others = writes.filter((_, index) => !replayed.has(index))
+        return Effect.map(others.length === 0 ? Exit.succeed([]) : apply(others, turn), outcomes => {
+          let next = 0
+          return writes.map((_, index) => replayed.get(index) ?? outcomes[next++]!)
+        })
+      }
+    )
+  }
+
+  /** Applies a write that deletes a prefix. */
+  const remove = (write: Write, turn: Turn): Applying => {
+    const key = write.idempotencyKey
+    const parameters = [
+      ...encodePrefixDelete(write.prefixDelete!, write.actor),
+      ...(key === undefined ? [] : encodeKey(key, bounds(turn)))
+    ]
+    const name = key === undefined ? "remove_entries" : "remove_keyed"
+    return Effect.map(
+      call(name, id => [id, turn.now, ...parameters], turn.isGivenUp),
+      result => {
+        const answer = decode([write], result, turn)
+        if (answer._tag === "Replayed") return [answer.outcomes.get(0)!]
+        const committed = decodePrefixDelete(answer.result, turn.now)
+        onLastSeq(committed.lastSeq, committed.lastSeq - committed.results.length)
+        return [{ _tag: "Committed", committed }]
+      }
+    )
+  }
+
+  return (part, turn) => (isPlain(part[0]!) ? apply(part, turn) : remove(part[0]!, turn))
+}
+
+/** Makes the commit of one node. For `lastServerTime` see `GroupCall`. */
+export const make = (pool: Pick<Pool, "run" | "read">, lastServerTime: () => number, options: Options): Commit => {
+  const apply = applying(pool, lastServerTime, options)
+
+  const commitPart = (part: Writes, turn: Turn): Effect.Effect<Results, StoreUnavailable> =>
+    Effect.matchEffect(apply(part, turn), {
+      // A write that the database refuses must not fail the others of its group.
+      onFailure: error =>
+        isOfContent(error) && part.length > 1 ? commitEach(part.map(Arr.of), turn) : Exit.fail(unavailable(error)),
+      onSuccess: outcomes => Exit.succeed(outcomes.map((outcome, index) => resultOf(part[index]!, outcome)))
+    })
+
+  /** Commits parts, one after the other. One that fails does not fail the others. */
+  const commitEach = (parts: ReadonlyArray<Writes>, turn: Turn): Effect.Effect<Results> =>
+    Effect.map(
+      Effect.forEach(parts, part =>
+        Effect.catchAll(commitPart(part, turn), error => Exit.succeed(part.map(() => Either.left(error))))
+      ),
+      Arr.flatten
+    )
+
+  return (writes, turn) =>
+    Effect.suspend(() => {
+      const parts = partsOf(writes)
+      return parts.length === 1 ? commitPart(parts[0]!, turn) : commitEach(parts, turn)
+    })
 }

@@ -51,15 +51,13 @@ export const expiryPosition = "(SELECT causeway.position('expiry'))"
 /** An SQL condition for entries that have expired at `now` and are still stored. */
 export const isDue = (now: string): string => `expires_at > ${expiryPosition} AND expires_at <= ${now}`
 
-/** SQL that prints an entry as `toJson` does. */
-export const printedEntry = `concat('{"namespace":', to_json(namespace), ',"key":', to_json(key), ',"value":', value,
-  ',"version":', version, ',"updatedBy":', to_json(updated_by), ',"updatedAt":', updated_at, ',"expiresAt":',
-  coalesce(expires_at::text, 'null'), '}')`
+const printed = (value: string): string =>
+  `concat('{"namespace":', to_json(namespace), ',"key":', to_json(key), ${value} ',"version":', version, ',"updatedBy":',
+  to_json(updated_by), ',"updatedAt":', updated_at, ',"expiresAt":', coalesce(expires_at::text, 'null'), '}')`
 
-/** SQL that prints an entry as `encodeWithoutValue` does. */
-export const printedKey = `concat('{"namespace":', to_json(namespace), ',"key":', to_json(key), ',"version":', version,
-  ',"updatedBy":', to_json(updated_by), ',"updatedAt":', updated_at, ',"expiresAt":',
-  coalesce(expires_at::text, 'null'), '}')`
+/** SQL that prints an entry as `toJson` does, and without its value as `encodeWithoutValue` does. */
+export const printedEntry = printed(`',"value":', value,`)
+export const printedKey = printed("")
 
 /** SQL that prints a change as `encode` does. */
 export const printedChange = `concat('{"seq":', seq, ',"op":"', op, '","namespace":', to_json(namespace), ',"key":',
@@ -91,20 +89,11 @@ export const textsOf = (
   return { texts: all, isCut: (selected as number) > all.length }
 }
 
-/** Keys do not contain it, but the position of a list may. */
-const nul = "\u0000"
-
 /**
- * Returns the greatest text without U+0000 that is not greater than `key`. The same keys come after it. The database
- * does not accept U+0000.
+ * Returns the greatest text without U+0000 that is not greater than `key`. The same keys come after it. Keys do not
+ * contain U+0000, but the position of a list may, and the database does not accept it.
  */
-export const floor = (key: string): string => {
-  const at = key.indexOf(nul)
-  return at === -1 ? key : key.slice(0, at)
-}
+export const floor = (key: string): string => key.split("\u0000", 1)[0]!
 
 /** Returns the least text without U+0000 that is not less than `key`. The same keys come before it. */
-export const ceiling = (key: string): string => {
-  const at = key.indexOf(nul)
-  return at === -1 ? key : `${key.slice(0, at)}\u0001`
-}
+export const ceiling = (key: string): string => (key.includes("\u0000") ? `${floor(key)}\u0001` : key)

@@ -21,10 +21,15 @@
  * most rows of a table are dead, the planner expects it to be empty, and would choose a scan of all dead rows instead.
  */
 import { byIndex, generic, plpgsql } from "./SqlParts.ts"
+
+/** Fails if the statement before has changed another number of rows. */
+const unlessFound = (rows: string): string => `GET DIAGNOSTICS found_rows = ROW_COUNT;
+    IF found_rows <> ${rows} THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;`
+
 export const commitGroup = plpgsql(
-  `commit_group(group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes
-    integer[], actors text[], op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[],
-    op_none_matches text[]) RETURNS text`,
+  `commit_group(group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[],
+    write_sizes integer[], actors text[], op_keys integer[], op_values text[], op_expiries bigint[],
+    op_matches text[], op_none_matches text[]) RETURNS text`,
   byIndex,
   generic
 )`
@@ -254,22 +259,19 @@ BEGIN
       updated_at = stamp, expires_at = op_expiries[step_ops[n.step]]
     FROM unnest(places, namespaces, keys, kinds, old_versions, final_steps) n(place, namespace, key, kind, version, step)
     WHERE n.kind = 1 AND e.ctid = n.place AND e.namespace = n.namespace AND e.key = n.key AND e.version = n.version;
-    GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows <> counts[1] THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;
+    ${unlessFound("counts[1]")}
   END IF;
   IF counts[2] > 0 THEN
     DELETE FROM causeway.entries e
     USING unnest(places, namespaces, keys, kinds, old_versions) n(place, namespace, key, kind, version)
     WHERE n.kind = 2 AND e.ctid = n.place AND e.namespace = n.namespace AND e.key = n.key AND e.version = n.version;
-    GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows <> counts[2] THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;
+    ${unlessFound("counts[2]")}
   END IF;
   IF counts[3] + counts[4] > 0 THEN
     DELETE FROM causeway.tombstones t
     USING unnest(places, namespaces, keys, kinds, old_versions) n(place, namespace, key, kind, version)
     WHERE n.kind IN (3, 4) AND t.ctid = n.place AND t.namespace = n.namespace AND t.key = n.key AND t.version = n.version;
-    GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows <> counts[3] + counts[4] THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;
+    ${unlessFound("counts[3] + counts[4]")}
   END IF;
   IF counts[3] + counts[5] > 0 THEN
     INSERT INTO causeway.entries (namespace, key, version, updated_by, updated_at, expires_at, value)

@@ -16,8 +16,8 @@ import { byAddress, byIndex, plpgsql, readPosition } from "./SqlParts.ts"
  * has the same text.
  */
 export const removeEntries = plpgsql(
-  `remove_entries(group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer, actor
-    text) RETURNS text`
+  `remove_entries(group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer,
+    actor text) RETURNS text`
 )`
 DECLARE
   found_keys text[];

@@ -46,10 +46,10 @@ END
  * `lock_first`.
  */
 export const commitKeyed = plpgsql(
-  `commit_keyed(group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes
-    integer[], actors text[], op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[],
-    op_none_matches text[], limit_bytes bigint, key_writes integer[], key_ids text[], key_digests text[],
-    key_expiries text[], key_tenants text[], compares boolean) RETURNS text`
+  `commit_keyed(group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[],
+    write_sizes integer[], actors text[], op_keys integer[], op_values text[], op_expiries bigint[],
+    op_matches text[], op_none_matches text[], limit_bytes bigint, key_writes integer[], key_ids text[],
+    key_digests text[], key_expiries text[], key_tenants text[], compares boolean) RETURNS text`
 )`
 DECLARE
   answer text;
@@ -106,8 +106,8 @@ END
  * record, otherwise that of `remove_entries`, followed by that of `remember_writes`.
  */
 export const removeKeyed = plpgsql(
-  `remove_keyed(group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer, actor
-    text, limit_bytes bigint, key_id text, key_digest text, key_tenant text, compares boolean) RETURNS text`
+  `remove_keyed(group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer,
+    actor text, limit_bytes bigint, key_id text, key_digest text, key_tenant text, compares boolean) RETURNS text`
 )`
 DECLARE
   answer text;

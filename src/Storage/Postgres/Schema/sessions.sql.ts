@@ -66,8 +66,8 @@ $function$`
  * Returns a JSON array with the outcome of each write, as `SessionWriter` describes them: null if it was stored.
  */
 export const writeSessions = plpgsql(
-  `write_sessions(group_id uuid, node uuid, lease bigint, most_events bigint, most_bytes bigint, most_receipts
-    integer, writes json, texts text[]) RETURNS text`,
+  `write_sessions(group_id uuid, node uuid, lease bigint, most_events bigint, most_bytes bigint,
+    most_receipts integer, writes json, texts text[]) RETURNS text`,
   without("seqscan", "hashjoin")
 )`
 DECLARE

@@ -27,7 +27,6 @@ interface Other extends Renewals {
 
 /** Renews the lease. Returns how often it had ended before it was renewed, and whether it existed. */
 const renewal = (node: string, lease: number): Query<readonly [lapses: number, hadLease: boolean]> => ({
-  name: "renew_lease",
   text: "SELECT causeway.renew_lease($1, $2, true), EXISTS (SELECT FROM causeway.nodes WHERE id = $1)",
   values: [node, lease],
   decode: ([row]) => [row![0] as number, row![1] as boolean]
@@ -35,7 +34,6 @@ const renewal = (node: string, lease: number): Query<readonly [lapses: number, h
 
 /** Stores the address of the node. Returns the leases of the others, and whether they have stored the same address. */
 const publication = (node: string, address: string | null): Query<ReadonlyArray<Other>> => ({
-  name: "publish_address",
   text: `WITH stored AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
@@ -53,7 +51,6 @@ const publication = (node: string, address: string | null): Query<ReadonlyArray<
  * sessions that no other node has taken, and cannot write to the others, as after every end of a lease.
  */
 const expiry = ({ node, renewals }: Renewals): Query<void> => ({
-  name: "expire_lease",
   text: `UPDATE causeway.nodes SET expires_at = clock_timestamp()
     WHERE id = $1 AND renewals = $2 AND expires_at > clock_timestamp()`,
   values: [node, renewals],
@@ -61,7 +58,6 @@ const expiry = ({ node, renewals }: Renewals): Query<void> => ({
 })
 
 const leaseOf = (node: string): Query<Renewals | undefined> => ({
-  name: "lease_of_node",
   text: "SELECT renewals, lease FROM causeway.nodes WHERE id = $1 AND expires_at > clock_timestamp()",
   values: [node],
   decode: ([row]) => (row === undefined ? undefined : { node, renewals: row[0] as number, lease: row[1] as number })
@@ -69,14 +65,12 @@ const leaseOf = (node: string): Query<Renewals | undefined> => ({
 
 /** Removes the lease of a node that has not renewed it since, so that its sessions can be taken at once. */
 const removal = ({ node, renewals }: Renewals): Query<void> => ({
-  name: "remove_stalled_lease",
   text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2",
   values: [node, renewals],
   decode: constVoid
 })
 
 const endOfLease = (node: string): Query<void> => ({
-  name: "end_lease",
   text: "DELETE FROM causeway.nodes WHERE id = $1",
   values: [node],
   decode: constVoid
@@ -84,7 +78,6 @@ const endOfLease = (node: string): Query<void> => ({
 
 /** Removes rows of nodes that have been gone for a day. */
 const cleaning: Query<void> = {
-  name: "remove_nodes",
   text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'",
   values: [],
   decode: constVoid

@@ -8,10 +8,8 @@ import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Pool } from "../Database/Pool.ts"
 import { notify, type Query, textArray } from "../Database/Statement.ts"
 
-/** The payload of a notification is hashes of sessions, or `*` if any session may have changed. */
+/** The payload of a notification is hashes of sessions. */
 export const channel = "causeway_sessions"
-
-const any = "*"
 
 /** The pause between two notifications of a node. Each takes a lock of the whole server at its commit. */
 const notifyInterval = Duration.millis(10)
@@ -20,16 +18,14 @@ const notifyInterval = Duration.millis(10)
 export const pollInterval = Duration.millis(150)
 export const pollRest = Duration.millis(850)
 
-/** The maximum numbers of hashes in a payload, which has fewer than 8,000 bytes, and of payloads. */
+/** The maximum number of hashes in a payload, which has fewer than 8,000 bytes. */
 const maxInPayload = 900
-const maxPayloads = 10
 
 /** The maximum number of sessions in one query. */
 const portion = 1000
 
 /** The epoch and the end of the history of each session, as one text. */
 const heads = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<readonly [session: string, head: string]>> => ({
-  name: "heads_of_sessions",
   text: `SELECT s.session, concat(h.epoch, ' ', h.head) FROM unnest($1::text[]) s(session)
     LEFT JOIN causeway.histories h ON h.session = s.session`,
   values: [textArray(sessions)],
@@ -46,11 +42,8 @@ export const hashOf = (session: string): string => {
 }
 
 /** Returns the payloads of notifications for hashes. */
-export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> => {
-  const all = [...hashes]
-  if (all.length > maxPayloads * maxInPayload) return [any]
-  return Arr.chunksOf(all, maxInPayload).map(some => some.join(""))
-}
+export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> =>
+  Arr.chunksOf(hashes, maxInPayload).map(some => some.join(""))
 
 type OnChange = () => void
 
@@ -106,10 +99,6 @@ export class SessionNotifications {
 
   /** A notification has arrived. */
   received(payload: string): void {
-    if (payload === any) {
-      for (const session of [...this.watched.keys()]) this.wake(session)
-      return
-    }
     for (let at = 0; at < payload.length; at += 8) {
       for (const session of [...(this.byHash.get(payload.slice(at, at + 8)) ?? [])]) this.wake(session)
     }

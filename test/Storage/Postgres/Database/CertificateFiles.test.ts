@@ -59,7 +59,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, files of certificates ${r
       const read = pool.read(one, 60_000)
       expect(yield* read).toBe(1)
       const long = yield* Effect.fork(
-        Effect.flip(pool.read({ name: "long", text: "SELECT pg_sleep(60)", values: [], decode: noRow }, 60_000))
+        Effect.flip(pool.read({ text: "SELECT pg_sleep(60)", values: [], decode: noRow }, 60_000))
       )
       const running = Effect.promise(() =>
         execute(admin, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'")

@@ -5,7 +5,11 @@ import { first, type Query } from "../../../../src/Storage/Postgres/Database/Sta
 import { execute } from "../../../postgres/Databases.ts"
 
 /** A query that returns 1. */
-export const one: Query<number> = { name: "one", text: "SELECT 1", values: [], decode: first }
+/** The function that a statement calls. Others are fences. */
+export const calledBy = ({ text }: Pick<Query<unknown>, "text">): string =>
+  /^SELECT causeway\.(\w+)\(/.exec(text)?.[1] ?? "fence"
+
+export const one: Query<number> = { text: "SELECT 1", values: [], decode: first }
 
 /** The number of connections of nodes to a database. */
 export const count = (url: string) =>

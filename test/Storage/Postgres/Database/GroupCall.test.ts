@@ -5,6 +5,7 @@ import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Databa
 import * as GroupCall from "../../../../src/Storage/Postgres/Database/GroupCall.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
+import { calledBy } from "./Fixture.ts"
 
 const isWanted = (): boolean => false
 
@@ -12,10 +13,10 @@ it.effect("after a call of unknown outcome none is made before its id is fenced 
   Effect.gen(function* () {
     let isReachable = false
     const seen: Array<string> = []
-    const answer = <A>({ decode, name, values }: Query<A>) =>
+    const answer = <A>({ decode, text, values }: Query<A>) =>
       Effect.suspend(() => {
         if (!isReachable) return new Unanswered({ reason: "connection lost" })
-        seen.push(`${name} ${String(values[0])}`)
+        seen.push(`${calledBy({ text })} ${String(values[0])}`)
         return Effect.sync(() => decode([["result"]]))
       })
     const pool: Pick<Pool, "run" | "read"> = {
@@ -41,7 +42,7 @@ it.effect("after a call of unknown outcome none is made before its id is fenced 
     isReachable = true
     expect(yield* commit).toBe("result")
     yield* commit
-    expect(seen).toEqual([`fence_commit ${ids[0]}`, `call ${ids[1]}`, `call ${ids[2]}`])
+    expect(seen).toEqual([`fence ${ids[0]}`, `call ${ids[1]}`, `call ${ids[2]}`])
   })
 )
 
@@ -50,16 +51,16 @@ it.effect("a call without an answer is not repeated after no caller waits for it
     const sent: Array<string> = []
     let isGivenUp = false
     const pool: Pick<Pool, "run" | "read"> = {
-      run: ({ name }) =>
+      run: query =>
         Effect.suspend(() => {
-          sent.push(name)
+          sent.push(calledBy(query))
           isGivenUp = true
           return new Unanswered({ reason: "connection lost" })
         }),
       // The mark could be made, so that the call was not committed and never will be.
-      read: ({ decode, name }) =>
+      read: ({ decode, text }) =>
         Effect.sync(() => {
-          sent.push(name)
+          sent.push(calledBy({ text }))
           return decode([[1]])
         })
     }
@@ -73,7 +74,7 @@ it.effect("a call without an answer is not repeated after no caller waits for it
         )
       )
       expect(String(failure)).toContain("no caller waits for the group")
-      expect(sent).toEqual(["call", "fence_commit"])
+      expect(sent).toEqual(["call", "fence"])
     }
   })
 )

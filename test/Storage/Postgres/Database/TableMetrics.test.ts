@@ -134,7 +134,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
       const role = new URL(url).pathname.slice(1)
       const ask = (asker: string) =>
         Effect.map(
-          Effect.promise(() => execute(url, `SET ROLE ${asker}`, vacuumHolders.text)),
+          Effect.promise(() => execute(url, `SET ROLE ${asker}`, vacuumHolders)),
           rows => rows.filter(({ holder }) => holder === "session")
         )
       yield* Effect.promise(() => execute(url, `CREATE ROLE ${role}`))
