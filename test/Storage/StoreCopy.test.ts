@@ -1,4 +1,5 @@
 /** Copies of stores from SQLite to PostgreSQL and back: what they carry, and what they change. */
+
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
@@ -7,22 +8,12 @@ import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import { pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
-import { execute } from "../postgres/Databases.ts"
+import { newDatabase, sql } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
 import { onlyLong, times } from "../Scale.ts"
 import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import {
-  contentOf,
-  database,
-  files,
-  fill,
-  inPostgres,
-  inSqlite,
-  newDatabase,
-  requests,
-  sessions
-} from "./StoreCopy/Fixture.ts"
+import { contentOf, database, files, fill, inPostgres, inSqlite, requests, sessions } from "./StoreCopy/Fixture.ts"
 
 const digests = (copied: StoreCopy.Copied) =>
   Object.fromEntries(copied.tables.map(({ digest, rows, table }) => [table, table === "histories" ? rows : digest]))
@@ -133,8 +124,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
         db.close()
         expect(columns.filter(column => !own.includes(column)).sort()).toEqual(named(name).sort())
       }
-      const rows = yield* Effect.promise(() =>
-        execute(url, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'causeway'")
+      const rows = yield* sql(
+        url,
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'causeway'"
       )
       const columns = rows.map(({ column_name, table_name }) => `${table_name}.${column_name}`)
       // What belongs to the database or to nodes, and what the database makes.
@@ -276,7 +268,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const url = yield* newDatabase
       yield* inSqlite(directory)(fill)
       yield* inPostgres(url)(Effect.void)
-      const query = (...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
+      const query = (...texts: ReadonlyArray<string>) => sql(url, ...texts)
       yield* query("UPDATE causeway.positions SET up_to = 1e15", "DELETE FROM causeway.nodes")
       yield* StoreCopy.copy({ from: files(directory), to: database(url) })
       const newest = `SELECT DISTINCT ON (name) name, up_to::text FROM causeway.positions
@@ -294,13 +286,11 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       yield* inSqlite(directory)(fill)
       yield* inPostgres(url)(Effect.void)
       // A disk that changes a value, and a name that no index of PostgreSQL holds.
-      yield* Effect.promise(() =>
-        execute(
-          url,
-          `CREATE FUNCTION causeway.spoil() RETURNS trigger LANGUAGE plpgsql AS
+      yield* sql(
+        url,
+        `CREATE FUNCTION causeway.spoil() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN NEW.value := replace(NEW.value, '1', '2'); RETURN NEW; END $$`,
-          "CREATE TRIGGER spoil BEFORE INSERT ON causeway.entries FOR EACH ROW EXECUTE FUNCTION causeway.spoil()"
-        )
+        "CREATE TRIGGER spoil BEFORE INSERT ON causeway.entries FOR EACH ROW EXECUTE FUNCTION causeway.spoil()"
       )
       const spoilt = yield* Effect.flip(StoreCopy.copy({ from: files(directory), to: database(url) }))
       expect(spoilt).toBeInstanceOf(StoreCopy.StoreCopyFailed)

@@ -132,6 +132,16 @@ export const createStore = async (): Promise<string> => {
   return url
 }
 
+/** The address of a new database. */
+export const newDatabase = Effect.promise(() => createDatabase())
+
+/** The address of a new database with the schema of a store. */
+export const newStore = Effect.promise(createStore)
+
+/** Runs statements on a connection of their own. */
+export const sql = (url: string, ...statements: ReadonlyArray<string>) =>
+  Effect.promise(() => execute(url, ...statements))
+
 /** How tests open a store. */
 export const optionsOf = (url: string): Postgres.Options => ({
   url: Redacted.make(url),

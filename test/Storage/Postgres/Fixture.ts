@@ -1,4 +1,5 @@
 /** A node on PostgreSQL, and what tests ask of it. */
+
 import { Context, Effect, Either, Layer, Logger, LogLevel } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
@@ -74,9 +75,6 @@ export const unlimited = (url: string): string => {
 /** The first thousand records of the log. */
 export const records = ({ log }: Node) =>
   Effect.map(log.read({ after: 0, limit: 1000, tenant: "" }), ({ changes }) => changes.map(Change.decode))
-
-/** Without a log. */
-export const quiet = Logger.remove(Logger.defaultLogger)
 
 /** Collects what is logged. */
 export const logged = () => {

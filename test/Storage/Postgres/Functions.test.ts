@@ -1,4 +1,5 @@
 /** Numbers that functions of the database and the code must agree on. The texts of the functions have them in full. */
+
 import { describe, expect, it } from "@effect/vitest"
 import * as Idempotency from "../../../src/Kv/Idempotency.ts"
 import * as Shares from "../../../src/Kv/IdempotencyShares.ts"

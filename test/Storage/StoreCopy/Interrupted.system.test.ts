@@ -1,13 +1,15 @@
 /** Copies of stores that end halfway. */
+
 import { cpSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
+import { newDatabase } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-import { contentOf, database, files, fill, inPostgres, inSqlite, newDatabase, refusal } from "./Fixture.ts"
+import { contentOf, database, files, fill, inPostgres, inSqlite, refusal } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? ""}`, () => {
   /** Ends a copy after so many pages. */

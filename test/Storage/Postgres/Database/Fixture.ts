@@ -1,8 +1,9 @@
 /** What tests of connections ask of a server. */
+
 import { randomUUID } from "node:crypto"
 import { Effect } from "effect"
 import { first, type Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-import { execute } from "../../../postgres/Databases.ts"
+import { execute, sql } from "../../../postgres/Databases.ts"
 
 /** A query that returns 1. */
 /** The function that a statement calls. Others are fences. */
@@ -26,9 +27,8 @@ export const count = (url: string) =>
 export const limitedRole = (admin: string, limit: number) =>
   Effect.gen(function* () {
     const role = `few_${randomUUID().replaceAll("-", "")}`
-    const setLimit = (limit: number) =>
-      Effect.promise(() => execute(admin, `ALTER ROLE ${role} CONNECTION LIMIT ${limit}`))
-    yield* Effect.promise(() => execute(admin, `CREATE ROLE ${role} LOGIN`))
+    const setLimit = (limit: number) => sql(admin, `ALTER ROLE ${role} CONNECTION LIMIT ${limit}`)
+    yield* sql(admin, `CREATE ROLE ${role} LOGIN`)
     yield* setLimit(limit)
     return { url: admin.replace("postgres@", `${role}@`), setLimit }
   })

@@ -1,4 +1,5 @@
 /** Calls whose outcome stays unknown, with a pool whose answers the test sets. */
+
 import { expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"

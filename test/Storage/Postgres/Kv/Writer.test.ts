@@ -1,4 +1,5 @@
 /** Groups of all kinds by one writer, over a pool whose answers the test sets. */
+
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { JsonText } from "../../../../src/base/Json/JsonText.ts"

@@ -1,4 +1,5 @@
 /** Statements, with what they may read. */
+
 import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Held from "../Held.ts"
 

@@ -1,4 +1,5 @@
 /** Statements that write, with what they may read. */
+
 import { randomUUID } from "node:crypto"
 import type { Write } from "../../../../src/Kv/Write.ts"
 import * as WriteCalls from "../../../../src/Storage/Postgres/Kv/Writer.ts"
