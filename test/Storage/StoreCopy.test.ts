@@ -1,7 +1,6 @@
 /** Copies of stores from SQLite to PostgreSQL and back: what they carry, and what they change. */
-
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, FastCheck as fc, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -9,7 +8,7 @@ import { Store } from "../../src/Kv/Store.ts"
 import { pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
 import { newDatabase, sql } from "../postgres/Databases.ts"
-import { reasonToSkip } from "../postgres/Server.ts"
+import { onPostgres } from "../postgres/Live.ts"
 import { onlyLong, times } from "../Scale.ts"
 import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
@@ -93,7 +92,7 @@ const perform = (step: Step, now: number) =>
     }
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? ""}`, () => {
+onPostgres("Copies of stores", () => {
   it.scoped("name each table and each column of both schemas", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory

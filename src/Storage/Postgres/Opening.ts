@@ -33,6 +33,8 @@ const migrationTimeoutMillis = 600_000
 /** How long a migration waits for locks of tables, in milliseconds: less than other nodes wait, and than a lease. */
 const lockTimeoutMillis = 500
 
+const refused = (message: string) => new StoreRefused({ message })
+
 /** Fails with `StoreRefused` for a server or a database that cannot have a store. */
 export const check = (query: Client.Query): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
   Effect.gen(function* () {
@@ -43,14 +45,12 @@ export const check = (query: Client.Query): Effect.Effect<void, StoreRefused | S
     const [version, encoding, isStandby, database] = row as [number, string, boolean, string]
     if (isStandby) return yield* new StoreUnavailable({ reason: "the database is a standby" })
     if (version < oldestVersion) {
-      return yield* new StoreRefused({
-        message: `The store needs PostgreSQL ${oldestVersion} or later, and the server is version ${version}.`
-      })
+      return yield* refused(
+        `The store needs PostgreSQL ${oldestVersion} or later, and the server is version ${version}.`
+      )
     }
     if (encoding !== "UTF8") {
-      return yield* new StoreRefused({
-        message: `The database "${database}" has the encoding ${encoding}; the store needs one with UTF8.`
-      })
+      return yield* refused(`The database "${database}" has the encoding ${encoding}; the store needs one with UTF8.`)
     }
   })
 
@@ -107,28 +107,26 @@ export const migrate = (
     const copied = listed.get(unfinishedCopy)
     listed.delete(unfinishedCopy)
     if (copied !== undefined && !mayBeUnfinished) {
-      return yield* new StoreRefused({
-        message: "The database has a copy of another store that was not finished: run causeway migrate-store again."
-      })
+      return yield* refused(
+        "The database has a copy of another store that was not finished: run causeway migrate-store again."
+      )
     }
     if (isOfDevelopment(listed)) {
-      return yield* new StoreRefused({ message: `The store in the database ${ofDevelopment("database")}.` })
+      return yield* refused(`The store in the database ${ofDevelopment("database")}.`)
     }
     const applied = Math.max(0, ...listed.keys())
     if (applied > migrations.length) {
-      return yield* new StoreRefused({
-        message:
-          `The store in the database has schema ${applied}, and this version of causeway knows schemas up to ` +
+      return yield* refused(
+        `The store in the database has schema ${applied}, and this version of causeway knows schemas up to ` +
           `${migrations.length}: it was written by a newer version.`
-      })
+      )
     }
     const difference = differenceOf(migrations.slice(0, applied), listed)
     if (difference !== undefined) {
-      return yield* new StoreRefused({
-        message:
-          `The store in the database was written by a version of causeway with other migrations: ${difference}. ` +
+      return yield* refused(
+        `The store in the database was written by a version of causeway with other migrations: ${difference}. ` +
           "Start that version, or use another database."
-      })
+      )
     }
     if (applied < migrations.length) {
       const existing = yield* query("SELECT tablename FROM pg_tables WHERE schemaname = 'causeway'")

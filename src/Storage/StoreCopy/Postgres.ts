@@ -15,18 +15,23 @@ import * as Opening from "../Postgres/Opening.ts"
 import { Migrations, maxNameBytes } from "../Postgres/Schema.ts"
 import {
   type Cell,
+  failed,
   notEmpty,
   otherCopy,
   pageBytes,
   pageRows,
   type Row,
+  refused,
   type Source,
-  StoreCopyFailed,
+  type StoreCopyFailed,
   StoreCopyRefused,
   type Table,
   type Target,
   tables
 } from "./Tables.ts"
+
+/** The failure of a copy after it has started. */
+const failedBy = (error: unknown) => failed(describe(error))
 
 /** How long a statement may take, in milliseconds. */
 const statementTimeoutMillis = 600_000
@@ -66,7 +71,7 @@ const connect = (
   Effect.gen(function* () {
     const client = yield* Effect.mapError(
       Client.scoped(url, { statementTimeout: 0, idleTimeout: limit, applicationName: programName }),
-      ({ reason }) => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${reason}` })
+      ({ reason }) => refused(`${nameOf(url)} cannot be reached: ${reason}`)
     )
     const turn = yield* Effect.makeSemaphore(1)
     const query: Query = (text, values) =>
@@ -90,7 +95,7 @@ const refusing =
     Effect.mapError(effect, error => {
       if (error instanceof StoreCopyRefused) return error
       const reason = "reason" in error ? error.reason : error.message
-      return new StoreCopyRefused({ message: `${nameOf(url)}: ${reason}` })
+      return refused(`${nameOf(url)}: ${reason}`)
     })
 
 /** `SET` takes no snapshot, so that the later one sees all that is committed before the locks. */
@@ -146,11 +151,10 @@ const refuseServed = (query: Query, name: string) =>
     ([row]) => {
       const [nodes, seconds] = row as readonly [number, number]
       if (nodes === 0) return Effect.void
-      return new StoreCopyRefused({
-        message:
-          `${name} is served by ${nodes === 1 ? "a node" : `${nodes} nodes`}. Stop all nodes and try again; ` +
+      return refused(
+        `${name} is served by ${nodes === 1 ? "a node" : `${nodes} nodes`}. Stop all nodes and try again; ` +
           `the lease of one that was killed ends within ${seconds} s.`
-      })
+      )
     }
   )
 
@@ -166,7 +170,7 @@ export const openSource = (
     const query = yield* connect(url, idle)
     const name = nameOf(url)
     const [hasStore] = yield* row(query, "SELECT to_regclass('causeway.migrations') IS NOT NULL")
-    if (hasStore !== true) return yield* new StoreCopyRefused({ message: `${name} has no store.` })
+    if (hasStore !== true) return yield* refused(`${name} has no store.`)
     yield* Opening.open(url)
     yield* refuseServed(query, name)
     yield* begin(query, "REPEATABLE READ", idle)
@@ -174,7 +178,7 @@ export const openSource = (
     yield* lockWriters(query, name, ["migrations"])
     const [version] = yield* row(query, "SELECT max(version) FROM causeway.migrations")
     if (version !== (yield* Migrations).length) {
-      return yield* new StoreCopyRefused({ message: `Another process has changed the schema of ${name}. Try again.` })
+      return yield* refused(`Another process has changed the schema of ${name}. Try again.`)
     }
     const [id] = yield* row(query, "SELECT epoch FROM causeway.log")
     return {
@@ -182,7 +186,7 @@ export const openSource = (
       id: String(id),
       count: (table: Table) =>
         Effect.mapBoth(row(query, `SELECT count(*) FROM causeway.${table.name}`), {
-          onFailure: failed,
+          onFailure: failedBy,
           onSuccess: ([count]) => Number(count)
         }),
       pages: pages(query)
@@ -192,12 +196,9 @@ export const openSource = (
 const isEmptyText = `SELECT ${tables.map(({ name }) => `NOT EXISTS (SELECT FROM causeway.${name})`).join(" AND ")}`
 
 const refuseFull = (query: Query, name: string) =>
-  Effect.flatMap(row(query, isEmptyText), ([isEmpty]) =>
-    isEmpty === true ? Effect.void : new StoreCopyRefused({ message: notEmpty(name) })
-  )
+  Effect.flatMap(row(query, isEmptyText), ([isEmpty]) => (isEmpty === true ? Effect.void : refused(notEmpty(name))))
 
-const alreadyCopying = (name: string) =>
-  new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
+const alreadyCopying = (name: string) => refused(`Another process is copying a store into ${name}.`)
 
 const removeMark = (query: Query) =>
   query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
@@ -222,7 +223,7 @@ const prepare = (query: Query, name: string, sourceId: string, idle: IdleLimits)
       ])
       if (rows.length === 0) return yield* alreadyCopying(name)
       if (copied !== sourceId) {
-        return yield* new StoreCopyRefused({ message: otherCopy(name, "drop the schema causeway") })
+        return yield* refused(otherCopy(name, "drop the schema causeway"))
       }
     }
     yield* query("COMMIT")
@@ -275,12 +276,9 @@ export const openTarget = (
         yield* removeMark(query)
         yield* query("COMMIT")
         return String(epoch)
-      }).pipe(Effect.mapError(failed))
+      }).pipe(Effect.mapError(failedBy))
     }
   }).pipe(refusing(url))
-
-/** The failure of a copy after it has started. */
-export const failed = (error: unknown) => new StoreCopyFailed({ message: describe(error) })
 
 const list = (items: ReadonlyArray<readonly [name: string, ...rest: ReadonlyArray<unknown>]>): string =>
   items.map(([name]) => name).join(", ")
@@ -317,7 +315,7 @@ export const pages =
     const beginning: ReadonlyArray<Parameter> = []
     return Stream.unfoldEffect(beginning, after =>
       Effect.mapBoth(query(after === beginning ? first : later, after), {
-        onFailure: failed,
+        onFailure: failedBy,
         onSuccess: rows =>
           Option.map(Option.fromNullable(rows.at(-1)), last => {
             const next = last.slice(table.columns.length) as ReadonlyArray<Parameter>
@@ -340,11 +338,10 @@ const refuseLongNames = ({ columns, postgres: { names } }: Table, page: Readonly
     const texts = indexes.map(index => String(row[index]))
     const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
     if (bytes > maxNameBytes) {
-      return new StoreCopyFailed({
-        message:
-          `The names ${texts.map(text => JSON.stringify(text.slice(0, 80))).join(" and ")} have ${bytes} bytes; ` +
+      return failed(
+        `The names ${texts.map(text => JSON.stringify(text.slice(0, 80))).join(" and ")} have ${bytes} bytes; ` +
           `an index of PostgreSQL can hold ${maxNameBytes} of both together.`
-      })
+      )
     }
   }
   return Effect.void
@@ -365,6 +362,6 @@ export const write =
       )
       return Effect.zipRight(
         refuseLongNames(table, page),
-        Effect.mapError(query(insertText(table), parameters), failed)
+        Effect.mapError(query(insertText(table), parameters), failedBy)
       )
     })

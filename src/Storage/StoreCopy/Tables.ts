@@ -109,9 +109,7 @@ export const tables: ReadonlyArray<Table> = [
     columns: [...numbers("history", "seq", "timestamp", "size"), ...texts("text")],
     // The oldest first: SQLite removes events by their ids, and stops at the first one that is not old enough.
     sqlite: { database: "sessions", order: "id" },
-    postgres: {
-      order: numbers("timestamp", "history", "seq")
-    }
+    postgres: { order: numbers("timestamp", "history", "seq") }
   },
   {
     name: "receipts",
@@ -177,6 +175,10 @@ export class StoreCopyRefused extends Schema.TaggedError<StoreCopyRefused>()("St
 export class StoreCopyFailed extends Schema.TaggedError<StoreCopyFailed>()("StoreCopyFailed", {
   message: Schema.String
 }) {}
+
+export const refused = (message: string) => new StoreCopyRefused({ message })
+
+export const failed = (message: string) => new StoreCopyFailed({ message })
 
 /** A store that no node serves while its scope is open. */
 export interface Source {

@@ -1,20 +1,18 @@
 /** Commits whose answer does not come. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
-import { execute, newDatabase, optionsOf, sql, withOwnClock } from "../../postgres/Databases.ts"
-import { live, quiet } from "../../postgres/Live.ts"
+import { newDatabase, sql, withOwnClock } from "../../postgres/Databases.ts"
+import { live, onPostgres, quiet } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { isUnavailable, node, put, ready, records } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, the outcome of a commit", () => {
   const lost = (mode: Proxy.Mode) =>
     Effect.gen(function* () {
       const url = yield* newDatabase
       const proxy = yield* Proxy.make(url)
-      const started = yield* node(optionsOf(proxy.url))
+      const started = yield* node(proxy.url)
       yield* put(started, "k", 1)
       proxy.set(mode, "commit_group")
       void proxy.affected.then(() => proxy.set("open"))
@@ -38,7 +36,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
   live("a commit that has never arrived is not repeated after its caller was answered that it failed", function* () {
     const url = yield* newDatabase
     const proxy = yield* Proxy.make(url)
-    const [near, other] = [yield* node(optionsOf(proxy.url)), yield* node(optionsOf(url))]
+    const [near, other] = [yield* node(proxy.url), yield* node(url)]
     yield* put(near, "k", "first")
     proxy.set("black hole", "commit_group")
     expect(isUnavailable(yield* Effect.either(put(near, "k", "stale")))).toBe(true)
@@ -57,7 +55,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
       const url = yield* newDatabase
       yield* Effect.promise(() => withOwnClock(url))
       const proxy = yield* Proxy.make(url)
-      const started = yield* node(optionsOf(proxy.url))
+      const started = yield* node(proxy.url)
       yield* put(started, "k", 1)
       // The node stops before it reads the outcome. After a minute, the commit record was removed.
       yield* sql(
@@ -81,32 +79,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
     }
   )
 
-  live("a fence, which prevents a commit, outlives the records of commits", function* () {
-    const url = yield* newDatabase
-    const setClock = yield* Effect.promise(() => withOwnClock(url))
-    // Without a node, which removes records too.
-    yield* Opened.open(url)
-    const marked = ["a", "b"].map(digit => digit.repeat(32))
-    yield* sql(url, `INSERT INTO causeway.commits (id, result) VALUES ('${marked[0]}', NULL), ('${marked[1]}', '1,0')`)
-    const left = Effect.promise(async () => {
-      const rows = await execute(
-        url,
-        "SELECT causeway.prune_commits(10)",
-        "SELECT replace(id::text, '-', '') AS id FROM causeway.commits"
-      )
-      return rows.map(({ id }) => id)
-    })
-    expect((yield* left).toSorted()).toEqual(marked)
-    yield* Effect.promise(() => setClock(61_000))
-    expect(yield* left).toEqual([marked[0]])
-    yield* Effect.promise(() => setClock(3_601_000))
-    expect(yield* left).toEqual([])
-  })
-
   live("a commit whose outcome cannot be asked for is reported as unavailable, and later ones succeed", function* () {
     const url = yield* newDatabase
     const proxy = yield* Proxy.make(url)
-    const started = yield* node(optionsOf(proxy.url))
+    const started = yield* node(proxy.url)
     yield* put(started, "k", 1)
     proxy.set("answers lost")
     expect(isUnavailable(yield* Effect.either(put(started, "k", 2)))).toBe(true)

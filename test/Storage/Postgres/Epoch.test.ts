@@ -1,24 +1,22 @@
 /** Which epoch the log in a database has. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
-import { copyOf, createDatabase, newDatabase, optionsOf, server, sql } from "../../postgres/Databases.ts"
-import { live } from "../../postgres/Live.ts"
+import { copyOf, createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { logged, namespace, node, put, ready, records } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, epochs", () => {
   live(
     "a fail-over to a standby that lacks the newest writes gives their numbers again, in another epoch",
     function* () {
       const database = yield* server({})
       const url = yield* Effect.promise(() => createDatabase(database))
       const proxy = yield* Proxy.make(url)
-      const started = yield* node(optionsOf(proxy.url))
+      const started = yield* node(proxy.url)
       for (const key of ["a", "b"]) yield* put(started, key, 1)
       const before = yield* started.log.read({ after: 0, limit: 10, tenant: "" })
       yield* Effect.promise(() => database.stop("fast"))
@@ -43,7 +41,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
         sql(urlOf("postgres"), "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")
       )
       expect(timelines[1]).toEqual(timelines[0])
-      const other = yield* node(optionsOf(url))
+      const other = yield* node(url)
       const elsewhere = yield* other.log.read({ after: 0, limit: 10, tenant: "" })
       expect([before.epoch, after.epoch]).not.toContain(elsewhere.epoch)
     }
@@ -52,7 +50,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
   live("a standby is not read from, and when it is promoted the log has another epoch", function* () {
     const database = yield* server({})
     const url = yield* Effect.promise(() => createDatabase(database))
-    const started = yield* node(optionsOf(url))
+    const started = yield* node(url)
     yield* put(started, "k", 1)
     const epochs = Effect.gen(function* () {
       const page = yield* started.log.read({ after: 0, limit: 10, tenant: "" })
@@ -80,7 +78,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
   live("a database that becomes part of another cluster has another epoch, and so it has on demand", function* () {
     const url = yield* newDatabase
     const proxy = yield* Proxy.make(url)
-    const started = yield* node(optionsOf(proxy.url))
+    const started = yield* node(proxy.url)
     const epoch = Effect.map(started.log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
     const first = yield* epoch
     yield* Effect.promise(() => proxy.cut(false))
@@ -100,7 +98,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
     const then = isWritten ? ", and then written to," : ""
     live(`a database that is brought back to an older state${then} has another epoch on every node`, function* () {
       const url = yield* newDatabase
-      const [one, other] = [yield* node(optionsOf(url)), yield* node(optionsOf(url))]
+      const [one, other] = [yield* node(url), yield* node(url)]
       for (const key of ["a", "b", "c"]) yield* put(one, key, 1)
       const epochOf = ({ log }: typeof one) =>
         Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
@@ -122,10 +120,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
     function* () {
       const url = yield* newDatabase
       yield* Effect.scoped(
-        Effect.flatMap(node(optionsOf(url)), other => Effect.forEach(["a", "b", "c"], key => put(other, key, 1)))
+        Effect.flatMap(node(url), other => Effect.forEach(["a", "b", "c"], key => put(other, key, 1)))
       )
       // It knows the changes of the other node only from reading the end of the log.
-      const { log, store } = yield* node(optionsOf(url))
+      const { log, store } = yield* node(url)
       const epoch = Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
       const before = yield* epoch
       yield* sql(url, "DELETE FROM causeway.changes WHERE seq > 1")
@@ -148,7 +146,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
     const limited = new URL(url)
     limited.username = role
     yield* Effect.gen(function* () {
-      const started = yield* node(optionsOf(limited.href))
+      const started = yield* node(limited.href)
       yield* put(started, "k", 1)
       expect(yield* records(started)).toHaveLength(1)
     }).pipe(Effect.scoped, Effect.provide(layer))

@@ -1,39 +1,34 @@
 /** What a node does while its database is unavailable or slow. */
-
 import { randomBytes } from "node:crypto"
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Effect, Either, Option, type Scope } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { createDatabase, newDatabase, optionsOf, server, sql, withClient } from "../../postgres/Databases.ts"
 import * as Disk from "../../postgres/Disk.ts"
-import { live, quiet } from "../../postgres/Live.ts"
+import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { isUnavailable, namespace, node, put, ready, records } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, failures", () => {
   live("acknowledged writes survive a database that is stopped at once, and the node continues", function* () {
     const database = yield* server({})
     const url = yield* Effect.promise(() => createDatabase(database))
-    const started = yield* node(optionsOf(url))
+    const started = yield* node(url)
     const acknowledged: Array<string> = []
     let isOver = false
     const writing = yield* Effect.fork(
-      Effect.forEach(
-        ["a", "b", "c", "d"],
-        writer =>
-          Effect.gen(function* () {
-            for (let n = 0; !isOver; n++) {
-              const outcome = yield* Effect.either(put(started, `${writer}${n}`, n))
-              if (Either.isRight(outcome)) acknowledged.push(`${writer}${n}`)
-              else expect(outcome.left).toBeInstanceOf(StoreUnavailable)
-            }
-          }),
-        { concurrency: "unbounded" }
+      together(["a", "b", "c", "d"], writer =>
+        Effect.gen(function* () {
+          for (let n = 0; !isOver; n++) {
+            const outcome = yield* Effect.either(put(started, `${writer}${n}`, n))
+            if (Either.isRight(outcome)) acknowledged.push(`${writer}${n}`)
+            else expect(outcome.left).toBeInstanceOf(StoreUnavailable)
+          }
+        })
       )
     )
     for (let round = 0; round < 2; round++) {
@@ -62,7 +57,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
   live("all is unavailable while connections lead into a black hole, and later requests use new ones", function* () {
     const url = yield* newDatabase
     const proxy = yield* Proxy.make(url)
-    const started = yield* node(optionsOf(proxy.url))
+    const started = yield* node(proxy.url)
     yield* put(started, "k", 1)
     const requests: ReadonlyArray<Effect.Effect<unknown, unknown, Scope.Scope>> = [
       started.store.get(namespace, "k"),
@@ -107,36 +102,34 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
     }
   )
 
-  onlyLong(it.scopedLive)("a batch of the largest size has more time than others, with the server too", () =>
-    Effect.gen(function* () {
-      const url = yield* newDatabase
-      const started = yield* node(optionsOf(url))
-      // Records are added late; what the server gives them is kept.
-      yield* sql(
-        url,
-        "CREATE TABLE limits (statement text, lock text)",
-        `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  onlyLong(live)("a batch of the largest size has more time than others, with the server too", function* () {
+    const url = yield* newDatabase
+    const started = yield* node(url)
+    // Records are added late; what the server gives them is kept.
+    yield* sql(
+      url,
+      "CREATE TABLE limits (statement text, lock text)",
+      `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              INSERT INTO limits VALUES (current_setting('statement_timeout'), current_setting('lock_timeout'));
              PERFORM pg_sleep(3.2);
              RETURN NULL;
            END $$`,
-        "CREATE TRIGGER late AFTER INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION late()"
-      )
-      const text = "x".repeat(1024 * 1024 - 100)
-      const large = started.store.commit({
-        operations: Array.from({ length: 16 }, (_, index) => set(namespace, `k${index}`, text)),
-        actor: "tester"
-      })
-      expect((yield* large).lastSeq).toBe(16)
-      expect(isUnavailable(yield* Effect.either(put(started, "small", 1)))).toBe(true)
-      yield* Effect.repeat(Effect.delay(started.store.ready, "10 millis"), { until: isReady => isReady })
-      const limits = yield* sql(url, "SELECT * FROM limits")
-      expect(limits).toEqual([
-        { statement: "19999ms", lock: "1500ms" },
-        { statement: "5s", lock: "1500ms" }
-      ])
-    }).pipe(Effect.provide(quiet))
-  )
+      "CREATE TRIGGER late AFTER INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION late()"
+    )
+    const text = "x".repeat(1024 * 1024 - 100)
+    const large = started.store.commit({
+      operations: Array.from({ length: 16 }, (_, index) => set(namespace, `k${index}`, text)),
+      actor: "tester"
+    })
+    expect((yield* large).lastSeq).toBe(16)
+    expect(isUnavailable(yield* Effect.either(put(started, "small", 1)))).toBe(true)
+    yield* Effect.repeat(Effect.delay(started.store.ready, "10 millis"), { until: isReady => isReady })
+    const limits = yield* sql(url, "SELECT * FROM limits")
+    expect(limits).toEqual([
+      { statement: "19999ms", lock: "1500ms" },
+      { statement: "5s", lock: "1500ms" }
+    ])
+  })
 
   it.scopedLive.skipIf(Disk.reasonToSkip !== undefined)(
     `writes are refused while the disk is full, reads continue, and so do writes when there is room ${Disk.reasonToSkip ?? ""}`,
@@ -144,7 +137,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
       Effect.gen(function* () {
         const disk = yield* Disk.make(24)
         const url = yield* Disk.createDatabase(disk)
-        const started = yield* node(optionsOf(url))
+        const started = yield* node(url)
         // A connection that does not find the database's own cache of its catalog writes it, and fails where it cannot.
         // One that is made while tables are being made does not keep what it has written.
         const isCached = sql(

@@ -1,21 +1,20 @@
 /** A node on PostgreSQL, and what tests ask of it. */
-
 import { Context, Effect, Either, Layer, Logger, LogLevel } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { type Migration, Migrations, migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
-import { execute } from "../../postgres/Databases.ts"
+import { execute, optionsOf } from "../../postgres/Databases.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 
 export const namespace = "tenant:t/node"
 
 /** A store of its own over a database, until the scope closes. */
-export const node = (options: Postgres.Options) =>
+export const node = (options: Postgres.Options | string) =>
   Effect.gen(function* () {
-    const context = yield* Layer.build(Opened.layer(options))
+    const context = yield* Layer.build(Opened.layer(typeof options === "string" ? optionsOf(options) : options))
     return { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
   })
 

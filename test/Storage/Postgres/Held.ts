@@ -5,6 +5,8 @@ import pg from "pg"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { calling as callingThen, type Parameter, type Query } from "../../../src/Storage/Postgres/Database/Statement.ts"
 import { encodeGroup } from "../../../src/Storage/Postgres/Kv/Writer.ts"
+import { newStore } from "../../postgres/Databases.ts"
+import { live } from "../../postgres/Live.ts"
 
 /** A connection, until the scope closes. */
 export const connect = (url: string) =>
@@ -17,15 +19,20 @@ export const connect = (url: string) =>
     client => Effect.promise(() => client.end())
   )
 
-/** A connection, while another one holds a snapshot. */
-export const duringSnapshot = (url: string) =>
-  Effect.gen(function* () {
-    const holder = yield* connect(url)
-    yield* Effect.promise(async () => {
-      await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
-      await holder.query("SELECT count(*) FROM causeway.log")
-    })
-    return { client: yield* connect(url) }
+/** A test with two connections to a new store. */
+export const connected = (name: string, body: (client: pg.Client, other: pg.Client) => Promise<void>) =>
+  live(name, function* () {
+    const url = yield* newStore
+    const [client, other] = [yield* connect(url), yield* connect(url)]
+    yield* Effect.promise(() => body(client, other))
+  })
+
+/** A test with a connection, while another one holds a snapshot. */
+export const duringSnapshot = (name: string, body: (client: pg.Client) => Promise<void>) =>
+  connected(name, async (client, holder) => {
+    await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    await holder.query("SELECT count(*) FROM causeway.log")
+    await body(client)
   })
 
 /** The call of a function of the schema. */

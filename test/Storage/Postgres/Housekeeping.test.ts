@@ -1,17 +1,15 @@
 /** Housekeeping of a database: it sleeps until something is due, whichever node has written it. */
-
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Clock, Effect, Layer, Option, TestClock, TestServices } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import * as Housekeeping from "../../../src/Storage/Housekeeping.ts"
-import { newDatabase, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
-import { live } from "../../postgres/Live.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { newDatabase, withOwnClock } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import { set, start } from "../../suites/Store/Fixture.ts"
 import * as Fixture from "./Fixture.ts"
 import { namespace } from "./Fixture.ts"
 
-const node = (url: string) => Fixture.node(optionsOf(url))
+const node = (url: string) => Fixture.node(url)
 
 const put = ({ store }: Fixture.Node, key: string, expiresAt: number) =>
   store.commit({ operations: [set(namespace, key, 1, { expiresAt })], actor: "tester" })
@@ -22,7 +20,7 @@ const until = (isReached: Effect.Effect<boolean, unknown>) =>
     until: reached => reached
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`Housekeeping of PostgreSQL ${reasonToSkip ?? ""}`, () => {
+onPostgres("Housekeeping of PostgreSQL", () => {
   it.scoped("asks for nothing while nothing is due, and learns at once what another node has made due earlier", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(start)

@@ -1,14 +1,12 @@
 /** How long groups of writes wait for the lock of the log. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Metric, MetricState } from "effect"
 import * as MetricTags from "../../../src/base/MetricTags.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { execute, newDatabase, optionsOf, sql, withClient } from "../../postgres/Databases.ts"
-import { live } from "../../postgres/Live.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
 import { namespace, put } from "./Fixture.ts"
 
@@ -38,7 +36,7 @@ const someoneWaits = (url: string) =>
     }
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, waits for the log", () => {
   /** What another connection keeps waiting for the lock for a tenth of a second. */
   const kept = <A, E, R>(url: string, effect: Effect.Effect<A, E, R>) =>
     withClient(url, other =>

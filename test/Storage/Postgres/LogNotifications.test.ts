@@ -10,13 +10,11 @@ import { LogEnd } from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { SessionNotifications } from "../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, newDatabase, optionsOf, server, sql } from "../../postgres/Databases.ts"
-import { live, quiet } from "../../postgres/Live.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { logged } from "./Fixture.ts"
 
 const { bySystemClock, offsetOf, withSample } = DatabaseClock
 
@@ -104,7 +102,7 @@ describe("the time of the database", () => {
   )
 })
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, wake-ups", () => {
   live("a notification of another node wakes, without any question", function* () {
     const url = yield* newDatabase
     const [one, other] = [yield* listener(url), yield* listener(url)]
@@ -141,34 +139,17 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
     yield* announceUntilHeard(one.notifications, other)
   })
 
-  it.scopedLive("the log has a message when notifications stop, and when they resume", () => {
-    const { layer, lines } = logged()
-    const until = (text: string) =>
-      Effect.repeat(Effect.sleep("10 millis"), { until: () => lines.some(line => line.includes(text)) })
-    return Effect.gen(function* () {
-      const url = yield* newDatabase
-      const proxy = yield* Proxy.make(url)
-      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.notifications, other)
-      yield* Effect.promise(() => proxy.cut(false))
-      yield* until("listening for writes of other nodes fails")
-      yield* until("listening for writes of other nodes works again")
-    }).pipe(Effect.provide(layer))
+  onlyLong(live)("a listening connection into a black hole is detected by its probe and replaced", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
+    yield* announceUntilHeard(one.notifications, other)
+    proxy.set("black hole")
+    // The probe is the first to notice.
+    yield* Effect.promise(() => proxy.affected)
+    proxy.set("open")
+    yield* announceUntilHeard(one.notifications, other)
   })
-
-  onlyLong(it.scopedLive)("a listening connection into a black hole is detected by its probe and replaced", () =>
-    Effect.gen(function* () {
-      const url = yield* newDatabase
-      const proxy = yield* Proxy.make(url)
-      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.notifications, other)
-      proxy.set("black hole")
-      // The probe is the first to notice.
-      yield* Effect.promise(() => proxy.affected)
-      proxy.set("open")
-      yield* announceUntilHeard(one.notifications, other)
-    }).pipe(Effect.provide(quiet))
-  )
 
   live("a follower wakes for a write on another node while its listening connection is in a black hole", function* () {
     const url = yield* newDatabase

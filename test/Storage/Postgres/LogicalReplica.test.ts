@@ -1,17 +1,15 @@
 /** The statement of docs/postgresql.md for the sequences of a promoted logical replica, which are not replicated. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { fencesOf } from "../../Docs/Page.ts"
 import { newDatabase, nodeLayer, optionsOf, sql } from "../../postgres/Databases.ts"
-import { live } from "../../postgres/Live.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 import { namespace } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, a promoted logical replica ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, a promoted logical replica", () => {
   live("stores sessions and counts entries after its sequences were set", function* () {
     const url = yield* newDatabase
     const run = (...statements: ReadonlyArray<string>) => sql(url, ...statements)

@@ -1,21 +1,17 @@
 /** Several nodes over one database. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Duration, Effect, Either, Fiber, Option } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import { stock } from "../../Harness.ts"
 import { execute, newDatabase, optionsOf, sql, withClient, withOwnClock } from "../../postgres/Databases.ts"
-import { live } from "../../postgres/Live.ts"
+import { live, onPostgres, together } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import * as Http from "../../suites/Http/Fixture.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
-import * as Fixture from "./Fixture.ts"
-import { namespace } from "./Fixture.ts"
-
-const node = (url: string) => Fixture.node(optionsOf(url))
+import type * as Fixture from "./Fixture.ts"
+import { namespace, node } from "./Fixture.ts"
 
 const commit = ({ store }: Fixture.Node, ...operations: ReadonlyArray<Operation>) =>
   store.commit({ operations, actor: "tester" })
@@ -45,7 +41,7 @@ const someoneWaits = (url: string) =>
     }
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, several nodes", () => {
   live("nodes that start together migrate once", function* () {
     const url = yield* newDatabase
     const nodes = yield* Effect.all([node(url), node(url), node(url)], { concurrency: "unbounded" })
@@ -61,15 +57,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
       const nodes = [yield* node(url), yield* node(url), yield* node(url)]
       const writes = 60
       const followers = yield* Effect.forEach(nodes, each => Effect.fork(follow(each, 3 * writes * 2)))
-      const committed = yield* Effect.forEach(
-        nodes,
-        (each, index) =>
-          Effect.forEach(
-            Array.from({ length: writes }),
-            (_, n) => commit(each, set(namespace, `k${n % 5}`, n), set(namespace, `own${index}`, n)),
-            { concurrency: 20 }
-          ),
-        { concurrency: "unbounded" }
+      const committed = yield* together(nodes, (each, index) =>
+        Effect.forEach(
+          Array.from({ length: writes }),
+          (_, n) => commit(each, set(namespace, `k${n % 5}`, n), set(namespace, `own${index}`, n)),
+          { concurrency: 20 }
+        )
       )
       const feeds = yield* Effect.forEach(followers, Fiber.join)
       for (const feed of feeds) {
@@ -91,24 +84,6 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
     }
   )
 
-  live("of creators on three nodes only one succeeds, again and again", function* () {
-    const url = yield* newDatabase
-    const nodes = [yield* node(url), yield* node(url), yield* node(url)]
-    for (let round = 0; round < 10; round++) {
-      const outcomes = yield* Effect.forEach(
-        [...nodes, ...nodes],
-        each => Effect.either(commit(each, set(namespace, `new${round}`, 1, { precondition: { noneMatch: "any" } }))),
-        { concurrency: "unbounded" }
-      )
-      expect(outcomes.filter(Either.isRight)).toHaveLength(1)
-      for (const outcome of outcomes) {
-        if (Either.isLeft(outcome))
-          expect(outcome.left).toMatchObject({ _tag: "PreconditionFailed", currentVersion: 1 })
-      }
-    }
-    expect(yield* nodes[0]!.log.lastSeq).toBe(10)
-  })
-
   live("a counter that nodes increase by its version loses no increase", function* () {
     const url = yield* newDatabase
     const nodes = [yield* node(url), yield* node(url)]
@@ -119,10 +94,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
         const next = set(namespace, "counter", Number(value) + 1, { precondition: { match: [version] } })
         yield* Effect.catchTag(Effect.asVoid(commit(each, next)), "PreconditionFailed", () => increase(each))
       })
-    yield* Effect.forEach(
+    yield* together(
       nodes.flatMap(each => Array.from({ length: 20 }, () => each)),
-      increase,
-      { concurrency: "unbounded" }
+      increase
     )
     expect(Option.getOrThrow(yield* nodes[1]!.store.get(namespace, "counter"))).toMatchObject({
       value: "40",
@@ -239,10 +213,8 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
     const url = yield* newDatabase
     const one = yield* node(url)
     yield* sql(url, "ALTER TABLE causeway.entries ADD CONSTRAINT no_bad CHECK (value <> '\"bad\"')")
-    const outcomes = yield* Effect.forEach(
-      ["good", "bad", "good", "good"],
-      (value, index) => Effect.either(commit(one, set(namespace, `k${index}`, value))),
-      { concurrency: "unbounded" }
+    const outcomes = yield* together(["good", "bad", "good", "good"], (value, index) =>
+      Effect.either(commit(one, set(namespace, `k${index}`, value)))
     )
     expect(outcomes.map(Either.isRight)).toEqual([true, false, true, true])
     expect((yield* follow(one, 3)).map(({ seq, value }) => [seq, value])).toEqual([

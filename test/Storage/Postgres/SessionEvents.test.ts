@@ -1,16 +1,14 @@
 /** The session event log over PostgreSQL: epochs of histories, appends, and failures of the database. */
-
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Duration, Effect, Either, Option } from "effect"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
-import { live, quiet } from "../../postgres/Live.ts"
+import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { append, brief, node, textsOf } from "./SessionEvents/Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {
+onPostgres("The session event log in PostgreSQL", () => {
   live("a history that is opened after a fail-over has another epoch, once, and all that is left of it", function* () {
     const url = yield* newDatabase
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
@@ -53,14 +51,12 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       const url = yield* newDatabase
       const { events, log } = yield* node(url)
       const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
-      yield* Effect.forEach(sessions, session => events.open(session, "e1"), { concurrency: "unbounded" })
+      yield* together(sessions, session => events.open(session, "e1"))
       const commits = Effect.map(sql(url, "SELECT count(*)::int AS n FROM causeway.commits"), ([row]) => Number(row?.n))
       expect(yield* commits).toBeLessThanOrEqual(3)
       // The database takes no such character; the events of sessions never have it.
-      const outcomes = yield* Effect.forEach(
-        sessions,
-        (session, index) => Effect.either(append(events, session, 0, [index === 50 ? "\u0000" : session])),
-        { concurrency: "unbounded" }
+      const outcomes = yield* together(sessions, (session, index) =>
+        Effect.either(append(events, session, 0, [index === 50 ? "\u0000" : session]))
       )
       expect(outcomes.flatMap((outcome, index) => (Either.isLeft(outcome) ? [index] : []))).toEqual([50])
       expect(yield* textsOf(events, "t/51")).toEqual(["t/51"])
@@ -84,25 +80,6 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     }).pipe(Effect.provide(quiet))
 
   it.scopedLive("an append whose answer is lost is found out about, and not repeated", () => lost("answers lost"))
-
-  it.scopedLive("an append that has never arrived is repeated", () => lost("requests lost"))
-
-  live("after an unknown outcome nothing is written before it is found out, so that order is kept", function* () {
-    const url = yield* newDatabase
-    const proxy = yield* Proxy.make(url)
-    const { events } = yield* node(proxy.url)
-    yield* events.open("t/s", "e1")
-    proxy.set("answers lost")
-    expect(yield* Effect.flip(append(events, "t/s", 0, ["1"]))).toBeInstanceOf(StoreUnavailable)
-    proxy.set("open")
-    // As a session does: it reads where the history ends, and continues from there.
-    const { headSeq } = yield* persist(Effect.flatten(events.find("t/s")))
-    const outcome = yield* Effect.either(persist(append(events, "t/s", headSeq, [])))
-    const now = yield* persist(Effect.flatten(events.find("t/s")))
-    expect(Either.isRight(outcome) ? headSeq : now.headSeq).toBe(now.headSeq)
-    yield* append(events, "t/s", now.headSeq, ["last"])
-    expect(yield* textsOf(events, "t/s")).toEqual(now.headSeq === 1 ? ["1", "last"] : ["last"])
-  })
 
   live("histories are unavailable while the database is not there at the start, and are there with it", function* () {
     const own = yield* server({})

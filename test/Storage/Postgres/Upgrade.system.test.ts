@@ -1,6 +1,5 @@
 /** How a node of a new version brings the schema up to date while other nodes serve and other sessions read. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Redacted } from "effect"
 import pg from "pg"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
@@ -10,9 +9,8 @@ import * as TableLocks from "../../../src/Storage/Postgres/Database/TableLocks.t
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { newDatabase, newStore, optionsOf, sql, withClient } from "../../postgres/Databases.ts"
-import { live } from "../../postgres/Live.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { isUnavailable, later, laterSteps, logged, node, put, ready } from "./Fixture.ts"
 
 const versionOf = (url: string) =>
@@ -129,7 +127,7 @@ const withSlowMigration = Effect.gen(function* () {
   return { url, waiting, lastAttempt }
 })
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, upgrading", () => {
   live("a migration that takes longer than a node waits for it at the start is done once, and logged", function* () {
     const { lastAttempt, url, waiting } = yield* withSlowMigration
     const { layer, lines } = logged()
@@ -175,7 +173,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
       yield* Effect.promise(() => proxy.cut(true))
       expect(Exit.isFailure(yield* Fiber.join(opening))).toBe(true)
       expect(yield* versionOf(url)).toBe(laterSteps.length - 1)
-      yield* put(yield* later(node(optionsOf(url))), "k", 1)
+      yield* put(yield* later(node(url)), "k", 1)
       expect(yield* versionOf(url)).toBe(laterSteps.length)
     }
   })
@@ -263,7 +261,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, upgrading ${reasonToSkip 
     const url = yield* store
     const started = yield* during(url, dump, end =>
       Effect.gen(function* () {
-        const started = yield* later(node(optionsOf(url)))
+        const started = yield* later(node(url))
         expect(yield* started.store.ready).toBe(false)
         const written = yield* Effect.either(put(started, "k", 1))
         expect(isUnavailable(written)).toBe(true)

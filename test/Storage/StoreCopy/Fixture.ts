@@ -1,5 +1,4 @@
 /** Stores to copy: their places, what is written to them, and what can be read of them; and copies that are refused. */
-
 import { expect } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"

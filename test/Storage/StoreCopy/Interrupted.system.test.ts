@@ -1,17 +1,16 @@
 /** Copies of stores that end halfway. */
-
 import { cpSync, statSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
 import { newDatabase } from "../../postgres/Databases.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { onPostgres } from "../../postgres/Live.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { contentOf, database, files, fill, inPostgres, inSqlite, refusal } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? ""}`, () => {
+onPostgres("Copies of stores", () => {
   /** Ends a copy after so many pages. */
   const endAfter = (pages: number, onEnd: Effect.Effect<void> = Effect.void) => {
     let left = pages

@@ -1,19 +1,17 @@
 /** Copies of stores in PostgreSQL while processes write to them or start there. */
-
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Fiber, Layer, Redacted, type Scope } from "effect"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import * as PostgresCopy from "../../../src/Storage/StoreCopy/Postgres.ts"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
-import { newDatabase, optionsOf, sql, withClient } from "../../postgres/Databases.ts"
-import { live, quiet } from "../../postgres/Live.ts"
+import { newDatabase, sql, withClient } from "../../postgres/Databases.ts"
+import { live, onPostgres, quiet } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { put as putInStore } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 import { limitRole, node, put, unlimited } from "../Postgres/Fixture.ts"
@@ -22,7 +20,7 @@ import { database, files, refusal } from "./Fixture.ts"
 /** A database with one entry, that no node serves. */
 const filled = Effect.gen(function* () {
   const url = yield* newDatabase
-  yield* Effect.scoped(Effect.flatMap(node(optionsOf(url)), first => put(first, "before", 1)))
+  yield* Effect.scoped(Effect.flatMap(node(url), first => put(first, "before", 1)))
   return url
 })
 
@@ -66,12 +64,12 @@ const during = <E>(body: Effect.Effect<void, E>) => {
 
 const newLease = "causeway.renew_lease(gen_random_uuid(), 60000, true)"
 
-describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${reasonToSkip ?? ""}`, () => {
+onPostgres("Copies of stores in PostgreSQL", () => {
   live("have what was written while they waited for their locks", function* () {
     const url = yield* filled
     const target = yield* temporaryDirectory
     // Without a lease, as after an outage of the database.
-    const writer = yield* node(optionsOf(url))
+    const writer = yield* node(url)
     const [written, copied] = yield* withClient(url, run =>
       Effect.gen(function* () {
         yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
@@ -110,7 +108,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
   live("are made both ways, whatever time limits the role has and however late their statements arrive", function* () {
     const url = yield* newDatabase
     // Brings the schema up to date.
-    yield* Effect.scoped(node(optionsOf(url)))
+    yield* Effect.scoped(node(url))
     yield* Effect.promise(() => limitRole(url))
     const proxy = yield* Proxy.make(url)
     proxy.set("late requests")
@@ -153,7 +151,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores in PostgreSQL ${re
   live("remove their mark where a node has written to the target after a copy that was not finished", function* () {
     const source = yield* filledDirectory
     const url = yield* newDatabase
-    const late = yield* node(optionsOf(url))
+    const late = yield* node(url)
     const copying = StoreCopy.copy({ from: files(source), to: database(url), report: () => Effect.interrupt })
     yield* Effect.exit(copying)
     // It was open before the mark was made.

@@ -19,7 +19,7 @@ export const generic = "SET plan_cache_mode = force_generic_plan"
 /** A function of the schema: its name with parameters and result, its properties and settings, and its body. */
 export const plpgsql =
   (signature: string, ...properties: ReadonlyArray<string>) =>
-  (body: TemplateStringsArray, ...values: ReadonlyArray<string>): string =>
+  (body: TemplateStringsArray, ...values: ReadonlyArray<string | number>): string =>
     `CREATE FUNCTION causeway.${signature} LANGUAGE plpgsql ${properties.join(" ")} AS $function$` +
     `${String.raw(body, ...values)}$function$`
 

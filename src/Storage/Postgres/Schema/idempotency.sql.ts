@@ -1,9 +1,9 @@
 /**
- * The functions of writes with idempotency keys. `Kv/Writer` describes when they are called, and
- * `Kv/IdempotencyShares` how tenants share the space. Numbers in the texts: a record is kept for 86,400,000 ms
- * (`Kv/Idempotency.lifetime`) and counts for 256 bytes in addition to its outcome (`overheadBytes`); a step is one of
- * 512 parts of the limit (`Kv/IdempotencyShares.steps`). A test compares them with these constants.
+ * The functions of writes with idempotency keys, and of the totals of tenants. `Kv/Writer` describes when they are
+ * called, and `Kv/IdempotencyShares` how tenants share the space.
  */
+import { lifetime, overheadBytes } from "../../../Kv/Idempotency.ts"
+import { steps } from "../../../Kv/IdempotencyShares.ts"
 import { byAddress, byIndex, generic, plpgsql, readPosition, without } from "./SqlParts.ts"
 
 /**
@@ -20,7 +20,7 @@ DECLARE
 BEGIN
   SELECT json_agg(json_build_array(k.write, r.digest = k.digest, r.outcome))::text INTO found
   FROM unnest(key_writes, key_ids, key_digests) k(write, id, digest)
-  JOIN causeway.remembered_writes r ON r.id = k.id AND r.kept_at > now - 86400000;
+  JOIN causeway.remembered_writes r ON r.id = k.id AND r.kept_at > now - ${lifetime};
   RETURN found;
 END
 `
@@ -147,7 +147,7 @@ export const rememberWrites = plpgsql(
   generic
 )`
 DECLARE
-  step bigint := (limit_bytes + 511) / 512;
+  step bigint := (limit_bytes + ${steps - 1}) / ${steps};
   last_end bigint;
   new_end bigint;
   amount integer := cardinality(key_ids);
@@ -163,22 +163,22 @@ BEGIN
   FOR t IN
     WITH gone AS (
       DELETE FROM causeway.remembered_writes r USING unnest(key_ids) k(id)
-      WHERE r.id = k.id AND r.kept_at <= now - 86400000
-      RETURNING r.tenant, 256 + length(r.outcome) AS bytes
+      WHERE r.id = k.id AND r.kept_at <= now - ${lifetime}
+      RETURNING r.tenant, ${overheadBytes} + length(r.outcome) AS bytes
     )
     SELECT g.tenant, sum(g.bytes) AS bytes FROM gone g GROUP BY g.tenant
   LOOP
     PERFORM causeway.lower_total(t.tenant, t.bytes);
   END LOOP;
   INSERT INTO causeway.remembered_writes (up_to, tenant, id, digest, kept_at, outcome)
-  SELECT last_end + sum(256 + length(k.outcome)) OVER (ORDER BY k.position), k.tenant, k.id, k.digest, now, k.outcome
+  SELECT last_end + sum(${overheadBytes} + length(k.outcome)) OVER (ORDER BY k.position), k.tenant, k.id, k.digest, now, k.outcome
   FROM unnest(key_tenants, key_ids, key_digests, outcomes) WITH ORDINALITY k(tenant, id, digest, outcome, position)
   ON CONFLICT DO NOTHING;
   GET DIAGNOSTICS added = ROW_COUNT;
   IF added <> amount THEN RAISE EXCEPTION 'a key is taken' USING ERRCODE = '40001'; END IF;
-  SELECT last_end + sum(256 + length(k.outcome)) INTO new_end FROM unnest(outcomes) k(outcome);
+  SELECT last_end + sum(${overheadBytes} + length(k.outcome)) INTO new_end FROM unnest(outcomes) k(outcome);
   WITH added_bytes AS MATERIALIZED (
-    SELECT k.tenant, sum(256 + length(k.outcome)) AS bytes FROM unnest(key_tenants, outcomes) k(tenant, outcome)
+    SELECT k.tenant, sum(${overheadBytes} + length(k.outcome)) AS bytes FROM unnest(key_tenants, outcomes) k(tenant, outcome)
     GROUP BY k.tenant
   ), totals AS MATERIALIZED (
     SELECT a.tenant, a.bytes + coalesce(u.bytes, 0) AS bytes, greatest(new_end, u.up_to + 1) AS up_to, u.place
@@ -231,10 +231,10 @@ export const compareTenants = plpgsql(
   generic
 )`
 DECLARE
-  step bigint := (limit_bytes + 511) / 512;
+  step bigint := (limit_bytes + ${steps - 1}) / ${steps};
   max_forgotten bigint := 4 * step + 2 * added;
-  portion bigint := max_forgotten / 256 + 1;
-  oldest_expiry bigint := now - 86400000;
+  portion bigint := max_forgotten / ${overheadBytes} + 1;
+  oldest_expiry bigint := now - ${lifetime};
   start record;
   oldest record;
   has_dead_rows boolean;
@@ -268,7 +268,7 @@ BEGIN
           WHERE o.up_to > oldest.before AND o.up_to < newest ORDER BY o.up_to LIMIT portion
         ) d
         WHERE r.up_to = d.up_to AND r.kept_at <= oldest_expiry
-        RETURNING r.tenant, 256 + length(r.outcome) AS bytes
+        RETURNING r.tenant, ${overheadBytes} + length(r.outcome) AS bytes
       )
       SELECT g.tenant, sum(g.bytes) AS bytes FROM gone g GROUP BY g.tenant
     LOOP
@@ -316,13 +316,13 @@ BEGIN
         USING (
           SELECT o.up_to, sum(o.bytes) OVER (ORDER BY o.up_to) - o.bytes AS before
           FROM (
-            SELECT w.up_to, 256 + length(w.outcome) AS bytes FROM causeway.remembered_writes w
+            SELECT w.up_to, ${overheadBytes} + length(w.outcome) AS bytes FROM causeway.remembered_writes w
             WHERE w.tenant = t.tenant AND w.up_to > oldest.before AND w.up_to < newest
-            ORDER BY w.up_to LIMIT t.excess / 256 + 1
+            ORDER BY w.up_to LIMIT t.excess / ${overheadBytes} + 1
           ) o
         ) d
         WHERE r.up_to = d.up_to AND d.before < t.excess
-        RETURNING r.kept_at, 256 + length(r.outcome) AS bytes
+        RETURNING r.kept_at, ${overheadBytes} + length(r.outcome) AS bytes
       )
       SELECT coalesce(sum(g.bytes), 0), count(*) FILTER (WHERE g.kept_at > oldest_expiry) INTO freed, amount FROM gone g;
       PERFORM causeway.lower_total(t.tenant, freed);

@@ -63,25 +63,12 @@ const leaseOf = (node: string): Query<Renewals | undefined> => ({
   decode: ([row]) => (row === undefined ? undefined : { node, renewals: row[0] as number, lease: row[1] as number })
 })
 
-/** Removes the lease of a node that has not renewed it since, so that its sessions can be taken at once. */
-const removal = ({ node, renewals }: Renewals): Query<void> => ({
-  text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2",
-  values: [node, renewals],
+/** Removes leases, so that the sessions of their nodes can be taken at once. */
+const removal = (condition: string, ...values: Query<void>["values"]): Query<void> => ({
+  text: `DELETE FROM causeway.nodes WHERE ${condition}`,
+  values,
   decode: constVoid
 })
-
-const endOfLease = (node: string): Query<void> => ({
-  text: "DELETE FROM causeway.nodes WHERE id = $1",
-  values: [node],
-  decode: constVoid
-})
-
-/** Removes rows of nodes that have been gone for a day. */
-const cleaning: Query<void> = {
-  text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'",
-  values: [],
-  decode: constVoid
-}
 
 /** The number of renewals within the length of a lease. */
 const renewals = 3
@@ -204,7 +191,7 @@ const endPredecessor = (pool: Pool, id: string, pause: Duration.Duration): Effec
     const before = yield* pool.read(leaseOf(id))
     if (before === undefined) return
     yield* Effect.sleep((before.lease / renewals) * silentIntervals)
-    yield* pool.read(removal(before))
+    yield* pool.read(removal("id = $1 AND renewals = $2", before.node, before.renewals))
   }).pipe(Effect.retry(Schedule.spaced(pause)), Effect.ignore)
 
 /**
@@ -265,12 +252,13 @@ export const keep = ({
     const renewOnce = renewing.run("lease", renew)
 
     const interval = Duration.times(lease, 1 / renewals)
-    yield* Effect.addFinalizer(() => Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease(node)))))
+    yield* Effect.addFinalizer(() => Supervision.within(endTimeout, Effect.ignore(pool.read(removal("id = $1", node)))))
     yield* Effect.ignore(renewOnce)
     if (Option.isSome(predecessor))
       yield* Effect.forkScoped(Effect.interruptible(endPredecessor(pool, predecessor.value, interval)))
     yield* Supervision.repeatScoped("renewing the lease of the node", interval, renewOnce)
-    yield* Supervision.repeatScoped("removing nodes that are gone", "1 hour", pool.read(cleaning))
+    const gone = removal("expires_at < clock_timestamp() - interval '1 day'")
+    yield* Supervision.repeatScoped("removing nodes that are gone", "1 hour", pool.read(gone))
     const isOver = Effect.map(Monotonic.millis, now => now >= endsAt)
     // A renewal that was under way when the process was frozen may have ended too early.
     const renewed = Effect.zipRight(Effect.ignore(renewOnce), Effect.whenEffect(Effect.ignore(renewOnce), isOver))

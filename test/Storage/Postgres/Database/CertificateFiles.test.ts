@@ -1,17 +1,14 @@
 /** Files of certificates that are missing while connections are made, as when they are replaced. */
-
 import { randomUUID } from "node:crypto"
 import { rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Fiber, Redacted } from "effect"
 import { inject } from "vitest"
 import * as Pipeline from "../../../../src/Storage/Postgres/Database/Pipeline.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
-import * as Opening from "../../../../src/Storage/Postgres/Opening.ts"
-import { newDatabase, optionsOf, sql } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { newDatabase, sql } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import { logged, node, put, ready } from "../Fixture.ts"
 import { one } from "./Fixture.ts"
 
@@ -30,7 +27,7 @@ const withFile = Effect.gen(function* () {
   }
 })
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, files of certificates ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, files of certificates", () => {
   live("statements on a shared connection fail until the file exists, however many there were", function* () {
     const { url, write } = yield* withFile
     const pipeline = yield* Pipeline.make({ url: Redacted.make(url), statementTimeout: 1900 })
@@ -73,18 +70,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, files of certificates ${r
     expect(yield* read).toBe(1)
   })
 
-  live("a store whose address names one that is missing is unavailable", function* () {
-    const { url } = yield* withFile
-    expect(yield* Effect.flip(Opening.open(Redacted.make(url)))).toMatchObject({
-      _tag: "StoreUnavailable",
-      reason: expect.stringMatching(missing)
-    })
-  })
-
   live("a node that starts without the file logs the reason, and is ready once the file exists", function* () {
     const { layer, lines } = logged()
     const { url, write } = yield* withFile
-    const started = yield* Effect.provide(node(optionsOf(url)), layer)
+    const started = yield* Effect.provide(node(url), layer)
     expect(yield* started.store.ready).toBe(false)
     expect(yield* Effect.flip(put(started, "k", 1))).toMatchObject({
       reason: expect.stringContaining("not open: ENOENT")

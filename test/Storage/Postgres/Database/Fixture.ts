@@ -1,5 +1,4 @@
 /** What tests of connections ask of a server. */
-
 import { randomUUID } from "node:crypto"
 import { Effect } from "effect"
 import { first, type Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"

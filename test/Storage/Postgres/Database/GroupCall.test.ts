@@ -1,51 +1,10 @@
 /** Calls whose outcome stays unknown, with a pool whose answers the test sets. */
-
 import { expect, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, TestClock } from "effect"
-import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
+import { Effect } from "effect"
+import { Unanswered } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
 import * as GroupCall from "../../../../src/Storage/Postgres/Database/GroupCall.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
-import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import { calledBy } from "./Fixture.ts"
-
-const isWanted = (): boolean => false
-
-it.effect("after a call of unknown outcome none is made before its id is fenced off", () =>
-  Effect.gen(function* () {
-    let isReachable = false
-    const seen: Array<string> = []
-    const answer = <A>({ decode, text, values }: Query<A>) =>
-      Effect.suspend(() => {
-        if (!isReachable) return new Unanswered({ reason: "connection lost" })
-        seen.push(`${calledBy({ text })} ${String(values[0])}`)
-        return Effect.sync(() => decode([["result"]]))
-      })
-    const pool: Pick<Pool, "run" | "read"> = {
-      run: query => answer(query),
-      read: query => Effect.mapError(answer(query), unavailable)
-    }
-    const ids: Array<string> = []
-    const callGroup = GroupCall.make(pool, () => 0)
-    const commit = callGroup(
-      "call",
-      id => {
-        ids.push(id)
-        return [id]
-      },
-      isWanted
-    )
-    const first = yield* Effect.fork(Effect.exit(commit))
-    yield* TestClock.adjust("10 seconds")
-    expect(Exit.isFailure(yield* Fiber.join(first))).toBe(true)
-    // As long as nothing can be asked, nothing is sent.
-    expect(Exit.isFailure(yield* Effect.exit(commit))).toBe(true)
-    expect(ids).toHaveLength(1)
-    isReachable = true
-    expect(yield* commit).toBe("result")
-    yield* commit
-    expect(seen).toEqual([`fence ${ids[0]}`, `call ${ids[1]}`, `call ${ids[2]}`])
-  })
-)
 
 it.effect("a call without an answer is not repeated after no caller waits for its group, and none is started", () =>
   Effect.gen(function* () {

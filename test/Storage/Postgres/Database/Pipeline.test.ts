@@ -1,13 +1,11 @@
 /** The connections of a node for reads of single entries: how many are made, when, and when they end. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { vi } from "vitest"
 import * as Pipeline from "../../../../src/Storage/Postgres/Database/Pipeline.ts"
 import { newDatabase } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
+import { live, onPostgres, together } from "../../../postgres/Live.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
 import { count, limitedRole, one } from "./Fixture.ts"
 
 const make = (url: string) => Pipeline.make({ url: Redacted.make(url), statementTimeout: 10_000 })
@@ -18,8 +16,7 @@ const read = (pipeline: Pipeline.Pipeline) => pipeline.run(one)
 const asked = Array.from({ length: 60 })
 
 /** The answers of reads that are sent together. */
-const readMany = (pipeline: Pipeline.Pipeline) =>
-  Effect.forEach(asked, () => Effect.merge(read(pipeline)), { concurrency: "unbounded" })
+const readMany = (pipeline: Pipeline.Pipeline) => together(asked, () => Effect.merge(read(pipeline)))
 
 const ones = asked.map(() => 1)
 
@@ -29,7 +26,7 @@ const withFakeIntervals = Effect.acquireRelease(
   () => Effect.sync(() => vi.useRealTimers())
 )
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, reads of single entries ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, reads of single entries", () => {
   live("all share the only connection that the server allows, from the first", function* () {
     const admin = yield* newDatabase
     for (let round = 0; round < 20; round++) {

@@ -1,21 +1,19 @@
 /** The connections of a node: how many there are, when they end, and what becomes of long answers. */
-
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Duration, Effect, Option, Redacted } from "effect"
 import * as Pages from "../../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Pool from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import { newDatabase, optionsOf, withClient } from "../../../postgres/Databases.ts"
-import { live, quiet } from "../../../postgres/Live.ts"
+import { live, onPostgres, together } from "../../../postgres/Live.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
 import { onlyLong } from "../../../Scale.ts"
 import { namespace, node, put } from "../Fixture.ts"
 import { count, limitedRole, one } from "./Fixture.ts"
 
 const pause = Effect.sleep("20 millis")
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, connections", () => {
   live("statements share the connections that there are where the server refuses more", function* () {
     const admin = yield* newDatabase
     const { url } = yield* limitedRole(admin, 2)
@@ -70,26 +68,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, connections ${reasonToSki
     expect(most).toBe(options.connections + 8)
   })
 
-  onlyLong(it.scopedLive)("a value that takes long to arrive is read, and so is what follows it", () =>
-    Effect.gen(function* () {
-      const url = yield* newDatabase
-      const proxy = yield* Proxy.make(url)
-      const text = "x".repeat(4 * 1024 * 1024)
-      const [writer, reader] = [yield* node(optionsOf(url)), yield* node(optionsOf(proxy.url))]
-      yield* put(writer, "large", text)
-      yield* put(writer, "small", 1)
-      yield* reader.store.get(namespace, "small")
-      proxy.set("slow")
-      const keys = ["large", "large", "small", "small"]
-      const read = yield* Effect.forEach(keys, key => reader.store.get(namespace, key), { concurrency: "unbounded" })
-      expect(read.map(entry => Option.getOrThrow(entry).value.length)).toEqual([text.length + 2, text.length + 2, 1, 1])
-    }).pipe(Effect.provide(quiet))
-  )
+  onlyLong(live)("a value that takes long to arrive is read, and so is what follows it", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const text = "x".repeat(4 * 1024 * 1024)
+    const [writer, reader] = [yield* node(url), yield* node(proxy.url)]
+    yield* put(writer, "large", text)
+    yield* put(writer, "small", 1)
+    yield* reader.store.get(namespace, "small")
+    proxy.set("slow")
+    const keys = ["large", "large", "small", "small"]
+    const read = yield* together(keys, key => reader.store.get(namespace, key))
+    expect(read.map(entry => Option.getOrThrow(entry).value.length)).toEqual([text.length + 2, text.length + 2, 1, 1])
+  })
 
   live("a page of the log that takes long to arrive is read", function* () {
     const url = yield* newDatabase
     const proxy = yield* Proxy.make(url)
-    const [writer, reader] = [yield* node(optionsOf(url)), yield* node(optionsOf(proxy.url))]
+    const [writer, reader] = [yield* node(url), yield* node(proxy.url)]
     yield* put(writer, "large", "x".repeat(4 * 1024 * 1024))
     const pages = yield* Effect.provideService(Pages.make, ChangeLog, reader.log)
     proxy.set("slow")

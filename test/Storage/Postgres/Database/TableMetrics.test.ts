@@ -1,11 +1,9 @@
 /** Metrics of the sizes of tables. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Metric } from "effect"
 import { HeldBack, vacuumHolders } from "../../../../src/Storage/Postgres/Database/TableMetrics.ts"
 import { createDatabase, newDatabase, optionsOf, sql, withClient } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import { isUnavailable, namespace, node, put } from "../Fixture.ts"
 
 /** The values of a metric of a test's instance, by the value of a label. */
@@ -40,10 +38,10 @@ const measured = (instance: string) => {
   })
 }
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, sizes of tables", () => {
   live("each table has its size with its indexes, and tables of others count as one", function* () {
     const url = yield* newDatabase
-    const first = yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "first")
+    const first = yield* Effect.tagMetrics(node(url), "test_tables", "first")
     yield* measured("first")
     yield* put(first, "k", "x".repeat(1_000_000))
     const others = Array.from(
@@ -51,7 +49,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
       (_, n) => `CREATE TABLE causeway.other${n} AS SELECT n FROM generate_series(1, 1000) n`
     )
     yield* sql(url, ...others)
-    yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "second")
+    yield* Effect.tagMetrics(node(url), "test_tables", "second")
     yield* measured("second")
     const [before, after] = [tablesOf("first"), tablesOf("second")]
     expect([...before.keys()]).toEqual(expect.arrayContaining(["changes", "entries", "events", "remembered_writes"]))
@@ -70,7 +68,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
 
   live("a table that another session has locked delays nothing else", function* () {
     const url = yield* newDatabase
-    const first = yield* node(optionsOf(url))
+    const first = yield* node(url)
     yield* put(first, "k", 1)
     yield* withClient(url, other =>
       Effect.gen(function* () {
@@ -89,7 +87,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
 
   live("have live and dead rows, and for how long a transaction has held vacuum back", function* () {
     const url = yield* newDatabase
-    yield* node(optionsOf(url))
+    yield* node(url)
     yield* sql(
       url,
       "CREATE TABLE causeway.other AS SELECT n FROM generate_series(1, 1000) n",
@@ -101,10 +99,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
       Effect.gen(function* () {
         yield* other("BEGIN")
         yield* other("SELECT pg_current_xact_id(), pg_sleep(0.05)")
-        yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "held")
+        yield* Effect.tagMetrics(node(url), "test_tables", "held")
         yield* measured("held")
         yield* other("PREPARE TRANSACTION 'held'")
-        yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "prepared")
+        yield* Effect.tagMetrics(node(url), "test_tables", "prepared")
         yield* measured("prepared")
         yield* other("ROLLBACK PREPARED 'held'")
       })
@@ -145,18 +143,6 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonT
         expect(little?.age).toBeGreaterThan(0)
       })
     )
-  })
-
-  live("failures to remove commit records are counted", function* () {
-    const url = yield* newDatabase
-    const failures = (instance: string) => figuresOf(instance, "store_housekeeping_failures_total", "task").get("marks")
-    yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "pruned")
-    yield* measured("pruned")
-    // It may have failed on a busy machine.
-    expect(failures("pruned")).toBeDefined()
-    yield* sql(url, "ALTER TABLE causeway.commits RENAME TO away")
-    yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "failing")
-    yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => (failures("failing") ?? 0) >= 1 })
   })
 })
 

@@ -1,13 +1,11 @@
 /** Changes of counts that wait to be folded: who reads counts adds them, and commits never visit earlier ones. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Operation } from "../../../../src/Kv/Write.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
-import { execute, newStore } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { newStore } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import * as Numbers from "../../Numbers.ts"
 import * as Held from "../Held.ts"
@@ -34,7 +32,7 @@ const expectCounted = async (client: pg.Client): Promise<void> =>
 const one = "tenant:t/one"
 const page = { prefix: "", after: "", limit: 10, tenant: "" }
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, changes of counts", () => {
   live("each snapshot has the numbers of its entries, however commits and folds run at the same time", function* () {
     const url = yield* newStore
     const writers = yield* Effect.forEach([0, 1, 2], () => Held.connect(url))
@@ -83,9 +81,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reaso
     })
   })
 
-  live("a commit visits as much after many of them as after few, while a snapshot is held", function* () {
-    const { client } = yield* Held.duringSnapshot(yield* newStore)
-    yield* Effect.promise(async () => {
+  Held.duringSnapshot(
+    "a commit visits as much after many of them as after few, while a snapshot is held",
+    async client => {
       let written = 0
       const write = async (groups: number): Promise<void> => {
         for (const end = written + groups; written < end; written++) await commit(client, [set(one, `k${written}`, 1)])
@@ -119,25 +117,21 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reaso
         expect(pages, what).toBeLessThan(few[what as keyof typeof few] + 12)
       }
       await expectCounted(client)
-    })
-  })
+    }
+  )
 
-  live("few changes wait, and one folds at a time", function* () {
-    const url = yield* newStore
-    const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
-    yield* Effect.promise(async () => {
-      for (const key of ["a", "b", "c"]) await commit(client, [set(one, key, 1)])
-      expect(await fold(client, 4, 10)).toBe(0)
-      await client.query("BEGIN")
-      expect(await fold(client, 1, 2)).toBe(2)
-      expect(await fold(other, 1, 2)).toBe(0)
-      await client.query("COMMIT")
-      expect(await fold(other, 1, 2)).toBe(1)
-      await expectCounted(other)
-      await execute(url, "TRUNCATE causeway.entries")
-      await expectCounted(other)
-      await commit(client, [set(one, "d", 1)])
-      await expectCounted(other)
-    })
+  Held.connected("few changes wait, and one folds at a time", async (client, other) => {
+    for (const key of ["a", "b", "c"]) await commit(client, [set(one, key, 1)])
+    expect(await fold(client, 4, 10)).toBe(0)
+    await client.query("BEGIN")
+    expect(await fold(client, 1, 2)).toBe(2)
+    expect(await fold(other, 1, 2)).toBe(0)
+    await client.query("COMMIT")
+    expect(await fold(other, 1, 2)).toBe(1)
+    await expectCounted(other)
+    await client.query("TRUNCATE causeway.entries")
+    await expectCounted(other)
+    await commit(client, [set(one, "d", 1)])
+    await expectCounted(other)
   })
 })

@@ -1,6 +1,5 @@
 /** From where on entries are looked at that have expired. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
@@ -8,9 +7,8 @@ import { advanceExpiry } from "../../../../src/Storage/Postgres/Kv/EntryLog.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Namespaces from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Queries from "../../../../src/Storage/Postgres/Kv/Queries.ts"
-import { execute, newStore } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { newStore } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import * as Held from "../Held.ts"
 
@@ -45,36 +43,33 @@ const counted = (now: number, of = namespace) =>
 
 const start = 1_700_000_000_000
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? ""}`, () => {
-  live("what was expired while a snapshot is held is not visited again", function* () {
-    const { client } = yield* Held.duringSnapshot(yield* newStore)
-    yield* Effect.promise(async () => {
-      const pagesAfter = async (rounds: number, from: number): Promise<ReadonlyArray<number>> => {
-        for (let round = from; round < from + rounds; round++) {
-          const now = start + 10 * round
-          await write(client, `k${round}`, 100, now, now + 5)
-          expect(await expire(client, now + 6)).toBe(100)
-        }
-        const now = start + 10 * (from + rounds)
-        const namespaces = { prefix: "", after: "", limit: 10, tenant: "" }
-        return [
-          await Held.pagesOf(client, counted(now, "other")),
-          await Held.pagesOf(client, Queries.due),
-          await Held.pagesOf(client, Namespaces.namespaces(namespaces, now)),
-          await Held.pagesOf(client, { text: "SELECT * FROM causeway.expire($1, 500)", values: [now] })
-        ]
+onPostgres("Postgres, expiry", () => {
+  Held.duringSnapshot("what was expired while a snapshot is held is not visited again", async client => {
+    const pagesAfter = async (rounds: number, from: number): Promise<ReadonlyArray<number>> => {
+      for (let round = from; round < from + rounds; round++) {
+        const now = start + 10 * round
+        await write(client, `k${round}`, 100, now, now + 5)
+        expect(await expire(client, now + 6)).toBe(100)
       }
-      // A page of the namespace itself would visit its keys, those that are dead included.
-      const few = await pagesAfter(3, 0)
-      const many = await pagesAfter(30, 3)
-      // Indexes may have got a level more.
-      for (const [index, pages] of many.entries()) expect(pages).toBeLessThan(few[index]! + 40)
-    })
+      const now = start + 10 * (from + rounds)
+      const namespaces = { prefix: "", after: "", limit: 10, tenant: "" }
+      return [
+        await Held.pagesOf(client, counted(now, "other")),
+        await Held.pagesOf(client, Queries.due),
+        await Held.pagesOf(client, Namespaces.namespaces(namespaces, now)),
+        await Held.pagesOf(client, { text: "SELECT * FROM causeway.expire($1, 500)", values: [now] })
+      ]
+    }
+    // A page of the namespace itself would visit its keys, those that are dead included.
+    const few = await pagesAfter(3, 0)
+    const many = await pagesAfter(30, 3)
+    // Indexes may have got a level more.
+    for (const [index, pages] of many.entries()) expect(pages).toBeLessThan(few[index]! + 40)
   })
 
-  live("entries that are written again before they expire are not visited where they would have", function* () {
-    const { client } = yield* Held.duringSnapshot(yield* newStore)
-    yield* Effect.promise(async () => {
+  Held.duringSnapshot(
+    "entries that are written again before they expire are not visited where they would have",
+    async client => {
       for (let round = 0; round < 30; round++) {
         const now = start + 20_000 * round
         await write(client, "same", 100, now, now + 30_000)
@@ -84,12 +79,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
       expect(await position(client)).toBe(now)
       expect(await Held.pagesOf(client, counted(now))).toBeLessThan(150)
       expect(await expire(client, now + 30_000)).toBe(100)
-    })
-  })
+    }
+  )
 
-  live("an entry that has expired when it is written is counted as such, and is expired", function* () {
-    const { client } = yield* Held.duringSnapshot(yield* newStore)
-    yield* Effect.promise(async () => {
+  Held.duringSnapshot(
+    "an entry that has expired when it is written is counted as such, and is expired",
+    async client => {
       await write(client, "first", 10, start, start + 5)
       expect(await expire(client, start + 1000)).toBe(10)
       expect(await position(client)).toBe(start + 1000)
@@ -110,8 +105,8 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
            VALUES ('n', 'k', 1, 1, 100, 'tester', '1')`
       )
       expect(await expire(client, start + 1002)).toBe(1)
-    })
-  })
+    }
+  )
 
   live(
     "nothing that is due is before the position, however writes, expiry and its position run at the same time",
@@ -152,9 +147,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
     }
   )
 
-  live("an entry that is written after the position was moved by a clock that is ahead expires", function* () {
-    const client = yield* Held.connect(yield* newStore)
-    yield* Effect.promise(async () => {
+  Held.connected(
+    "an entry that is written after the position was moved by a clock that is ahead expires",
+    async client => {
       // Times to come, so that the trigger for entries that have expired does not move the position back.
       const written = Date.now() + 3_600_000
       await write(client, "lasting", 1, written, written + 86_400_000)
@@ -162,17 +157,13 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? 
       await write(client, "short", 1, written + 1000, written + 30_000)
       expect(await expire(client, written + 40_000)).toBe(1)
       expect(await stored(client)).toBe(1)
-    })
-  })
+    }
+  )
 
-  live("a store that is emptied has no position left of before", function* () {
-    const url = yield* newStore
-    const client = yield* Held.connect(url)
-    yield* Effect.promise(async () => {
-      await write(client, "k", 1, start, start + 5)
-      expect(await expire(client, start + 1000)).toBe(1)
-      await execute(url, "TRUNCATE causeway.entries")
-      expect(await position(client)).toBe(0)
-    })
+  Held.connected("a store that is emptied has no position left of before", async client => {
+    await write(client, "k", 1, start, start + 5)
+    expect(await expire(client, start + 1000)).toBe(1)
+    await client.query("TRUNCATE causeway.entries")
+    expect(await position(client)).toBe(0)
   })
 })

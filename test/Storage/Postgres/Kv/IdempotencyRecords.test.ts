@@ -1,13 +1,11 @@
 /** Writes with idempotency keys on several nodes, and where answers are lost. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Either, Fiber } from "effect"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
-import { execute, newDatabase, optionsOf, sql, withClient } from "../../../postgres/Databases.ts"
-import { live, quiet } from "../../../postgres/Live.ts"
+import { execute, newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
+import { live, onPostgres, quiet, together } from "../../../postgres/Live.ts"
 import { persist } from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import { isUnavailable, type Node, namespace, node, put, ready, records } from "../Fixture.ts"
 
@@ -20,25 +18,22 @@ const deleteOne = { operations: [], prefixDelete: { namespace, prefix: "", limit
 
 const versions = (on: Node) => Effect.map(records(on), all => all.map(({ key, version }) => `${key} ${version}`))
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency keys ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, writes with idempotency keys", () => {
   live("of nodes that are sent the same write at the same time one applies it, and all have its results", function* () {
     const url = yield* newDatabase
-    const nodes = [yield* node(optionsOf(url)), yield* node(optionsOf(url)), yield* node(optionsOf(url))]
+    const nodes = [yield* node(url), yield* node(url), yield* node(url)]
     for (let round = 0; round < 10; round++) {
-      const outcomes = yield* Effect.forEach(
-        nodes,
-        on =>
-          Effect.all(
-            [
-              // Their locks are asked for in any order.
-              persist(writeAs(on, `a${round}`, set(namespace, "a", round))),
-              persist(writeAs(on, `b${round}`, set(namespace, "b", round))),
-              persist(writeAs(on, `c${round}`, del(namespace, "none"))),
-              put(on, "plain", round)
-            ],
-            { concurrency: "unbounded" }
-          ),
-        { concurrency: "unbounded" }
+      const outcomes = yield* together(nodes, on =>
+        Effect.all(
+          [
+            // Their locks are asked for in any order.
+            persist(writeAs(on, `a${round}`, set(namespace, "a", round))),
+            persist(writeAs(on, `b${round}`, set(namespace, "b", round))),
+            persist(writeAs(on, `c${round}`, del(namespace, "none"))),
+            put(on, "plain", round)
+          ],
+          { concurrency: "unbounded" }
+        )
       )
       for (const at of [0, 1, 2]) {
         const answers = outcomes.map(each => each[at]!)
@@ -51,31 +46,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
     expect(yield* nodes[0]!.log.lastSeq).toBe(50)
   })
 
-  live("of nodes that are sent different writes under one key at the same time one applies its own", function* () {
-    const url = yield* newDatabase
-    const nodes = [yield* node(optionsOf(url)), yield* node(optionsOf(url)), yield* node(optionsOf(url))]
-    for (let round = 0; round < 10; round++) {
-      const outcomes = yield* Effect.forEach(
-        nodes,
-        ({ store }, index) => {
-          const idempotencyKey = { tenant: "t", id: `r${round}`, digest: `digest ${index}` }
-          const write = { operations: [set(namespace, "k", `${round} ${index}`)], actor: "tester", idempotencyKey }
-          return persist(Effect.either(store.commit(write)))
-        },
-        { concurrency: "unbounded" }
-      )
-      const refused = outcomes.flatMap(outcome => (Either.isLeft(outcome) ? [outcome.left] : []))
-      expect(refused).toMatchObject([
-        { _tag: "IdempotencyConflict", isInProgress: false },
-        { _tag: "IdempotencyConflict", isInProgress: false }
-      ])
-      expect(yield* nodes[0]!.log.lastSeq).toBe(round + 1)
-    }
-  })
-
   live("a node that finds its key free, and taken once it has the lock, applies nothing", function* () {
     const url = yield* newDatabase
-    const one = yield* node(optionsOf(url))
+    const one = yield* node(url)
     yield* put(one, "k", 0)
     const outcome = yield* withClient(url, other =>
       Effect.gen(function* () {
@@ -110,7 +83,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
     "a node that finds its key free, and its condition not met because of the first try, has its results",
     function* () {
       const url = yield* newDatabase
-      const [one, other] = [yield* node(optionsOf(url)), yield* node(optionsOf(`${url}?application_name=late`))]
+      const [one, other] = [yield* node(url), yield* node(`${url}?application_name=late`)]
       yield* put(one, "k", 1)
       // The other node stops between looking its key up and its group.
       const [row] = yield* sql(url, "SELECT pg_get_functiondef('causeway.recall_writes'::regproc) AS text")
@@ -140,7 +113,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
   const lost = (mode: Proxy.Mode, statement: string, attempt: (on: Node) => ReturnType<typeof writeAs>) =>
     Effect.gen(function* () {
       const proxy = yield* Proxy.make(yield* newDatabase)
-      const on = yield* node(optionsOf(proxy.url))
+      const on = yield* node(proxy.url)
       yield* put(on, "k", 1)
       proxy.set(mode, statement)
       void proxy.affected.then(() => proxy.set("open"))
@@ -170,7 +143,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency k
     live(`${title} whose outcome cannot be asked for is applied once, however often it is repeated`, function* () {
       const url = yield* newDatabase
       const proxy = yield* Proxy.make(url)
-      const [near, other] = [yield* node(optionsOf(proxy.url)), yield* node(optionsOf(url))]
+      const [near, other] = [yield* node(proxy.url), yield* node(url)]
       yield* put(near, "k", 1)
       yield* put(near, "l", 1)
       proxy.set("answers lost")

@@ -1,20 +1,14 @@
 /** Lists of many entries, and of many that have expired. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Fiber, Layer, Stream } from "effect"
 import { defaults, Limits } from "../../../../src/base/Limits.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import { newDatabase, optionsOf, sql } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
 import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
 import { node, put } from "../Fixture.ts"
-
-const database = newDatabase
 
 /** Adds rows as many writes would, all at once; those of an expiry have expired. */
 const add = (url: string, namespace: string, prefix: string, amount: number, expiresAt: number | null = null) =>
@@ -26,60 +20,12 @@ const add = (url: string, namespace: string, prefix: string, amount: number, exp
     "ANALYZE causeway.entries"
   )
 
-const literal = (value: Parameter): string =>
-  typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value)
-
-interface Plan {
-  readonly "Node Type": string
-  readonly "Actual Rows": number
-  readonly "Actual Loops": number
-  readonly "Rows Removed by Filter"?: number
-  readonly "Relation Name"?: string
-  readonly Plans?: ReadonlyArray<Plan>
-}
-
-/** The most rows that a scan of a statement touches. */
-const maxRows = (plan: Plan): number => {
-  const own = (plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0)) * plan["Actual Loops"]
-  const isScan = plan["Node Type"].endsWith("Scan") && plan["Relation Name"] === "entries"
-  return Math.max(isScan ? own : 0, ...(plan.Plans ?? []).map(maxRows))
-}
-
-/** Runs a read as in a snapshot, and returns how many rows it touches. */
-const touched = <A>(url: string, { text, values }: Query<A>) =>
-  Effect.map(
-    sql(
-      url,
-      "SET enable_seqscan = off; SET enable_bitmapscan = off",
-      `EXPLAIN (ANALYZE, FORMAT JSON) ${text.replaceAll(/\$(\d+)/g, (_, number) => literal(values[Number(number) - 1]!))}`
-    ),
-    ([row]) => maxRows((row!["QUERY PLAN"] as ReadonlyArray<{ readonly Plan: Plan }>)[0]!.Plan)
-  )
-
-const now = Date.now()
-
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, lists ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, lists", () => {
   const namespace = "tenant:t/many"
 
-  live("no statement of a count touches more rows than its portion has, whatever there is", function* () {
-    const url = yield* database
-    yield* node(optionsOf(url))
-    yield* add(url, namespace, "k", 25_000)
-    yield* add(url, "tenant:t/other", "k", 12_000, 1)
-    const selection = { namespace, prefix: "k" }
-    const query = { ...selection, after: "", limit: 2, now, isCounted: true }
-    for (const page of [query, { ...query, prefix: "" }, { ...query, prefix: "", end: "l", isDescending: true }]) {
-      expect(yield* touched(url, ListQueries.entries(page))).toBeLessThanOrEqual(5001)
-    }
-    for (const after of ["", "k000500"]) {
-      expect(yield* touched(url, ListQueries.part(selection, after, false, now))).toBe(20_000)
-      expect(yield* touched(url, ListQueries.part(selection, after, true, now))).toBe(5000)
-    }
-  })
-
   live("a count of many entries is that of its page's snapshot, also while many of them have expired", function* () {
-    const url = yield* database
-    const one = yield* node(optionsOf(url))
+    const url = yield* newDatabase
+    const one = yield* node(url)
     yield* put(one, "first", 1)
     yield* add(url, namespace, "k", 25_000)
     yield* add(url, namespace, "due", 300, 1)
@@ -107,9 +53,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, lists ${reasonToSkip ?? "
   })
 
   live("a count whose client is gone ends, and with it its snapshot", function* () {
-    const url = yield* database
+    const url = yield* newDatabase
     const proxy = yield* Proxy.make(url)
-    const one = yield* node(optionsOf(proxy.url))
+    const one = yield* node(proxy.url)
     yield* add(url, namespace, "k", 6000)
     proxy.set("black hole", "max(key)")
     const counting = yield* Effect.fork(

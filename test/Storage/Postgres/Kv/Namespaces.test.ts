@@ -1,12 +1,10 @@
 /** The numbers of namespaces and tenants, also of rows that are written by hand. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { newStore, optionsOf, sql } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { newStore, sql } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Numbers from "../../Numbers.ts"
 import { node } from "../Fixture.ts"
 
@@ -56,13 +54,13 @@ const tablesOf = (url: string) =>
     ([row]) => row as unknown as Numbers.Tables
   )
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, namespaces and tenants ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, namespaces and tenants", () => {
   live("have the numbers of all entries, however these are named, and keep them with writes", function* () {
     const url = yield* filled
     const counted = yield* tablesOf(url)
     expect(counted.entries).toHaveLength(Numbers.entries.length)
     Numbers.expectCounted(counted)
-    const { log, store } = yield* node(optionsOf(url))
+    const { log, store } = yield* node(url)
     const context = Context.make(Store, store).pipe(Context.add(ChangeLog, log))
     yield* Effect.provide(Effect.zipRight(Numbers.expectShown, Numbers.change), context)
     Numbers.expectCounted(yield* tablesOf(url))

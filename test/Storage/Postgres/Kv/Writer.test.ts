@@ -1,5 +1,4 @@
 /** Groups of all kinds by one writer, over a pool whose answers the test sets. */
-
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { JsonText } from "../../../../src/base/Json/JsonText.ts"
@@ -65,6 +64,10 @@ describe("a group of unknown outcome is fenced off before one", () => {
           expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)
           const [call] = state.sent
           expect(call?.name).toBe(first)
+          // As long as nothing can be asked, nothing is sent.
+          state.sent.length = 0
+          yield* Effect.exit(commit(next))
+          expect(state.sent.map(({ name }) => name)).toEqual(["fence"])
 
           state.isReachable = true
           state.sent.length = 0

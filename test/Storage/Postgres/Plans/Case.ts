@@ -1,5 +1,4 @@
 /** Statements, with what they may read. */
-
 import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Held from "../Held.ts"
 

@@ -1,5 +1,4 @@
 /** Queries of the service, with what they may read. */
-
 import type { ChangeQuery } from "../../../../src/Kv/ChangeLog.ts"
 import type { EntryQuery } from "../../../../src/Storage/EntryRows.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"

@@ -1,5 +1,4 @@
 /** Statements that write, with what they may read. */
-
 import { randomUUID } from "node:crypto"
 import type { Write } from "../../../../src/Kv/Write.ts"
 import * as WriteCalls from "../../../../src/Storage/Postgres/Kv/Writer.ts"

@@ -1,5 +1,4 @@
 /** Nodes over one database, and what tests do with their session event logs. */
-
 import { expect } from "@effect/vitest"
 import { Context, Duration, Effect, Layer } from "effect"
 import { type Append, SessionElsewhere, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"

@@ -1,15 +1,13 @@
 /** Leases of nodes over one database: how they are renewed, when they end, and who takes the sessions. */
-
 import { cpSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Duration, Effect, Exit, Fiber, Scope } from "effect"
 import { SessionElsewhere } from "../../../../src/Gateway/SessionEvents.ts"
 import { execute, newDatabase, sql, withClient, withOwnClock } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
 import { logged } from "../Fixture.ts"
 import { append, brief, type Events, isElsewhere, node, textsOf } from "./Fixture.ts"
@@ -20,7 +18,7 @@ const takeOver = (events: Events, session: string) =>
     while: error => error instanceof SessionElsewhere
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {
+onPostgres("The session event log in PostgreSQL", () => {
   live("a node warns if another live node has published the same address, and only then", function* () {
     const url = yield* newDatabase
     const { layer, lines } = logged()

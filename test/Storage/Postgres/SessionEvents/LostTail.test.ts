@@ -1,13 +1,11 @@
 /** Sessions after a fail-over of the database that has lost their newest events. */
-
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { keyOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import { alice, history, listen, make, statesOf } from "../../../Gateway/Fixture.ts"
 import { newDatabase, nodeLayer, optionsOf, sql } from "../../../postgres/Databases.ts"
-import { live, quiet } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { live, onPostgres, quiet } from "../../../postgres/Live.ts"
 
 /** A gateway over a database of which the newest events of its sessions can be lost. */
 const gateway = Effect.gen(function* () {
@@ -23,7 +21,7 @@ const gateway = Effect.gen(function* () {
   return { start, url, lose, failOver, events: Context.get(stored, SessionEvents) }
 })
 
-describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are lost ${reasonToSkip ?? ""}`, () => {
+onPostgres("A session whose newest events are lost", () => {
   const turn = Effect.gen(function* () {
     const context = yield* gateway
     const { sessions } = yield* context.start

@@ -1,13 +1,11 @@
 /** Several nodes over one database: which of them has a session, and how another one gets it. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Either, Exit, Fiber, Option, Scope } from "effect"
 import { newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { live, onPostgres, together } from "../../../postgres/Live.ts"
 import { append, brief, isElsewhere, node, textsOf } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {
+onPostgres("The session event log in PostgreSQL", () => {
   live("a session belongs to the node that opened it until that releases it, and every node reads it", function* () {
     const url = yield* newDatabase
     const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
@@ -114,11 +112,8 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     const url = yield* newDatabase
     const nodes = [yield* node(url), yield* node(url), yield* node(url)]
     const sessions = Array.from({ length: 50 }, (_, index) => `t/${index}`)
-    const outcomes = yield* Effect.forEach(
-      nodes,
-      ({ events }) =>
-        Effect.forEach(sessions, session => Effect.either(events.open(session, "e1")), { concurrency: "unbounded" }),
-      { concurrency: "unbounded" }
+    const outcomes = yield* together(nodes, ({ events }) =>
+      together(sessions, session => Effect.either(events.open(session, "e1")))
     )
     for (const index of sessions.keys()) {
       expect(outcomes.filter(of => Either.isRight(of[index]!))).toHaveLength(1)

@@ -1,12 +1,10 @@
 /** How events are removed from histories: with an append, and by age. */
-
-import { describe, expect } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import * as SessionWriter from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
 import { newStore } from "../../../postgres/Databases.ts"
-import { live } from "../../../postgres/Live.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Held from "../Held.ts"
 
 const minute = 60_000
@@ -56,10 +54,10 @@ const left = async (client: pg.Client) => {
 const position = async (client: pg.Client): Promise<number> =>
   Number((await client.query("SELECT causeway.position('events') AS at")).rows[0].at)
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reasonToSkip ?? ""}`, () => {
-  live("an append visits no events and receipts that were removed while a snapshot is held", function* () {
-    const { client } = yield* Held.duringSnapshot(yield* newStore)
-    yield* Effect.promise(async () => {
+onPostgres("Postgres, removal of events", () => {
+  Held.duringSnapshot(
+    "an append visits no events and receipts that were removed while a snapshot is held",
+    async client => {
       await addHistory(client)
       const [kept, now] = [500, Date.now()]
       const appending = (after: number, count: number) => parametersOf([append(after, count, now, `m${after}`)], kept)
@@ -76,12 +74,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
       expect(await pagesAfter(40)).toBeLessThan(few + 60)
       expect(await left(client)).toMatchObject({ head: 45 * kept, trimmed: 44 * kept, has_bytes: true })
       expect((await client.query("SELECT seq::int FROM causeway.receipts")).rows).toEqual([{ seq: 45 * kept }])
-    })
-  })
+    }
+  )
 
-  live("the removal by age visits no events that were removed while a snapshot is held", function* () {
-    const { client } = yield* Held.duringSnapshot(yield* newStore)
-    yield* Effect.promise(async () => {
+  Held.duringSnapshot(
+    "the removal by age visits no events that were removed while a snapshot is held",
+    async client => {
       await addHistory(client)
       const start = Date.now() - 10 * 24 * 60 * minute
       await client.query("UPDATE causeway.histories SET head = 40000, bytes = 400000")
@@ -104,33 +102,29 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
       // An earlier time leaves the position where it is.
       expect(await trim(client, start)).toBe(0)
       expect(await position(client)).toBe(start + 29_999)
-    })
-  })
+    }
+  )
 
-  live("events of a node whose clock is behind are removed too", function* () {
-    const url = yield* newStore
-    const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
-    yield* Effect.promise(async () => {
-      await addHistory(client)
-      const now = Date.now()
-      await write(client, append(0, 2, now - 100 * minute))
-      expect(await trim(client, now - 60 * minute)).toBe(2)
-      expect(await position(client)).toBe(now - 60 * minute - 1)
-      // One of them commits after the others are removed.
-      await write(client, append(2, 3, now - 70 * minute), append(5, 3, now - 80 * minute))
-      await other.query("BEGIN")
-      await other.query("INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ('t/z', 'e', $1, 1)", [
-        node
-      ])
-      await write(other, { ...append(0, 1, now - 90 * minute), session: "t/z" } as SessionWriter.EventWrite)
-      expect(await trim(client, now - 60 * minute, 3)).toBe(6)
-      expect(await trim(client, now - 60 * minute)).toBe(0)
-      await other.query("COMMIT")
-      expect(await trim(client, now - 60 * minute)).toBe(1)
-      expect(await left(client)).toEqual({ head: 8, trimmed: 8, has_bytes: true, seqs: [] })
-      const { rows } = await client.query("SELECT name FROM causeway.positions WHERE name IN ('events', 'late events')")
-      expect(rows).toEqual([{ name: "events" }])
-    })
+  Held.connected("events of a node whose clock is behind are removed too", async (client, other) => {
+    await addHistory(client)
+    const now = Date.now()
+    await write(client, append(0, 2, now - 100 * minute))
+    expect(await trim(client, now - 60 * minute)).toBe(2)
+    expect(await position(client)).toBe(now - 60 * minute - 1)
+    // One of them commits after the others are removed.
+    await write(client, append(2, 3, now - 70 * minute), append(5, 3, now - 80 * minute))
+    await other.query("BEGIN")
+    await other.query("INSERT INTO causeway.histories (session, epoch, owner, token) VALUES ('t/z', 'e', $1, 1)", [
+      node
+    ])
+    await write(other, { ...append(0, 1, now - 90 * minute), session: "t/z" } as SessionWriter.EventWrite)
+    expect(await trim(client, now - 60 * minute, 3)).toBe(6)
+    expect(await trim(client, now - 60 * minute)).toBe(0)
+    await other.query("COMMIT")
+    expect(await trim(client, now - 60 * minute)).toBe(1)
+    expect(await left(client)).toEqual({ head: 8, trimmed: 8, has_bytes: true, seqs: [] })
+    const { rows } = await client.query("SELECT name FROM causeway.positions WHERE name IN ('events', 'late events')")
+    expect(rows).toEqual([{ name: "events" }])
   })
 
   live(
@@ -152,20 +146,16 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, removal of events ${reaso
     }
   )
 
-  live("one node removes events at a time", function* () {
-    const url = yield* newStore
-    const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
-    yield* Effect.promise(async () => {
-      await addHistory(client)
-      const now = Date.now()
-      await write(client, append(0, 2, now))
-      await other.query("SET lock_timeout = 1000")
-      await client.query("BEGIN")
-      expect(await trim(client, now + 1)).toBe(2)
-      expect(await trim(other, now + 1)).toBe(0)
-      await client.query("ROLLBACK")
-      expect(await trim(other, now + 1)).toBe(2)
-    })
+  Held.connected("one node removes events at a time", async (client, other) => {
+    await addHistory(client)
+    const now = Date.now()
+    await write(client, append(0, 2, now))
+    await other.query("SET lock_timeout = 1000")
+    await client.query("BEGIN")
+    expect(await trim(client, now + 1)).toBe(2)
+    expect(await trim(other, now + 1)).toBe(0)
+    await client.query("ROLLBACK")
+    expect(await trim(other, now + 1)).toBe(2)
   })
 
   live(
