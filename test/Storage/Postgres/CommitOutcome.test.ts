@@ -5,14 +5,12 @@ import { newDatabase, sql, withOwnClock } from "../../postgres/Databases.ts"
 import { live, onPostgres, quiet } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { isUnavailable, node, put, ready, records } from "./Fixture.ts"
+import { behindProxy, isUnavailable, node, put, ready, records } from "./Fixture.ts"
 
 onPostgres("Postgres, the outcome of a commit", () => {
   const lost = (mode: Proxy.Mode) =>
     Effect.gen(function* () {
-      const url = yield* newDatabase
-      const proxy = yield* Proxy.make(url)
-      const started = yield* node(proxy.url)
+      const { proxy, started } = yield* behindProxy
       yield* put(started, "k", 1)
       proxy.set(mode, "commit_group")
       void proxy.affected.then(() => proxy.set("open"))
@@ -80,9 +78,7 @@ onPostgres("Postgres, the outcome of a commit", () => {
   )
 
   live("a commit whose outcome cannot be asked for is reported as unavailable, and later ones succeed", function* () {
-    const url = yield* newDatabase
-    const proxy = yield* Proxy.make(url)
-    const started = yield* node(proxy.url)
+    const { proxy, started } = yield* behindProxy
     yield* put(started, "k", 1)
     proxy.set("answers lost")
     expect(isUnavailable(yield* Effect.either(put(started, "k", 2)))).toBe(true)

@@ -7,7 +7,7 @@ import { live, onPostgres } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { logged, namespace, node, put, ready, records } from "./Fixture.ts"
+import { behindProxy, logged, namespace, node, put, ready, records } from "./Fixture.ts"
 
 onPostgres("Postgres, epochs", () => {
   live(
@@ -76,9 +76,7 @@ onPostgres("Postgres, epochs", () => {
   })
 
   live("a database that becomes part of another cluster has another epoch, and so it has on demand", function* () {
-    const url = yield* newDatabase
-    const proxy = yield* Proxy.make(url)
-    const started = yield* node(proxy.url)
+    const { proxy, started, url } = yield* behindProxy
     const epoch = Effect.map(started.log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
     const first = yield* epoch
     yield* Effect.promise(() => proxy.cut(false))

@@ -8,10 +8,9 @@ import { createDatabase, newDatabase, optionsOf, server, sql, withClient } from 
 import * as Disk from "../../postgres/Disk.ts"
 import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
-import * as Proxy from "../../postgres/Proxy.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { isUnavailable, namespace, node, put, ready, records } from "./Fixture.ts"
+import { behindProxy, isUnavailable, namespace, node, put, ready, records } from "./Fixture.ts"
 
 onPostgres("Postgres, failures", () => {
   live("acknowledged writes survive a database that is stopped at once, and the node continues", function* () {
@@ -55,9 +54,7 @@ onPostgres("Postgres, failures", () => {
   })
 
   live("all is unavailable while connections lead into a black hole, and later requests use new ones", function* () {
-    const url = yield* newDatabase
-    const proxy = yield* Proxy.make(url)
-    const started = yield* node(proxy.url)
+    const { proxy, started } = yield* behindProxy
     yield* put(started, "k", 1)
     const requests: ReadonlyArray<Effect.Effect<unknown, unknown, Scope.Scope>> = [
       started.store.get(namespace, "k"),
@@ -85,18 +82,16 @@ onPostgres("Postgres, failures", () => {
       const url = yield* newDatabase
       const started = yield* node({ ...optionsOf(url), connections: 1 })
       yield* put(started, "k", 1)
-      yield* withClient(url, other =>
-        Effect.gen(function* () {
-          yield* other("BEGIN")
-          yield* other("LOCK TABLE causeway.entries IN ACCESS EXCLUSIVE MODE")
-          const reads = Array.from({ length: 10 }, () => Effect.asVoid(started.store.get(namespace, "k")))
-          const outcomes = yield* Effect.all([...reads, Effect.asVoid(put(started, "k", 2))].map(Effect.either), {
-            concurrency: "unbounded"
-          })
-          expect(outcomes.every(isUnavailable)).toBe(true)
-          yield* other("ROLLBACK")
+      yield* withClient(url, function* (other) {
+        yield* other("BEGIN")
+        yield* other("LOCK TABLE causeway.entries IN ACCESS EXCLUSIVE MODE")
+        const reads = Array.from({ length: 10 }, () => Effect.asVoid(started.store.get(namespace, "k")))
+        const outcomes = yield* Effect.all([...reads, Effect.asVoid(put(started, "k", 2))].map(Effect.either), {
+          concurrency: "unbounded"
         })
-      )
+        expect(outcomes.every(isUnavailable)).toBe(true)
+        yield* other("ROLLBACK")
+      })
       yield* ready(started)
       expect(Option.isSome(yield* started.store.get(namespace, "k"))).toBe(true)
     }

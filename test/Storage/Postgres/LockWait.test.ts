@@ -4,11 +4,11 @@ import { Context, Effect, Fiber, Layer, Metric, MetricState } from "effect"
 import * as MetricTags from "../../../src/base/MetricTags.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import { execute, newDatabase, optionsOf, sql, withClient } from "../../postgres/Databases.ts"
+import { newDatabase, optionsOf, sql, withClient } from "../../postgres/Databases.ts"
 import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
-import { namespace, put } from "./Fixture.ts"
+import { namespace, put, someoneWaits } from "./Fixture.ts"
 
 const tag = "lock-wait-test"
 
@@ -27,29 +27,18 @@ const waitsOf = (tag: string) =>
 
 const waits = waitsOf(tag)
 
-/** Waits until a statement of the database waits for a lock. */
-const someoneWaits = (url: string) =>
-  Effect.promise(async () => {
-    for (;;) {
-      const [row] = await execute(url, "SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted")
-      if (Number(row?.waiting) > 0) return
-    }
-  })
-
 onPostgres("Postgres, waits for the log", () => {
   /** What another connection keeps waiting for the lock for a tenth of a second. */
   const kept = <A, E, R>(url: string, effect: Effect.Effect<A, E, R>) =>
-    withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("BEGIN")
-        yield* other("SELECT FROM causeway.log FOR UPDATE")
-        const waiting = yield* Effect.fork(effect)
-        yield* someoneWaits(url)
-        yield* other("SELECT pg_sleep(0.1)")
-        yield* other("COMMIT")
-        return yield* Fiber.join(waiting)
-      })
-    )
+    withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("SELECT FROM causeway.log FOR UPDATE")
+      const waiting = yield* Effect.fork(effect)
+      yield* someoneWaits(url)
+      yield* other("SELECT pg_sleep(0.1)")
+      yield* other("COMMIT")
+      return yield* Fiber.join(waiting)
+    })
 
   live("are measured by the database, of groups that take the lock", function* () {
     const url = yield* newDatabase

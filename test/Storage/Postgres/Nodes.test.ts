@@ -5,13 +5,13 @@ import * as Change from "../../../src/Kv/Change.ts"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import { stock } from "../../Harness.ts"
-import { execute, newDatabase, optionsOf, sql, withClient, withOwnClock } from "../../postgres/Databases.ts"
+import { newDatabase, optionsOf, sql, withClient, withOwnClock } from "../../postgres/Databases.ts"
 import { live, onPostgres, together } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Http from "../../suites/Http/Fixture.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
 import type * as Fixture from "./Fixture.ts"
-import { namespace, node } from "./Fixture.ts"
+import { namespace, node, someoneWaits } from "./Fixture.ts"
 
 const commit = ({ store }: Fixture.Node, ...operations: ReadonlyArray<Operation>) =>
   store.commit({ operations, actor: "tester" })
@@ -31,15 +31,6 @@ const follow = ({ log }: Fixture.Node, end: number) =>
 
 const versionAt = (operation: { readonly op: string; readonly version?: number } | undefined): number =>
   operation?.op === "set" ? (operation.version ?? 0) : 0
-
-/** Waits until a statement of the database waits for a lock. */
-const someoneWaits = (url: string) =>
-  Effect.promise(async () => {
-    for (;;) {
-      const [row] = await execute(url, "SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted")
-      if (Number(row?.waiting) > 0) return
-    }
-  })
 
 onPostgres("Postgres, several nodes", () => {
   live("nodes that start together migrate once", function* () {
@@ -111,17 +102,15 @@ onPostgres("Postgres, several nodes", () => {
       const one = yield* node(url)
       yield* commit(one, set(namespace, "there", 1), set(namespace, "deleted", 1))
       yield* commit(one, del(namespace, "deleted"))
-      const outcome = yield* withClient(url, other =>
-        Effect.gen(function* () {
-          yield* other("BEGIN")
-          yield* other("SELECT FROM causeway.log FOR UPDATE")
-          const writing = yield* Effect.fork(Effect.either(commit(one, ...operations)))
-          yield* someoneWaits(url)
-          yield* other(between)
-          yield* other("COMMIT")
-          return yield* Fiber.join(writing)
-        })
-      )
+      const outcome = yield* withClient(url, function* (other) {
+        yield* other("BEGIN")
+        yield* other("SELECT FROM causeway.log FOR UPDATE")
+        const writing = yield* Effect.fork(Effect.either(commit(one, ...operations)))
+        yield* someoneWaits(url)
+        yield* other(between)
+        yield* other("COMMIT")
+        return yield* Fiber.join(writing)
+      })
       return { outcome, one, feed: yield* follow(one, yield* one.log.lastSeq) }
     })
 

@@ -94,13 +94,11 @@ const during = <A, E, R>(
   statements: ReadonlyArray<string>,
   use: (end: Effect.Effect<void>) => Effect.Effect<A, E, R>
 ) =>
-  withClient(url, run =>
-    Effect.gen(function* () {
-      yield* run("SET application_name = 'reader'")
-      for (const text of statements) yield* run(text)
-      return yield* use(run("COMMIT"))
-    })
-  )
+  withClient(url, function* (run) {
+    yield* run("SET application_name = 'reader'")
+    for (const text of statements) yield* run(text)
+    return yield* use(run("COMMIT"))
+  })
 
 const store = newStore
 
@@ -131,19 +129,15 @@ onPostgres("Postgres, upgrading", () => {
   live("a migration that takes longer than a node waits for it at the start is done once, and logged", function* () {
     const { lastAttempt, url, waiting } = yield* withSlowMigration
     const { layer, lines } = logged()
-    const started = yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("SELECT pg_advisory_lock(77)")
-        const context = yield* Effect.provide(later(Layer.build(Postgres.layer(optionsOf(url)))), layer)
-        const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
-        expect(yield* node.store.ready).toBe(false)
-        expect(String(yield* Effect.flip(put(node, "k", 1)))).toContain(
-          "its schema is brought up to date, from version"
-        )
-        const [first] = yield* waiting
-        return { first, node }
-      })
-    )
+    const started = yield* withClient(url, function* (other) {
+      yield* other("SELECT pg_advisory_lock(77)")
+      const context = yield* Effect.provide(later(Layer.build(Postgres.layer(optionsOf(url)))), layer)
+      const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
+      expect(yield* node.store.ready).toBe(false)
+      expect(String(yield* Effect.flip(put(node, "k", 1)))).toContain("its schema is brought up to date, from version")
+      const [first] = yield* waiting
+      return { first, node }
+    })
     yield* ready(started.node)
     expect(yield* lastAttempt).toBe(started.first)
     expect(lines.filter(line => line.includes("The schema of the database is brought up to date"))).toHaveLength(1)
@@ -151,15 +145,13 @@ onPostgres("Postgres, upgrading", () => {
 
   live("a migration whose node has ended does not keep its locks until its statement ends", function* () {
     const { url, waiting } = yield* withSlowMigration
-    yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("SELECT pg_advisory_lock(77)")
-        const opening = yield* Effect.fork(later(Opening.open(Redacted.make(url))))
-        yield* Effect.repeat(waiting, { until: pids => pids.length === 1 })
-        yield* Fiber.interrupt(opening)
-        yield* Effect.repeat(Effect.delay(waiting, "50 millis"), { until: pids => pids.length === 0 })
-      })
-    )
+    yield* withClient(url, function* (other) {
+      yield* other("SELECT pg_advisory_lock(77)")
+      const opening = yield* Effect.fork(later(Opening.open(Redacted.make(url))))
+      yield* Effect.repeat(waiting, { until: pids => pids.length === 1 })
+      yield* Fiber.interrupt(opening)
+      yield* Effect.repeat(Effect.delay(waiting, "50 millis"), { until: pids => pids.length === 0 })
+    })
   })
 
   live("a migration whose node was killed half-way leaves nothing, and the next node does all of it", function* () {
@@ -233,25 +225,23 @@ onPostgres("Postgres, upgrading", () => {
     yield* sql(url, "SELECT causeway.identify()")
     const remember = (id: string) =>
       `SELECT causeway.remember_writes(1, 1000, false, ARRAY['tenant:a'], ARRAY['${id}'], ARRAY['d'], ARRAY['0'])`
-    const opening = yield* withClient(url, run =>
-      Effect.gen(function* () {
-        // The order in which the function of a write uses the tables.
-        for (const text of [
-          "SET lock_timeout = 100",
-          "BEGIN",
-          "SELECT FROM causeway.log FOR UPDATE",
-          "UPDATE causeway.commits SET result = result"
-        ])
-          yield* run(text)
-        const opening = yield* Effect.fork(
-          later(Effect.retry(Opening.open(Redacted.make(url)), { while: ({ _tag }) => _tag === "TablesInUse" }))
-        )
-        yield* isQueued(url, modes.SHARE, modes.EXCLUSIVE, modes["ACCESS EXCLUSIVE"])
-        yield* run(remember("k"))
-        yield* run("COMMIT")
-        return opening
-      })
-    )
+    const opening = yield* withClient(url, function* (run) {
+      // The order in which the function of a write uses the tables.
+      for (const text of [
+        "SET lock_timeout = 100",
+        "BEGIN",
+        "SELECT FROM causeway.log FOR UPDATE",
+        "UPDATE causeway.commits SET result = result"
+      ])
+        yield* run(text)
+      const opening = yield* Effect.fork(
+        later(Effect.retry(Opening.open(Redacted.make(url)), { while: ({ _tag }) => _tag === "TablesInUse" }))
+      )
+      yield* isQueued(url, modes.SHARE, modes.EXCLUSIVE, modes["ACCESS EXCLUSIVE"])
+      yield* run(remember("k"))
+      yield* run("COMMIT")
+      return opening
+    })
     yield* Fiber.join(opening)
     expect(yield* versionOf(url)).toBe(laterSteps.length)
     yield* sql(url, remember("l"))

@@ -70,17 +70,15 @@ onPostgres("Copies of stores in PostgreSQL", () => {
     const target = yield* temporaryDirectory
     // Without a lease, as after an outage of the database.
     const writer = yield* node(url)
-    const [written, copied] = yield* withClient(url, run =>
-      Effect.gen(function* () {
-        yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
-        const writing = yield* Effect.fork(put(writer, "acknowledged", 1))
-        yield* areWaiting(url, 1)
-        const copying = yield* Effect.fork(StoreCopy.copy({ from: database(url), to: files(target) }))
-        yield* areWaiting(url, 2)
-        yield* run("COMMIT")
-        return [yield* Fiber.join(writing), yield* Fiber.join(copying)] as const
-      })
-    )
+    const [written, copied] = yield* withClient(url, function* (run) {
+      yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
+      const writing = yield* Effect.fork(put(writer, "acknowledged", 1))
+      yield* areWaiting(url, 1)
+      const copying = yield* Effect.fork(StoreCopy.copy({ from: database(url), to: files(target) }))
+      yield* areWaiting(url, 2)
+      yield* run("COMMIT")
+      return [yield* Fiber.join(writing), yield* Fiber.join(copying)] as const
+    })
     expect(written.lastSeq).toBe(2)
     expect(copied.tables[0]).toMatchObject({ table: "entries", rows: 2 })
     const db = new Database(join(target, "kv.db"), { readonly: true })
@@ -91,16 +89,14 @@ onPostgres("Copies of stores in PostgreSQL", () => {
   live("are refused where a node had a lease before they had their locks", function* () {
     const url = yield* filled
     const target = join(yield* temporaryDirectory, "target")
-    const message = yield* withClient(url, run =>
-      Effect.gen(function* () {
-        yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
-        const copying = yield* Effect.fork(refusal(StoreCopy.copy({ from: database(url), to: files(target) })))
-        yield* areWaiting(url, 1)
-        yield* sql(url, `SELECT ${newLease}`)
-        yield* run("COMMIT")
-        return yield* Fiber.join(copying)
-      })
-    )
+    const message = yield* withClient(url, function* (run) {
+      yield* run("BEGIN; SELECT FROM causeway.log FOR UPDATE")
+      const copying = yield* Effect.fork(refusal(StoreCopy.copy({ from: database(url), to: files(target) })))
+      yield* areWaiting(url, 1)
+      yield* sql(url, `SELECT ${newLease}`)
+      yield* run("COMMIT")
+      return yield* Fiber.join(copying)
+    })
     expect(message).toContain("is served by a node")
     expect(existsSync(target)).toBe(false)
   })

@@ -36,56 +36,26 @@ export const commitGroup = plpgsql(
 DECLARE
   key_count integer := cardinality(keys);
   -- Of each key: what it is after the writes so far, and what it was.
-  versions bigint[];
-  presents boolean[];
-  expiries bigint[];
+  versions bigint[]; presents boolean[]; expiries bigint[];
   -- Of each key: the address of its row, in entries or in tombstones.
-  places tid[];
-  old_versions bigint[];
-  old_presents boolean[];
+  places tid[]; old_versions bigint[]; old_presents boolean[];
   -- Of each key: the write that changed it last, and the last step on it.
   changed_by integer[] := array_fill(0, ARRAY[key_count]);
   final_steps integer[] := array_fill(0, ARRAY[key_count]);
   -- What the write at hand has changed, as it was before it.
-  saved integer;
-  saved_keys integer[] := '{}';
-  saved_versions bigint[] := '{}';
-  saved_presents boolean[] := '{}';
+  saved integer; saved_keys integer[] := '{}'; saved_versions bigint[] := '{}'; saved_presents boolean[] := '{}';
   saved_expiries bigint[] := '{}';
   -- The steps of the write at hand. Those of expiry come first in the log.
-  own integer;
-  own_keys integer[] := '{}';
-  own_ops integer[] := '{}';
-  own_versions bigint[] := '{}';
-  expired integer;
-  expired_keys integer[] := '{}';
-  expired_versions bigint[] := '{}';
+  own integer; own_keys integer[] := '{}'; own_ops integer[] := '{}'; own_versions bigint[] := '{}';
+  expired integer; expired_keys integer[] := '{}'; expired_versions bigint[] := '{}';
   -- The steps of the group. The operation of a delete is 0, and so is the write of a delete by expiry.
-  steps integer := 0;
-  step_keys integer[] := '{}';
-  step_ops integer[] := '{}';
-  step_versions bigint[] := '{}';
-  step_writes integer[] := '{}';
-  results bigint[] := '{0,0}';
-  result_count integer := 2;
-  result_start integer;
-  first_op integer := 1;
-  k integer;
-  at integer;
-  current_version bigint;
-  is_own boolean;
-  is_live boolean;
-  is_refused boolean;
-  versions_text text;
+  steps integer := 0; step_keys integer[] := '{}'; step_ops integer[] := '{}'; step_versions bigint[] := '{}';
+  step_writes integer[] := '{}'; results bigint[] := '{0,0}'; result_count integer := 2; result_start integer;
+  first_op integer := 1; k integer; at integer; current_version bigint; is_own boolean; is_live boolean;
+  is_refused boolean; versions_text text;
   -- 0: unchanged, 1: entry changed, 2: entry deleted, 3: tombstone to entry, 4: tombstone changed, 5: new entry, 6: new tombstone
-  kinds integer[];
-  counts integer[] := '{0,0,0,0,0,0}';
-  kind integer;
-  unwritten integer := 0;
-  found_rows integer;
-  last_seq bigint := 0;
-  stamp bigint;
-  lock_wait bigint := -1;
+  kinds integer[]; counts integer[] := '{0,0,0,0,0,0}'; kind integer; unwritten integer := 0; found_rows integer;
+  last_seq bigint := 0; stamp bigint; lock_wait bigint := -1;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.commit_group needs the isolation level read committed' USING ERRCODE = '0A000';

@@ -73,10 +73,7 @@ END
  */
 export const foldCounts = plpgsql("fold_counts(fewest integer, portion integer) RETURNS integer", byIndex)`
 DECLARE
-  begun record;
-  amount integer;
-  last bigint;
-  emptied text[];
+  begun record; amount integer; last bigint; emptied text[];
 BEGIN
   IF NOT pg_try_advisory_xact_lock(1129794371) THEN RETURN 0; END IF;
   ${readPosition("counts", "begun")}

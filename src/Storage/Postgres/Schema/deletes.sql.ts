@@ -20,9 +20,7 @@ export const removeEntries = plpgsql(
     actor text) RETURNS text`
 )`
 DECLARE
-  found_keys text[];
-  amount integer;
-  answer text;
+  found_keys text[]; amount integer; answer text;
 BEGIN
   PERFORM FROM causeway.log FOR UPDATE;
   SELECT array_agg(f.key ORDER BY f.key) INTO found_keys FROM (
@@ -58,10 +56,7 @@ END
 /** Deletes entries that have expired, in the order of their expiry. Returns how many, and the last `seq`. */
 export const expire = plpgsql("expire(now bigint, portion integer, OUT expired bigint, OUT last_seq bigint)", byIndex)`
 DECLARE
-  base bigint;
-  stamp bigint;
-  begun record;
-  places tid[];
+  base bigint; stamp bigint; begun record; places tid[];
 BEGIN
   expired := 0;
   PERFORM FROM causeway.entries e WHERE expires_at > (SELECT causeway.position('expiry')) AND expires_at <= now ORDER BY e.expires_at LIMIT 1;
@@ -103,8 +98,7 @@ END
  */
 export const advanceExpiry = plpgsql("advance_expiry(now bigint) RETURNS void", byIndex)`
 DECLARE
-  begun record;
-  target bigint;
+  begun record; target bigint;
 BEGIN
   ${readPosition("expiry", "begun")}
   SELECT least(now, c.timestamp) INTO target FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;

@@ -52,15 +52,8 @@ export const commitKeyed = plpgsql(
     key_digests text[], key_expiries text[], key_tenants text[], compares boolean) RETURNS text`
 )`
 DECLARE
-  answer text;
-  numbers bigint[];
-  at integer := 3;
-  key_at integer := 1;
-  kept_ids text[] := '{}';
-  kept_digests text[] := '{}';
-  outcomes text[] := '{}';
-  lock_wait bigint := 0;
-  kept_tenants text[] := '{}';
+  answer text; numbers bigint[]; at integer := 3; key_at integer := 1; kept_ids text[] := '{}';
+  kept_digests text[] := '{}'; outcomes text[] := '{}'; lock_wait bigint := 0; kept_tenants text[] := '{}';
   found text;
 BEGIN
   IF lock_first THEN lock_wait := causeway.lock_log(); END IF;
@@ -110,9 +103,7 @@ export const removeKeyed = plpgsql(
     actor text, limit_bytes bigint, key_id text, key_digest text, key_tenant text, compares boolean) RETURNS text`
 )`
 DECLARE
-  answer text;
-  found text;
-  numbers bigint[];
+  answer text; found text; numbers bigint[];
 BEGIN
   PERFORM FROM causeway.log FOR UPDATE;
   answer := causeway.recall_writes(now, ARRAY[1], ARRAY[key_id], ARRAY[key_digest]);
@@ -147,13 +138,8 @@ export const rememberWrites = plpgsql(
   generic
 )`
 DECLARE
-  step bigint := (limit_bytes + ${steps - 1}) / ${steps};
-  last_end bigint;
-  new_end bigint;
-  amount integer := cardinality(key_ids);
-  added integer;
-  replaced tid[];
-  t record;
+  step bigint := (limit_bytes + ${steps - 1}) / ${steps}; last_end bigint; new_end bigint;
+  amount integer := cardinality(key_ids); added integer; replaced tid[]; t record;
 BEGIN
   IF amount = 0 THEN RETURN ''; END IF;
   SELECT r.up_to INTO last_end FROM causeway.remembered_writes r ORDER BY r.up_to DESC LIMIT 1;
@@ -231,25 +217,11 @@ export const compareTenants = plpgsql(
   generic
 )`
 DECLARE
-  step bigint := (limit_bytes + ${steps - 1}) / ${steps};
-  max_forgotten bigint := 4 * step + 2 * added;
-  portion bigint := max_forgotten / ${overheadBytes} + 1;
-  oldest_expiry bigint := now - ${lifetime};
-  start record;
-  oldest record;
-  has_dead_rows boolean;
-  tenant_names text[];
-  tenant_bytes bigint[];
-  tenant_ends bigint[];
-  total bigint;
-  target bigint;
-  above bigint := 0;
-  tenants integer := 0;
-  share bigint := 0;
-  amount integer := 0;
-  forgotten integer := 0;
-  freed bigint;
-  t record;
+  step bigint := (limit_bytes + ${steps - 1}) / ${steps}; max_forgotten bigint := 4 * step + 2 * added;
+  portion bigint := max_forgotten / ${overheadBytes} + 1; oldest_expiry bigint := now - ${lifetime}; start record;
+  oldest record; has_dead_rows boolean; tenant_names text[]; tenant_bytes bigint[]; tenant_ends bigint[];
+  total bigint; target bigint; above bigint := 0; tenants integer := 0; share bigint := 0; amount integer := 0;
+  forgotten integer := 0; freed bigint; t record;
 BEGIN
   ${readPosition("idempotency", "start")}
   SELECT r.up_to - 1 AS before, r.kept_at INTO oldest FROM causeway.remembered_writes r

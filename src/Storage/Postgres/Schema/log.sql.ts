@@ -37,8 +37,7 @@ END
  */
 export const trim = plpgsql("trim(before bigint, portion integer) RETURNS bigint", without("seqscan"))`
 DECLARE
-  first bigint;
-  up_to bigint;
+  first bigint; up_to bigint;
 BEGIN
   SELECT l.trimmed_seq INTO first FROM causeway.log l FOR UPDATE;
   SELECT max(c.seq) INTO up_to
@@ -88,8 +87,7 @@ $function$`
  */
 export const identify = plpgsql("identify() RETURNS boolean")`
 DECLARE
-  identifier text;
-  current_timeline text;
+  identifier text; current_timeline text;
 BEGIN
   SELECT s.system_identifier::text INTO identifier FROM pg_control_system() s;
   BEGIN
@@ -118,12 +116,8 @@ END
  */
 export const pruneCommits = plpgsql("prune_commits(portion integer) RETURNS integer", without("seqscan"))`
 DECLARE
-  newest timestamptz := clock_timestamp();
-  newest_fence timestamptz := newest - interval '1 hour';
-  current record;
-  first timestamptz;
-  last timestamptz;
-  amount integer;
+  newest timestamptz := clock_timestamp(); newest_fence timestamptz := newest - interval '1 hour'; current record;
+  first timestamptz; last timestamptz; amount integer;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(1129794384) THEN RETURN 0; END IF;
   DELETE FROM causeway.commits c WHERE c.result IS NULL AND c.at < newest_fence;

@@ -10,11 +10,9 @@ import { newEpoch, plpgsql, readPosition, without } from "./SqlParts.ts"
  */
 export const renewLease = plpgsql("renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint")`
 DECLARE
-  moment timestamptz := clock_timestamp();
-  ends timestamptz := moment + lease * interval '1 millisecond';
+  moment timestamptz := clock_timestamp(); ends timestamptz := moment + lease * interval '1 millisecond';
   -- Apart from the column of that name.
-  millis bigint := lease;
-  renewed bigint;
+  millis bigint := lease; renewed bigint;
 BEGIN
   PERFORM FROM causeway.nodes n WHERE n.id = node AND n.expires_at > moment;
   IF FOUND AND NOT always THEN RETURN NULL; END IF;
@@ -71,19 +69,11 @@ export const writeSessions = plpgsql(
   without("seqscan", "hashjoin")
 )`
 DECLARE
-  results text[] := '{}';
-  result text;
-  w record;
+  results text[] := '{}'; result text; w record;
   -- Events of the appends before the write at hand.
-  base integer := 0;
-  h causeway.histories%ROWTYPE;
-  oldest record;
-  kept_from bigint;
-  bytes_left bigint;
-  is_allowed boolean;
-  current_epoch text;
-  late_from bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000;
-  oldest_late bigint;
+  base integer := 0; h causeway.histories%ROWTYPE; oldest record; kept_from bigint; bytes_left bigint;
+  is_allowed boolean; current_epoch text;
+  late_from bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000; oldest_late bigint;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.write_sessions needs the isolation level read committed' USING ERRCODE = '0A000';
@@ -233,20 +223,9 @@ export const trimSessions = plpgsql(
   without("seqscan", "bitmapscan", "hashjoin", "mergejoin")
 )`
 DECLARE
-  newest bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1200000;
-  begun record;
-  late_ids bigint[];
-  oldest_late bigint;
-  first bigint;
-  visited integer;
-  last bigint;
-  histories bigint[];
-  seqs bigint[];
-  due record;
-  trimmed_seq bigint;
-  up_to bigint;
-  dropped bigint;
-  dropped_bytes bigint;
+  newest bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1200000; begun record;
+  late_ids bigint[]; oldest_late bigint; first bigint; visited integer; last bigint; histories bigint[];
+  seqs bigint[]; due record; trimmed_seq bigint; up_to bigint; dropped bigint; dropped_bytes bigint;
   total bigint := 0;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(1129794373) THEN RETURN 0; END IF;

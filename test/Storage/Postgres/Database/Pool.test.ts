@@ -45,26 +45,24 @@ onPostgres("Postgres, connections", () => {
       put(busy, "k", 2)
     ]
     let most = 0
-    yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("BEGIN")
-        // In the order in which the background work of the node takes them, or the two might deadlock.
-        yield* other("LOCK TABLE causeway.changes, causeway.entries IN ACCESS EXCLUSIVE MODE")
-        yield* Effect.forEach(requests, request =>
-          Effect.fork(Effect.forever(Effect.zipRight(Effect.ignore(request), pause)))
-        )
-        yield* Effect.repeat(
-          Effect.tap(Effect.zipRight(pause, count(url)), now =>
-            Effect.sync(() => {
-              most = Math.max(most, now)
-            })
-          ),
-          { until: () => most >= options.connections + 8 }
-        )
-        most = Math.max(most, yield* count(url))
-        yield* other("ROLLBACK")
-      })
-    )
+    yield* withClient(url, function* (other) {
+      yield* other("BEGIN")
+      // In the order in which the background work of the node takes them, or the two might deadlock.
+      yield* other("LOCK TABLE causeway.changes, causeway.entries IN ACCESS EXCLUSIVE MODE")
+      yield* Effect.forEach(requests, request =>
+        Effect.fork(Effect.forever(Effect.zipRight(Effect.ignore(request), pause)))
+      )
+      yield* Effect.repeat(
+        Effect.tap(Effect.zipRight(pause, count(url)), now =>
+          Effect.sync(() => {
+            most = Math.max(most, now)
+          })
+        ),
+        { until: () => most >= options.connections + 8 }
+      )
+      most = Math.max(most, yield* count(url))
+      yield* other("ROLLBACK")
+    })
     expect(most).toBe(options.connections + 8)
   })
 

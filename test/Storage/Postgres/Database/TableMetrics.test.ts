@@ -70,19 +70,17 @@ onPostgres("Postgres, sizes of tables", () => {
     const url = yield* newDatabase
     const first = yield* node(url)
     yield* put(first, "k", 1)
-    yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("BEGIN")
-        yield* other("LOCK TABLE causeway.receipts IN ACCESS EXCLUSIVE MODE")
-        const second = yield* Effect.tagMetrics(node({ ...optionsOf(url), connections: 1 }), "test_tables", "locked")
-        expect(isUnavailable(yield* Effect.either(second.store.get(namespace, "k")))).toBe(false)
-        expect(isUnavailable(yield* Effect.either(put(second, "k", 2)))).toBe(false)
-        expect(tablesOf("locked").size).toBe(0)
-        // The lock of the table does not prevent the metric of its holder.
-        yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heldOf("locked").size > 0 })
-        yield* other("ROLLBACK")
-      })
-    )
+    yield* withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("LOCK TABLE causeway.receipts IN ACCESS EXCLUSIVE MODE")
+      const second = yield* Effect.tagMetrics(node({ ...optionsOf(url), connections: 1 }), "test_tables", "locked")
+      expect(isUnavailable(yield* Effect.either(second.store.get(namespace, "k")))).toBe(false)
+      expect(isUnavailable(yield* Effect.either(put(second, "k", 2)))).toBe(false)
+      expect(tablesOf("locked").size).toBe(0)
+      // The lock of the table does not prevent the metric of its holder.
+      yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heldOf("locked").size > 0 })
+      yield* other("ROLLBACK")
+    })
   })
 
   live("have live and dead rows, and for how long a transaction has held vacuum back", function* () {
@@ -95,18 +93,16 @@ onPostgres("Postgres, sizes of tables", () => {
     )
     const statistics = sql(url, "SELECT n_dead_tup::int AS dead FROM pg_stat_user_tables WHERE relname = 'other'")
     yield* Effect.repeat(statistics, { until: ([row]) => row?.dead === 300 })
-    yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("BEGIN")
-        yield* other("SELECT pg_current_xact_id(), pg_sleep(0.05)")
-        yield* Effect.tagMetrics(node(url), "test_tables", "held")
-        yield* measured("held")
-        yield* other("PREPARE TRANSACTION 'held'")
-        yield* Effect.tagMetrics(node(url), "test_tables", "prepared")
-        yield* measured("prepared")
-        yield* other("ROLLBACK PREPARED 'held'")
-      })
-    )
+    yield* withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("SELECT pg_current_xact_id(), pg_sleep(0.05)")
+      yield* Effect.tagMetrics(node(url), "test_tables", "held")
+      yield* measured("held")
+      yield* other("PREPARE TRANSACTION 'held'")
+      yield* Effect.tagMetrics(node(url), "test_tables", "prepared")
+      yield* measured("prepared")
+      yield* other("ROLLBACK PREPARED 'held'")
+    })
     const rows = (state: string) => figuresOf("held", "postgres_table_rows", "table", { state }).get("other")
     expect([rows("live"), rows("dead")]).toEqual([700, 300])
     const [held, prepared] = [heldOf("held"), heldOf("prepared")]
@@ -127,22 +123,18 @@ onPostgres("Postgres, sizes of tables", () => {
     yield* Effect.addFinalizer(() => sql(url, `DROP ROLE ${role}`))
     const begin = (query: (text: string) => Effect.Effect<void>) =>
       Effect.zipRight(query("BEGIN"), query("SELECT pg_current_xact_id()"))
-    yield* withClient(elsewhere, other =>
-      Effect.zipRight(
-        begin(other),
-        Effect.map(ask("NONE"), rows => expect(rows).toEqual([]))
-      )
-    )
-    yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* begin(other)
-        const [all] = yield* ask("NONE")
-        const [little] = yield* ask(role)
-        expect(all?.seconds).toBeGreaterThan(0)
-        expect(little).toMatchObject({ seconds: null, xid: all?.xid })
-        expect(little?.age).toBeGreaterThan(0)
-      })
-    )
+    yield* withClient(elsewhere, function* (other) {
+      yield* begin(other)
+      expect(yield* ask("NONE")).toEqual([])
+    })
+    yield* withClient(url, function* (other) {
+      yield* begin(other)
+      const [all] = yield* ask("NONE")
+      const [little] = yield* ask(role)
+      expect(all?.seconds).toBeGreaterThan(0)
+      expect(little).toMatchObject({ seconds: null, xid: all?.xid })
+      expect(little?.age).toBeGreaterThan(0)
+    })
   })
 })
 

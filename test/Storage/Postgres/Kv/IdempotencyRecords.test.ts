@@ -2,12 +2,12 @@
 import { expect } from "@effect/vitest"
 import { Effect, Either, Fiber } from "effect"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
-import { execute, newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
+import { newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
 import { live, onPostgres, quiet, together } from "../../../postgres/Live.ts"
 import { persist } from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
-import { isUnavailable, type Node, namespace, node, put, ready, records } from "../Fixture.ts"
+import { isUnavailable, type Node, namespace, node, put, ready, records, someoneWaits } from "../Fixture.ts"
 
 const commitAs = ({ store }: Node, id: string, given: Omit<Write, "actor">) =>
   store.commit({ ...given, actor: "tester", idempotencyKey: { tenant: "t", id, digest: "digest" } })
@@ -50,26 +50,19 @@ onPostgres("Postgres, writes with idempotency keys", () => {
     const url = yield* newDatabase
     const one = yield* node(url)
     yield* put(one, "k", 0)
-    const outcome = yield* withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("BEGIN")
-        yield* other("SELECT FROM causeway.log FOR UPDATE")
-        const write = writeAs(one, "a", set(namespace, "other", 1), set(namespace, "k", 1))
-        // On a busy machine it may wait for the lock for longer than it can.
-        const writing = yield* Effect.fork(persist(write))
-        yield* Effect.promise(async () => {
-          for (;;) {
-            const [row] = await execute(url, "SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted")
-            if (Number(row?.waiting) > 0) return
-          }
-        })
-        yield* other(
-          "INSERT INTO causeway.remembered_writes VALUES (300, 'a', 'digest', 9000000000000, '1700000000000,7,5,6')"
-        )
-        yield* other("COMMIT")
-        return yield* Fiber.join(writing)
-      })
-    )
+    const outcome = yield* withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("SELECT FROM causeway.log FOR UPDATE")
+      const write = writeAs(one, "a", set(namespace, "other", 1), set(namespace, "k", 1))
+      // On a busy machine it may wait for the lock for longer than it can.
+      const writing = yield* Effect.fork(persist(write))
+      yield* someoneWaits(url)
+      yield* other(
+        "INSERT INTO causeway.remembered_writes VALUES (300, 'a', 'digest', 9000000000000, '1700000000000,7,5,6')"
+      )
+      yield* other("COMMIT")
+      return yield* Fiber.join(writing)
+    })
     expect(outcome).toMatchObject({
       isReplay: true,
       timestamp: 1_700_000_000_000,
@@ -90,21 +83,14 @@ onPostgres("Postgres, writes with idempotency keys", () => {
       const late = `IF current_setting('application_name') = 'late' THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;`
       yield* sql(url, String(row!.text).replace("RETURN found;", `${late} RETURN found;`))
       const write = (on: Node) => writeAs(on, "a", set(namespace, "k", 2, { precondition: { match: [1] } }))
-      const [first, second] = yield* withClient(url, client =>
-        Effect.gen(function* () {
-          yield* client("SELECT pg_advisory_lock(7)")
-          const writing = yield* Effect.fork(persist(write(other)))
-          yield* Effect.promise(async () => {
-            for (;;) {
-              const text = "SELECT count(*)::int AS count FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-              if (Number((await execute(url, text))[0]!.count) > 0) return
-            }
-          })
-          const first = yield* write(one)
-          yield* client("SELECT pg_advisory_unlock(7)")
-          return [first, yield* Fiber.join(writing)]
-        })
-      )
+      const [first, second] = yield* withClient(url, function* (client) {
+        yield* client("SELECT pg_advisory_lock(7)")
+        const writing = yield* Effect.fork(persist(write(other)))
+        yield* someoneWaits(url)
+        const first = yield* write(one)
+        yield* client("SELECT pg_advisory_unlock(7)")
+        return [first, yield* Fiber.join(writing)]
+      })
       expect(second).toMatchObject({ isReplay: true, lastSeq: first!.lastSeq, results: first!.results })
       expect(yield* versions(other)).toEqual(["k 1", "k 2"])
     }

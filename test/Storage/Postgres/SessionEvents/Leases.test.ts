@@ -55,19 +55,17 @@ onPostgres("The session event log in PostgreSQL", () => {
       `CREATE FUNCTION causeway.renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint LANGUAGE sql AS
            $$ SELECT pg_advisory_xact_lock_shared(1); SELECT causeway.renew_now(node, lease, always) $$`
     )
-    yield* withClient(url, query =>
-      Effect.gen(function* () {
-        yield* query("SELECT pg_advisory_lock(1)")
-        yield* Effect.repeat(run("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), {
-          until: waiting => waiting.length > 0
-        })
-        const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
-        // So that whatever does not wait for the renewal comes before it.
-        yield* Effect.sleep("200 millis")
-        yield* query("SELECT pg_advisory_unlock(1)")
-        yield* Fiber.join(closing)
+    yield* withClient(url, function* (query) {
+      yield* query("SELECT pg_advisory_lock(1)")
+      yield* Effect.repeat(run("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), {
+        until: waiting => waiting.length > 0
       })
-    )
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      // So that whatever does not wait for the renewal comes before it.
+      yield* Effect.sleep("200 millis")
+      yield* query("SELECT pg_advisory_unlock(1)")
+      yield* Fiber.join(closing)
+    })
     expect(yield* run("SELECT * FROM causeway.nodes")).toEqual([])
   })
 

@@ -3,6 +3,7 @@ import { expect } from "@effect/vitest"
 import { Effect, Either, Exit, Fiber, Option, Scope } from "effect"
 import { newDatabase, sql, withClient } from "../../../postgres/Databases.ts"
 import { live, onPostgres, together } from "../../../postgres/Live.ts"
+import { someoneWaits } from "../Fixture.ts"
 import { append, brief, isElsewhere, node, textsOf } from "./Fixture.ts"
 
 onPostgres("The session event log in PostgreSQL", () => {
@@ -85,22 +86,16 @@ onPostgres("The session event log in PostgreSQL", () => {
     const [one, other] = [yield* node(url), yield* node(url)]
     yield* one.events.open("t/s", "e1")
     const token = one.nodes.tokenOf("t/s")!
-    yield* withClient(url, query =>
-      Effect.gen(function* () {
-        yield* query("BEGIN")
-        yield* query("SELECT FROM causeway.histories FOR UPDATE")
-        const adopting = yield* Effect.fork(
-          other.nodes.adopt("t/s", { node: one.nodes.self, token }, () => Effect.void)
-        )
-        yield* Effect.repeat(sql(url, "SELECT FROM pg_locks WHERE NOT granted"), {
-          until: waiting => waiting.length > 0
-        })
-        const interrupting = yield* Effect.fork(Fiber.interrupt(adopting))
-        yield* Effect.yieldNow()
-        yield* query("COMMIT")
-        yield* Fiber.join(interrupting)
-      })
-    )
+    yield* withClient(url, function* (query) {
+      yield* query("BEGIN")
+      yield* query("SELECT FROM causeway.histories FOR UPDATE")
+      const adopting = yield* Effect.fork(other.nodes.adopt("t/s", { node: one.nodes.self, token }, () => Effect.void))
+      yield* someoneWaits(url)
+      const interrupting = yield* Effect.fork(Fiber.interrupt(adopting))
+      yield* Effect.yieldNow()
+      yield* query("COMMIT")
+      yield* Fiber.join(interrupting)
+    })
     yield* Effect.repeat(sql(url, `SELECT FROM causeway.histories WHERE token <> ${token}`), {
       until: taken => taken.length > 0
     })
