@@ -5,12 +5,12 @@ import Database from "better-sqlite3"
 import { Effect, FastCheck as fc, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../src/Kv/Store.ts"
-import { pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
+import { pageBytes, pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
 import { newDatabase, sql } from "../postgres/Databases.ts"
 import { onPostgres } from "../postgres/Live.ts"
-import { onlyLong, times } from "../Scale.ts"
-import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
+import { times } from "../Scale.ts"
+import { expireAll, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
 import { contentOf, database, files, fill, inPostgres, inSqlite, requests, sessions } from "./StoreCopy/Fixture.ts"
 
@@ -180,62 +180,33 @@ onPostgres("Copies of stores", () => {
     { timeout: 600_000 * Math.max(1, runs / 4) }
   )
 
-  onlyLong(it.scoped)("take large values in pages, and continue the numbers of histories", () =>
-    Effect.gen(function* () {
-      const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      const large = "😀".repeat(2 * 1024 * 1024)
-      yield* inSqlite(first)(
-        Effect.gen(function* () {
-          yield* fill
-          yield* put("n", "large", large)
-          yield* write(Array.from({ length: 4500 }, (_, n) => set("n", `k${n}`, "x".repeat(n % 50))))
-        })
-      )
-      const pages: Array<StoreCopy.Progress> = []
-      const report = (progress: StoreCopy.Progress) => Effect.sync(() => pages.push(progress)).pipe(Effect.asVoid)
-      yield* StoreCopy.copy({ from: files(first), to: database(url), report })
-      const entries = pages.filter(({ phase, table }) => phase === "copy" && table === "entries")
-      expect(entries.length).toBeGreaterThan(2)
-      expect(pages.at(-1)).toMatchObject({ phase: "verify", rows: pages[0]!.totalRows })
-      yield* inPostgres(url)(
-        Effect.gen(function* () {
-          const { open } = yield* SessionEvents
-          yield* open("t/two", "e2")
-        })
-      )
-      yield* StoreCopy.copy({ from: database(url), to: files(last) })
-      yield* inSqlite(last)(
-        Effect.gen(function* () {
-          const found = Option.getOrThrow(yield* Effect.flatMap(Store, store => store.get("n", "large")))
-          expect(found.value === JSON.stringify(large)).toBe(true)
-          expect((yield* keys("n")).length).toBe(4505)
-          const { find } = yield* SessionEvents
-          expect(Option.isSome(yield* find("t/two"))).toBe(true)
-        })
-      )
-    })
-  )
-
-  it.scoped("keep events of one time that are more than a page, to PostgreSQL and back", () =>
+  it.scoped("take large values and many events of one time in pages, and continue the numbers of histories", () =>
     Effect.gen(function* () {
       const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const url = yield* newDatabase
       const [session, timestamp] = ["t/one", start]
       const texts = Array.from({ length: pageRows + 2 }, (_, index) => `${index}`)
+      const large = "😀".repeat(pageBytes / 2)
+      const pages: Array<string> = []
+      const report = ({ phase, table }: StoreCopy.Progress) => Effect.sync(() => void pages.push(`${phase} ${table}`))
       yield* inSqlite(first)(
         Effect.gen(function* () {
           const events = yield* SessionEvents
           const { epoch } = yield* events.open(session, "e1")
           yield* events.append({ session, epoch, after: 0, timestamp, texts, recoveryState: null })
+          yield* Effect.forEach(["a", "b"], key => put("n", key, large))
         })
       )
-      yield* StoreCopy.copy({ from: files(first), to: database(url) })
+      yield* StoreCopy.copy({ from: files(first), to: database(url), report })
+      expect(pages.filter(page => page === "copy entries")).toHaveLength(2)
+      yield* inPostgres(url)(Effect.flatMap(SessionEvents, ({ open }) => open("t/two", "e2")))
       yield* StoreCopy.copy({ from: database(url), to: files(last) })
       const found = yield* inSqlite(last)(
         Effect.flatMap(SessionEvents, events => Effect.flatten(events.read(session, 0, 2 * pageRows)))
       )
       expect(found.events.map(({ text }) => text)).toEqual(texts)
+      const copied = yield* inSqlite(last)(Effect.flatMap(Store, store => store.get("n", "b")))
+      expect(Option.getOrThrow(copied).value === JSON.stringify(large)).toBe(true)
     })
   )
 

@@ -2,34 +2,27 @@
 import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import { newDatabase, sql, withOwnClock } from "../../postgres/Databases.ts"
-import { live, onPostgres, quiet } from "../../postgres/Live.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { behindProxy, isUnavailable, node, put, ready, records } from "./Fixture.ts"
 
 onPostgres("Postgres, the outcome of a commit", () => {
-  const lost = (mode: Proxy.Mode) =>
-    Effect.gen(function* () {
+  for (const [mode, what] of [
+    ["answers lost", "whose answer is lost is found out about, and not repeated"],
+    ["requests lost", "that has never arrived is repeated"]
+  ] as const) {
+    live(`a commit ${what}`, function* () {
       const { proxy, started } = yield* behindProxy
       yield* put(started, "k", 1)
       proxy.set(mode, "commit_group")
       void proxy.affected.then(() => proxy.set("open"))
       const outcome = yield* put(started, "k", 2)
       yield* Effect.promise(() => proxy.affected)
-      return { outcome, log: yield* records(started) }
-    }).pipe(Effect.provide(quiet))
-
-  live("a commit whose answer is lost is found out about, and not repeated", function* () {
-    const { log, outcome } = yield* lost("answers lost")
-    expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
-    expect(log.map(({ version }) => version)).toEqual([1, 2])
-  })
-
-  live("a commit that has never arrived is repeated", function* () {
-    const { log, outcome } = yield* lost("requests lost")
-    expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
-    expect(log.map(({ version }) => version)).toEqual([1, 2])
-  })
+      expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
+      expect((yield* records(started)).map(({ version }) => version)).toEqual([1, 2])
+    })
+  }
 
   live("a commit that has never arrived is not repeated after its caller was answered that it failed", function* () {
     const url = yield* newDatabase

@@ -35,6 +35,11 @@ export const duringSnapshot = (name: string, body: (client: pg.Client) => Promis
     await body(client)
   })
 
+/** What there is to count and what is counted, of one snapshot. */
+export const countsText = `SELECT coalesce((SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries), '[]') AS entries,
+  coalesce((SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces), '[]') AS namespaces,
+  coalesce((SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants), '[]') AS tenants`
+
 /** The call of a function of the schema. */
 export const calling = (name: string, values: ReadonlyArray<Parameter>) => callingThen(name, values, constVoid)
 

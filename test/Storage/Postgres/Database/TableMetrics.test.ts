@@ -158,20 +158,6 @@ describe("HeldBack", () => {
     expect(slot("720", 16)).toBe(0)
   })
 
-  it("distinguishes the kinds of holders", () => {
-    const held = new HeldBack()
-    held.update([["slot", null, "700", 5]], 0)
-    const found = held.update(
-      [
-        ["slot", null, "700", 9],
-        ["standby", null, "700", 9],
-        ["prepared", 7, "702", 7]
-      ],
-      minute
-    )
-    expect(Object.fromEntries(found)).toEqual({ session: 0, prepared: 7, slot: 60, standby: 0 })
-  })
-
   it("is nothing while no newer id was given out, as new snapshots have the same one then", () => {
     const held = new HeldBack()
     expect(held.update([["standby", null, "700", 0]], 0).get("standby")).toBe(0)

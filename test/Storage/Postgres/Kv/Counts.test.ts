@@ -21,13 +21,8 @@ const fold = async (client: pg.Client, fewest: number, portion: number): Promise
 const waiting = async (client: pg.Client): Promise<number> =>
   Number((await client.query("SELECT count(*) FROM causeway.count_changes")).rows[0].count)
 
-/** What there is to count and what is counted, of one snapshot. */
-const tablesText = `SELECT coalesce((SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries), '[]') AS entries,
-  coalesce((SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces), '[]') AS namespaces,
-  coalesce((SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants), '[]') AS tenants`
-
 const expectCounted = async (client: pg.Client): Promise<void> =>
-  Numbers.expectCounted((await client.query(tablesText)).rows[0] as Numbers.Tables)
+  Numbers.expectCounted((await client.query(Held.countsText)).rows[0] as Numbers.Tables)
 
 const one = "tenant:t/one"
 const page = { prefix: "", after: "", limit: 10, tenant: "" }

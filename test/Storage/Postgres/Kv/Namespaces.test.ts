@@ -7,6 +7,7 @@ import { newStore, sql } from "../../../postgres/Databases.ts"
 import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Numbers from "../../Numbers.ts"
 import { node } from "../Fixture.ts"
+import * as Held from "../Held.ts"
 
 const literal = (value: string | number | null): string =>
   typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value)
@@ -43,16 +44,7 @@ const filled = Effect.gen(function* () {
   return url
 })
 
-const tablesOf = (url: string) =>
-  Effect.map(
-    sql(
-      url,
-      `SELECT (SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries) AS entries,
-         (SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces) AS namespaces,
-         (SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants) AS tenants`
-    ),
-    ([row]) => row as unknown as Numbers.Tables
-  )
+const tablesOf = (url: string) => Effect.map(sql(url, Held.countsText), ([row]) => row as unknown as Numbers.Tables)
 
 onPostgres("Postgres, namespaces and tenants", () => {
   live("have the numbers of all entries, however these are named, and keep them with writes", function* () {
