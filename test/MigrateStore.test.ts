@@ -56,19 +56,17 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
         assert.match(there.stderr, /^copy: 100 %, 2 of 2 rows, changes, .* left$/m)
 
         const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]
-        yield* withClient(url, query =>
-          Effect.gen(function* () {
-            // The copy waits after it has started.
-            yield* query("BEGIN")
-            yield* query("LOCK TABLE causeway.receipts")
-            const killed = yield* launch({ STORE_URL: url }, back)
-            const file = join(last, "kv.db")
-            const isStarted = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
-            yield* Effect.repeat(isStarted, { until: isStarted => isStarted, schedule: Schedule.spaced("20 millis") })
-            yield* killed.kill("SIGKILL")
-            yield* killed.ended
-          })
-        )
+        yield* withClient(url, function* (query) {
+          // The copy waits after it has started.
+          yield* query("BEGIN")
+          yield* query("LOCK TABLE causeway.receipts")
+          const killed = yield* launch({ STORE_URL: url }, back)
+          const file = join(last, "kv.db")
+          const isStarted = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
+          yield* Effect.repeat(isStarted, { until: isStarted => isStarted, schedule: Schedule.spaced("20 millis") })
+          yield* killed.kill("SIGKILL")
+          yield* killed.ended
+        })
         const refused = yield* runToEnd({ KV_API_KEY: "sesame", DATA_DIR: last })
         assert.strictEqual(refused.code, 1)
         assert.match(refused.stderr, /^causeway cannot start\. .*run causeway migrate-store again/)

@@ -14,10 +14,12 @@ import * as Postgres from "./StoreCopy/Postgres.ts"
 import * as Sqlite from "./StoreCopy/Sqlite.ts"
 import {
   Digest,
+  failed,
   type Row,
+  refused,
   type Source,
-  StoreCopyFailed,
-  StoreCopyRefused,
+  type StoreCopyFailed,
+  type StoreCopyRefused,
   sizeOf,
   type Table,
   type Target,
@@ -117,9 +119,7 @@ const copyAll = (source: Source, target: Target, report: NonNullable<Options["re
           })
         )
         if (digest.rows !== counts[index]) {
-          return yield* new StoreCopyFailed({
-            message: `The source should have ${counts[index]} rows in ${table.name}, and has ${digest.rows}.`
-          })
+          return yield* failed(`The source should have ${counts[index]} rows in ${table.name}, and has ${digest.rows}.`)
         }
         return digest
       })
@@ -135,11 +135,10 @@ const copyAll = (source: Source, target: Target, report: NonNullable<Options["re
         })
         const read = expected[index]!
         if (digest.rows !== read.rows || String(digest) !== String(read)) {
-          return yield* new StoreCopyFailed({
-            message:
-              `The target differs from the source in ${table.name}: ` +
+          return yield* failed(
+            `The target differs from the source in ${table.name}: ` +
               `${read.rows} rows with the digest ${read} were read, and ${digest.rows} with ${digest} are stored.`
-          })
+          )
         }
         return { table: table.name, rows: digest.rows, digest: String(digest) }
       })
@@ -163,7 +162,7 @@ const openTarget = (to: Location, sourceId: string) =>
   })
 
 const sameKind = (kind: string, instead: string) =>
-  new StoreCopyRefused({ message: `Both stores are in ${kind}. Copy such a store by ${instead}.` })
+  refused(`Both stores are in ${kind}. Copy such a store by ${instead}.`)
 
 const refuseSameKind = (from: Location, to: Location) => {
   if (Option.isSome(from.postgres) !== Option.isSome(to.postgres)) return Effect.void

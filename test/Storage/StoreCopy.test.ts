@@ -1,28 +1,18 @@
 /** Copies of stores from SQLite to PostgreSQL and back: what they carry, and what they change. */
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, FastCheck as fc, Option, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../src/Kv/Store.ts"
-import { pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
+import { pageBytes, pageRows, tables } from "../../src/Storage/StoreCopy/Tables.ts"
 import * as StoreCopy from "../../src/Storage/StoreCopy.ts"
-import { execute } from "../postgres/Databases.ts"
-import { reasonToSkip } from "../postgres/Server.ts"
-import { onlyLong, times } from "../Scale.ts"
-import { expireAll, keys, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
+import { newDatabase, sql } from "../postgres/Databases.ts"
+import { onPostgres } from "../postgres/Live.ts"
+import { times } from "../Scale.ts"
+import { expireAll, put, remove, set, start, trimAll, write } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import {
-  contentOf,
-  database,
-  files,
-  fill,
-  inPostgres,
-  inSqlite,
-  newDatabase,
-  requests,
-  sessions
-} from "./StoreCopy/Fixture.ts"
+import { contentOf, database, files, fill, inPostgres, inSqlite, requests, sessions } from "./StoreCopy/Fixture.ts"
 
 const digests = (copied: StoreCopy.Copied) =>
   Object.fromEntries(copied.tables.map(({ digest, rows, table }) => [table, table === "histories" ? rows : digest]))
@@ -102,7 +92,7 @@ const perform = (step: Step, now: number) =>
     }
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? ""}`, () => {
+onPostgres("Copies of stores", () => {
   it.scoped("name each table and each column of both schemas", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
@@ -133,8 +123,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
         db.close()
         expect(columns.filter(column => !own.includes(column)).sort()).toEqual(named(name).sort())
       }
-      const rows = yield* Effect.promise(() =>
-        execute(url, "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'causeway'")
+      const rows = yield* sql(
+        url,
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'causeway'"
       )
       const columns = rows.map(({ column_name, table_name }) => `${table_name}.${column_name}`)
       // What belongs to the database or to nodes, and what the database makes.
@@ -189,62 +180,33 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     { timeout: 600_000 * Math.max(1, runs / 4) }
   )
 
-  onlyLong(it.scoped)("take large values in pages, and continue the numbers of histories", () =>
-    Effect.gen(function* () {
-      const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      const large = "😀".repeat(2 * 1024 * 1024)
-      yield* inSqlite(first)(
-        Effect.gen(function* () {
-          yield* fill
-          yield* put("n", "large", large)
-          yield* write(Array.from({ length: 4500 }, (_, n) => set("n", `k${n}`, "x".repeat(n % 50))))
-        })
-      )
-      const pages: Array<StoreCopy.Progress> = []
-      const report = (progress: StoreCopy.Progress) => Effect.sync(() => pages.push(progress)).pipe(Effect.asVoid)
-      yield* StoreCopy.copy({ from: files(first), to: database(url), report })
-      const entries = pages.filter(({ phase, table }) => phase === "copy" && table === "entries")
-      expect(entries.length).toBeGreaterThan(2)
-      expect(pages.at(-1)).toMatchObject({ phase: "verify", rows: pages[0]!.totalRows })
-      yield* inPostgres(url)(
-        Effect.gen(function* () {
-          const { open } = yield* SessionEvents
-          yield* open("t/two", "e2")
-        })
-      )
-      yield* StoreCopy.copy({ from: database(url), to: files(last) })
-      yield* inSqlite(last)(
-        Effect.gen(function* () {
-          const found = Option.getOrThrow(yield* Effect.flatMap(Store, store => store.get("n", "large")))
-          expect(found.value === JSON.stringify(large)).toBe(true)
-          expect((yield* keys("n")).length).toBe(4505)
-          const { find } = yield* SessionEvents
-          expect(Option.isSome(yield* find("t/two"))).toBe(true)
-        })
-      )
-    })
-  )
-
-  it.scoped("keep events of one time that are more than a page, to PostgreSQL and back", () =>
+  it.scoped("take large values and many events of one time in pages, and continue the numbers of histories", () =>
     Effect.gen(function* () {
       const [first, last] = [yield* temporaryDirectory, yield* temporaryDirectory]
       const url = yield* newDatabase
       const [session, timestamp] = ["t/one", start]
       const texts = Array.from({ length: pageRows + 2 }, (_, index) => `${index}`)
+      const large = "😀".repeat(pageBytes / 2)
+      const pages: Array<string> = []
+      const report = ({ phase, table }: StoreCopy.Progress) => Effect.sync(() => void pages.push(`${phase} ${table}`))
       yield* inSqlite(first)(
         Effect.gen(function* () {
           const events = yield* SessionEvents
           const { epoch } = yield* events.open(session, "e1")
           yield* events.append({ session, epoch, after: 0, timestamp, texts, recoveryState: null })
+          yield* Effect.forEach(["a", "b"], key => put("n", key, large))
         })
       )
-      yield* StoreCopy.copy({ from: files(first), to: database(url) })
+      yield* StoreCopy.copy({ from: files(first), to: database(url), report })
+      expect(pages.filter(page => page === "copy entries")).toHaveLength(2)
+      yield* inPostgres(url)(Effect.flatMap(SessionEvents, ({ open }) => open("t/two", "e2")))
       yield* StoreCopy.copy({ from: database(url), to: files(last) })
       const found = yield* inSqlite(last)(
         Effect.flatMap(SessionEvents, events => Effect.flatten(events.read(session, 0, 2 * pageRows)))
       )
       expect(found.events.map(({ text }) => text)).toEqual(texts)
+      const copied = yield* inSqlite(last)(Effect.flatMap(Store, store => store.get("n", "b")))
+      expect(Option.getOrThrow(copied).value === JSON.stringify(large)).toBe(true)
     })
   )
 
@@ -276,7 +238,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const url = yield* newDatabase
       yield* inSqlite(directory)(fill)
       yield* inPostgres(url)(Effect.void)
-      const query = (...texts: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...texts))
+      const query = (...texts: ReadonlyArray<string>) => sql(url, ...texts)
       yield* query("UPDATE causeway.positions SET up_to = 1e15", "DELETE FROM causeway.nodes")
       yield* StoreCopy.copy({ from: files(directory), to: database(url) })
       const newest = `SELECT DISTINCT ON (name) name, up_to::text FROM causeway.positions
@@ -294,13 +256,11 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       yield* inSqlite(directory)(fill)
       yield* inPostgres(url)(Effect.void)
       // A disk that changes a value, and a name that no index of PostgreSQL holds.
-      yield* Effect.promise(() =>
-        execute(
-          url,
-          `CREATE FUNCTION causeway.spoil() RETURNS trigger LANGUAGE plpgsql AS
+      yield* sql(
+        url,
+        `CREATE FUNCTION causeway.spoil() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN NEW.value := replace(NEW.value, '1', '2'); RETURN NEW; END $$`,
-          "CREATE TRIGGER spoil BEFORE INSERT ON causeway.entries FOR EACH ROW EXECUTE FUNCTION causeway.spoil()"
-        )
+        "CREATE TRIGGER spoil BEFORE INSERT ON causeway.entries FOR EACH ROW EXECUTE FUNCTION causeway.spoil()"
       )
       const spoilt = yield* Effect.flip(StoreCopy.copy({ from: files(directory), to: database(url) }))
       expect(spoilt).toBeInstanceOf(StoreCopy.StoreCopyFailed)

@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto"
 import { existsSync, mkdirSync, renameSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Layer, Option, Redacted, type Scope } from "effect"
+import type { YieldWrap } from "effect/Utils"
 import pg from "pg"
 import { inject } from "vitest"
 import type { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -82,10 +83,10 @@ export const execute = async (
 }
 
 /** Runs statements of one connection. */
-export const withClient = <A, E, R>(
+export const withClient = <Eff extends YieldWrap<Effect.Effect<unknown, unknown, unknown>>, A>(
   url: string,
-  use: (query: (text: string) => Effect.Effect<void>) => Effect.Effect<A, E, R>
-): Effect.Effect<A, E, R> =>
+  use: (query: (text: string) => Effect.Effect<void>) => Generator<Eff, A, never>
+) =>
   Effect.acquireUseRelease(
     Effect.promise(async () => {
       const client = new pg.Client({ connectionString: url })
@@ -93,7 +94,7 @@ export const withClient = <A, E, R>(
       await client.connect()
       return client
     }),
-    client => use(text => Effect.promise(() => client.query(text))),
+    client => Effect.gen(() => use(text => Effect.promise(() => client.query(text)))),
     client => Effect.promise(() => client.end())
   )
 
@@ -131,6 +132,16 @@ export const createStore = async (): Promise<string> => {
   await Effect.runPromise(Opened.open(url))
   return url
 }
+
+/** The address of a new database. */
+export const newDatabase = Effect.promise(() => createDatabase())
+
+/** The address of a new database with the schema of a store. */
+export const newStore = Effect.promise(createStore)
+
+/** Runs statements on a connection of their own. */
+export const sql = (url: string, ...statements: ReadonlyArray<string>) =>
+  Effect.promise(() => execute(url, ...statements))
 
 /** How tests open a store. */
 export const optionsOf = (url: string): Postgres.Options => ({

@@ -1,7 +1,7 @@
 /** What the stores of a node share. */
 import { Context } from "effect"
+import type { AtNow } from "./Database/DatabaseClock.ts"
 import type { Pool } from "./Database/Pool.ts"
-import type { Readiness } from "./Readiness.ts"
 import type { SessionNotifications } from "./SessionEvents/SessionNotifications.ts"
 
 /**
@@ -12,7 +12,7 @@ export class Database extends Context.Tag("causeway/PostgresDatabase")<
   {
     readonly reads: Pool
     readonly writes: Pool
-    readonly atNow: Readiness["atNow"]
+    readonly atNow: AtNow
     /** Returns the server's time in its latest answer, in epoch milliseconds. */
     readonly lastServerTime: () => number
     /** The notifications by which nodes learn of changes of sessions. */

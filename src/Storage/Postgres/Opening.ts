@@ -1,12 +1,16 @@
 /**
- * Opens the database: checks whether the store can use it, and brings its schema up to date.
+ * Opens the database, now or as soon as it is available: checks whether the store can use it, and brings its schema up
+ * to date.
  */
-import { Duration, Effect, type Redacted } from "effect"
+import { Cause, Deferred, type Duration, Effect, Option, type Redacted, type Scope } from "effect"
+import * as Supervision from "../../base/Supervision.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf, isOfDevelopment, ofDevelopment } from "../MigrationNames.ts"
 import * as Client from "./Database/Client.ts"
-import { StoreRefused } from "./Database/DatabaseError.ts"
+import type { DatabaseClock } from "./Database/DatabaseClock.ts"
+import { describe, StoreRefused } from "./Database/DatabaseError.ts"
 import * as TableLocks from "./Database/TableLocks.ts"
+import * as Queries from "./Kv/Queries.ts"
 import { lockable, type Migration, Migrations } from "./Schema.ts"
 
 export { StoreRefused }
@@ -29,16 +33,7 @@ const migrationTimeoutMillis = 600_000
 /** How long a migration waits for locks of tables, in milliseconds: less than other nodes wait, and than a lease. */
 const lockTimeoutMillis = 500
 
-/** The maximum pause between two attempts to lock tables, in seconds. */
-const maxPauseSeconds = 10
-
-/** Runs `body` on its own connection, whose loss rolls a migration back. */
-const withClient = <A, E>(url: Redacted.Redacted, body: (query: Client.Query) => Effect.Effect<A, E>) =>
-  Effect.scoped(
-    Effect.flatMap(Client.scoped(url, { statementTimeout: Client.heldTimeout }), client =>
-      body((text, values, limit) => Client.queryOn(client, text, values, limit))
-    )
-  )
+const refused = (message: string) => new StoreRefused({ message })
 
 /** Fails with `StoreRefused` for a server or a database that cannot have a store. */
 export const check = (query: Client.Query): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
@@ -50,14 +45,12 @@ export const check = (query: Client.Query): Effect.Effect<void, StoreRefused | S
     const [version, encoding, isStandby, database] = row as [number, string, boolean, string]
     if (isStandby) return yield* new StoreUnavailable({ reason: "the database is a standby" })
     if (version < oldestVersion) {
-      return yield* new StoreRefused({
-        message: `The store needs PostgreSQL ${oldestVersion} or later, and the server is version ${version}.`
-      })
+      return yield* refused(
+        `The store needs PostgreSQL ${oldestVersion} or later, and the server is version ${version}.`
+      )
     }
     if (encoding !== "UTF8") {
-      return yield* new StoreRefused({
-        message: `The database "${database}" has the encoding ${encoding}; the store needs one with UTF8.`
-      })
+      return yield* refused(`The database "${database}" has the encoding ${encoding}; the store needs one with UTF8.`)
     }
   })
 
@@ -114,28 +107,26 @@ export const migrate = (
     const copied = listed.get(unfinishedCopy)
     listed.delete(unfinishedCopy)
     if (copied !== undefined && !mayBeUnfinished) {
-      return yield* new StoreRefused({
-        message: "The database has a copy of another store that was not finished: run causeway migrate-store again."
-      })
+      return yield* refused(
+        "The database has a copy of another store that was not finished: run causeway migrate-store again."
+      )
     }
     if (isOfDevelopment(listed)) {
-      return yield* new StoreRefused({ message: `The store in the database ${ofDevelopment("database")}.` })
+      return yield* refused(`The store in the database ${ofDevelopment("database")}.`)
     }
     const applied = Math.max(0, ...listed.keys())
     if (applied > migrations.length) {
-      return yield* new StoreRefused({
-        message:
-          `The store in the database has schema ${applied}, and this version of causeway knows schemas up to ` +
+      return yield* refused(
+        `The store in the database has schema ${applied}, and this version of causeway knows schemas up to ` +
           `${migrations.length}: it was written by a newer version.`
-      })
+      )
     }
     const difference = differenceOf(migrations.slice(0, applied), listed)
     if (difference !== undefined) {
-      return yield* new StoreRefused({
-        message:
-          `The store in the database was written by a version of causeway with other migrations: ${difference}. ` +
+      return yield* refused(
+        `The store in the database was written by a version of causeway with other migrations: ${difference}. ` +
           "Start that version, or use another database."
-      })
+      )
     }
     if (applied < migrations.length) {
       const existing = yield* query("SELECT tablename FROM pg_tables WHERE schemaname = 'causeway'")
@@ -167,39 +158,102 @@ const bringUpToDate = (query: Client.Query, options: MigrationOptions) =>
 export interface Options extends Pick<MigrationOptions, "onMigration"> {
   /** Runs on the same connection after the transaction. */
   readonly andThen?: (query: Client.Query) => Effect.Effect<unknown, StoreUnavailable>
-  /** Called if other sessions use tables that must be locked. Without it, only one attempt is made. */
-  readonly onInUse?: (error: TableLocks.TablesInUse) => Effect.Effect<unknown>
 }
 
 /**
- * Checks the database and brings its schema up to date, in one transaction. It fails with `StoreUnavailable` or
- * `TablesInUse` if a later attempt may succeed. If tables are in use and `onInUse` is given, it tries again after the
- * transactions that use them have ended. So no other session waits behind it for that long.
+ * Checks the database and brings its schema up to date, in one transaction on a connection of its own. It fails with
+ * `StoreUnavailable` or `TablesInUse` if a later attempt may succeed.
  */
 export const open = (
   url: Redacted.Redacted,
-  { andThen, onInUse, ...migration }: Options = {}
+  { andThen, ...migration }: Options = {}
 ): Effect.Effect<void, StoreRefused | StoreUnavailable | TableLocks.TablesInUse> =>
-  withClient(url, query => {
-    const attempt = (pause: number): ReturnType<typeof bringUpToDate> =>
-      Effect.catchTag(bringUpToDate(query, migration), "TablesInUse", error => {
-        if (onInUse === undefined) return Effect.fail(error)
-        return query("ROLLBACK").pipe(
-          Effect.zipRight(onInUse(error)),
-          Effect.zipRight(Effect.sleep(Duration.seconds(pause))),
-          Effect.zipRight(TableLocks.awaitEnd(query, error.transactions)),
-          Effect.zipRight(Effect.suspend(() => attempt(Math.min(pause + 1, maxPauseSeconds))))
-        )
+  Effect.gen(function* () {
+    const client = yield* Client.scoped(url, { statementTimeout: Client.heldTimeout })
+    const query: Client.Query = (text, values, limit) => Client.queryOn(client, text, values, limit)
+    yield* check(query)
+    const isIdentified = yield* bringUpToDate(query, migration)
+    if (!isIdentified) {
+      yield* Effect.logWarning(
+        "The role may not read the system identifier or the timeline of the database: a restore or a fail-over that loses changes " +
+          "does not change the epoch. Grant EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_insert_lsn."
+      )
+    }
+    if (andThen !== undefined) yield* andThen(query)
+  }).pipe(Effect.scoped)
+
+/** How long the start waits for the database. Then it continues, and so does the attempt to open the database. */
+const startTimeout = "5 seconds"
+
+type Failure = Cause.Cause<StoreRefused | StoreUnavailable | TableLocks.TablesInUse>
+
+/**
+ * The pauses before another attempt to open the database. Other sessions wait behind an attempt that waits for a lock.
+ */
+const pauses = { StoreUnavailable: "500 millis", StoreRefused: "2 seconds", TablesInUse: "10 seconds" } as const
+
+const pauseAfter = (cause: Failure): Duration.DurationInput =>
+  Option.match(Cause.failureOption(cause), {
+    onNone: () => pauses.StoreUnavailable,
+    onSome: ({ _tag }) => pauses[_tag]
+  })
+
+const refusalIn = (cause: Failure): Option.Option<StoreRefused> =>
+  Option.filter(Cause.failureOption(cause), error => error._tag === "StoreRefused")
+
+const reasonOf = (cause: Failure): string => {
+  const failure = Cause.failureOption(cause)
+  return Option.isSome(failure) ? failure.value.message : describe(Cause.squash(cause))
+}
+
+/**
+ * Opens the database, now or as soon as it is available, and reads its clock; until then the clock refuses its use. A
+ * node that starts while the database is unavailable continues without it, and must not serve a database that it would
+ * have refused. Fails only if the first attempt finds a store to refuse.
+ */
+export const whenAvailable = (
+  url: Redacted.Redacted,
+  clock: DatabaseClock
+): Effect.Effect<void, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    clock.refuse(`no answer within ${startTimeout}`)
+    const outage = Supervision.outage("opening the database")
+    let logged: string | undefined
+    const failed = (cause: Failure): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const reason = reasonOf(cause)
+        clock.refuse(reason)
+        if (Option.isNone(refusalIn(cause)))
+          return outage.failed(Cause.map(cause, ({ message }) => ({ reason: message })))
+        if (reason === logged) return Effect.void
+        logged = reason
+        // The service has started, so that only the log can report it.
+        return Effect.logError(reason)
       })
-    return Effect.gen(function* () {
-      yield* check(query)
-      const isIdentified = yield* attempt(1)
-      if (!isIdentified) {
-        yield* Effect.logWarning(
-          "The role may not read the system identifier or the timeline of the database: a restore or a fail-over that loses changes " +
-            "does not change the epoch. Grant EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_insert_lsn."
-        )
-      }
-      if (andThen !== undefined) yield* andThen(query)
-    })
+    const attempt = open(url, {
+      onMigration: (from, to) => {
+        clock.refuse(`its schema is brought up to date, from version ${from} to ${to}`)
+        // Steps may take minutes in a large store, and writers wait for them.
+        return Effect.annotateLogs(Effect.logInfo("The schema of the database is brought up to date"), { from, to })
+      },
+      andThen: query => clock.measure(Effect.map(query(Queries.clockAndLogEnd.text), Queries.clockAndLogEnd.decode))
+    }).pipe(
+      Effect.tap(() => Effect.sync(() => clock.refuse(undefined))),
+      Effect.sandbox
+    )
+    const again: (cause: Failure) => Effect.Effect<void> = cause =>
+      failed(cause).pipe(Effect.zipRight(Effect.delay(attempt, pauseAfter(cause))), Effect.catchAll(again))
+    /** Ended by the first attempt, or by the timeout. After that a refusal no longer ends the start. */
+    const start = yield* Deferred.make<void, StoreRefused>()
+    const end = Deferred.succeed(start, undefined)
+    const first = Effect.catchAll(attempt, cause =>
+      Effect.flatMap(
+        Option.match(refusalIn(cause), { onNone: () => Effect.succeed(false), onSome: it => Deferred.fail(start, it) }),
+        isRefused => (isRefused ? Effect.void : Effect.zipRight(end, Effect.zipRight(again(cause), outage.over)))
+      )
+    )
+    // Not interrupted at the timeout: in the server, an attempt would continue until the end of its statement, with the
+    // locks of a migration, and the next one would do all of it again.
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(first, end)))
+    yield* Effect.raceFirst(Deferred.await(start), Effect.delay(end, startTimeout))
   })

@@ -5,13 +5,22 @@
  * function then, copy its text into a file that keeps it for that step, and let a new step replace it by the new text.
  */
 import { Context } from "effect"
-import { commitGroup } from "./Kv/commit_group.sql.ts"
-import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Kv/counts.sql.ts"
-import { advanceExpiry, deleteEntries, expire, lowerExpiry, removeEntries } from "./Kv/deletes.sql.ts"
-import { commitKeyed, markGroup, recallWrites, rememberWrites, removeKeyed } from "./Kv/idempotency.sql.ts"
-import { epoch, identify, lockLog, position, pruneCommits, renewEpoch, trim } from "./Kv/log.sql.ts"
-import { compareTenants, deleteTotals, lowerTotal } from "./Kv/tenant_totals.sql.ts"
-import { isGone, renewLease, trimSessions, writeSessions } from "./SessionEvents/sessions.sql.ts"
+import { commitGroup } from "./Schema/commit_group.sql.ts"
+import { countEntries, foldCounts, namespacesView, tenantsView, waitingCounts } from "./Schema/counts.sql.ts"
+import { advanceExpiry, deleteEntries, expire, lowerExpiry, removeEntries } from "./Schema/deletes.sql.ts"
+import {
+  commitKeyed,
+  compareTenants,
+  deleteTotals,
+  lowerTotal,
+  markGroup,
+  recallWrites,
+  rememberWrites,
+  removeKeyed
+} from "./Schema/idempotency.sql.ts"
+import { epoch, identify, lockLog, position, pruneCommits, renewEpoch, trim } from "./Schema/log.sql.ts"
+import { newEpoch, tenantOf } from "./Schema/SqlParts.ts"
+import { isGone, renewLease, trimSessions, writeSessions } from "./Schema/sessions.sql.ts"
 
 /** One step of the schema: statements that are executed once, in one transaction with the record of the step. */
 export interface Migration {
@@ -49,14 +58,10 @@ const ofEntries: ReadonlyArray<string> = [
   // One row. A writer that adds records locks it until the end of the transaction. Only trims and changes of the epoch
   // update it, so that few versions of the row exist while a snapshot prevents their removal.
   `CREATE TABLE causeway.log (
-    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    epoch text NOT NULL,
-    system_identifier text,
-    history bigint NOT NULL DEFAULT 0,
-    trimmed_seq bigint NOT NULL DEFAULT 0,
-    timeline text
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), epoch text NOT NULL, system_identifier text,
+    history bigint NOT NULL DEFAULT 0, trimmed_seq bigint NOT NULL DEFAULT 0, timeline text
   ) WITH (fillfactor = 10)`,
-  "INSERT INTO causeway.log (epoch) VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16))",
+  `INSERT INTO causeway.log (epoch) VALUES (${newEpoch})`,
   // Where the scans of background work start. The newest row of a name counts: an update would leave versions of one row.
   `CREATE TABLE causeway.positions (
     name text COLLATE "C" NOT NULL, id bigint NOT NULL, up_to bigint NOT NULL, PRIMARY KEY (name, id)
@@ -64,44 +69,26 @@ const ofEntries: ReadonlyArray<string> = [
   `INSERT INTO causeway.positions (name, id, up_to)
     VALUES ('expiry', 1, 0), ('counts', 1, 0), ('commits', 1, 0), ('idempotency', 1, 0), ('events', 1, 0)`,
   `CREATE TABLE causeway.entries (
-    namespace text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    version bigint NOT NULL,
-    updated_at bigint NOT NULL,
-    expires_at bigint,
-    updated_by text NOT NULL,
-    value text NOT NULL,
+    namespace text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, version bigint NOT NULL,
+    updated_at bigint NOT NULL, expires_at bigint, updated_by text NOT NULL, value text NOT NULL,
     PRIMARY KEY (namespace, key)
   )`,
   "CREATE INDEX entries_expiring ON causeway.entries (expires_at) WHERE expires_at IS NOT NULL",
   // Separate from the entries, so that lists never scan deleted keys.
   `CREATE TABLE causeway.tombstones (
-    namespace text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    version bigint NOT NULL,
-    seq bigint NOT NULL,
-    PRIMARY KEY (namespace, key)
+    namespace text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, version bigint NOT NULL,
+    seq bigint NOT NULL, PRIMARY KEY (namespace, key)
   )`,
   "CREATE INDEX tombstones_by_seq ON causeway.tombstones (seq)",
   `CREATE TABLE causeway.changes (
-    seq bigint PRIMARY KEY,
-    version bigint NOT NULL,
-    timestamp bigint NOT NULL,
-    op text NOT NULL,
-    namespace text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    actor text NOT NULL,
-    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (
-      CASE WHEN starts_with(namespace, 'tenant:') THEN split_part(substr(namespace, 8), '/', 1) ELSE '' END
-    ) STORED,
-    value text
+    seq bigint PRIMARY KEY, version bigint NOT NULL, timestamp bigint NOT NULL, op text NOT NULL,
+    namespace text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, actor text NOT NULL,
+    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (${tenantOf("namespace")}) STORED, value text
   )`,
   "CREATE INDEX changes_by_tenant ON causeway.changes (tenant, seq) WHERE tenant <> ''",
   // The results of committed writes, for a node that has lost the connection before it had the answer.
   `CREATE TABLE causeway.commits (
-    id uuid PRIMARY KEY,
-    at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    result text
+    id uuid PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), result text
   )`,
   "CREATE INDEX commits_by_age ON causeway.commits (at) WHERE result IS NOT NULL",
   "CREATE INDEX fences_by_age ON causeway.commits (at) WHERE result IS NULL",
@@ -117,12 +104,8 @@ const ofEntries: ReadonlyArray<string> = [
   )`,
   // Rows are ordered by the bytes of all rows up to each, so that the bytes of all follow from the first and the last.
   `CREATE TABLE causeway.remembered_writes (
-    up_to bigint PRIMARY KEY,
-    id text COLLATE "C" NOT NULL UNIQUE,
-    digest text NOT NULL,
-    kept_at bigint NOT NULL,
-    outcome text NOT NULL,
-    tenant text COLLATE "C" NOT NULL DEFAULT ''
+    up_to bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, digest text NOT NULL, kept_at bigint NOT NULL,
+    outcome text NOT NULL, tenant text COLLATE "C" NOT NULL DEFAULT ''
   )`,
   "CREATE INDEX remembered_writes_by_tenant ON causeway.remembered_writes (tenant, up_to)",
   // The bytes of each tenant, and the position of its last write. The newest row of a tenant counts.
@@ -136,8 +119,7 @@ const ofSessions: ReadonlyArray<string> = [
   `CREATE TABLE causeway.nodes (
     id uuid PRIMARY KEY,
     -- Since when the lease was renewed in time.
-    since timestamptz NOT NULL,
-    expires_at timestamptz NOT NULL,
+    since timestamptz NOT NULL, expires_at timestamptz NOT NULL,
     -- How often the lease had ended before it was renewed.
     lapses bigint NOT NULL DEFAULT 0,
     -- Where the node takes requests of other nodes.
@@ -151,42 +133,25 @@ const ofSessions: ReadonlyArray<string> = [
   "CREATE SEQUENCE causeway.session_tokens",
   // Most updates leave the indexed columns unchanged, and so add no index entries if the page has room.
   `CREATE TABLE causeway.histories (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    session text COLLATE "C" NOT NULL UNIQUE,
-    epoch text NOT NULL,
-    head bigint NOT NULL DEFAULT 0,
-    trimmed bigint NOT NULL DEFAULT 0,
-    bytes bigint NOT NULL DEFAULT 0,
-    owner uuid,
-    token bigint,
-    recovery_state text,
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, session text COLLATE "C" NOT NULL UNIQUE,
+    epoch text NOT NULL, head bigint NOT NULL DEFAULT 0, trimmed bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0, owner uuid, token bigint, recovery_state text,
     -- The epoch of the database in which the history was last opened; null before that.
     database_epoch text
   ) WITH (fillfactor = 50)`,
   "CREATE INDEX histories_unfinished ON causeway.histories (owner, id) WHERE recovery_state IS NOT NULL",
   `CREATE TABLE causeway.events (
-    history bigint NOT NULL,
-    seq bigint NOT NULL,
-    timestamp bigint NOT NULL,
-    size integer NOT NULL,
-    text text NOT NULL,
-    PRIMARY KEY (history, seq)
+    history bigint NOT NULL, seq bigint NOT NULL, timestamp bigint NOT NULL, size integer NOT NULL,
+    text text NOT NULL, PRIMARY KEY (history, seq)
   )`,
   "CREATE INDEX events_by_age ON causeway.events (timestamp)",
   `CREATE TABLE causeway.receipts (
-    history bigint NOT NULL,
-    id text COLLATE "C" NOT NULL,
-    seq bigint NOT NULL,
-    place bigint GENERATED BY DEFAULT AS IDENTITY,
-    digest text NOT NULL,
-    turn text,
-    PRIMARY KEY (history, id)
+    history bigint NOT NULL, id text COLLATE "C" NOT NULL, seq bigint NOT NULL,
+    place bigint GENERATED BY DEFAULT AS IDENTITY, digest text NOT NULL, turn text, PRIMARY KEY (history, id)
   )`,
   "CREATE INDEX receipts_by_age ON causeway.receipts (history, seq, place)",
   `CREATE TABLE causeway.launch_configurations (
-    session text COLLATE "C" NOT NULL PRIMARY KEY,
-    environment text,
-    deployment text
+    session text COLLATE "C" NOT NULL PRIMARY KEY, environment text, deployment text
   )`
 ]
 

@@ -2,7 +2,7 @@
  * The histories of sessions in a PostgreSQL database that several nodes share. They have separate tables. A session
  * belongs to one node at a time.
  */
-import { Context, Duration, Effect, Layer, Option, type Scope } from "effect"
+import { Context, Duration, Effect, Layer, Metric, MetricLabel, Option, type Scope } from "effect"
 import * as MetricTags from "../../base/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, SessionEvents } from "../../Gateway/SessionEvents.ts"
@@ -11,15 +11,46 @@ import * as SessionCommit from "../Commit/SessionCommit.ts"
 import { Database } from "./Connections.ts"
 import { bySystemClock } from "./Database/DatabaseClock.ts"
 import type { StoreRefused } from "./Database/DatabaseError.ts"
-import * as Metrics from "./Database/Metrics.ts"
 import type { Pool } from "./Database/Pool.ts"
 import * as Portions from "./Database/Portions.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as NodeLease from "./SessionEvents/NodeLease.ts"
-import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
-import * as Queries from "./SessionEvents/Queries.ts"
 import type { SessionNotifications } from "./SessionEvents/SessionNotifications.ts"
+import * as SessionQueries from "./SessionEvents/SessionQueries.ts"
 import * as SessionWriter from "./SessionEvents/SessionWriter.ts"
+import { OwnedSessions } from "./SessionEvents/SessionWriter.ts"
+
+const owned = Metric.gauge("sessions_owned", { description: "Sessions that belong to this node." })
+
+const nodes = Metric.gauge("session_nodes", {
+  description: "Nodes that share the session database, this one included, by their leases."
+})
+
+const info = Metric.gauge("session_node_info", { description: "1, with the id of this run of the node." })
+
+const lapses = Metric.counter("session_lease_lapses_total", {
+  description: "How often the lease of this node had ended before it was renewed.",
+  incremental: true
+})
+
+const lost = Metric.counter("sessions_lost_total", {
+  description: "Sessions of this node that others took, as its lease had ended.",
+  incremental: true
+})
+
+/** Registers the series of a node. Returns what changes them. */
+const metricsOf = (id: string, tags: MetricTags.MetricTags) => {
+  MetricTags.register([owned, nodes, lapses, lost], tags)
+  Metric.taggedWithLabels(info, [MetricLabel.make("node", id)]).unsafeUpdate(1, tags)
+  return {
+    renewed: (found: { readonly owned: number; readonly nodes: number }): void => {
+      owned.unsafeUpdate(found.owned, tags)
+      nodes.unsafeUpdate(found.nodes, tags)
+    },
+    lapsed: () => lapses.unsafeUpdate(1, tags),
+    lost: () => lost.unsafeUpdate(1, tags)
+  }
+}
 
 /** Settings of the histories of sessions, and of this node. */
 export interface Options {
@@ -72,20 +103,20 @@ const makeNodes = ({ leased, notifications, owned, presence, reads, writes }: No
         // Each renewal repeats it.
         return Effect.ignore(bySystemClock(NodeLease.publishAddress(writes, node, next)))
       }),
-    peers: reads.read(Queries.peers(node)),
+    peers: reads.read(SessionQueries.peers(node)),
     adopt: (session, from, prepare) =>
       Effect.gen(function* () {
-        const token = yield* writes.read(Queries.nextToken)
+        const token = yield* writes.read(SessionQueries.nextToken)
         yield* prepare(token)
-        const taking = Effect.tap(writes.read(Queries.adopt(session, { node, token }, from)), isAdopted => {
+        const taking = Effect.tap(writes.read(SessionQueries.adopt(session, { node, token }, from)), isAdopted => {
           if (isAdopted) owned.add(session, token)
         })
         // An interruption would not stop the statement. The node would then own a session without knowing it.
         return yield* Effect.uninterruptible(taking)
       }),
-    elsewhere: sessions => Effect.map(reads.read(Queries.elsewhere(sessions, node)), found => new Set(found)),
+    elsewhere: sessions => Effect.map(reads.read(SessionQueries.elsewhere(sessions, node)), found => new Set(found)),
     watch: (session, onChange) => notifications.watch(session, onChange),
-    ownerOf: session => Effect.map(reads.read(Queries.owner(session, node)), Option.fromNullable)
+    ownerOf: session => Effect.map(reads.read(SessionQueries.owner(session, node)), Option.fromNullable)
   }
 }
 
@@ -98,7 +129,7 @@ export const make = (
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
-    const metrics = Metrics.ofNode(node, yield* MetricTags.current)
+    const metrics = metricsOf(node, yield* MetricTags.current)
     const owned = new OwnedSessions(metrics.lost)
     const presence: Presence = { node, address: null, count: 1 }
     const onOthers = (count: number): void => {
@@ -127,7 +158,7 @@ export const make = (
     const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
-      create: (session, epoch) => writes.read(Queries.create(session, epoch)),
+      create: (session, epoch) => writes.read(SessionQueries.create(session, epoch)),
       release: session =>
         Effect.suspend(() => {
           const token = owned.tokenOf(session)
@@ -136,21 +167,22 @@ export const make = (
           return Effect.asVoid(group.submit({ op: "release", session, token }))
           // The function that releases a session returns neither outcome.
         }).pipe(Effect.catchTags({ SessionElsewhere: Effect.die, OutOfStep: Effect.die })),
-      find: session => Effect.map(reads.read(Queries.find(session)), Option.fromNullable),
-      read: (session, after, limit) => Effect.map(reads.read(Queries.page(session, after, limit)), Option.fromNullable),
-      receipt: (session, id) => Effect.map(reads.read(Queries.receipt(session, id)), Option.fromNullable),
-      configuration: session => reads.read(Queries.configuration(session)),
-      summaries: sessions => reads.read(Queries.summaries(sessions)),
-      sessions: (after, limit) => reads.read(Queries.sessions(after, limit)),
-      unfinished: reads.read(Queries.unfinished(node, millis)),
+      find: session => Effect.map(reads.read(SessionQueries.find(session)), Option.fromNullable),
+      read: (session, after, limit) =>
+        Effect.map(reads.read(SessionQueries.page(session, after, limit)), Option.fromNullable),
+      receipt: (session, id) => Effect.map(reads.read(SessionQueries.receipt(session, id)), Option.fromNullable),
+      configuration: session => reads.read(SessionQueries.configuration(session)),
+      summaries: sessions => reads.read(SessionQueries.summaries(sessions)),
+      sessions: (after, limit) => reads.read(SessionQueries.sessions(after, limit)),
+      unfinished: reads.read(SessionQueries.unfinished(node, millis)),
       isShared: true,
-      abandoned: reads.read(Queries.abandoned(node, millis)),
+      abandoned: reads.read(SessionQueries.abandoned(node, millis)),
       taken: owned.takeLost,
       // By the time of the database: a node whose clock is ahead must not remove recent events of others.
       trim: age =>
         atNow(now => {
           const before = Math.trunc(now - Duration.toMillis(age))
-          return portions(size => writes.read(Queries.trim(before, size), trimTimeoutMillis))
+          return portions(size => writes.read(SessionQueries.trim(before, size), trimTimeoutMillis))
         })
     })
     const nodes = makeNodes({ presence, reads, writes, owned, notifications, leased: bySystemClock(leased) })

@@ -5,16 +5,33 @@
  * prevents nodes from serving the database during the copy and after an unfinished one. The lease of a node shows that
  * it runs. Locks prevent writes of nodes without a lease.
  */
-import { Effect, Redacted, type Scope } from "effect"
+import { Effect, Option, Redacted, type Scope, Stream } from "effect"
+import type { Query } from "../Postgres/Database/Client.ts"
 import * as Client from "../Postgres/Database/Client.ts"
-import type { Parameter } from "../Postgres/Database/Statement.ts"
+import { describe } from "../Postgres/Database/DatabaseError.ts"
+import { bigintArray, type Row as DatabaseRow, type Parameter, textArray } from "../Postgres/Database/Statement.ts"
 import * as TableLocks from "../Postgres/Database/TableLocks.ts"
 import * as Opening from "../Postgres/Opening.ts"
-import { Migrations } from "../Postgres/Schema.ts"
-import { failed, pages, write } from "./PostgresPages.ts"
-import { notEmpty, otherCopy, type Source, StoreCopyRefused, type Table, type Target, tables } from "./Tables.ts"
+import { Migrations, maxNameBytes } from "../Postgres/Schema.ts"
+import {
+  type Cell,
+  failed,
+  notEmpty,
+  otherCopy,
+  pageBytes,
+  pageRows,
+  type Row,
+  refused,
+  type Source,
+  type StoreCopyFailed,
+  StoreCopyRefused,
+  type Table,
+  type Target,
+  tables
+} from "./Tables.ts"
 
-type Query = Client.Query
+/** The failure of a copy after it has started. */
+const failedBy = (error: unknown) => failed(describe(error))
 
 /** How long a statement may take, in milliseconds. */
 const statementTimeoutMillis = 600_000
@@ -54,7 +71,7 @@ const connect = (
   Effect.gen(function* () {
     const client = yield* Effect.mapError(
       Client.scoped(url, { statementTimeout: 0, idleTimeout: limit, applicationName: programName }),
-      ({ reason }) => new StoreCopyRefused({ message: `${nameOf(url)} cannot be reached: ${reason}` })
+      ({ reason }) => refused(`${nameOf(url)} cannot be reached: ${reason}`)
     )
     const turn = yield* Effect.makeSemaphore(1)
     const query: Query = (text, values) =>
@@ -78,7 +95,7 @@ const refusing =
     Effect.mapError(effect, error => {
       if (error instanceof StoreCopyRefused) return error
       const reason = "reason" in error ? error.reason : error.message
-      return new StoreCopyRefused({ message: `${nameOf(url)}: ${reason}` })
+      return refused(`${nameOf(url)}: ${reason}`)
     })
 
 /** `SET` takes no snapshot, so that the later one sees all that is committed before the locks. */
@@ -134,11 +151,10 @@ const refuseServed = (query: Query, name: string) =>
     ([row]) => {
       const [nodes, seconds] = row as readonly [number, number]
       if (nodes === 0) return Effect.void
-      return new StoreCopyRefused({
-        message:
-          `${name} is served by ${nodes === 1 ? "a node" : `${nodes} nodes`}. Stop all nodes and try again; ` +
+      return refused(
+        `${name} is served by ${nodes === 1 ? "a node" : `${nodes} nodes`}. Stop all nodes and try again; ` +
           `the lease of one that was killed ends within ${seconds} s.`
-      })
+      )
     }
   )
 
@@ -154,7 +170,7 @@ export const openSource = (
     const query = yield* connect(url, idle)
     const name = nameOf(url)
     const [hasStore] = yield* row(query, "SELECT to_regclass('causeway.migrations') IS NOT NULL")
-    if (hasStore !== true) return yield* new StoreCopyRefused({ message: `${name} has no store.` })
+    if (hasStore !== true) return yield* refused(`${name} has no store.`)
     yield* Opening.open(url)
     yield* refuseServed(query, name)
     yield* begin(query, "REPEATABLE READ", idle)
@@ -162,7 +178,7 @@ export const openSource = (
     yield* lockWriters(query, name, ["migrations"])
     const [version] = yield* row(query, "SELECT max(version) FROM causeway.migrations")
     if (version !== (yield* Migrations).length) {
-      return yield* new StoreCopyRefused({ message: `Another process has changed the schema of ${name}. Try again.` })
+      return yield* refused(`Another process has changed the schema of ${name}. Try again.`)
     }
     const [id] = yield* row(query, "SELECT epoch FROM causeway.log")
     return {
@@ -170,7 +186,7 @@ export const openSource = (
       id: String(id),
       count: (table: Table) =>
         Effect.mapBoth(row(query, `SELECT count(*) FROM causeway.${table.name}`), {
-          onFailure: failed,
+          onFailure: failedBy,
           onSuccess: ([count]) => Number(count)
         }),
       pages: pages(query)
@@ -180,12 +196,9 @@ export const openSource = (
 const isEmptyText = `SELECT ${tables.map(({ name }) => `NOT EXISTS (SELECT FROM causeway.${name})`).join(" AND ")}`
 
 const refuseFull = (query: Query, name: string) =>
-  Effect.flatMap(row(query, isEmptyText), ([isEmpty]) =>
-    isEmpty === true ? Effect.void : new StoreCopyRefused({ message: notEmpty(name) })
-  )
+  Effect.flatMap(row(query, isEmptyText), ([isEmpty]) => (isEmpty === true ? Effect.void : refused(notEmpty(name))))
 
-const alreadyCopying = (name: string) =>
-  new StoreCopyRefused({ message: `Another process is copying a store into ${name}.` })
+const alreadyCopying = (name: string) => refused(`Another process is copying a store into ${name}.`)
 
 const removeMark = (query: Query) =>
   query("DELETE FROM causeway.migrations WHERE version = $1", [Opening.unfinishedCopy])
@@ -210,7 +223,7 @@ const prepare = (query: Query, name: string, sourceId: string, idle: IdleLimits)
       ])
       if (rows.length === 0) return yield* alreadyCopying(name)
       if (copied !== sourceId) {
-        return yield* new StoreCopyRefused({ message: otherCopy(name, "drop the schema causeway") })
+        return yield* refused(otherCopy(name, "drop the schema causeway"))
       }
     }
     yield* query("COMMIT")
@@ -263,6 +276,92 @@ export const openTarget = (
         yield* removeMark(query)
         yield* query("COMMIT")
         return String(epoch)
-      }).pipe(Effect.mapError(failed))
+      }).pipe(Effect.mapError(failedBy))
     }
   }).pipe(refusing(url))
+
+const list = (items: ReadonlyArray<readonly [name: string, ...rest: ReadonlyArray<unknown>]>): string =>
+  items.map(([name]) => name).join(", ")
+
+/**
+ * A page of rows, limited by their number and, except for its last row, by their size. The columns of the order follow
+ * those of the table. The first page has no lower bound: an empty text, which a row may have, is the least value.
+ */
+const pageText = ({ columns, name, postgres: { order } }: Table, isFirst: boolean): string => {
+  const size = columns.map(([column, type]) => (type === "text" ? `coalesce(octet_length(${column}), 0)` : "8"))
+  const after = order.map(([, type], index) => `$${index + 1}::${type}`)
+  const keys = list(order)
+  return `SELECT ${list(columns)}, ${keys} FROM (
+    SELECT *, sum(size_of_row) OVER (ORDER BY ${keys} ROWS UNBOUNDED PRECEDING) - size_of_row AS size_before FROM (
+      SELECT *, ${size.join(" + ")} AS size_of_row FROM causeway.${name}
+      ${isFirst ? "" : `WHERE (${keys}) > (${after.join(", ")})`} ORDER BY ${keys} LIMIT ${pageRows}
+    ) ahead
+  ) sized WHERE size_before < ${pageBytes} ORDER BY ${keys}`
+}
+
+const read = ({ columns, postgres: { encoded } }: Table, row: DatabaseRow): Row => {
+  const cells = row.slice(0, columns.length) as ReadonlyArray<Cell>
+  return encoded === undefined
+    ? cells
+    : cells.map((cell, index) => (columns[index]![0] === encoded.name ? encoded.read(cell) : cell))
+}
+
+/** The rows of a table, in pages of limited size. */
+export const pages =
+  (query: Query) =>
+  (table: Table): Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed> => {
+    const first = pageText(table, true)
+    const later = pageText(table, false)
+    const beginning: ReadonlyArray<Parameter> = []
+    return Stream.unfoldEffect(beginning, after =>
+      Effect.mapBoth(query(after === beginning ? first : later, after), {
+        onFailure: failedBy,
+        onSuccess: rows =>
+          Option.map(Option.fromNullable(rows.at(-1)), last => {
+            const next = last.slice(table.columns.length) as ReadonlyArray<Parameter>
+            return [rows.map(row => read(table, row)), next] as const
+          })
+      })
+    )
+  }
+
+const insertText = ({ columns, name, postgres: { overriding } }: Table): string => {
+  const arrays = columns.map(([, type], index) => `$${index + 1}::${type}[]`)
+  return `INSERT INTO causeway.${name} (${list(columns)}) ${overriding ?? ""} SELECT * FROM unnest(${arrays.join(", ")})`
+}
+
+/** Refuses names that are too long for an index, with a message that has the names; that of the database has not. */
+const refuseLongNames = ({ columns, postgres: { names } }: Table, page: ReadonlyArray<Row>) => {
+  if (names === undefined) return Effect.void
+  const indexes = names.map(name => columns.findIndex(([column]) => column === name))
+  for (const row of page) {
+    const texts = indexes.map(index => String(row[index]))
+    const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+    if (bytes > maxNameBytes) {
+      return failed(
+        `The names ${texts.map(text => JSON.stringify(text.slice(0, 80))).join(" and ")} have ${bytes} bytes; ` +
+          `an index of PostgreSQL can hold ${maxNameBytes} of both together.`
+      )
+    }
+  }
+  return Effect.void
+}
+
+/** Writes a page of rows to a table. */
+export const write =
+  (query: Query) =>
+  (table: Table, page: ReadonlyArray<Row>): Effect.Effect<void, StoreCopyFailed> =>
+    Effect.suspend(() => {
+      const { encoded } = table.postgres
+      const cell = (row: Row, index: number): Cell =>
+        table.columns[index]![0] === encoded?.name ? encoded.of(row) : row[index]!
+      const parameters = table.columns.map(([, type], index) =>
+        type === "text"
+          ? textArray(page.map(row => cell(row, index) as string | null))
+          : bigintArray(page.map(row => cell(row, index) as number | null))
+      )
+      return Effect.zipRight(
+        refuseLongNames(table, page),
+        Effect.mapError(query(insertText(table), parameters), failedBy)
+      )
+    })

@@ -21,14 +21,16 @@ import { applicationIdOf, open as openStore } from "../Sqlite/Database/Opening.t
 import { format as kv, recount } from "../Sqlite/Kv/Schema.ts"
 import { format as sessions } from "../Sqlite/SessionEvents/Tables.ts"
 import {
+  failed,
   notEmpty,
   otherCopy,
   pageBytes,
   pageRows,
   type Row,
+  refused,
   type Source,
-  StoreCopyFailed,
-  StoreCopyRefused,
+  type StoreCopyFailed,
+  type StoreCopyRefused,
   sizeOf,
   type Table,
   type Target,
@@ -41,15 +43,15 @@ type Databases = Readonly<Record<Table["sqlite"]["database"], Database>>
 export const nameOf = (directory: string): string => `sqlite:${directory}`
 
 const attempt = <A>(body: () => A): Effect.Effect<A, StoreCopyFailed> =>
-  Effect.try({ try: body, catch: error => new StoreCopyFailed({ message: describe(error) }) })
+  Effect.try({ try: body, catch: error => failed(describe(error)) })
 
-const refused = (error: { readonly message: string }) => new StoreCopyRefused({ message: error.message })
+const refusedBy = (error: { readonly message: string }) => refused(error.message)
 
-const open = (directory: string, format: Format) => Effect.mapError(openStore(directory, format), refused)
+const open = (directory: string, format: Format) => Effect.mapError(openStore(directory, format), refusedBy)
 
 /** A connection, which closes with the scope. */
 const connection = (connect: () => Database, close: (db: Database) => void = db => db.close()) =>
-  Effect.acquireRelease(Effect.mapError(attempt(connect), refused), db => Effect.sync(() => close(db)))
+  Effect.acquireRelease(Effect.mapError(attempt(connect), refusedBy), db => Effect.sync(() => close(db)))
 
 const list = (items: ReadonlyArray<string>): string => items.join(", ")
 
@@ -100,7 +102,7 @@ const count = (databases: Databases) => (table: Table) =>
 export const openSource = (directory: string): Effect.Effect<Source, StoreCopyRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const name = nameOf(directory)
-    if (!existsSync(fileOf(directory, kv))) return yield* new StoreCopyRefused({ message: `${name} has no store.` })
+    if (!existsSync(fileOf(directory, kv))) return yield* refused(`${name} has no store.`)
     const { epoch, file } = yield* open(directory, kv)
     const events = yield* open(directory, sessions)
     const databases = {
@@ -138,7 +140,7 @@ const look = (directory: string) =>
   Effect.map(
     Effect.mapError(
       attempt(() => applicationIdOf(realFile(fileOf(directory, kv)))),
-      ({ message }) => new StoreCopyRefused({ message: `${nameOf(directory)}: ${message}` })
+      ({ message }) => refused(`${nameOf(directory)}: ${message}`)
     ),
     (id): Before => {
       if (id === undefined) return "nothing"
@@ -146,8 +148,7 @@ const look = (directory: string) =>
     }
   )
 
-const refuseUnless = (isAllowed: boolean, message: string) =>
-  isAllowed ? Effect.void : new StoreCopyRefused({ message })
+const refuseUnless = (isAllowed: boolean, message: string) => (isAllowed ? Effect.void : refused(message))
 
 /**
  * Opens a store for writing in a new or empty directory, or in one with an unfinished copy of the source, which it
@@ -188,7 +189,7 @@ export const openTarget = (directory: string, sourceId: string): Effect.Effect<T
         databases.sessions.pragma("secure_delete = ON")
         for (const { name, sqlite } of tables) databases[sqlite.database].exec(`DELETE FROM ${name}`)
       }),
-      refused
+      refusedBy
     )
     const inserts = new Map(tables.map(table => [table, insert(databases, table)]))
     return {

@@ -5,7 +5,7 @@
 import { hash } from "node:crypto"
 import { type Effect, Schema, type Stream } from "effect"
 import { tenantOf } from "../../Kv/Entry.ts"
-import { storedId } from "../Postgres/SessionEvents/Queries.ts"
+import { storedId } from "../Postgres/SessionEvents/SessionQueries.ts"
 
 /** A value of a column. */
 export type Cell = string | number | null
@@ -22,7 +22,7 @@ interface Stored {
 /** A table that is copied, with its form in each database. */
 export interface Table {
   readonly name: string
-  readonly columns: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
+  readonly columns: Columns
   readonly sqlite: {
     readonly database: "kv" | "sessions"
     /** Columns with another name. */
@@ -35,7 +35,7 @@ export interface Table {
   }
   readonly postgres: {
     /** The order in which rows are read: columns that identify each row. An index starts with the first of them. */
-    readonly order: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
+    readonly order: Columns
     /** A column that is stored in another form, and how its cell is read. */
     readonly encoded?: Stored & { readonly read: (cell: Cell) => Cell }
     /** The part of an `INSERT` after the columns. */
@@ -45,10 +45,13 @@ export interface Table {
   }
 }
 
-const names = [
-  ["namespace", "text"],
-  ["key", "text"]
-] as const
+type Columns = ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
+
+const texts = (...names: ReadonlyArray<string>): Columns => names.map(name => [name, "text"])
+
+const numbers = (...names: ReadonlyArray<string>): Columns => names.map(name => [name, "bigint"])
+
+const names = texts("namespace", "key")
 
 const number = (cell: Cell | undefined): number => Number(cell !== null)
 
@@ -56,34 +59,19 @@ const number = (cell: Cell | undefined): number => Number(cell !== null)
 export const tables: ReadonlyArray<Table> = [
   {
     name: "entries",
-    columns: [
-      ...names,
-      ["version", "bigint"],
-      ["updated_at", "bigint"],
-      ["expires_at", "bigint"],
-      ["updated_by", "text"],
-      ["value", "text"]
-    ],
+    columns: [...names, ...numbers("version", "updated_at", "expires_at"), ...texts("updated_by", "value")],
     sqlite: { database: "kv", order: "namespace, key" },
     postgres: { order: names, names: ["namespace", "key"] }
   },
   {
     name: "tombstones",
-    columns: [...names, ["version", "bigint"], ["seq", "bigint"]],
+    columns: [...names, ...numbers("version", "seq")],
     sqlite: { database: "kv", order: "namespace, key" },
     postgres: { order: names, names: ["namespace", "key"] }
   },
   {
     name: "changes",
-    columns: [
-      ["seq", "bigint"],
-      ["version", "bigint"],
-      ["timestamp", "bigint"],
-      ["op", "text"],
-      ...names,
-      ["actor", "text"],
-      ["value", "text"]
-    ],
+    columns: [...numbers("seq", "version", "timestamp"), ...texts("op"), ...names, ...texts("actor", "value")],
     sqlite: {
       database: "kv",
       derived: [{ name: "tenant", of: row => tenantOf(String(row[4])) }],
@@ -91,90 +79,50 @@ export const tables: ReadonlyArray<Table> = [
       // Numbers have no gaps. A count would read the whole table.
       count: "SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM changes"
     },
-    postgres: { order: [["seq", "bigint"]] }
+    postgres: { order: numbers("seq") }
   },
   {
     name: "remembered_writes",
-    columns: [
-      ["up_to", "bigint"],
-      ["id", "text"],
-      ["digest", "text"],
-      ["kept_at", "bigint"],
-      ["outcome", "text"],
-      ["tenant", "text"]
-    ],
+    columns: [...numbers("up_to"), ...texts("id", "digest"), ...numbers("kept_at"), ...texts("outcome", "tenant")],
     sqlite: { database: "kv", order: "up_to" },
-    postgres: { order: [["up_to", "bigint"]] }
+    postgres: { order: numbers("up_to") }
   },
   {
     name: "remembered_tenants",
-    columns: [
-      ["tenant", "text"],
-      ["bytes", "bigint"],
-      ["up_to", "bigint"]
-    ],
+    columns: [...texts("tenant"), ...numbers("bytes", "up_to")],
     sqlite: { database: "kv", order: "tenant" },
-    postgres: { order: [["tenant", "text"]] }
+    postgres: { order: texts("tenant") }
   },
   {
     name: "histories",
     columns: [
-      ["id", "bigint"],
-      ["session", "text"],
-      ["epoch", "text"],
-      ["head", "bigint"],
-      ["trimmed", "bigint"],
-      ["bytes", "bigint"],
-      ["recovery_state", "text"]
+      ...numbers("id"),
+      ...texts("session", "epoch"),
+      ...numbers("head", "trimmed", "bytes"),
+      ...texts("recovery_state")
     ],
     sqlite: { database: "sessions", order: "id" },
-    postgres: { order: [["id", "bigint"]], overriding: "OVERRIDING SYSTEM VALUE" }
+    postgres: { order: numbers("id"), overriding: "OVERRIDING SYSTEM VALUE" }
   },
   {
     name: "events",
-    columns: [
-      ["history", "bigint"],
-      ["seq", "bigint"],
-      ["timestamp", "bigint"],
-      ["size", "bigint"],
-      ["text", "text"]
-    ],
+    columns: [...numbers("history", "seq", "timestamp", "size"), ...texts("text")],
     // The oldest first: SQLite removes events by their ids, and stops at the first one that is not old enough.
     sqlite: { database: "sessions", order: "id" },
-    postgres: {
-      order: [
-        ["timestamp", "bigint"],
-        ["history", "bigint"],
-        ["seq", "bigint"]
-      ]
-    }
+    postgres: { order: numbers("timestamp", "history", "seq") }
   },
   {
     name: "receipts",
-    columns: [
-      ["history", "bigint"],
-      ["seq", "bigint"],
-      ["id", "text"],
-      ["digest", "text"],
-      ["turn", "text"]
-    ],
+    columns: [...numbers("history", "seq"), ...texts("id", "digest", "turn")],
     sqlite: { database: "sessions", names: { id: "name" }, order: "history, seq, id" },
     postgres: {
-      order: [
-        ["history", "bigint"],
-        ["seq", "bigint"],
-        ["place", "bigint"]
-      ],
+      order: numbers("history", "seq", "place"),
       encoded: { name: "id", of: row => storedId(String(row[2])), read: cell => JSON.parse(String(cell)) as string }
     }
   },
   {
     name: "launch_configurations",
-    columns: [
-      ["session", "text"],
-      ["environment", "text"],
-      ["deployment", "text"]
-    ],
+    columns: texts("session", "environment", "deployment"),
     sqlite: {
       database: "sessions",
       derived: [
@@ -183,7 +131,7 @@ export const tables: ReadonlyArray<Table> = [
       ],
       order: "session"
     },
-    postgres: { order: [["session", "text"]] }
+    postgres: { order: texts("session") }
   }
 ]
 
@@ -227,6 +175,10 @@ export class StoreCopyRefused extends Schema.TaggedError<StoreCopyRefused>()("St
 export class StoreCopyFailed extends Schema.TaggedError<StoreCopyFailed>()("StoreCopyFailed", {
   message: Schema.String
 }) {}
+
+export const refused = (message: string) => new StoreCopyRefused({ message })
+
+export const failed = (message: string) => new StoreCopyFailed({ message })
 
 /** A store that no node serves while its scope is open. */
 export interface Source {

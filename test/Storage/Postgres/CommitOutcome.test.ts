@@ -1,133 +1,83 @@
 /** Commits whose answer does not come. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
-import { createDatabase, execute, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
+import { newDatabase, sql, withOwnClock } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
-import { isUnavailable, node, put, quiet, ready, records } from "./Fixture.ts"
+import { behindProxy, isUnavailable, node, put, ready, records } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit ${reasonToSkip ?? ""}`, () => {
-  const lost = (mode: Proxy.Mode) =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const started = yield* node(optionsOf(proxy.url))
+onPostgres("Postgres, the outcome of a commit", () => {
+  for (const [mode, what] of [
+    ["answers lost", "whose answer is lost is found out about, and not repeated"],
+    ["requests lost", "that has never arrived is repeated"]
+  ] as const) {
+    live(`a commit ${what}`, function* () {
+      const { proxy, started } = yield* behindProxy
       yield* put(started, "k", 1)
       proxy.set(mode, "commit_group")
       void proxy.affected.then(() => proxy.set("open"))
       const outcome = yield* put(started, "k", 2)
       yield* Effect.promise(() => proxy.affected)
-      return { outcome, log: yield* records(started) }
-    }).pipe(Effect.provide(quiet))
-
-  it.scopedLive("a commit whose answer is lost is found out about, and not repeated", () =>
-    Effect.gen(function* () {
-      const { log, outcome } = yield* lost("answers lost")
       expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
-      expect(log.map(({ version }) => version)).toEqual([1, 2])
+      expect((yield* records(started)).map(({ version }) => version)).toEqual([1, 2])
     })
-  )
+  }
 
-  it.scopedLive("a commit that has never arrived is repeated", () =>
-    Effect.gen(function* () {
-      const { log, outcome } = yield* lost("requests lost")
-      expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
-      expect(log.map(({ version }) => version)).toEqual([1, 2])
-    })
-  )
+  live("a commit that has never arrived is not repeated after its caller was answered that it failed", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const [near, other] = [yield* node(proxy.url), yield* node(url)]
+    yield* put(near, "k", "first")
+    proxy.set("black hole", "commit_group")
+    expect(isUnavailable(yield* Effect.either(put(near, "k", "stale")))).toBe(true)
+    yield* put(other, "k", "newer")
+    proxy.set("open")
+    // Now the node learns that its connection is lost, and reads the outcome of the commit.
+    yield* Effect.promise(() => proxy.cut(false))
+    yield* ready(near)
+    expect((yield* records(other)).map(({ version }) => version)).toEqual([1, 2])
+    expect(yield* put(near, "k", "last")).toMatchObject({ lastSeq: 3 })
+  })
 
-  it.scopedLive("a commit that has never arrived is not repeated after its caller was answered that it failed", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const [near, other] = [yield* node(optionsOf(proxy.url)), yield* node(optionsOf(url))]
-      yield* put(near, "k", "first")
-      proxy.set("black hole", "commit_group")
-      expect(isUnavailable(yield* Effect.either(put(near, "k", "stale")))).toBe(true)
-      yield* put(other, "k", "newer")
-      proxy.set("open")
-      // Now the node learns that its connection is lost, and reads the outcome of the commit.
-      yield* Effect.promise(() => proxy.cut(false))
-      yield* ready(near)
-      expect((yield* records(other)).map(({ version }) => version)).toEqual([1, 2])
-      expect(yield* put(near, "k", "last")).toMatchObject({ lastSeq: 3 })
-    }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive(
+  live(
     "a commit that is so old that its mark may be gone is not repeated, and no later one is kept back",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* Effect.promise(() => createDatabase())
-        yield* Effect.promise(() => withOwnClock(url))
-        const proxy = yield* Proxy.make(url)
-        const started = yield* node(optionsOf(proxy.url))
-        yield* put(started, "k", 1)
-        // The node stops before it reads the outcome. After a minute, the commit record was removed.
-        yield* Effect.promise(() =>
-          execute(
-            url,
-            `CREATE FUNCTION own.pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    function* () {
+      const url = yield* newDatabase
+      yield* Effect.promise(() => withOwnClock(url))
+      const proxy = yield* Proxy.make(url)
+      const started = yield* node(proxy.url)
+      yield* put(started, "k", 1)
+      // The node stops before it reads the outcome. After a minute, the commit record was removed.
+      yield* sql(
+        url,
+        `CREATE FUNCTION own.pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              UPDATE own.clock SET ahead = 61000;
              DELETE FROM causeway.commits;
              RETURN NEW;
            END $$`,
-            `CREATE TRIGGER pass BEFORE INSERT ON causeway.commits FOR EACH ROW WHEN (NEW.result IS NULL)
+        `CREATE TRIGGER pass BEFORE INSERT ON causeway.commits FOR EACH ROW WHEN (NEW.result IS NULL)
              EXECUTE FUNCTION own.pass()`
-          )
-        )
-        proxy.set("answers lost", "commit_group")
-        void proxy.affected.then(() => proxy.set("open"))
-        expect(yield* Effect.flip(put(started, "k", 2))).toMatchObject({
-          _tag: "StoreUnavailable",
-          reason: expect.stringMatching("the outcome of a commit is unknown")
-        })
-        expect(yield* put(started, "k", 3)).toMatchObject({ results: [{ op: "set", version: 3 }], lastSeq: 3 })
-        expect((yield* records(started)).map(({ value }) => value)).toEqual(["1", "2", "3"])
-      }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive("a fence, which prevents a commit, outlives the records of commits", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const setClock = yield* Effect.promise(() => withOwnClock(url))
-      // Without a node, which removes records too.
-      yield* Opened.open(url)
-      const marked = ["a", "b"].map(digit => digit.repeat(32))
-      yield* Effect.promise(() =>
-        execute(url, `INSERT INTO causeway.commits (id, result) VALUES ('${marked[0]}', NULL), ('${marked[1]}', '1,0')`)
       )
-      const left = Effect.promise(async () => {
-        const rows = await execute(
-          url,
-          "SELECT causeway.prune_commits(10)",
-          "SELECT replace(id::text, '-', '') AS id FROM causeway.commits"
-        )
-        return rows.map(({ id }) => id)
+      proxy.set("answers lost", "commit_group")
+      void proxy.affected.then(() => proxy.set("open"))
+      expect(yield* Effect.flip(put(started, "k", 2))).toMatchObject({
+        _tag: "StoreUnavailable",
+        reason: expect.stringMatching("the outcome of a commit is unknown")
       })
-      expect((yield* left).toSorted()).toEqual(marked)
-      yield* Effect.promise(() => setClock(61_000))
-      expect(yield* left).toEqual([marked[0]])
-      yield* Effect.promise(() => setClock(3_601_000))
-      expect(yield* left).toEqual([])
-    })
+      expect(yield* put(started, "k", 3)).toMatchObject({ results: [{ op: "set", version: 3 }], lastSeq: 3 })
+      expect((yield* records(started)).map(({ value }) => value)).toEqual(["1", "2", "3"])
+    }
   )
 
-  it.scopedLive("a commit whose outcome cannot be asked for is reported as unavailable, and later ones succeed", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const started = yield* node(optionsOf(proxy.url))
-      yield* put(started, "k", 1)
-      proxy.set("answers lost")
-      expect(isUnavailable(yield* Effect.either(put(started, "k", 2)))).toBe(true)
-      proxy.set("open")
-      yield* ready(started)
-      const { lastSeq } = yield* Opened.persist(put(started, "k", 3))
-      expect((yield* records(started)).map(({ seq }) => seq)).toEqual(
-        Array.from({ length: lastSeq }, (_, at) => at + 1)
-      )
-    }).pipe(Effect.provide(quiet))
-  )
+  live("a commit whose outcome cannot be asked for is reported as unavailable, and later ones succeed", function* () {
+    const { proxy, started } = yield* behindProxy
+    yield* put(started, "k", 1)
+    proxy.set("answers lost")
+    expect(isUnavailable(yield* Effect.either(put(started, "k", 2)))).toBe(true)
+    proxy.set("open")
+    yield* ready(started)
+    const { lastSeq } = yield* Opened.persist(put(started, "k", 3))
+    expect((yield* records(started)).map(({ seq }) => seq)).toEqual(Array.from({ length: lastSeq }, (_, at) => at + 1))
+  })
 })

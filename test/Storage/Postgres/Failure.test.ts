@@ -1,147 +1,130 @@
 /** What a node does while its database is unavailable or slow. */
 import { randomBytes } from "node:crypto"
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Effect, Either, Option, type Scope } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
+import { createDatabase, newDatabase, optionsOf, server, sql, withClient } from "../../postgres/Databases.ts"
 import * as Disk from "../../postgres/Disk.ts"
+import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
-import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { isUnavailable, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
+import { behindProxy, isUnavailable, namespace, node, put, ready, records } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("acknowledged writes survive a database that is stopped at once, and the node continues", () =>
-    Effect.gen(function* () {
-      const database = yield* server({})
-      const url = yield* Effect.promise(() => createDatabase(database))
-      const started = yield* node(optionsOf(url))
-      const acknowledged: Array<string> = []
-      let isOver = false
-      const writing = yield* Effect.fork(
-        Effect.forEach(
-          ["a", "b", "c", "d"],
-          writer =>
-            Effect.gen(function* () {
-              for (let n = 0; !isOver; n++) {
-                const outcome = yield* Effect.either(put(started, `${writer}${n}`, n))
-                if (Either.isRight(outcome)) acknowledged.push(`${writer}${n}`)
-                else expect(outcome.left).toBeInstanceOf(StoreUnavailable)
-              }
-            }),
-          { concurrency: "unbounded" }
-        )
+onPostgres("Postgres, failures", () => {
+  live("acknowledged writes survive a database that is stopped at once, and the node continues", function* () {
+    const database = yield* server({})
+    const url = yield* Effect.promise(() => createDatabase(database))
+    const started = yield* node(url)
+    const acknowledged: Array<string> = []
+    let isOver = false
+    const writing = yield* Effect.fork(
+      together(["a", "b", "c", "d"], writer =>
+        Effect.gen(function* () {
+          for (let n = 0; !isOver; n++) {
+            const outcome = yield* Effect.either(put(started, `${writer}${n}`, n))
+            if (Either.isRight(outcome)) acknowledged.push(`${writer}${n}`)
+            else expect(outcome.left).toBeInstanceOf(StoreUnavailable)
+          }
+        })
       )
-      for (let round = 0; round < 2; round++) {
-        const before = acknowledged.length
-        yield* Effect.repeat(Effect.yieldNow(), { until: () => acknowledged.length > before + 20 })
-        yield* Effect.promise(() => database.stop("immediate"))
-        yield* Effect.promise(() => database.start())
-        yield* ready(started)
+    )
+    for (let round = 0; round < 2; round++) {
+      const before = acknowledged.length
+      yield* Effect.repeat(Effect.yieldNow(), { until: () => acknowledged.length > before + 20 })
+      yield* Effect.promise(() => database.stop("immediate"))
+      yield* Effect.promise(() => database.start())
+      yield* ready(started)
+    }
+    isOver = true
+    yield* writing.await
+    const keys = new Set<string>()
+    const seqs: Array<number> = []
+    for (let after = 0, last = yield* started.log.lastSeq; after < last; ) {
+      const page = yield* started.log.read({ after, limit: 1000, tenant: "" })
+      for (const change of page.changes.map(Change.decode)) {
+        keys.add(change.key)
+        seqs.push(change.seq)
       }
-      isOver = true
-      yield* writing.await
-      const keys = new Set<string>()
-      const seqs: Array<number> = []
-      for (let after = 0, last = yield* started.log.lastSeq; after < last; ) {
-        const page = yield* started.log.read({ after, limit: 1000, tenant: "" })
-        for (const change of page.changes.map(Change.decode)) {
-          keys.add(change.key)
-          seqs.push(change.seq)
-        }
-        after = page.lastSeq
-      }
-      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
-      expect(acknowledged.filter(key => !keys.has(key))).toEqual([])
-    }).pipe(Effect.provide(quiet))
-  )
+      after = page.lastSeq
+    }
+    expect(seqs).toEqual(seqs.map((_, index) => index + 1))
+    expect(acknowledged.filter(key => !keys.has(key))).toEqual([])
+  })
 
-  it.scopedLive("all is unavailable while connections lead into a black hole, and later requests use new ones", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const started = yield* node(optionsOf(proxy.url))
-      yield* put(started, "k", 1)
-      const requests: ReadonlyArray<Effect.Effect<unknown, unknown, Scope.Scope>> = [
-        started.store.get(namespace, "k"),
-        started.store.list({ namespace, prefix: "", after: "", limit: 10 }),
-        started.store.listAll({ namespace, prefix: "" }),
-        records(started),
-        started.log.history
-      ]
-      yield* Effect.all(requests, { concurrency: "unbounded" })
-      proxy.set("black hole")
-      const outcomes = yield* Effect.all([...requests, put(started, "k", 2)].map(Effect.either), {
-        concurrency: "unbounded"
-      })
-      expect(outcomes.filter(outcome => !isUnavailable(outcome))).toEqual([])
-      proxy.set("open")
-      yield* Effect.all(
-        requests.map(request => persist(request)),
-        { concurrency: "unbounded" }
-      )
-    }).pipe(Effect.provide(quiet))
-  )
+  live("all is unavailable while connections lead into a black hole, and later requests use new ones", function* () {
+    const { proxy, started } = yield* behindProxy
+    yield* put(started, "k", 1)
+    const requests: ReadonlyArray<Effect.Effect<unknown, unknown, Scope.Scope>> = [
+      started.store.get(namespace, "k"),
+      started.store.list({ namespace, prefix: "", after: "", limit: 10 }),
+      started.store.listAll({ namespace, prefix: "" }),
+      records(started),
+      started.log.history
+    ]
+    yield* Effect.all(requests, { concurrency: "unbounded" })
+    proxy.set("black hole")
+    const outcomes = yield* Effect.all([...requests, put(started, "k", 2)].map(Effect.either), {
+      concurrency: "unbounded"
+    })
+    expect(outcomes.filter(outcome => !isUnavailable(outcome))).toEqual([])
+    proxy.set("open")
+    yield* Effect.all(
+      requests.map(request => persist(request)),
+      { concurrency: "unbounded" }
+    )
+  })
 
-  it.scopedLive(
+  live(
     "reads and writes that wait too long for a lock are unavailable, however few connections there are",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* Effect.promise(() => createDatabase())
-        const started = yield* node({ ...optionsOf(url), connections: 1 })
-        yield* put(started, "k", 1)
-        yield* withClient(url, other =>
-          Effect.gen(function* () {
-            yield* other("BEGIN")
-            yield* other("LOCK TABLE causeway.entries IN ACCESS EXCLUSIVE MODE")
-            const reads = Array.from({ length: 10 }, () => Effect.asVoid(started.store.get(namespace, "k")))
-            const outcomes = yield* Effect.all([...reads, Effect.asVoid(put(started, "k", 2))].map(Effect.either), {
-              concurrency: "unbounded"
-            })
-            expect(outcomes.every(isUnavailable)).toBe(true)
-            yield* other("ROLLBACK")
-          })
-        )
-        yield* ready(started)
-        expect(Option.isSome(yield* started.store.get(namespace, "k"))).toBe(true)
-      }).pipe(Effect.provide(quiet))
+    function* () {
+      const url = yield* newDatabase
+      const started = yield* node({ ...optionsOf(url), connections: 1 })
+      yield* put(started, "k", 1)
+      yield* withClient(url, function* (other) {
+        yield* other("BEGIN")
+        yield* other("LOCK TABLE causeway.entries IN ACCESS EXCLUSIVE MODE")
+        const reads = Array.from({ length: 10 }, () => Effect.asVoid(started.store.get(namespace, "k")))
+        const outcomes = yield* Effect.all([...reads, Effect.asVoid(put(started, "k", 2))].map(Effect.either), {
+          concurrency: "unbounded"
+        })
+        expect(outcomes.every(isUnavailable)).toBe(true)
+        yield* other("ROLLBACK")
+      })
+      yield* ready(started)
+      expect(Option.isSome(yield* started.store.get(namespace, "k"))).toBe(true)
+    }
   )
 
-  onlyLong(it.scopedLive)("a batch of the largest size has more time than others, with the server too", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const started = yield* node(optionsOf(url))
-      // Records are added late; what the server gives them is kept.
-      yield* Effect.promise(() =>
-        execute(
-          url,
-          "CREATE TABLE limits (statement text, lock text)",
-          `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  onlyLong(live)("a batch of the largest size has more time than others, with the server too", function* () {
+    const url = yield* newDatabase
+    const started = yield* node(url)
+    // Records are added late; what the server gives them is kept.
+    yield* sql(
+      url,
+      "CREATE TABLE limits (statement text, lock text)",
+      `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              INSERT INTO limits VALUES (current_setting('statement_timeout'), current_setting('lock_timeout'));
              PERFORM pg_sleep(3.2);
              RETURN NULL;
            END $$`,
-          "CREATE TRIGGER late AFTER INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION late()"
-        )
-      )
-      const text = "x".repeat(1024 * 1024 - 100)
-      const large = started.store.commit({
-        operations: Array.from({ length: 16 }, (_, index) => set(namespace, `k${index}`, text)),
-        actor: "tester"
-      })
-      expect((yield* large).lastSeq).toBe(16)
-      expect(isUnavailable(yield* Effect.either(put(started, "small", 1)))).toBe(true)
-      yield* Effect.repeat(Effect.delay(started.store.ready, "10 millis"), { until: isReady => isReady })
-      const limits = yield* Effect.promise(() => execute(url, "SELECT * FROM limits"))
-      expect(limits).toEqual([
-        { statement: "19999ms", lock: "1500ms" },
-        { statement: "5s", lock: "1500ms" }
-      ])
-    }).pipe(Effect.provide(quiet))
-  )
+      "CREATE TRIGGER late AFTER INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION late()"
+    )
+    const text = "x".repeat(1024 * 1024 - 100)
+    const large = started.store.commit({
+      operations: Array.from({ length: 16 }, (_, index) => set(namespace, `k${index}`, text)),
+      actor: "tester"
+    })
+    expect((yield* large).lastSeq).toBe(16)
+    expect(isUnavailable(yield* Effect.either(put(started, "small", 1)))).toBe(true)
+    yield* Effect.repeat(Effect.delay(started.store.ready, "10 millis"), { until: isReady => isReady })
+    const limits = yield* sql(url, "SELECT * FROM limits")
+    expect(limits).toEqual([
+      { statement: "19999ms", lock: "1500ms" },
+      { statement: "5s", lock: "1500ms" }
+    ])
+  })
 
   it.scopedLive.skipIf(Disk.reasonToSkip !== undefined)(
     `writes are refused while the disk is full, reads continue, and so do writes when there is room ${Disk.reasonToSkip ?? ""}`,
@@ -149,15 +132,13 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
       Effect.gen(function* () {
         const disk = yield* Disk.make(24)
         const url = yield* Disk.createDatabase(disk)
-        const started = yield* node(optionsOf(url))
+        const started = yield* node(url)
         // A connection that does not find the database's own cache of its catalog writes it, and fails where it cannot.
         // One that is made while tables are being made does not keep what it has written.
-        const isCached = Effect.promise(() =>
-          execute(
-            url,
-            `SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'pg_internal.init'), true)).size
+        const isCached = sql(
+          url,
+          `SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'pg_internal.init'), true)).size
                IS NOT NULL AS found`
-          )
         )
         yield* Effect.repeat(isCached, { until: ([row]) => row?.found === true })
         const text = randomBytes(600_000).toString("base64")

@@ -5,18 +5,30 @@ import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { type Migration, Migrations, migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
-import { execute } from "../../postgres/Databases.ts"
+import { execute, newDatabase, optionsOf, sql } from "../../postgres/Databases.ts"
 import * as Opened from "../../postgres/Opened.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
 import { set } from "../../suites/Store/Fixture.ts"
 
 export const namespace = "tenant:t/node"
 
 /** A store of its own over a database, until the scope closes. */
-export const node = (options: Postgres.Options) =>
+export const node = (options: Postgres.Options | string) =>
   Effect.gen(function* () {
-    const context = yield* Layer.build(Opened.layer(options))
+    const context = yield* Layer.build(Opened.layer(typeof options === "string" ? optionsOf(options) : options))
     return { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
   })
+
+/** Waits until a statement of the database waits for a lock. */
+export const someoneWaits = (url: string) =>
+  Effect.repeat(sql(url, "SELECT FROM pg_locks WHERE NOT granted"), { until: waiting => waiting.length > 0 })
+
+/** A node whose connections lead through a proxy. */
+export const behindProxy = Effect.gen(function* () {
+  const url = yield* newDatabase
+  const proxy = yield* Proxy.make(url)
+  return { url, proxy, started: yield* node(proxy.url) }
+})
 
 export type Node = Effect.Effect.Success<ReturnType<typeof node>>
 
@@ -74,9 +86,6 @@ export const unlimited = (url: string): string => {
 /** The first thousand records of the log. */
 export const records = ({ log }: Node) =>
   Effect.map(log.read({ after: 0, limit: 1000, tenant: "" }), ({ changes }) => changes.map(Change.decode))
-
-/** Without a log. */
-export const quiet = Logger.remove(Logger.defaultLogger)
 
 /** Collects what is logged. */
 export const logged = () => {

@@ -4,7 +4,9 @@ import { constVoid } from "effect/Function"
 import pg from "pg"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { calling as callingThen, type Parameter, type Query } from "../../../src/Storage/Postgres/Database/Statement.ts"
-import { encodeGroup } from "../../../src/Storage/Postgres/Kv/WriteCalls.ts"
+import { encodeGroup } from "../../../src/Storage/Postgres/Kv/Writer.ts"
+import { newStore } from "../../postgres/Databases.ts"
+import { live } from "../../postgres/Live.ts"
 
 /** A connection, until the scope closes. */
 export const connect = (url: string) =>
@@ -17,16 +19,26 @@ export const connect = (url: string) =>
     client => Effect.promise(() => client.end())
   )
 
-/** A connection, while another one holds a snapshot. */
-export const duringSnapshot = (url: string) =>
-  Effect.gen(function* () {
-    const holder = yield* connect(url)
-    yield* Effect.promise(async () => {
-      await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
-      await holder.query("SELECT count(*) FROM causeway.log")
-    })
-    return { client: yield* connect(url) }
+/** A test with two connections to a new store. */
+export const connected = (name: string, body: (client: pg.Client, other: pg.Client) => Promise<void>) =>
+  live(name, function* () {
+    const url = yield* newStore
+    const [client, other] = [yield* connect(url), yield* connect(url)]
+    yield* Effect.promise(() => body(client, other))
   })
+
+/** A test with a connection, while another one holds a snapshot. */
+export const duringSnapshot = (name: string, body: (client: pg.Client) => Promise<void>) =>
+  connected(name, async (client, holder) => {
+    await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    await holder.query("SELECT count(*) FROM causeway.log")
+    await body(client)
+  })
+
+/** What there is to count and what is counted, of one snapshot. */
+export const countsText = `SELECT coalesce((SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries), '[]') AS entries,
+  coalesce((SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces), '[]') AS namespaces,
+  coalesce((SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants), '[]') AS tenants`
 
 /** The call of a function of the schema. */
 export const calling = (name: string, values: ReadonlyArray<Parameter>) => callingThen(name, values, constVoid)

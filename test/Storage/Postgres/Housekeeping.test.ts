@@ -1,17 +1,15 @@
 /** Housekeeping of a database: it sleeps until something is due, whichever node has written it. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Clock, Effect, Layer, Option, TestClock, TestServices } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import * as Housekeeping from "../../../src/Storage/Housekeeping.ts"
-import { createDatabase, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { newDatabase, withOwnClock } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import { set, start } from "../../suites/Store/Fixture.ts"
 import * as Fixture from "./Fixture.ts"
 import { namespace } from "./Fixture.ts"
 
-const database = Effect.promise(() => createDatabase())
-
-const node = (url: string) => Fixture.node(optionsOf(url))
+const node = (url: string) => Fixture.node(url)
 
 const put = ({ store }: Fixture.Node, key: string, expiresAt: number) =>
   store.commit({ operations: [set(namespace, key, 1, { expiresAt })], actor: "tester" })
@@ -22,11 +20,11 @@ const until = (isReached: Effect.Effect<boolean, unknown>) =>
     until: reached => reached
   })
 
-describe.skipIf(reasonToSkip !== undefined)(`Housekeeping of PostgreSQL ${reasonToSkip ?? ""}`, () => {
+onPostgres("Housekeeping of PostgreSQL", () => {
   it.scoped("asks for nothing while nothing is due, and learns at once what another node has made due earlier", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(start)
-      const url = yield* database
+      const url = yield* newDatabase
       const [one, other] = [yield* node(url), yield* node(url)]
       yield* put(one, "late", start + 3_600_000)
       let asked = 0
@@ -56,18 +54,16 @@ describe.skipIf(reasonToSkip !== undefined)(`Housekeeping of PostgreSQL ${reason
     })
   )
 
-  it.scopedLive("times that are due are those of the clock of the node, however far the database is ahead", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const setClock = yield* Effect.promise(() => withOwnClock(url))
-      yield* Effect.promise(() => setClock(3_600_000))
-      const one = yield* node(url)
-      yield* put(one, "first", one.store.now() + 60_000)
-      yield* put(one, "second", one.store.now() + 90_000)
-      const { expiresAt, oldestAt } = yield* one.log.due
-      const now = yield* Clock.currentTimeMillis
-      expect(Math.abs(Number(expiresAt) - now - 60_000)).toBeLessThan(30_000)
-      expect(Math.abs(Number(oldestAt) - now)).toBeLessThan(30_000)
-    })
-  )
+  live("times that are due are those of the clock of the node, however far the database is ahead", function* () {
+    const url = yield* newDatabase
+    const setClock = yield* Effect.promise(() => withOwnClock(url))
+    yield* Effect.promise(() => setClock(3_600_000))
+    const one = yield* node(url)
+    yield* put(one, "first", one.store.now() + 60_000)
+    yield* put(one, "second", one.store.now() + 90_000)
+    const { expiresAt, oldestAt } = yield* one.log.due
+    const now = yield* Clock.currentTimeMillis
+    expect(Math.abs(Number(expiresAt) - now - 60_000)).toBeLessThan(30_000)
+    expect(Math.abs(Number(oldestAt) - now)).toBeLessThan(30_000)
+  })
 })

@@ -1,14 +1,14 @@
 /** How long groups of writes wait for the lock of the log. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Metric, MetricState } from "effect"
 import * as MetricTags from "../../../src/base/MetricTags.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { newDatabase, optionsOf, sql, withClient } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
-import { namespace, put } from "./Fixture.ts"
+import { namespace, put, someoneWaits } from "./Fixture.ts"
 
 const tag = "lock-wait-test"
 
@@ -27,84 +27,62 @@ const waitsOf = (tag: string) =>
 
 const waits = waitsOf(tag)
 
-/** Waits until a statement of the database waits for a lock. */
-const someoneWaits = (url: string) =>
-  Effect.promise(async () => {
-    for (;;) {
-      const [row] = await execute(url, "SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted")
-      if (Number(row?.waiting) > 0) return
-    }
-  })
-
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, waits for the log", () => {
   /** What another connection keeps waiting for the lock for a tenth of a second. */
   const kept = <A, E, R>(url: string, effect: Effect.Effect<A, E, R>) =>
-    withClient(url, other =>
-      Effect.gen(function* () {
-        yield* other("BEGIN")
-        yield* other("SELECT FROM causeway.log FOR UPDATE")
-        const waiting = yield* Effect.fork(effect)
-        yield* someoneWaits(url)
-        yield* other("SELECT pg_sleep(0.1)")
-        yield* other("COMMIT")
-        return yield* Fiber.join(waiting)
-      })
-    )
-
-  it.scopedLive("are measured by the database, of groups that take the lock", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const context = yield* Layer.build(MetricTags.tagged({ test_store: tag })(Opened.layer(optionsOf(url))))
-      const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
-      expect(yield* waits).toEqual({ count: 0, sum: 0 })
-      yield* kept(url, put(node, "k", 1))
-      const waited = yield* waits
-      expect(waited?.count).toBe(1)
-      expect(waited?.sum).toBeGreaterThanOrEqual(100)
-      // A delete of an absent key changes nothing, and waits for no other node.
-      yield* node.store.commit({ operations: [del(namespace, "absent")], actor: "tester" })
-      expect((yield* waits)?.count).toBe(1)
-      yield* put(node, "k", 2)
-      expect((yield* waits)?.count).toBe(2)
+    withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("SELECT FROM causeway.log FOR UPDATE")
+      const waiting = yield* Effect.fork(effect)
+      yield* someoneWaits(url)
+      yield* other("SELECT pg_sleep(0.1)")
+      yield* other("COMMIT")
+      return yield* Fiber.join(waiting)
     })
-  )
 
-  it.scopedLive("are measured of writes with idempotency keys, also of one that changes nothing", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const context = yield* Layer.build(
-        MetricTags.tagged({ test_store: `${tag}-keyed` })(Opened.layer(optionsOf(url)))
-      )
-      const { commit } = Context.get(context, Store)
-      const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
-        commit({ operations: [operation], actor: "tester", idempotencyKey: { tenant: "t", id, digest: "digest" } })
-      yield* kept(url, keyed("first", set(namespace, "k", 1)))
-      const changed = yield* waitsOf(`${tag}-keyed`)
-      expect(changed?.count).toBe(1)
-      expect(changed?.sum).toBeGreaterThanOrEqual(100)
-      // It is remembered, so that it waits.
-      yield* kept(url, keyed("second", del(namespace, "absent")))
-      const unchanged = yield* waitsOf(`${tag}-keyed`)
-      expect(unchanged?.count).toBe(2)
-      expect(unchanged?.sum).toBeGreaterThanOrEqual(200)
-    })
-  )
+  live("are measured by the database, of groups that take the lock", function* () {
+    const url = yield* newDatabase
+    const context = yield* Layer.build(MetricTags.tagged({ test_store: tag })(Opened.layer(optionsOf(url))))
+    const node = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
+    expect(yield* waits).toEqual({ count: 0, sum: 0 })
+    yield* kept(url, put(node, "k", 1))
+    const waited = yield* waits
+    expect(waited?.count).toBe(1)
+    expect(waited?.sum).toBeGreaterThanOrEqual(100)
+    // A delete of an absent key changes nothing, and waits for no other node.
+    yield* node.store.commit({ operations: [del(namespace, "absent")], actor: "tester" })
+    expect((yield* waits)?.count).toBe(1)
+    yield* put(node, "k", 2)
+    expect((yield* waits)?.count).toBe(2)
+  })
 
-  it.scopedLive("are measured of a group that takes the lock first, having lost a race", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      yield* Layer.build(Opened.layer(optionsOf(url)))
-      const parameters = "'{n}', '{k}', '{1}', '{tester}', '{1}', '{1}', ARRAY[NULL]::bigint[], NULL, NULL"
-      for (const call of [
-        `commit_group(gen_random_uuid(), 1, true, ${parameters})`,
-        `commit_keyed(gen_random_uuid(), 1, true, ${parameters}, 1000000, '{1}', '{id}', '{digest}', '{""}', '{t}', false)`
-      ]) {
-        const [row] = yield* kept(
-          url,
-          Effect.promise(() => execute(url, `SELECT causeway.${call} AS answer`))
-        )
-        expect(Number(String(row?.answer).split(",").at(-1))).toBeGreaterThanOrEqual(100_000)
-      }
-    })
-  )
+  live("are measured of writes with idempotency keys, also of one that changes nothing", function* () {
+    const url = yield* newDatabase
+    const context = yield* Layer.build(MetricTags.tagged({ test_store: `${tag}-keyed` })(Opened.layer(optionsOf(url))))
+    const { commit } = Context.get(context, Store)
+    const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
+      commit({ operations: [operation], actor: "tester", idempotencyKey: { tenant: "t", id, digest: "digest" } })
+    yield* kept(url, keyed("first", set(namespace, "k", 1)))
+    const changed = yield* waitsOf(`${tag}-keyed`)
+    expect(changed?.count).toBe(1)
+    expect(changed?.sum).toBeGreaterThanOrEqual(100)
+    // It is remembered, so that it waits.
+    yield* kept(url, keyed("second", del(namespace, "absent")))
+    const unchanged = yield* waitsOf(`${tag}-keyed`)
+    expect(unchanged?.count).toBe(2)
+    expect(unchanged?.sum).toBeGreaterThanOrEqual(200)
+  })
+
+  live("are measured of a group that takes the lock first, having lost a race", function* () {
+    const url = yield* newDatabase
+    yield* Layer.build(Opened.layer(optionsOf(url)))
+    const parameters = "'{n}', '{k}', '{1}', '{tester}', '{1}', '{1}', ARRAY[NULL]::bigint[], NULL, NULL"
+    for (const call of [
+      `commit_group(gen_random_uuid(), 1, true, ${parameters})`,
+      `commit_keyed(gen_random_uuid(), 1, true, ${parameters}, 1000000, '{1}', '{id}', '{digest}', '{""}', '{t}', false)`
+    ]) {
+      const [row] = yield* kept(url, sql(url, `SELECT causeway.${call} AS answer`))
+      expect(Number(String(row?.answer).split(",").at(-1))).toBeGreaterThanOrEqual(100_000)
+    }
+  })
 })

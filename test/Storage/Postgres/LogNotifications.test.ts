@@ -5,17 +5,16 @@ import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as DatabaseClock from "../../../src/Storage/Postgres/Database/DatabaseClock.ts"
 import * as Pool from "../../../src/Storage/Postgres/Database/Pool.ts"
+import * as LogNotifications from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/Kv/LogEnd.ts"
-import * as LogNotifications from "../../../src/Storage/Postgres/LogNotifications.ts"
 import { SessionNotifications } from "../../../src/Storage/Postgres/SessionEvents/SessionNotifications.ts"
 import type * as Postgres from "../../../src/Storage/Postgres.ts"
-import { createDatabase, execute, optionsOf, server } from "../../postgres/Databases.ts"
+import { createDatabase, newDatabase, optionsOf, server, sql } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import * as Opened from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
 import { onlyLong } from "../../Scale.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { logged, quiet } from "./Fixture.ts"
 
 const { bySystemClock, offsetOf, withSample } = DatabaseClock
 
@@ -103,108 +102,81 @@ describe("the time of the database", () => {
   )
 })
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("a notification of another node wakes, without any question", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const [one, other] = [yield* listener(url), yield* listener(url)]
-      yield* announceUntilHeard(one.notifications, other)
-    })
-  )
-
-  it.scopedLive("a log that ends earlier than before, as after a fail-over, is announced too", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const { notifications } = yield* listener(url)
-      const client = yield* Effect.acquireRelease(
-        Effect.promise(async () => {
-          const client = new pg.Client({ connectionString: url })
-          await client.connect()
-          await client.query("LISTEN causeway_changes")
-          return client
-        }),
-        client => Effect.promise(() => client.end())
-      )
-      for (const lastSeq of [1000, 5]) {
-        const payload = Effect.async<string | undefined>(resume => {
-          client.once("notification", ({ payload }) => resume(Effect.succeed(payload)))
-          notifications.committed(lastSeq)
-        })
-        expect(yield* payload).toBe(String(lastSeq))
-      }
-    })
-  )
-
-  it.scopedLive("a listening connection that ends is replaced", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.notifications, other)
-      yield* Effect.promise(() => proxy.cut(false))
-      yield* announceUntilHeard(one.notifications, other)
-    }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive("the log has a message when notifications stop, and when they resume", () => {
-    const { layer, lines } = logged()
-    const until = (text: string) =>
-      Effect.repeat(Effect.sleep("10 millis"), { until: () => lines.some(line => line.includes(text)) })
-    return Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.notifications, other)
-      yield* Effect.promise(() => proxy.cut(false))
-      yield* until("listening for writes of other nodes fails")
-      yield* until("listening for writes of other nodes works again")
-    }).pipe(Effect.provide(layer))
+onPostgres("Postgres, wake-ups", () => {
+  live("a notification of another node wakes, without any question", function* () {
+    const url = yield* newDatabase
+    const [one, other] = [yield* listener(url), yield* listener(url)]
+    yield* announceUntilHeard(one.notifications, other)
   })
 
-  onlyLong(it.scopedLive)("a listening connection into a black hole is detected by its probe and replaced", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
-      yield* announceUntilHeard(one.notifications, other)
-      proxy.set("black hole")
-      // The probe is the first to notice.
-      yield* Effect.promise(() => proxy.affected)
-      proxy.set("open")
-      yield* announceUntilHeard(one.notifications, other)
-    }).pipe(Effect.provide(quiet))
-  )
+  live("a log that ends earlier than before, as after a fail-over, is announced too", function* () {
+    const url = yield* newDatabase
+    const { notifications } = yield* listener(url)
+    const client = yield* Effect.acquireRelease(
+      Effect.promise(async () => {
+        const client = new pg.Client({ connectionString: url })
+        await client.connect()
+        await client.query("LISTEN causeway_changes")
+        return client
+      }),
+      client => Effect.promise(() => client.end())
+    )
+    for (const lastSeq of [1000, 5]) {
+      const payload = Effect.async<string | undefined>(resume => {
+        client.once("notification", ({ payload }) => resume(Effect.succeed(payload)))
+        notifications.committed(lastSeq)
+      })
+      expect(yield* payload).toBe(String(lastSeq))
+    }
+  })
 
-  it.scopedLive("a follower wakes for a write on another node while its listening connection is in a black hole", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const proxy = yield* Proxy.make(url)
-      const build = (options: Postgres.Options) => Layer.build(Opened.layer(options))
-      const writer = Context.get(yield* build(optionsOf(url)), Store)
-      const log = Context.get(
-        yield* build({ ...optionsOf(url), directUrl: Option.some(Redacted.make(proxy.url)) }),
-        ChangeLog
-      )
-      proxy.set("black hole")
-      const waiting = yield* Effect.fork(log.awaitPast(0))
-      yield* writer.commit({ operations: [set("n", "k", 1)], actor: "tester" })
-      yield* Fiber.join(waiting)
-      expect(yield* log.lastSeq).toBe(1)
-    }).pipe(Effect.provide(quiet))
-  )
+  live("a listening connection that ends is replaced", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
+    yield* announceUntilHeard(one.notifications, other)
+    yield* Effect.promise(() => proxy.cut(false))
+    yield* announceUntilHeard(one.notifications, other)
+  })
 
-  it.scopedLive("followers of a log that ends before what they have seen are woken", () =>
-    Effect.gen(function* () {
-      const database = yield* server({})
-      const url = yield* Effect.promise(() => createDatabase(database))
-      const context = yield* Layer.build(Opened.layer(optionsOf(url)))
-      const [log, store] = [Context.get(context, ChangeLog), Context.get(context, Store)]
-      for (let n = 0; n < 3; n++) yield* store.commit({ operations: [set("n", "k", n)], actor: "tester" })
-      const waiting = yield* Effect.fork(log.awaitPast(3))
-      yield* Effect.promise(() => execute(url, "DELETE FROM causeway.changes WHERE seq = 3"))
-      yield* Fiber.join(waiting)
-    })
-  )
+  onlyLong(live)("a listening connection into a black hole is detected by its probe and replaced", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
+    yield* announceUntilHeard(one.notifications, other)
+    proxy.set("black hole")
+    // The probe is the first to notice.
+    yield* Effect.promise(() => proxy.affected)
+    proxy.set("open")
+    yield* announceUntilHeard(one.notifications, other)
+  })
+
+  live("a follower wakes for a write on another node while its listening connection is in a black hole", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const build = (options: Postgres.Options) => Layer.build(Opened.layer(options))
+    const writer = Context.get(yield* build(optionsOf(url)), Store)
+    const log = Context.get(
+      yield* build({ ...optionsOf(url), directUrl: Option.some(Redacted.make(proxy.url)) }),
+      ChangeLog
+    )
+    proxy.set("black hole")
+    const waiting = yield* Effect.fork(log.awaitPast(0))
+    yield* writer.commit({ operations: [set("n", "k", 1)], actor: "tester" })
+    yield* Fiber.join(waiting)
+    expect(yield* log.lastSeq).toBe(1)
+  })
+
+  live("followers of a log that ends before what they have seen are woken", function* () {
+    const database = yield* server({})
+    const url = yield* Effect.promise(() => createDatabase(database))
+    const context = yield* Layer.build(Opened.layer(optionsOf(url)))
+    const [log, store] = [Context.get(context, ChangeLog), Context.get(context, Store)]
+    for (let n = 0; n < 3; n++) yield* store.commit({ operations: [set("n", "k", n)], actor: "tester" })
+    const waiting = yield* Effect.fork(log.awaitPast(3))
+    yield* sql(url, "DELETE FROM causeway.changes WHERE seq = 3")
+    yield* Fiber.join(waiting)
+  })
 })
 
 /** Nodes that commit in turn, one a millisecond, and receive notifications at once. Returns the notifications. */

@@ -2,13 +2,13 @@
  * What statements read of large tables: by an index the rows that they need, and never all of them. The statistics of the
  * server have this, also for what functions and triggers read.
  */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import pg from "pg"
 import * as Client from "../../../src/Storage/Postgres/Database/Client.ts"
 import * as Snapshots from "../../../src/Storage/Postgres/Database/Snapshots.ts"
 import { createStore, execute } from "../../postgres/Databases.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import type { Case } from "./Plans/Case.ts"
 import { content, large } from "./Plans/Content.ts"
 import { atStart, portions, reads } from "./Plans/Reads.ts"
@@ -77,14 +77,12 @@ const modes = [
   ["of snapshots", Snapshots.planning, portions]
 ] as const
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, plans ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, plans", () => {
   for (const [title, settings, cases] of modes) {
-    it.scopedLive(`statements ${title} read of large tables what they need, by an index`, () =>
-      Effect.gen(function* () {
-        const client = yield* connect(yield* database, settings)
-        const found = yield* Effect.forEach(cases, each => Effect.promise(() => excess(client, each)))
-        expect(found.flat()).toEqual([])
-      })
-    )
+    live(`statements ${title} read of large tables what they need, by an index`, function* () {
+      const client = yield* connect(yield* database, settings)
+      const found = yield* Effect.forEach(cases, each => Effect.promise(() => excess(client, each)))
+      expect(found.flat()).toEqual([])
+    })
   }
 })

@@ -1,71 +1,62 @@
 /** The session event log over PostgreSQL: epochs of histories, appends, and failures of the database. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Duration, Effect, Either, Option } from "effect"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { createDatabase, execute, server } from "../../postgres/Databases.ts"
+import { createDatabase, newDatabase, server, sql } from "../../postgres/Databases.ts"
+import { live, onPostgres, quiet, together } from "../../postgres/Live.ts"
 import { persist } from "../../postgres/Opened.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
-import { append, brief, database, node, quiet, textsOf } from "./SessionEvents/Fixture.ts"
+import { append, brief, node, textsOf } from "./SessionEvents/Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("a history that is opened after a fail-over has another epoch, once, and all that is left of it", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
-      yield* one.open("t/s", "e1")
-      yield* append(one, "t/s", 0, ["1", "2"], { recoveryState: "open" })
-      // As after a promotion of a standby, which may lack the newest events.
-      yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
-      // The owner knows where the history ends.
-      yield* append(one, "t/s", 2, ["3"], { recoveryState: "open" })
-      yield* one.release("t/s")
-      const opened = yield* other.open("t/s", "e1")
-      expect(opened).toMatchObject({ headSeq: 3, trimmedSeq: 0, recoveryState: "open" })
-      expect(opened.epoch).toMatch(/^[0-9a-f]{16}$/)
-      expect(Option.getOrThrow(yield* one.find("t/s"))).toEqual(opened)
-      expect(yield* textsOf(one, "t/s")).toEqual(["1", "2", "3"])
-      yield* append(other, "t/s", 3, ["4"], { epoch: opened.epoch })
-      // It stays as long as the database does not change.
-      expect((yield* other.open("t/s", "e1")).epoch).toBe(opened.epoch)
-      yield* other.release("t/s")
-      expect((yield* one.open("t/s", "e1")).epoch).toBe(opened.epoch)
-      // It can be given another one, and keeps it.
-      yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
-      expect((yield* one.renewEpoch("t/s", "e5")).epoch).toBe("e5")
-      expect((yield* one.open("t/s", "e6")).epoch).toBe("e5")
-    })
-  )
+onPostgres("The session event log in PostgreSQL", () => {
+  live("a history that is opened after a fail-over has another epoch, once, and all that is left of it", function* () {
+    const url = yield* newDatabase
+    const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+    yield* one.open("t/s", "e1")
+    yield* append(one, "t/s", 0, ["1", "2"], { recoveryState: "open" })
+    // As after a promotion of a standby, which may lack the newest events.
+    yield* sql(url, "SELECT causeway.renew_epoch()")
+    // The owner knows where the history ends.
+    yield* append(one, "t/s", 2, ["3"], { recoveryState: "open" })
+    yield* one.release("t/s")
+    const opened = yield* other.open("t/s", "e1")
+    expect(opened).toMatchObject({ headSeq: 3, trimmedSeq: 0, recoveryState: "open" })
+    expect(opened.epoch).toMatch(/^[0-9a-f]{16}$/)
+    expect(Option.getOrThrow(yield* one.find("t/s"))).toEqual(opened)
+    expect(yield* textsOf(one, "t/s")).toEqual(["1", "2", "3"])
+    yield* append(other, "t/s", 3, ["4"], { epoch: opened.epoch })
+    // It stays as long as the database does not change.
+    expect((yield* other.open("t/s", "e1")).epoch).toBe(opened.epoch)
+    yield* other.release("t/s")
+    expect((yield* one.open("t/s", "e1")).epoch).toBe(opened.epoch)
+    // It can be given another one, and keeps it.
+    yield* sql(url, "SELECT causeway.renew_epoch()")
+    expect((yield* one.renewEpoch("t/s", "e5")).epoch).toBe("e5")
+    expect((yield* one.open("t/s", "e6")).epoch).toBe("e5")
+  })
 
-  it.scopedLive("a history without an epoch of the database keeps its own when it is first opened", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const { events } = yield* node(url)
-      yield* events.open("t/s", "e1")
-      yield* Effect.promise(() => execute(url, "UPDATE causeway.histories SET database_epoch = NULL"))
-      expect((yield* events.open("t/s", "e2")).epoch).toBe("e1")
-      yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
-      expect((yield* events.open("t/s", "e2")).epoch).not.toBe("e1")
-    })
-  )
+  live("a history without an epoch of the database keeps its own when it is first opened", function* () {
+    const url = yield* newDatabase
+    const { events } = yield* node(url)
+    yield* events.open("t/s", "e1")
+    yield* sql(url, "UPDATE causeway.histories SET database_epoch = NULL")
+    expect((yield* events.open("t/s", "e2")).epoch).toBe("e1")
+    yield* sql(url, "SELECT causeway.renew_epoch()")
+    expect((yield* events.open("t/s", "e2")).epoch).not.toBe("e1")
+  })
 
   // The time limit of a group is by the test's clock, which does not advance, as a machine may be slow.
   it.scoped("writes of many sessions share calls, none is in the change log, and one that is refused fails alone", () =>
     Effect.gen(function* () {
-      const url = yield* database
+      const url = yield* newDatabase
       const { events, log } = yield* node(url)
       const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
-      yield* Effect.forEach(sessions, session => events.open(session, "e1"), { concurrency: "unbounded" })
-      const commits = Effect.map(
-        Effect.promise(() => execute(url, "SELECT count(*)::int AS n FROM causeway.commits")),
-        ([row]) => Number(row?.n)
-      )
+      yield* together(sessions, session => events.open(session, "e1"))
+      const commits = Effect.map(sql(url, "SELECT count(*)::int AS n FROM causeway.commits"), ([row]) => Number(row?.n))
       expect(yield* commits).toBeLessThanOrEqual(3)
       // The database takes no such character; the events of sessions never have it.
-      const outcomes = yield* Effect.forEach(
-        sessions,
-        (session, index) => Effect.either(append(events, session, 0, [index === 50 ? "\u0000" : session])),
-        { concurrency: "unbounded" }
+      const outcomes = yield* together(sessions, (session, index) =>
+        Effect.either(append(events, session, 0, [index === 50 ? "\u0000" : session]))
       )
       expect(outcomes.flatMap((outcome, index) => (Either.isLeft(outcome) ? [index] : []))).toEqual([50])
       expect(yield* textsOf(events, "t/51")).toEqual(["t/51"])
@@ -74,74 +65,40 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     }).pipe(Effect.provide(quiet))
   )
 
-  const lost = (mode: Proxy.Mode) =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const proxy = yield* Proxy.make(url)
-      const { events } = yield* node(proxy.url)
-      yield* events.open("t/s", "e1")
-      proxy.set(mode, "write_sessions")
-      void proxy.affected.then(() => proxy.set("open"))
-      yield* append(events, "t/s", 0, ["1"])
-      yield* Effect.promise(() => proxy.affected)
-      yield* append(events, "t/s", 1, ["2"])
-      expect(yield* textsOf(events, "t/s")).toEqual(["1", "2"])
-    }).pipe(Effect.provide(quiet))
+  live("an append whose answer is lost is found out about, and not repeated", function* () {
+    const proxy = yield* Proxy.make(yield* newDatabase)
+    const { events } = yield* node(proxy.url)
+    yield* events.open("t/s", "e1")
+    proxy.set("answers lost", "write_sessions")
+    void proxy.affected.then(() => proxy.set("open"))
+    yield* append(events, "t/s", 0, ["1"])
+    yield* Effect.promise(() => proxy.affected)
+    yield* append(events, "t/s", 1, ["2"])
+    expect(yield* textsOf(events, "t/s")).toEqual(["1", "2"])
+  })
 
-  it.scopedLive("an append whose answer is lost is found out about, and not repeated", () => lost("answers lost"))
+  live("histories are unavailable while the database is not there at the start, and are there with it", function* () {
+    const own = yield* server({})
+    const url = yield* Effect.promise(() => createDatabase(own))
+    yield* Effect.promise(() => own.stop("fast"))
+    const { events } = yield* node(url, brief)
+    for (const call of [events.open("t/s", "e1"), events.find("t/s"), events.unfinished, events.trim(Duration.zero)]) {
+      expect(yield* Effect.flip<unknown, unknown, never>(call)).toBeInstanceOf(StoreUnavailable)
+    }
+    yield* Effect.promise(() => own.start())
+    expect(yield* persist(events.open("t/s", "e1"))).toMatchObject({ headSeq: 0 })
+    expect(Option.isSome(yield* events.find("t/s"))).toBe(true)
+  })
 
-  it.scopedLive("an append that has never arrived is repeated", () => lost("requests lost"))
-
-  it.scopedLive("after an unknown outcome nothing is written before it is found out, so that order is kept", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const proxy = yield* Proxy.make(url)
-      const { events } = yield* node(proxy.url)
-      yield* events.open("t/s", "e1")
-      proxy.set("answers lost")
-      expect(yield* Effect.flip(append(events, "t/s", 0, ["1"]))).toBeInstanceOf(StoreUnavailable)
-      proxy.set("open")
-      // As a session does: it reads where the history ends, and continues from there.
-      const { headSeq } = yield* persist(Effect.flatten(events.find("t/s")))
-      const outcome = yield* Effect.either(persist(append(events, "t/s", headSeq, [])))
-      const now = yield* persist(Effect.flatten(events.find("t/s")))
-      expect(Either.isRight(outcome) ? headSeq : now.headSeq).toBe(now.headSeq)
-      yield* append(events, "t/s", now.headSeq, ["last"])
-      expect(yield* textsOf(events, "t/s")).toEqual(now.headSeq === 1 ? ["1", "last"] : ["last"])
-    }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive("histories are unavailable while the database is not there at the start, and are there with it", () =>
-    Effect.gen(function* () {
-      const own = yield* server({})
-      const url = yield* Effect.promise(() => createDatabase(own))
-      yield* Effect.promise(() => own.stop("fast"))
-      const { events } = yield* node(url, brief)
-      for (const call of [
-        events.open("t/s", "e1"),
-        events.find("t/s"),
-        events.unfinished,
-        events.trim(Duration.zero)
-      ]) {
-        expect(yield* Effect.flip<unknown, unknown, never>(call)).toBeInstanceOf(StoreUnavailable)
-      }
-      yield* Effect.promise(() => own.start())
-      expect(yield* persist(events.open("t/s", "e1"))).toMatchObject({ headSeq: 0 })
-      expect(Option.isSome(yield* events.find("t/s"))).toBe(true)
-    }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive("ids of receipts may have any characters", () =>
-    Effect.gen(function* () {
-      const { events } = yield* node(yield* database)
-      yield* events.open("t/s", "e1")
-      const ids = ["\u0000", "\ud800", "\udc00", '"', "ä"]
-      for (const [seq, id] of ids.entries()) {
-        yield* append(events, "t/s", seq, ["x"], { receipt: { id, digest: String(seq), turnId: null } })
-      }
-      for (const [seq, id] of ids.entries()) {
-        expect(yield* events.receipt("t/s", id)).toEqual(Option.some({ id, digest: String(seq), turnId: null }))
-      }
-    })
-  )
+  live("ids of receipts may have any characters", function* () {
+    const { events } = yield* node(yield* newDatabase)
+    yield* events.open("t/s", "e1")
+    const ids = ["\u0000", "\ud800", "\udc00", '"', "ä"]
+    for (const [seq, id] of ids.entries()) {
+      yield* append(events, "t/s", seq, ["x"], { receipt: { id, digest: String(seq), turnId: null } })
+    }
+    for (const [seq, id] of ids.entries()) {
+      expect(yield* events.receipt("t/s", id)).toEqual(Option.some({ id, digest: String(seq), turnId: null }))
+    }
+  })
 })

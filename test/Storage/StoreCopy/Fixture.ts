@@ -1,12 +1,13 @@
 /** Stores to copy: their places, what is written to them, and what can be read of them; and copies that are refused. */
 import { expect } from "@effect/vitest"
-import { Effect, Layer, Logger, Option, Redacted } from "effect"
+import { Effect, Layer, Option, Redacted } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { type ChangeLog, HistoryTrimmed } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Backends from "../../../src/Storage/Backends.ts"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
-import { createDatabase, nodeLayer, optionsOf } from "../../postgres/Databases.ts"
+import { nodeLayer, optionsOf } from "../../postgres/Databases.ts"
+import { quiet } from "../../postgres/Live.ts"
 import { feed, lastSeq, list, put, remove, set, start } from "../../suites/Store/Fixture.ts"
 
 export const files = (directory: string): StoreCopy.Location => ({ directory, postgres: Option.none() })
@@ -23,8 +24,6 @@ export const refusal = <A>(copying: Effect.Effect<A, StoreCopy.StoreCopyRefused 
     return error.message
   })
 
-const quiet = Logger.remove(Logger.defaultLogger)
-
 type Ports = Store | ChangeLog | SessionEvents
 
 /** Uses the store in a directory, and closes it. */
@@ -38,8 +37,6 @@ export const inPostgres =
   (url: string) =>
   <A, E>(body: Effect.Effect<A, E, Ports>) =>
     Effect.provide(body, Layer.provide(nodeLayer(optionsOf(url)), quiet))
-
-export const newDatabase = Effect.promise(() => createDatabase())
 
 /** The sessions that tests write to, and the ids that clients give to requests there. */
 export const sessions = ["t/one", "t/two"]

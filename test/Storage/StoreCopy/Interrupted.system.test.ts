@@ -1,15 +1,16 @@
 /** Copies of stores that end halfway. */
 import { cpSync, statSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { newDatabase } from "../../postgres/Databases.ts"
+import { onPostgres } from "../../postgres/Live.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-import { contentOf, database, files, fill, inPostgres, inSqlite, newDatabase, refusal } from "./Fixture.ts"
+import { contentOf, database, files, fill, inPostgres, inSqlite, refusal } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? ""}`, () => {
+onPostgres("Copies of stores", () => {
   /** Ends a copy after so many pages. */
   const endAfter = (pages: number, onEnd: Effect.Effect<void> = Effect.void) => {
     let left = pages
@@ -23,12 +24,9 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       yield* inSqlite(directory)(fill)
       yield* inSqlite(other)(fill)
       const content = yield* inSqlite(directory)(contentOf)
-      for (const pages of [3]) {
-        const copying = StoreCopy.copy({ from: files(directory), to: database(url), report: endAfter(pages) })
-        expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
-        const node = yield* Effect.flip(inPostgres(url)(lastSeq))
-        expect(String(node)).toContain("run causeway migrate-store again")
-      }
+      const copying = StoreCopy.copy({ from: files(directory), to: database(url), report: endAfter(3) })
+      expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
+      expect(String(yield* Effect.flip(inPostgres(url)(lastSeq)))).toContain("run causeway migrate-store again")
       // Not with another source, and not as a source.
       expect(yield* refusal(StoreCopy.copy({ from: files(other), to: database(url) }))).toContain("another store")
       const asSource = StoreCopy.copy({ from: database(url), to: files(join(other, "target")) })
@@ -70,12 +68,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const leave = Effect.sync(() =>
         cpSync(target, killed, { recursive: true, filter: file => statSync(file).isDirectory() || !/-shm$/.test(file) })
       )
-      for (const pages of [4]) {
-        const copying = StoreCopy.copy({ from: database(url), to: files(target), report: endAfter(pages, leave) })
-        expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
-        for (const place of [target, killed]) {
-          expect(String(yield* Effect.flip(inSqlite(place)(lastSeq)))).toContain("run causeway migrate-store again")
-        }
+      const copying = StoreCopy.copy({ from: database(url), to: files(target), report: endAfter(4, leave) })
+      expect(Exit.isInterrupted(yield* Effect.exit(copying))).toBe(true)
+      for (const place of [target, killed]) {
+        expect(String(yield* Effect.flip(inSqlite(place)(lastSeq)))).toContain("run causeway migrate-store again")
       }
       yield* inPostgres(other)(put("n", "other", 1))
       expect(yield* refusal(StoreCopy.copy({ from: database(other), to: files(killed) }))).toContain("another store")

@@ -1,18 +1,17 @@
 /** Copies of stores that are refused, and what they keep others from doing. */
-import { existsSync, readdirSync } from "node:fs"
+import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
-import Database from "better-sqlite3"
+import { expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import * as StoreCopy from "../../../src/Storage/StoreCopy.ts"
-import { execute } from "../../postgres/Databases.ts"
-import { reasonToSkip } from "../../postgres/Server.ts"
+import { execute, newDatabase } from "../../postgres/Databases.ts"
+import { live, onPostgres } from "../../postgres/Live.ts"
 import { keys, lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
-import { database, files, fill, inPostgres, inSqlite, newDatabase, refusal } from "./Fixture.ts"
+import { database, files, fill, inPostgres, inSqlite, refusal } from "./Fixture.ts"
 
-describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? ""}`, () => {
+onPostgres("Copies of stores", () => {
   it.scoped("are refused where the target is not empty, and change nothing there", () =>
     Effect.gen(function* () {
       const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
@@ -41,39 +40,37 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
     })
   )
 
-  it.scopedLive("are refused while a process serves either store", () =>
-    Effect.gen(function* () {
-      const [directory, target] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const [url, empty] = [yield* newDatabase, yield* newDatabase]
-      yield* inSqlite(directory)(fill)
-      const inUse = <A>(copying: Effect.Effect<A, StoreCopy.StoreCopyRefused | StoreCopy.StoreCopyFailed>) =>
-        refusal(copying)
-      yield* inSqlite(directory)(
-        Effect.map(inUse(StoreCopy.copy({ from: files(directory), to: database(empty) })), message =>
-          expect(message).toContain("is locked")
-        )
+  live("are refused while a process serves either store", function* () {
+    const [directory, target] = [yield* temporaryDirectory, yield* temporaryDirectory]
+    const [url, empty] = [yield* newDatabase, yield* newDatabase]
+    yield* inSqlite(directory)(fill)
+    const inUse = <A>(copying: Effect.Effect<A, StoreCopy.StoreCopyRefused | StoreCopy.StoreCopyFailed>) =>
+      refusal(copying)
+    yield* inSqlite(directory)(
+      Effect.map(inUse(StoreCopy.copy({ from: files(directory), to: database(empty) })), message =>
+        expect(message).toContain("is locked")
       )
-      yield* inSqlite(target)(
-        Effect.map(inUse(StoreCopy.copy({ from: database(url), to: files(target) })), message =>
-          expect(message).toContain("has no store")
-        )
+    )
+    yield* inSqlite(target)(
+      Effect.map(inUse(StoreCopy.copy({ from: database(url), to: files(target) })), message =>
+        expect(message).toContain("has no store")
       )
-      yield* inPostgres(url)(
-        Effect.gen(function* () {
-          const asTarget = StoreCopy.copy({ from: files(directory), to: database(url) })
-          expect(yield* inUse(asTarget)).toContain("is served by a node")
-          const asSource = StoreCopy.copy({ from: database(url), to: files(target) })
-          expect(yield* inUse(asSource)).toContain("is served by a node")
-        })
+    )
+    yield* inPostgres(url)(
+      Effect.gen(function* () {
+        const asTarget = StoreCopy.copy({ from: files(directory), to: database(url) })
+        expect(yield* inUse(asTarget)).toContain("is served by a node")
+        const asSource = StoreCopy.copy({ from: database(url), to: files(target) })
+        expect(yield* inUse(asSource)).toContain("is served by a node")
+      })
+    )
+    yield* StoreCopy.copy({ from: files(directory), to: database(url) })
+    yield* inSqlite(target)(
+      Effect.map(inUse(StoreCopy.copy({ from: database(url), to: files(target) })), message =>
+        expect(message).toContain("is locked")
       )
-      yield* StoreCopy.copy({ from: files(directory), to: database(url) })
-      yield* inSqlite(target)(
-        Effect.map(inUse(StoreCopy.copy({ from: database(url), to: files(target) })), message =>
-          expect(message).toContain("is locked")
-        )
-      )
-    })
-  )
+    )
+  })
 
   it.scoped("keep a node that has no lease from writing to the source", () =>
     Effect.gen(function* () {
@@ -103,25 +100,6 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
             })
       yield* StoreCopy.copy({ from: database(url), to: files(target), report })
       expect(refused).toEqual(writes.map(() => "55P03"))
-    })
-  )
-
-  it.scoped("are refused for a schema that is newer than this version knows", () =>
-    Effect.gen(function* () {
-      const [directory, target] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const url = yield* newDatabase
-      yield* inSqlite(directory)(fill)
-      yield* inPostgres(url)(put("n", "a", 1))
-      const toNext = () => {
-        const db = new Database(join(directory, "kv.db"))
-        db.pragma("user_version = 99")
-        db.close()
-      }
-      toNext()
-      yield* Effect.promise(() => execute(url, "INSERT INTO causeway.migrations (version, name) VALUES (99, 'next')"))
-      expect(yield* refusal(StoreCopy.copy({ from: files(directory), to: database(url) }))).toContain("schema 99")
-      expect(yield* refusal(StoreCopy.copy({ from: database(url), to: files(target) }))).toContain("schema 99")
-      expect(readdirSync(target)).toEqual([])
     })
   )
 })

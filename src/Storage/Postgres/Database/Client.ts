@@ -5,7 +5,7 @@ import { Effect, Redacted, type Scope } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { isCanceled, unavailable } from "./DatabaseError.ts"
-import type { Parameter, Row } from "./Statement.ts"
+import { type Parameter, type Row, types } from "./Statement.ts"
 
 /** The address and the session settings of a connection of a pool. */
 export interface ClientOptions {
@@ -33,21 +33,7 @@ const lockTimeout = 1500
 /** How long an unused connection stays open, in milliseconds. */
 export const unusedTimeout = 60_000
 
-const int8 = 20
-
 const noop = (): void => {}
-
-/**
- * `integer` and `bigint` become numbers, as no value exceeds 2^53. `boolean` becomes a boolean. All other types are
- * text.
- */
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (oid: number) => (oid === int8 || oid === 23 ? Number : oid === 16 ? isTrue : asText)
-} as pg.CustomTypesConfig
-
-const isTrue = (text: string): boolean => text === "t"
-
-const asText = (text: string): string => text
 
 /** The options of every client of the service. */
 export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
@@ -189,18 +175,6 @@ const identify = `DO $$ BEGIN
   IF NOT pg_is_in_recovery() AND to_regproc('causeway.identify') IS NOT NULL THEN PERFORM causeway.identify(); END IF;
 END $$`
 
-/** Whether the last row of several statements says that the server is a standby. `pg` declares one result for them. */
-const isStandby = (results: unknown): boolean => {
-  const last: unknown = Array.isArray(results) ? results.at(-1) : results
-  return (
-    typeof last === "object" &&
-    last !== null &&
-    "rows" in last &&
-    Array.isArray(last.rows) &&
-    last.rows[0]?.standby === true
-  )
-}
-
 /** Prepares a new connection of a pool. Rejects for a standby, whose data may be old. */
 export const prepare = async (client: pg.ClientBase, options: ClientOptions): Promise<void> => {
   // The statement that fails reports what ends a connection. Without a listener, the event would end the process.
@@ -209,8 +183,10 @@ export const prepare = async (client: pg.ClientBase, options: ClientOptions): Pr
   if (!options.isPooled) await set(client, settings(options))
   const asked = { text: `${identify}; SELECT pg_is_in_recovery() AS standby`, query_timeout: connectTimeout }
   // A pooler's connections cannot replace the time limit of the role.
-  const results = await client.query(asked as pg.QueryConfig).catch(nameCause)
-  if (isStandby(results)) throw new StoreUnavailable({ reason: "the database is a standby" })
+  const results: unknown = await client.query(asked as pg.QueryConfig).catch(nameCause)
+  // `pg` declares one result, and returns one for each statement.
+  const [, { rows }] = results as [unknown, pg.QueryResult<{ readonly standby: boolean }>]
+  if (rows[0]?.standby === true) throw new StoreUnavailable({ reason: "the database is a standby" })
 }
 
 /**

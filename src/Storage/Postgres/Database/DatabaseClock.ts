@@ -1,10 +1,10 @@
 /**
- * The time of the database, from the monotonic clock of the node and its measured offset. So all nodes share one time
- * without a query for each use.
+ * The time of the database, from the monotonic clock of the node and its measured offset, and whether the database may
+ * be used. So all nodes share one time without a query for each use.
  */
 import { Clock, Context, DefaultServices, Effect } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
-import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import { StoreUnavailable } from "../../../Kv/Store.ts"
 
 const system = Context.get(DefaultServices.liveServices, Clock.Clock)
 
@@ -61,6 +61,12 @@ export interface DatabaseClock {
   readonly lastServerTime: () => number
   /** Runs a query for the time of the database, and measures the offset by its answer. */
   readonly measure: <A extends { readonly now: number }, E, R>(ask: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  /** Returns the reason why nothing may be sent to the database now, if there is one. */
+  readonly refusal: () => StoreUnavailable | undefined
+  /** Sets that reason, or that there is none. */
+  readonly refuse: (reason: string | undefined) => void
+  /** Other nodes must not see the clock of this one: it fails as long as there is a refusal. */
+  readonly atNow: AtNow
 }
 
 /**
@@ -72,11 +78,12 @@ export const make: Effect.Effect<DatabaseClock> = Effect.map(Effect.clock, clock
   let measured: ReadonlyArray<Sample> = []
   let offset: number | undefined
   let lastServerTime = Number.NEGATIVE_INFINITY
+  let refusal: StoreUnavailable | undefined
+  const now = (): number =>
+    offset === undefined ? clock.unsafeCurrentTimeMillis() : Math.round(Monotonic.unsafeMillis(clock) + offset)
   return {
-    now: () =>
-      offset === undefined ? clock.unsafeCurrentTimeMillis() : Math.round(Monotonic.unsafeMillis(clock) + offset),
-    ahead: () =>
-      offset === undefined ? 0 : Math.round(Monotonic.unsafeMillis(clock) + offset - clock.unsafeCurrentTimeMillis()),
+    now,
+    ahead: () => (offset === undefined ? 0 : now() - clock.unsafeCurrentTimeMillis()),
     lastServerTime: () => lastServerTime,
     measure: ask =>
       Effect.suspend(() => {
@@ -91,6 +98,13 @@ export const make: Effect.Effect<DatabaseClock> = Effect.map(Effect.clock, clock
             offset = offsetOf(measured, clock.unsafeCurrentTimeMillis() - answeredAt)
           })
         )
-      })
+      }),
+    refusal: () => refusal,
+    refuse: reason => {
+      refusal =
+        reason === undefined ? undefined : new StoreUnavailable({ reason: `the database is not open: ${reason}` })
+    },
+    atNow: <A, E>(use: (now: number) => Effect.Effect<A, E>) =>
+      Effect.suspend((): Effect.Effect<A, E | StoreUnavailable> => refusal ?? use(now()))
   }
 })

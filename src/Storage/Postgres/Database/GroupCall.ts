@@ -24,14 +24,12 @@ type Outcome =
  * outcome if the id has a record.
  */
 const fence = (id: string): Query<Outcome | undefined> => ({
-  name: "fence_commit",
   text: `INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING ${now}`,
   values: [id],
   decode: ([row]) => (row === undefined ? undefined : { _tag: "Absent", now: row[0] as number })
 })
 
 const lookUp = (id: string): Query<Outcome> => ({
-  name: "look_up_commit",
   text: `SELECT ${now}, result FROM causeway.commits WHERE id = $1`,
   values: [id],
   decode: ([row]) => {

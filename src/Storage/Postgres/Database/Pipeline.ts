@@ -10,7 +10,7 @@ import * as Direct from "../../../base/Direct.ts"
 import { type ClientOptions, clientConfig, makeClient, prepare, unusedTimeout } from "./Client.ts"
 import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.ts"
 import type { PoolOptions } from "./Pool.ts"
-import type { Query, Row } from "./Statement.ts"
+import { nameOf, type Query, type Row } from "./Statement.ts"
 
 /** The number of connections of a node. A single server process executes more reads than one node can send. */
 export const lanes = 2
@@ -163,9 +163,10 @@ class Lane {
     )
   }
 
-  private send({ callback, query: { name, text, values } }: Waiting): void {
-    this.client!.query({ name, text, values: values as Array<unknown>, rowMode: "array" }, (error, result) =>
-      callback(error ? ofAnswer(error) : undefined, error ? [] : result.rows)
+  private send({ callback, query: { text, values } }: Waiting): void {
+    this.client!.query(
+      { name: nameOf(text), text, values: values as Array<unknown>, rowMode: "array" },
+      (error, result) => callback(error ? ofAnswer(error) : undefined, error ? [] : result.rows)
     )
   }
 }

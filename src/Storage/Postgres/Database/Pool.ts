@@ -27,7 +27,7 @@ import {
   Unanswered,
   unavailable
 } from "./DatabaseError.ts"
-import type { Parameter, Query, Row } from "./Statement.ts"
+import { nameOf, orElseWhenLost, type Parameter, type Query, type Row } from "./Statement.ts"
 
 /** How a pool connects, and how many connections it has. */
 export interface PoolOptions extends ClientOptions {
@@ -90,13 +90,6 @@ export interface RunOptions {
 
 const isNeverGivenUp = (): boolean => false
 
-/** Runs `other` if the name of a statement was lost. Any other failure becomes `StoreUnavailable`. */
-export const orElseWhenLost = <A>(
-  attempt: Effect.Effect<A, QueryError>,
-  other: () => Effect.Effect<A, StoreUnavailable>
-): Effect.Effect<A, StoreUnavailable> =>
-  Direct.catchAll(attempt, error => (isStatementLost(error) ? other() : Exit.fail(unavailable(error))))
-
 /** Returns a connection to its pool, or ends it. */
 type Done = (destroys?: Error | boolean) => void
 
@@ -151,7 +144,7 @@ export class Pool {
    * effect is direct.
    */
   run<A>(
-    { decode, name, text, values }: Query<A>,
+    { decode, text, values }: Query<A>,
     limit: number,
     { isGivenUp = isNeverGivenUp, onSent, serverLimit = 0 }: RunOptions = {}
   ): Effect.Effect<A, QueryError> {
@@ -195,7 +188,7 @@ export class Pool {
         before = atStart
         received = () => stream.bytesRead
         const config: pg.QueryArrayConfig = { text, values: values as Array<unknown>, rowMode: "array" }
-        if (this.isNamed) config.name = name
+        if (this.isNamed) config.name = nameOf(text)
         const onAnswer = (error: Error | null | undefined, result: pg.QueryArrayResult): void => {
           if (error) {
             const failure = ofAnswer(error)

@@ -2,11 +2,11 @@
  * Locks of whole tables. While a session waits for one, all later sessions that need the table wait too. So the wait is
  * short when nodes may be serving.
  */
-import { Data, Effect, Schedule } from "effect"
+import { Data, Effect } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Query } from "./Client.ts"
-import { texts } from "./Encoding.ts"
+import { textArray } from "./Statement.ts"
 
 /**
  * Writers take `ROW EXCLUSIVE`, and `CREATE INDEX` takes `SHARE`. `SHARE` and `SHARE ROW EXCLUSIVE` admit readers and
@@ -15,11 +15,7 @@ import { texts } from "./Encoding.ts"
 export type Mode = "ROW EXCLUSIVE" | "SHARE" | "SHARE ROW EXCLUSIVE" | "EXCLUSIVE" | "ACCESS EXCLUSIVE"
 
 /** Transactions of other sessions use tables, and have not ended in time. */
-export class TablesInUse extends Data.TaggedError("TablesInUse")<{
-  readonly message: string
-  /** The virtual ids of these transactions. */
-  readonly transactions: ReadonlyArray<string>
-}> {}
+export class TablesInUse extends Data.TaggedError("TablesInUse")<{ readonly message: string }> {}
 
 /** The time in which the server should have canceled a statement after its time limit, in milliseconds. */
 const answerTimeout = 10_000
@@ -37,8 +33,8 @@ const conflicts: Readonly<Record<Mode, ReadonlyArray<string>>> = {
   "ACCESS EXCLUSIVE": ["AccessShareLock", ...updating]
 }
 
-/** The sessions with such locks, the oldest transaction first. Not every role may read when a transaction began. */
-const holdersText = `SELECT l.virtualtransaction, l.relation::regclass::text || ' is used by ' || CASE
+/** The session with such a lock whose transaction is the oldest. Not every role may read when a transaction began. */
+const holderText = `SELECT l.relation::regclass::text || ' is used by ' || CASE
     WHEN l.pid IS NULL THEN 'a prepared transaction'
     ELSE format('process %s (%s)', l.pid, coalesce(nullif(a.application_name, ''), 'without a name'))
   END || coalesce(format(', whose transaction began %s s ago', extract(epoch FROM clock_timestamp() - a.xact_start)::int), '')
@@ -46,7 +42,7 @@ const holdersText = `SELECT l.virtualtransaction, l.relation::regclass::text || 
   WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.mode = ANY ($2)
     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     AND l.relation = $1::text::regclass
-  ORDER BY a.xact_start`
+  ORDER BY a.xact_start LIMIT 1`
 
 /**
  * Locks tables in this order until the end of the transaction. Fails after `timeoutMillis` in all, with the sessions
@@ -69,24 +65,11 @@ export const lock = (
         Effect.catchAll(({ reason }) =>
           Effect.gen(function* () {
             yield* query("ROLLBACK TO SAVEPOINT before_locks")
-            const holders = yield* query(holdersText, [name, texts(conflicts[mode])])
-            return yield* new TablesInUse({
-              message: `${holders[0]?.[1] ?? name}: ${reason}`,
-              transactions: holders.map(([transaction]) => String(transaction))
-            })
+            const [holder] = yield* query(holderText, [name, textArray(conflicts[mode])])
+            return yield* new TablesInUse({ message: `${holder?.[0] ?? name}: ${reason}` })
           })
         )
       )
     }
     yield* query("SET LOCAL statement_timeout = 0")
   })
-
-/** The pause between two queries for transactions that have not ended. */
-const interval = "1 second"
-
-/** Waits until transactions have ended, without a lock. */
-export const awaitEnd = (query: Query, transactions: ReadonlyArray<string>): Effect.Effect<void, StoreUnavailable> =>
-  query("SELECT EXISTS (SELECT FROM pg_locks WHERE virtualtransaction = ANY ($1))", [texts(transactions)]).pipe(
-    Effect.repeat({ until: ([row]) => row?.[0] !== true, schedule: Schedule.spaced(interval) }),
-    Effect.asVoid
-  )

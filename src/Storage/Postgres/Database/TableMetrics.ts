@@ -33,16 +33,10 @@ const interval = Duration.minutes(1)
 /** The timeout of a query, in milliseconds. Another session may have locked a table. */
 const timeoutMillis = 1000
 
-const sizes = {
-  name: "table_sizes",
-  text: `SELECT relname, pg_total_relation_size(oid) FROM pg_class
+const sizes = `SELECT relname, pg_total_relation_size(oid) FROM pg_class
     WHERE relnamespace = to_regnamespace('causeway') AND relkind = 'r' ORDER BY oid`
-}
 
-const counts = {
-  name: "table_rows",
-  text: `SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables WHERE schemaname = 'causeway' ORDER BY relid`
-}
+const counts = `SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables WHERE schemaname = 'causeway' ORDER BY relid`
 
 /**
  * `session`: a transaction in this database; `prepared`: one that was prepared in it; `slot`: a replication slot;
@@ -55,9 +49,7 @@ const holders = ["session", "prepared", "slot", "standby"] as const
  * transaction id that is held; and the number of ids assigned since then. Every role may read ids. A running `VACUUM`
  * and transactions in other databases hold nothing back.
  */
-export const vacuumHolders = {
-  name: "vacuum_holders",
-  text: `SELECT holder, max(seconds)::float8 AS seconds, (array_agg(xid ORDER BY age(xid) DESC))[1]::text AS xid,
+export const vacuumHolders = `SELECT holder, max(seconds)::float8 AS seconds, (array_agg(xid ORDER BY age(xid) DESC))[1]::text AS xid,
       max(age(xid)) AS age FROM (
       SELECT CASE WHEN datid IS NULL THEN 'standby' ELSE 'session' END AS holder,
         extract(epoch FROM clock_timestamp() - xact_start) AS seconds,
@@ -72,7 +64,6 @@ export const vacuumHolders = {
       UNION ALL
       SELECT 'slot', NULL, xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
     ) held GROUP BY holder`
-}
 
 /**
  * The time for which each kind of holder has held vacuum back. If the role may not read it, it is the time for which
@@ -136,8 +127,8 @@ export const make = (pool: Pick<Pool, "read">): Effect.Effect<void, never, Scope
       }
     }
 
-    const measure = (statement: { readonly name: string; readonly text: string }, decode: Query<void>["decode"]) =>
-      pool.read({ ...statement, values: [], decode }, timeoutMillis)
+    const measure = (text: string, decode: Query<void>["decode"]) =>
+      pool.read({ text, values: [], decode }, timeoutMillis)
     const measureSizes = measure(sizes, rows => update(bytes, rows, 1))
     const measureRows = measure(counts, rows => {
       update(tableRows, rows, 1, MetricLabel.make("state", "live"))

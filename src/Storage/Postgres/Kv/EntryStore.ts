@@ -11,9 +11,8 @@ import { answeredWithin } from "../Database/DatabaseError.ts"
 import type { Pipeline } from "../Database/Pipeline.ts"
 import * as Pool from "../Database/Pool.ts"
 import * as Snapshots from "../Database/Snapshots.ts"
-import type { Query } from "../Database/Statement.ts"
+import { orElseWhenLost, type Query } from "../Database/Statement.ts"
 import * as ListQueries from "./ListQueries.ts"
-import * as Namespaces from "./Namespaces.ts"
 import * as Queries from "./Queries.ts"
 import type { WriteError } from "./Writer.ts"
 
@@ -114,7 +113,7 @@ const makeLists = (
 /** The port `Store` over PostgreSQL. */
 export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options) => {
   const runShort = <A>(query: Query<A>): Effect.Effect<A, StoreUnavailable> =>
-    pipeline === undefined ? reads.read(query) : Pool.orElseWhenLost(pipeline.run(query), () => reads.read(query))
+    pipeline === undefined ? reads.read(query) : orElseWhenLost(pipeline.run(query), () => reads.read(query))
 
   return Store.of({
     get: (namespace, key) =>
@@ -128,8 +127,8 @@ export const make = ({ clock, group, lists, maxLists, pipeline, reads }: Options
         read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
       ),
     ...makeLists(reads, Snapshots.make(lists, maxLists), clock.now),
-    namespaces: query => Direct.suspend(() => reads.read(Namespaces.namespaces(query, clock.now()))),
-    tenants: query => Direct.suspend(() => reads.read(Namespaces.tenants(query, clock.now()))),
+    namespaces: query => Direct.suspend(() => reads.read(ListQueries.namespaces(query, clock.now()))),
+    tenants: query => Direct.suspend(() => reads.read(ListQueries.tenants(query, clock.now()))),
     commit: group.commit,
     backup: backupRefused,
     now: clock.now,

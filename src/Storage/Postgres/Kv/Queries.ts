@@ -8,6 +8,8 @@ import * as Entry from "../../../Kv/Entry.ts"
 import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
 import * as Encoding from "../Database/Encoding.ts"
 import { calling, first, type Query } from "../Database/Statement.ts"
+import { type EntryRow, toEntry } from "../../EntryRows.ts"
+import { calling, first, type Query, textArray } from "../Database/Statement.ts"
 import {
   expiryPosition,
   lastSeq,
@@ -17,51 +19,39 @@ import {
   printedKey,
   separator,
   textsOf
-} from "./SqlParts.ts"
+} from "../Schema/SqlParts.ts"
 
 /** The entry, unless it is absent or has expired at `now`, in epoch milliseconds. */
 export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
-  name: "get",
   text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
     WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`,
   values: [namespace, key, now],
   decode: ([row]) => (row === undefined ? undefined : Entry.toEntry(namespace, key, row as Entry.EntryRow))
 })
 
+/** The positions of addresses that have entries, and their texts. */
+const printedAt = (printed: string): string =>
+  `SELECT array_to_string(array_agg(position ORDER BY position), ',') AS positions,
+    string_agg(json, U&'\\001e' ORDER BY position) AS texts
+  FROM (
+    SELECT n.position, ${printed} AS json
+    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
+    JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
+    WHERE expires_at IS NULL OR expires_at > $3
+  ) printed`
+
 /** The values are read only if all of them are within the limit. */
-const getManyStatement = {
-  name: "get many",
-  text: `WITH found AS MATERIALIZED (
-      SELECT n.position, octet_length(e.value)::bigint AS bytes
-      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(namespace, key, position)
-      JOIN causeway.entries e ON e.namespace = n.namespace AND e.key = n.key
-      WHERE e.expires_at IS NULL OR e.expires_at > $3
-    ), total AS (SELECT coalesce(sum(bytes), 0) <= $4 AS fits FROM found)
-    SELECT fits, ${lastSeq}, causeway.epoch(), read.positions, read.texts
-    FROM total LEFT JOIN LATERAL (
-      SELECT array_to_string(array_agg(position ORDER BY position), ',') AS positions,
-        string_agg(json, U&'\\001e' ORDER BY position) AS texts
-      FROM (
-        SELECT n.position, ${printedEntry} AS json
-        FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
-        JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
-        WHERE expires_at IS NULL OR expires_at > $3
-      ) printed
-    ) read ON fits`
-}
+const getManyText = `WITH found AS MATERIALIZED (
+    SELECT octet_length(e.value)::bigint AS bytes
+    FROM unnest($1::text[], $2::text[]) n(namespace, key)
+    JOIN causeway.entries e ON e.namespace = n.namespace AND e.key = n.key
+    WHERE e.expires_at IS NULL OR e.expires_at > $3
+  ), total AS (SELECT coalesce(sum(bytes), 0) <= $4 AS fits FROM found)
+  SELECT fits, ${lastSeq}, causeway.epoch(), read.positions, read.texts
+  FROM total LEFT JOIN LATERAL (${printedAt(printedEntry)}) read ON fits`
 
 /** Without the values, which are not read. */
-const getManyKeysStatement = {
-  name: "get many keys",
-  text: `SELECT true, ${lastSeq}, causeway.epoch(), array_to_string(array_agg(position ORDER BY position), ','),
-      string_agg(json, U&'\\001e' ORDER BY position)
-    FROM (
-      SELECT n.position, ${printedKey} AS json
-      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
-      JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
-      WHERE expires_at IS NULL OR expires_at > $3
-    ) printed`
-}
+const getManyKeysText = `SELECT true, ${lastSeq}, causeway.epoch(), read.positions, read.texts FROM (${printedAt(printedKey)}) read`
 
 /** The entries of some addresses, or undefined if their values exceed `maxBytes`. With `keysOnly` there is no limit. */
 export const getMany = (
@@ -70,51 +60,41 @@ export const getMany = (
   keysOnly: boolean,
   now: number
 ): Query<EntriesRead | undefined> => ({
-  ...(keysOnly ? getManyKeysStatement : getManyStatement),
+  text: keysOnly ? getManyKeysText : getManyText,
   values: [
-    Encoding.texts(addresses.map(({ namespace }) => namespace)),
-    Encoding.texts(addresses.map(({ key }) => key)),
+    textArray(addresses.map(({ namespace }) => namespace)),
+    textArray(addresses.map(({ key }) => key)),
     now,
     ...(keysOnly ? [] : [maxBytes])
   ],
   decode: ([row]) => {
-    const [fits, lastSeq, epoch, positions, texts] = row as readonly [
-      boolean,
-      number,
-      string,
-      string | null,
-      string | null
-    ]
+    type Found = readonly [boolean, number, string, string | null, string | null]
+    const [fits, lastSeq, epoch, positions, texts] = row as Found
     if (!fits) return undefined
     const entries: Array<Entry.EncodedEntry | undefined> = addresses.map(() => undefined)
-    if (positions !== null && texts !== null) {
-      const printed = texts.split(separator)
-      const encoded = keysOnly ? Entry.encodedWithoutValue : Entry.encoded
-      for (const [index, position] of positions.split(",").entries()) {
-        entries[Number(position) - 1] = encoded(printed[index]!)
-      }
+    const printed = texts?.split(separator) ?? []
+    const encoded = keysOnly ? Entry.encodedWithoutValue : Entry.encoded
+    for (const [index, position] of positions?.split(",").entries() ?? []) {
+      entries[Number(position) - 1] = encoded(printed[index]!)
     }
     return { entries, lastSeq, epoch }
   }
 })
 
-const changesStatement = (name: string, condition: string) => ({
-  name,
-  text: `SELECT page.texts, page.selected, ${lastSeq}, log.trimmed_seq, causeway.epoch() FROM causeway.log, (
+const changesWhere = (condition: string): string =>
+  `SELECT page.texts, page.selected, ${lastSeq}, log.trimmed_seq, causeway.epoch() FROM causeway.log, (
     ${page(printedChange, "seq", `FROM causeway.changes WHERE ${condition}`, String(pageBytes))}
   ) page`
-})
 
-const allChanges = changesStatement("changes", "seq > $2")
+const allChanges = changesWhere("seq > $2")
 
 // The condition excludes the empty tenant explicitly, so that the partial index can be used.
-const tenantChanges = changesStatement("changes of tenant", "tenant = $3 AND tenant <> '' AND seq > $2")
+const tenantChanges = changesWhere("tenant = $3 AND tenant <> '' AND seq > $2")
 
 /** The maximum number of records that a read of a namespace scans, as no index has the records of a namespace. */
 const maxScanned = 2000
 
-const partChanges = changesStatement(
-  "changes of namespace",
+const partChanges = changesWhere(
   `seq > $2 AND seq <= $2::bigint + ${maxScanned} AND namespace = $3 AND starts_with(key, $4)`
 )
 
@@ -122,11 +102,11 @@ const partChanges = changesStatement(
 const changesBy = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery) => {
   if (namespace === undefined) {
     return tenant === ""
-      ? { ...allChanges, values: [limit, after] }
-      : { ...tenantChanges, values: [limit, after, tenant] }
+      ? { text: allChanges, values: [limit, after] }
+      : { text: tenantChanges, values: [limit, after, tenant] }
   }
   const isPossible = prefix.isWellFormed() && (tenant === "" || tenant === Entry.tenantOf(namespace))
-  return { ...partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
+  return { text: partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
 }
 
 /** Records after the requested position were removed: all up to `trimmedSeq`. */
@@ -153,7 +133,6 @@ export const changes = (query: ChangeQuery): Query<ChangePage | TrimmedBefore> =
 
 /** The end of the log and the time of the database in epoch milliseconds, which a node polls. */
 export const clockAndLogEnd: Query<{ readonly lastSeq: number; readonly epoch: string; readonly now: number }> = {
-  name: "clock_and_log_end",
   text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`,
   values: [],
   decode: ([row]) => ({ lastSeq: row![0] as number, now: row![1] as number, epoch: row![2] as string })
@@ -161,7 +140,6 @@ export const clockAndLogEnd: Query<{ readonly lastSeq: number; readonly epoch: s
 
 /** Stores a new epoch of the log, unless another node has done so. */
 export const renewEpoch = (epoch: string): Query<void> => ({
-  name: "renew_epoch",
   text: "SELECT causeway.renew_epoch() WHERE causeway.epoch() = $1",
   values: [epoch],
   decode: constVoid
@@ -169,7 +147,6 @@ export const renewEpoch = (epoch: string): Query<void> => ({
 
 /** The last `seq`. */
 export const end: Query<number> = {
-  name: "last_seq",
   text: `SELECT ${lastSeq}`,
   values: [],
   decode: first
@@ -180,7 +157,6 @@ export const end: Query<number> = {
  * `seq` if there were any.
  */
 export const expire = (now: number, limit: number): Query<readonly [count: number, lastSeq: number | null]> => ({
-  name: "expire",
   text: "SELECT expired, last_seq FROM causeway.expire($1, $2)",
   values: [now, limit],
   decode: ([row]) => [row![0] as number, row![1] as number | null]
@@ -191,7 +167,6 @@ export const trim = (before: number, limit: number): Query<number> => calling("t
 
 /** The times at which work is due next, by the clock of the database. Removed records are not visited. */
 export const due: Query<Due> = {
-  name: "due",
   text: `SELECT
     (SELECT expires_at FROM causeway.entries WHERE expires_at > ${expiryPosition} ORDER BY expires_at LIMIT 1),
     (SELECT timestamp FROM causeway.changes
@@ -203,7 +178,6 @@ export const due: Query<Due> = {
 
 /** A text that changes with each trim and with the identity of the log. */
 export const history: Query<string> = {
-  name: "history",
   text: "SELECT log.history || ' ' || causeway.epoch() FROM causeway.log",
   values: [],
   decode: first

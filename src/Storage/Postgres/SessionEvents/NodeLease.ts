@@ -10,8 +10,8 @@ import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Pool } from "../Database/Pool.ts"
 import type { Query } from "../Database/Statement.ts"
-import type { OwnedSessions } from "./OwnedSessions.ts"
-import * as Queries from "./Queries.ts"
+import * as SessionQueries from "./SessionQueries.ts"
+import type { OwnedSessions } from "./SessionWriter.ts"
 
 /** A node, and the number of renewals of its lease. */
 export interface Renewals {
@@ -27,7 +27,6 @@ interface Other extends Renewals {
 
 /** Renews the lease. Returns how often it had ended before it was renewed, and whether it existed. */
 const renewal = (node: string, lease: number): Query<readonly [lapses: number, hadLease: boolean]> => ({
-  name: "renew_lease",
   text: "SELECT causeway.renew_lease($1, $2, true), EXISTS (SELECT FROM causeway.nodes WHERE id = $1)",
   values: [node, lease],
   decode: ([row]) => [row![0] as number, row![1] as boolean]
@@ -35,7 +34,6 @@ const renewal = (node: string, lease: number): Query<readonly [lapses: number, h
 
 /** Stores the address of the node. Returns the leases of the others, and whether they have stored the same address. */
 const publication = (node: string, address: string | null): Query<ReadonlyArray<Other>> => ({
-  name: "publish_address",
   text: `WITH stored AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
@@ -53,7 +51,6 @@ const publication = (node: string, address: string | null): Query<ReadonlyArray<
  * sessions that no other node has taken, and cannot write to the others, as after every end of a lease.
  */
 const expiry = ({ node, renewals }: Renewals): Query<void> => ({
-  name: "expire_lease",
   text: `UPDATE causeway.nodes SET expires_at = clock_timestamp()
     WHERE id = $1 AND renewals = $2 AND expires_at > clock_timestamp()`,
   values: [node, renewals],
@@ -61,34 +58,17 @@ const expiry = ({ node, renewals }: Renewals): Query<void> => ({
 })
 
 const leaseOf = (node: string): Query<Renewals | undefined> => ({
-  name: "lease_of_node",
   text: "SELECT renewals, lease FROM causeway.nodes WHERE id = $1 AND expires_at > clock_timestamp()",
   values: [node],
   decode: ([row]) => (row === undefined ? undefined : { node, renewals: row[0] as number, lease: row[1] as number })
 })
 
-/** Removes the lease of a node that has not renewed it since, so that its sessions can be taken at once. */
-const removal = ({ node, renewals }: Renewals): Query<void> => ({
-  name: "remove_stalled_lease",
-  text: "DELETE FROM causeway.nodes WHERE id = $1 AND renewals = $2",
-  values: [node, renewals],
+/** Removes leases, so that the sessions of their nodes can be taken at once. */
+const removal = (condition: string, ...values: Query<void>["values"]): Query<void> => ({
+  text: `DELETE FROM causeway.nodes WHERE ${condition}`,
+  values,
   decode: constVoid
 })
-
-const endOfLease = (node: string): Query<void> => ({
-  name: "end_lease",
-  text: "DELETE FROM causeway.nodes WHERE id = $1",
-  values: [node],
-  decode: constVoid
-})
-
-/** Removes rows of nodes that have been gone for a day. */
-const cleaning: Query<void> = {
-  name: "remove_nodes",
-  text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'",
-  values: [],
-  decode: constVoid
-}
 
 /** The number of renewals within the length of a lease. */
 const renewals = 3
@@ -197,7 +177,7 @@ const loseTaken = (pool: Pool, node: string, owned: OwnedSessions): Effect.Effec
     const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
     const askFor = (some: typeof known) => {
       const sessions = some.map(([session]) => session)
-      return Effect.map(pool.read(Queries.taken(sessions, node)), found => {
+      return Effect.map(pool.read(SessionQueries.taken(sessions, node)), found => {
         const taken = new Set(found)
         for (const [session, token] of some) if (taken.has(session)) owned.lose(session, token)
       })
@@ -211,7 +191,7 @@ const endPredecessor = (pool: Pool, id: string, pause: Duration.Duration): Effec
     const before = yield* pool.read(leaseOf(id))
     if (before === undefined) return
     yield* Effect.sleep((before.lease / renewals) * silentIntervals)
-    yield* pool.read(removal(before))
+    yield* pool.read(removal("id = $1 AND renewals = $2", before.node, before.renewals))
   }).pipe(Effect.retry(Schedule.spaced(pause)), Effect.ignore)
 
 /**
@@ -272,12 +252,13 @@ export const keep = ({
     const renewOnce = renewing.run("lease", renew)
 
     const interval = Duration.times(lease, 1 / renewals)
-    yield* Effect.addFinalizer(() => Supervision.within(endTimeout, Effect.ignore(pool.read(endOfLease(node)))))
+    yield* Effect.addFinalizer(() => Supervision.within(endTimeout, Effect.ignore(pool.read(removal("id = $1", node)))))
     yield* Effect.ignore(renewOnce)
     if (Option.isSome(predecessor))
       yield* Effect.forkScoped(Effect.interruptible(endPredecessor(pool, predecessor.value, interval)))
     yield* Supervision.repeatScoped("renewing the lease of the node", interval, renewOnce)
-    yield* Supervision.repeatScoped("removing nodes that are gone", "1 hour", pool.read(cleaning))
+    const gone = removal("expires_at < clock_timestamp() - interval '1 day'")
+    yield* Supervision.repeatScoped("removing nodes that are gone", "1 hour", pool.read(gone))
     const isOver = Effect.map(Monotonic.millis, now => now >= endsAt)
     // A renewal that was under way when the process was frozen may have ended too early.
     const renewed = Effect.zipRight(Effect.ignore(renewOnce), Effect.whenEffect(Effect.ignore(renewOnce), isOver))

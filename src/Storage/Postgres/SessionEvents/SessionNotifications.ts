@@ -5,32 +5,30 @@
 import { Array as Arr, Duration, Effect, type Scope } from "effect"
 import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
-import { texts } from "../Database/Encoding.ts"
-import * as Notifications from "../Database/Notifications.ts"
 import type { Pool } from "../Database/Pool.ts"
-import type { Query } from "../Database/Statement.ts"
+import { notify, type Query, textArray } from "../Database/Statement.ts"
 
-/** The payload of a notification is hashes of sessions, or `*` if any session may have changed. */
+/** The payload of a notification is hashes of sessions. */
 export const channel = "causeway_sessions"
-
-const any = "*"
 
 /** The pause between two notifications of a node. Each takes a lock of the whole server at its commit. */
 const notifyInterval = Duration.millis(10)
 
-/** The maximum numbers of hashes in a payload, which has fewer than 8,000 bytes, and of payloads. */
+/** The pause between two queries of a poll, and how much longer it is while notifications arrive. */
+export const pollInterval = Duration.millis(150)
+export const pollRest = Duration.millis(850)
+
+/** The maximum number of hashes in a payload, which has fewer than 8,000 bytes. */
 const maxInPayload = 900
-const maxPayloads = 10
 
 /** The maximum number of sessions in one query. */
 const portion = 1000
 
 /** The epoch and the end of the history of each session, as one text. */
 const heads = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<readonly [session: string, head: string]>> => ({
-  name: "heads_of_sessions",
   text: `SELECT s.session, concat(h.epoch, ' ', h.head) FROM unnest($1::text[]) s(session)
     LEFT JOIN causeway.histories h ON h.session = s.session`,
-  values: [texts(sessions)],
+  values: [textArray(sessions)],
   decode: rows => rows as ReadonlyArray<readonly [string, string]>
 })
 
@@ -44,11 +42,8 @@ export const hashOf = (session: string): string => {
 }
 
 /** Returns the payloads of notifications for hashes. */
-export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> => {
-  const all = [...hashes]
-  if (all.length > maxPayloads * maxInPayload) return [any]
-  return Arr.chunksOf(all, maxInPayload).map(some => some.join(""))
-}
+export const payloadsOf = (hashes: ReadonlySet<string>): ReadonlyArray<string> =>
+  Arr.chunksOf(hashes, maxInPayload).map(some => some.join(""))
 
 type OnChange = () => void
 
@@ -104,10 +99,6 @@ export class SessionNotifications {
 
   /** A notification has arrived. */
   received(payload: string): void {
-    if (payload === any) {
-      for (const session of [...this.watched.keys()]) this.wake(session)
-      return
-    }
     for (let at = 0; at < payload.length; at += 8) {
       for (const session of [...(this.byHash.get(payload.slice(at, at + 8)) ?? [])]) this.wake(session)
     }
@@ -119,18 +110,18 @@ export class SessionNotifications {
       this.work.unsafeClose()
       const payloads = payloadsOf(this.pending)
       this.pending = new Set()
-      return Notifications.send(pool, channel, payloads)
+      return pool.read(notify(channel, payloads))
     })
     const announcing = Effect.forever(
       // The others poll too, so a lost notification delays them only until their next query.
       Effect.zipRight(this.work.await, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
     )
-    const rest = Effect.suspend(() => (this.isListening ? Effect.sleep(Notifications.askRest) : Effect.void))
+    const rest = Effect.suspend(() => (this.isListening ? Effect.sleep(pollRest) : Effect.void))
     return Effect.zipRight(
       Supervision.forkScoped("announcing changes of sessions", announcing),
       Supervision.repeatWhenDueScoped(
         "asking for changes of sessions",
-        Notifications.askInterval,
+        pollInterval,
         Effect.zipRight(this.occupancy.occupied, Effect.as(this.ask(pool), rest))
       )
     )

@@ -8,13 +8,11 @@ import { type History, OutOfStep, type Retention, SessionElsewhere } from "../..
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type * as SessionCommit from "../../Commit/SessionCommit.ts"
 import { isOfContent, type QueryError, unavailable } from "../Database/DatabaseError.ts"
-import * as Encoding from "../Database/Encoding.ts"
 import * as GroupCall from "../Database/GroupCall.ts"
 import type { Pool } from "../Database/Pool.ts"
-import type { Parameter } from "../Database/Statement.ts"
-import type { OwnedSessions } from "./OwnedSessions.ts"
-import { storedId } from "./Queries.ts"
+import { type Parameter, textArray } from "../Database/Statement.ts"
 import type { SessionNotifications } from "./SessionNotifications.ts"
+import { storedId } from "./SessionQueries.ts"
 
 /** One change of one session. The token of a release is the one with which the node owned the session. */
 export type EventWrite =
@@ -72,7 +70,7 @@ export const encode = (
   const order = writes.map((_, index) => index).sort((a, b) => compare(writes[a]!.session, writes[b]!.session) || a - b)
   const ordered = order.map(index => writes[index]!)
   const members = JSON.stringify(ordered.map(write => membersOf(write, tokenOf)))
-  const texts = Encoding.texts(ordered.flatMap(write => (write.op === "append" ? write.texts : [])))
+  const texts = textArray(ordered.flatMap(write => (write.op === "append" ? write.texts : [])))
   return { parameters: [node, lease, events, bytes, maxReceipts, members, texts], order }
 }
 
@@ -163,4 +161,59 @@ export const make = ({ lastServerTime, lease, node, notifications, owned, pool, 
     Effect.catchAll(commitAll(group, isGivenUp), error =>
       isOfContent(error) && group.length > 1 ? commitEach(group, isGivenUp) : Exit.fail(unavailable(error))
     )
+}
+
+/** The sessions that the node owns to its knowledge, each with its fencing token. */
+export class OwnedSessions {
+  private readonly tokens = new Map<string, number>()
+  private readonly lost = new Set<string>()
+  private readonly hasLost = Effect.unsafeMakeLatch(false)
+
+  /** @param onLost called with each session that another node has taken */
+  constructor(private readonly onLost: () => void = () => {}) {}
+
+  get size(): number {
+    return this.tokens.size
+  }
+
+  readonly tokenOf = (session: string): number | undefined => this.tokens.get(session)
+
+  sessions(): ReadonlyArray<string> {
+    return [...this.tokens.keys()]
+  }
+
+  add(session: string, token: number): void {
+    this.lost.delete(session)
+    this.tokens.set(session, token)
+  }
+
+  /** The node has given the session up itself. */
+  remove(session: string): void {
+    this.lost.delete(session)
+    this.tokens.delete(session)
+  }
+
+  /** Another node has taken the session. */
+  lose(session: string, token = this.tokens.get(session)): void {
+    if (token === undefined || this.tokens.get(session) !== token) return
+    this.tokens.delete(session)
+    this.lost.add(session)
+    this.hasLost.unsafeOpen()
+    this.onLost()
+  }
+
+  /** Waits until others have taken sessions, and returns those that it has not returned before. */
+  readonly takeLost: Effect.Effect<ReadonlyArray<string>> = Effect.repeat(
+    Effect.zipRight(
+      this.hasLost.await,
+      Effect.sync(() => {
+        this.hasLost.unsafeClose()
+        const all = [...this.lost]
+        this.lost.clear()
+        return all
+      })
+    ),
+    // This node may own them again.
+    { until: all => all.length > 0 }
+  )
 }

@@ -2,10 +2,14 @@
 import { randomUUID } from "node:crypto"
 import { Effect } from "effect"
 import { first, type Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-import { execute } from "../../../postgres/Databases.ts"
+import { execute, sql } from "../../../postgres/Databases.ts"
 
 /** A query that returns 1. */
-export const one: Query<number> = { name: "one", text: "SELECT 1", values: [], decode: first }
+/** The function that a statement calls. Others are fences. */
+export const calledBy = ({ text }: Pick<Query<unknown>, "text">): string =>
+  /^SELECT causeway\.(\w+)\(/.exec(text)?.[1] ?? "fence"
+
+export const one: Query<number> = { text: "SELECT 1", values: [], decode: first }
 
 /** The number of connections of nodes to a database. */
 export const count = (url: string) =>
@@ -22,9 +26,8 @@ export const count = (url: string) =>
 export const limitedRole = (admin: string, limit: number) =>
   Effect.gen(function* () {
     const role = `few_${randomUUID().replaceAll("-", "")}`
-    const setLimit = (limit: number) =>
-      Effect.promise(() => execute(admin, `ALTER ROLE ${role} CONNECTION LIMIT ${limit}`))
-    yield* Effect.promise(() => execute(admin, `CREATE ROLE ${role} LOGIN`))
+    const setLimit = (limit: number) => sql(admin, `ALTER ROLE ${role} CONNECTION LIMIT ${limit}`)
+    yield* sql(admin, `CREATE ROLE ${role} LOGIN`)
     yield* setLimit(limit)
     return { url: admin.replace("postgres@", `${role}@`), setLimit }
   })

@@ -1,65 +1,26 @@
 /** Calls whose outcome stays unknown, with a pool whose answers the test sets. */
 import { expect, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, TestClock } from "effect"
-import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
+import { Effect } from "effect"
+import { Unanswered } from "../../../../src/Storage/Postgres/Database/DatabaseError.ts"
 import * as GroupCall from "../../../../src/Storage/Postgres/Database/GroupCall.ts"
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
-import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-
-const isWanted = (): boolean => false
-
-it.effect("after a call of unknown outcome none is made before its id is fenced off", () =>
-  Effect.gen(function* () {
-    let isReachable = false
-    const seen: Array<string> = []
-    const answer = <A>({ decode, name, values }: Query<A>) =>
-      Effect.suspend(() => {
-        if (!isReachable) return new Unanswered({ reason: "connection lost" })
-        seen.push(`${name} ${String(values[0])}`)
-        return Effect.sync(() => decode([["result"]]))
-      })
-    const pool: Pick<Pool, "run" | "read"> = {
-      run: query => answer(query),
-      read: query => Effect.mapError(answer(query), unavailable)
-    }
-    const ids: Array<string> = []
-    const callGroup = GroupCall.make(pool, () => 0)
-    const commit = callGroup(
-      "call",
-      id => {
-        ids.push(id)
-        return [id]
-      },
-      isWanted
-    )
-    const first = yield* Effect.fork(Effect.exit(commit))
-    yield* TestClock.adjust("10 seconds")
-    expect(Exit.isFailure(yield* Fiber.join(first))).toBe(true)
-    // As long as nothing can be asked, nothing is sent.
-    expect(Exit.isFailure(yield* Effect.exit(commit))).toBe(true)
-    expect(ids).toHaveLength(1)
-    isReachable = true
-    expect(yield* commit).toBe("result")
-    yield* commit
-    expect(seen).toEqual([`fence_commit ${ids[0]}`, `call ${ids[1]}`, `call ${ids[2]}`])
-  })
-)
+import { calledBy } from "./Fixture.ts"
 
 it.effect("a call without an answer is not repeated after no caller waits for its group, and none is started", () =>
   Effect.gen(function* () {
     const sent: Array<string> = []
     let isGivenUp = false
     const pool: Pick<Pool, "run" | "read"> = {
-      run: ({ name }) =>
+      run: query =>
         Effect.suspend(() => {
-          sent.push(name)
+          sent.push(calledBy(query))
           isGivenUp = true
           return new Unanswered({ reason: "connection lost" })
         }),
       // The mark could be made, so that the call was not committed and never will be.
-      read: ({ decode, name }) =>
+      read: ({ decode, text }) =>
         Effect.sync(() => {
-          sent.push(name)
+          sent.push(calledBy({ text }))
           return decode([[1]])
         })
     }
@@ -73,7 +34,7 @@ it.effect("a call without an answer is not repeated after no caller waits for it
         )
       )
       expect(String(failure)).toContain("no caller waits for the group")
-      expect(sent).toEqual(["call", "fence_commit"])
+      expect(sent).toEqual(["call", "fence"])
     }
   })
 )

@@ -2,9 +2,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Metric } from "effect"
 import { HeldBack, vacuumHolders } from "../../../../src/Storage/Postgres/Database/TableMetrics.ts"
-import { createDatabase, execute, optionsOf, withClient } from "../../../postgres/Databases.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
-import { isUnavailable, namespace, node, put, quiet } from "../Fixture.ts"
+import { createDatabase, newDatabase, optionsOf, sql, withClient } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
+import { isUnavailable, namespace, node, put } from "../Fixture.ts"
 
 /** The values of a metric of a test's instance, by the value of a label. */
 const figuresOf = (
@@ -38,142 +38,104 @@ const measured = (instance: string) => {
   })
 }
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, sizes of tables ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("each table has its size with its indexes, and tables of others count as one", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const first = yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "first")
-      yield* measured("first")
-      yield* put(first, "k", "x".repeat(1_000_000))
-      const others = Array.from(
-        { length: 10 },
-        (_, n) => `CREATE TABLE causeway.other${n} AS SELECT n FROM generate_series(1, 1000) n`
-      )
-      yield* Effect.promise(() => execute(url, ...others))
-      yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "second")
-      yield* measured("second")
-      const [before, after] = [tablesOf("first"), tablesOf("second")]
-      expect([...before.keys()]).toEqual(expect.arrayContaining(["changes", "entries", "events", "remembered_writes"]))
-      expect(before.get("other")).toBeUndefined()
-      expect(after.get("entries")).toBeGreaterThan(before.get("entries")!)
-      expect(after.size).toBeLessThanOrEqual(21)
-      const [row] = yield* Effect.promise(() =>
-        execute(
-          url,
-          `SELECT sum(pg_total_relation_size(oid))::int AS bytes FROM pg_class
+onPostgres("Postgres, sizes of tables", () => {
+  live("each table has its size with its indexes, and tables of others count as one", function* () {
+    const url = yield* newDatabase
+    const first = yield* Effect.tagMetrics(node(url), "test_tables", "first")
+    yield* measured("first")
+    yield* put(first, "k", "x".repeat(1_000_000))
+    const others = Array.from(
+      { length: 10 },
+      (_, n) => `CREATE TABLE causeway.other${n} AS SELECT n FROM generate_series(1, 1000) n`
+    )
+    yield* sql(url, ...others)
+    yield* Effect.tagMetrics(node(url), "test_tables", "second")
+    yield* measured("second")
+    const [before, after] = [tablesOf("first"), tablesOf("second")]
+    expect([...before.keys()]).toEqual(expect.arrayContaining(["changes", "entries", "events", "remembered_writes"]))
+    expect(before.get("other")).toBeUndefined()
+    expect(after.get("entries")).toBeGreaterThan(before.get("entries")!)
+    expect(after.size).toBeLessThanOrEqual(21)
+    const [row] = yield* sql(
+      url,
+      `SELECT sum(pg_total_relation_size(oid))::int AS bytes FROM pg_class
            WHERE relnamespace = 'causeway'::regnamespace AND relkind = 'r' AND relname ~ '^(entries|changes|other[0-9])$'`
-        )
-      )
-      const named = [...after].filter(([table]) => /^(?:entries|changes|other\d?)$/.test(table))
-      expect(named.reduce((sum, [, bytes]) => sum + bytes, 0)).toBe(Number(row!.bytes))
-      expect(after.get("other")).toBeGreaterThan(0)
-    }).pipe(Effect.provide(quiet))
-  )
+    )
+    const named = [...after].filter(([table]) => /^(?:entries|changes|other\d?)$/.test(table))
+    expect(named.reduce((sum, [, bytes]) => sum + bytes, 0)).toBe(Number(row!.bytes))
+    expect(after.get("other")).toBeGreaterThan(0)
+  })
 
-  it.scopedLive("a table that another session has locked delays nothing else", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const first = yield* node(optionsOf(url))
-      yield* put(first, "k", 1)
-      yield* withClient(url, other =>
-        Effect.gen(function* () {
-          yield* other("BEGIN")
-          yield* other("LOCK TABLE causeway.receipts IN ACCESS EXCLUSIVE MODE")
-          const second = yield* Effect.tagMetrics(node({ ...optionsOf(url), connections: 1 }), "test_tables", "locked")
-          expect(isUnavailable(yield* Effect.either(second.store.get(namespace, "k")))).toBe(false)
-          expect(isUnavailable(yield* Effect.either(put(second, "k", 2)))).toBe(false)
-          expect(tablesOf("locked").size).toBe(0)
-          // The lock of the table does not prevent the metric of its holder.
-          yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heldOf("locked").size > 0 })
-          yield* other("ROLLBACK")
-        })
-      )
-    }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive("have live and dead rows, and for how long a transaction has held vacuum back", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      yield* node(optionsOf(url))
-      yield* Effect.promise(() =>
-        execute(
-          url,
-          "CREATE TABLE causeway.other AS SELECT n FROM generate_series(1, 1000) n",
-          "DELETE FROM causeway.other WHERE n <= 300"
-        )
-      )
-      const statistics = Effect.promise(() =>
-        execute(url, "SELECT n_dead_tup::int AS dead FROM pg_stat_user_tables WHERE relname = 'other'")
-      )
-      yield* Effect.repeat(statistics, { until: ([row]) => row?.dead === 300 })
-      yield* withClient(url, other =>
-        Effect.gen(function* () {
-          yield* other("BEGIN")
-          yield* other("SELECT pg_current_xact_id(), pg_sleep(0.05)")
-          yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "held")
-          yield* measured("held")
-          yield* other("PREPARE TRANSACTION 'held'")
-          yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "prepared")
-          yield* measured("prepared")
-          yield* other("ROLLBACK PREPARED 'held'")
-        })
-      )
-      const rows = (state: string) => figuresOf("held", "postgres_table_rows", "table", { state }).get("other")
-      expect([rows("live"), rows("dead")]).toEqual([700, 300])
-      const [held, prepared] = [heldOf("held"), heldOf("prepared")]
-      expect([...held.keys()].sort()).toEqual(["prepared", "session", "slot", "standby"])
-      expect(held.get("session")).toBeGreaterThan(0.05)
-      expect([held.get("prepared"), held.get("slot"), held.get("standby")]).toEqual([0, 0, 0])
-      expect(prepared.get("prepared")).toBeGreaterThan(0)
-    }).pipe(Effect.provide(quiet))
-  )
-
-  it.scopedLive("a role without rights sees that others hold vacuum back, but not since when", () =>
-    Effect.gen(function* () {
-      const [url, elsewhere] = yield* Effect.promise(() => Promise.all([createDatabase(), createDatabase()]))
-      const role = new URL(url).pathname.slice(1)
-      const ask = (asker: string) =>
-        Effect.map(
-          Effect.promise(() => execute(url, `SET ROLE ${asker}`, vacuumHolders.text)),
-          rows => rows.filter(({ holder }) => holder === "session")
-        )
-      yield* Effect.promise(() => execute(url, `CREATE ROLE ${role}`))
-      yield* Effect.addFinalizer(() => Effect.promise(() => execute(url, `DROP ROLE ${role}`)))
-      const begin = (query: (text: string) => Effect.Effect<void>) =>
-        Effect.zipRight(query("BEGIN"), query("SELECT pg_current_xact_id()"))
-      yield* withClient(elsewhere, other =>
-        Effect.zipRight(
-          begin(other),
-          Effect.map(ask("NONE"), rows => expect(rows).toEqual([]))
-        )
-      )
-      yield* withClient(url, other =>
-        Effect.gen(function* () {
-          yield* begin(other)
-          const [all] = yield* ask("NONE")
-          const [little] = yield* ask(role)
-          expect(all?.seconds).toBeGreaterThan(0)
-          expect(little).toMatchObject({ seconds: null, xid: all?.xid })
-          expect(little?.age).toBeGreaterThan(0)
-        })
-      )
+  live("a table that another session has locked delays nothing else", function* () {
+    const url = yield* newDatabase
+    const first = yield* node(url)
+    yield* put(first, "k", 1)
+    yield* withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("LOCK TABLE causeway.receipts IN ACCESS EXCLUSIVE MODE")
+      const second = yield* Effect.tagMetrics(node({ ...optionsOf(url), connections: 1 }), "test_tables", "locked")
+      expect(isUnavailable(yield* Effect.either(second.store.get(namespace, "k")))).toBe(false)
+      expect(isUnavailable(yield* Effect.either(put(second, "k", 2)))).toBe(false)
+      expect(tablesOf("locked").size).toBe(0)
+      // The lock of the table does not prevent the metric of its holder.
+      yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heldOf("locked").size > 0 })
+      yield* other("ROLLBACK")
     })
-  )
+  })
 
-  it.scopedLive("failures to remove commit records are counted", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const failures = (instance: string) =>
-        figuresOf(instance, "store_housekeeping_failures_total", "task").get("marks")
-      yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "pruned")
-      yield* measured("pruned")
-      // It may have failed on a busy machine.
-      expect(failures("pruned")).toBeDefined()
-      yield* Effect.promise(() => execute(url, "ALTER TABLE causeway.commits RENAME TO away"))
-      yield* Effect.tagMetrics(node(optionsOf(url)), "test_tables", "failing")
-      yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => (failures("failing") ?? 0) >= 1 })
-    }).pipe(Effect.provide(quiet))
-  )
+  live("have live and dead rows, and for how long a transaction has held vacuum back", function* () {
+    const url = yield* newDatabase
+    yield* node(url)
+    yield* sql(
+      url,
+      "CREATE TABLE causeway.other AS SELECT n FROM generate_series(1, 1000) n",
+      "DELETE FROM causeway.other WHERE n <= 300"
+    )
+    const statistics = sql(url, "SELECT n_dead_tup::int AS dead FROM pg_stat_user_tables WHERE relname = 'other'")
+    yield* Effect.repeat(statistics, { until: ([row]) => row?.dead === 300 })
+    yield* withClient(url, function* (other) {
+      yield* other("BEGIN")
+      yield* other("SELECT pg_current_xact_id(), pg_sleep(0.05)")
+      yield* Effect.tagMetrics(node(url), "test_tables", "held")
+      yield* measured("held")
+      yield* other("PREPARE TRANSACTION 'held'")
+      yield* Effect.tagMetrics(node(url), "test_tables", "prepared")
+      yield* measured("prepared")
+      yield* other("ROLLBACK PREPARED 'held'")
+    })
+    const rows = (state: string) => figuresOf("held", "postgres_table_rows", "table", { state }).get("other")
+    expect([rows("live"), rows("dead")]).toEqual([700, 300])
+    const [held, prepared] = [heldOf("held"), heldOf("prepared")]
+    expect([...held.keys()].sort()).toEqual(["prepared", "session", "slot", "standby"])
+    expect(held.get("session")).toBeGreaterThan(0.05)
+    expect([held.get("prepared"), held.get("slot"), held.get("standby")]).toEqual([0, 0, 0])
+    expect(prepared.get("prepared")).toBeGreaterThan(0)
+  })
+
+  live("a role without rights sees that others hold vacuum back, but not since when", function* () {
+    const [url, elsewhere] = yield* Effect.promise(() => Promise.all([createDatabase(), createDatabase()]))
+    const role = new URL(url).pathname.slice(1)
+    const ask = (asker: string) =>
+      Effect.map(sql(url, `SET ROLE ${asker}`, vacuumHolders), rows =>
+        rows.filter(({ holder }) => holder === "session")
+      )
+    yield* sql(url, `CREATE ROLE ${role}`)
+    yield* Effect.addFinalizer(() => sql(url, `DROP ROLE ${role}`))
+    const begin = (query: (text: string) => Effect.Effect<void>) =>
+      Effect.zipRight(query("BEGIN"), query("SELECT pg_current_xact_id()"))
+    yield* withClient(elsewhere, function* (other) {
+      yield* begin(other)
+      expect(yield* ask("NONE")).toEqual([])
+    })
+    yield* withClient(url, function* (other) {
+      yield* begin(other)
+      const [all] = yield* ask("NONE")
+      const [little] = yield* ask(role)
+      expect(all?.seconds).toBeGreaterThan(0)
+      expect(little).toMatchObject({ seconds: null, xid: all?.xid })
+      expect(little?.age).toBeGreaterThan(0)
+    })
+  })
 })
 
 const minute = 60_000
@@ -194,20 +156,6 @@ describe("HeldBack", () => {
     ])
     expect(held.update([], 15 * minute).get("slot")).toBe(0)
     expect(slot("720", 16)).toBe(0)
-  })
-
-  it("distinguishes the kinds of holders", () => {
-    const held = new HeldBack()
-    held.update([["slot", null, "700", 5]], 0)
-    const found = held.update(
-      [
-        ["slot", null, "700", 9],
-        ["standby", null, "700", 9],
-        ["prepared", 7, "702", 7]
-      ],
-      minute
-    )
-    expect(Object.fromEntries(found)).toEqual({ session: 0, prepared: 7, slot: 60, standby: 0 })
   })
 
   it("is nothing while no newer id was given out, as new snapshots have the same one then", () => {

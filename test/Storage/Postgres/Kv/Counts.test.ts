@@ -1,16 +1,14 @@
 /** Changes of counts that wait to be folded: who reads counts adds them, and commits never visit earlier ones. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Operation } from "../../../../src/Kv/Write.ts"
-import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
-import { createStore, execute } from "../../../postgres/Databases.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import * as Namespaces from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
+import { newStore } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import * as Numbers from "../../Numbers.ts"
 import * as Held from "../Held.ts"
-
-const database = Effect.promise(() => createStore())
 
 const now = 1_700_000_000_000
 
@@ -23,128 +21,112 @@ const fold = async (client: pg.Client, fewest: number, portion: number): Promise
 const waiting = async (client: pg.Client): Promise<number> =>
   Number((await client.query("SELECT count(*) FROM causeway.count_changes")).rows[0].count)
 
-/** What there is to count and what is counted, of one snapshot. */
-const tablesText = `SELECT coalesce((SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries), '[]') AS entries,
-  coalesce((SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces), '[]') AS namespaces,
-  coalesce((SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants), '[]') AS tenants`
-
 const expectCounted = async (client: pg.Client): Promise<void> =>
-  Numbers.expectCounted((await client.query(tablesText)).rows[0] as Numbers.Tables)
+  Numbers.expectCounted((await client.query(Held.countsText)).rows[0] as Numbers.Tables)
 
 const one = "tenant:t/one"
 const page = { prefix: "", after: "", limit: 10, tenant: "" }
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, changes of counts ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("each snapshot has the numbers of its entries, however commits and folds run at the same time", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const writers = yield* Effect.forEach([0, 1, 2], () => Held.connect(url))
-      const folders = yield* Effect.forEach([0, 1], () => Held.connect(url))
-      const reader = yield* Held.connect(url)
-      yield* Effect.promise(async () => {
-        const names = ["n", "tenant:", "tenant:a", "tenant:a/x", "tenant:a/y", "tenant:b/x", "tenant:b-c/x"]
-        let isDone = false
-        let folded = 0
-        let looks = 0
-        const writing = writers.map(async (client, writer) => {
-          for (let round = 0; round < 80; round++) {
-            const operations = names
-              .filter((_, index) => (index * 5 + round + writer) % 3 === 0)
-              .map((namespace, index) => {
-                const key = `k${(round + index) % 4}`
-                return (round * 7 + index + writer) % 5 < 3 ? set(namespace, key, round) : del(namespace, key)
-              })
-            await commit(client, operations)
-          }
-        })
-        const whileWriting = async (work: () => Promise<void>): Promise<void> => {
-          do await work()
-          while (!isDone)
-        }
-        await Promise.all([
-          Promise.all(writing).finally(() => {
-            isDone = true
-          }),
-          ...folders.map(client =>
-            whileWriting(async () => {
-              folded += await fold(client, 1, 7)
+onPostgres("Postgres, changes of counts", () => {
+  live("each snapshot has the numbers of its entries, however commits and folds run at the same time", function* () {
+    const url = yield* newStore
+    const writers = yield* Effect.forEach([0, 1, 2], () => Held.connect(url))
+    const folders = yield* Effect.forEach([0, 1], () => Held.connect(url))
+    const reader = yield* Held.connect(url)
+    yield* Effect.promise(async () => {
+      const names = ["n", "tenant:", "tenant:a", "tenant:a/x", "tenant:a/y", "tenant:b/x", "tenant:b-c/x"]
+      let isDone = false
+      let folded = 0
+      let looks = 0
+      const writing = writers.map(async (client, writer) => {
+        for (let round = 0; round < 80; round++) {
+          const operations = names
+            .filter((_, index) => (index * 5 + round + writer) % 3 === 0)
+            .map((namespace, index) => {
+              const key = `k${(round + index) % 4}`
+              return (round * 7 + index + writer) % 5 < 3 ? set(namespace, key, round) : del(namespace, key)
             })
-          ),
+          await commit(client, operations)
+        }
+      })
+      const whileWriting = async (work: () => Promise<void>): Promise<void> => {
+        do await work()
+        while (!isDone)
+      }
+      await Promise.all([
+        Promise.all(writing).finally(() => {
+          isDone = true
+        }),
+        ...folders.map(client =>
           whileWriting(async () => {
-            await expectCounted(reader)
-            looks++
+            folded += await fold(client, 1, 7)
           })
-        ])
-        expect(folded).toBeGreaterThan(0)
-        expect(looks).toBeGreaterThan(0)
-        await expectCounted(reader)
-        for (let more = 1; more > 0; ) more = await fold(reader, 1, 7)
-        expect(await waiting(reader)).toBe(0)
-        await expectCounted(reader)
-      })
+        ),
+        whileWriting(async () => {
+          await expectCounted(reader)
+          looks++
+        })
+      ])
+      expect(folded).toBeGreaterThan(0)
+      expect(looks).toBeGreaterThan(0)
+      await expectCounted(reader)
+      for (let more = 1; more > 0; ) more = await fold(reader, 1, 7)
+      expect(await waiting(reader)).toBe(0)
+      await expectCounted(reader)
     })
-  )
+  })
 
-  it.scopedLive("a commit visits as much after many of them as after few, while a snapshot is held", () =>
-    Effect.gen(function* () {
-      const { client } = yield* Held.duringSnapshot(yield* database)
-      yield* Effect.promise(async () => {
-        let written = 0
-        const write = async (groups: number): Promise<void> => {
-          for (const end = written + groups; written < end; written++)
-            await commit(client, [set(one, `k${written}`, 1)])
+  Held.duringSnapshot(
+    "a commit visits as much after many of them as after few, while a snapshot is held",
+    async client => {
+      let written = 0
+      const write = async (groups: number): Promise<void> => {
+        for (const end = written + groups; written < end; written++) await commit(client, [set(one, `k${written}`, 1)])
+      }
+      const measure = async () => {
+        const groupOf = (key: string) => Held.groupOf([set(one, key, 1)], now, true)
+        return {
+          commit: await Held.pagesOf(
+            client,
+            Held.calling("commit_group", groupOf("measured")),
+            groupOf("measured before")
+          ),
+          namespaces: await Held.pagesOf(client, Namespaces.namespaces(page, now)),
+          tenants: await Held.pagesOf(client, Namespaces.tenants(page, now)),
+          // As lists with counts do.
+          namespace: await Held.pagesOf(client, {
+            text: "SELECT entries FROM causeway.namespaces WHERE namespace = $1",
+            values: [one]
+          })
         }
-        const measure = async () => {
-          const groupOf = (key: string) => Held.groupOf([set(one, key, 1)], now, true)
-          return {
-            commit: await Held.pagesOf(
-              client,
-              Held.calling("commit_group", groupOf("measured")),
-              groupOf("measured before")
-            ),
-            namespaces: await Held.pagesOf(client, Namespaces.namespaces(page, now)),
-            tenants: await Held.pagesOf(client, Namespaces.tenants(page, now)),
-            // As lists with counts do.
-            namespace: await Held.pagesOf(client, {
-              text: "SELECT entries FROM causeway.namespaces WHERE namespace = $1",
-              values: [one]
-            })
-          }
-        }
-        await write(300)
+      }
+      await write(300)
+      await fold(client, 1, 10_000)
+      const few = await measure()
+      for (let round = 0; round < 6; round++) {
+        await write(500)
         await fold(client, 1, 10_000)
-        const few = await measure()
-        for (let round = 0; round < 6; round++) {
-          await write(500)
-          await fold(client, 1, 10_000)
-        }
-        const many = await measure()
-        for (const [what, pages] of Object.entries(many)) {
-          expect(pages, what).toBeLessThan(few[what as keyof typeof few] + 12)
-        }
-        await expectCounted(client)
-      })
-    })
+      }
+      const many = await measure()
+      for (const [what, pages] of Object.entries(many)) {
+        expect(pages, what).toBeLessThan(few[what as keyof typeof few] + 12)
+      }
+      await expectCounted(client)
+    }
   )
 
-  it.scopedLive("few changes wait, and one folds at a time", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
-      yield* Effect.promise(async () => {
-        for (const key of ["a", "b", "c"]) await commit(client, [set(one, key, 1)])
-        expect(await fold(client, 4, 10)).toBe(0)
-        await client.query("BEGIN")
-        expect(await fold(client, 1, 2)).toBe(2)
-        expect(await fold(other, 1, 2)).toBe(0)
-        await client.query("COMMIT")
-        expect(await fold(other, 1, 2)).toBe(1)
-        await expectCounted(other)
-        await execute(url, "TRUNCATE causeway.entries")
-        await expectCounted(other)
-        await commit(client, [set(one, "d", 1)])
-        await expectCounted(other)
-      })
-    })
-  )
+  Held.connected("few changes wait, and one folds at a time", async (client, other) => {
+    for (const key of ["a", "b", "c"]) await commit(client, [set(one, key, 1)])
+    expect(await fold(client, 4, 10)).toBe(0)
+    await client.query("BEGIN")
+    expect(await fold(client, 1, 2)).toBe(2)
+    expect(await fold(other, 1, 2)).toBe(0)
+    await client.query("COMMIT")
+    expect(await fold(other, 1, 2)).toBe(1)
+    await expectCounted(other)
+    await client.query("TRUNCATE causeway.entries")
+    await expectCounted(other)
+    await commit(client, [set(one, "d", 1)])
+    await expectCounted(other)
+  })
 })

@@ -1,18 +1,16 @@
 /** From where on entries are looked at that have expired. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect } from "effect"
 import type pg from "pg"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-import { advanceExpiry } from "../../../../src/Storage/Postgres/Kv/BackgroundWork.ts"
+import { advanceExpiry } from "../../../../src/Storage/Postgres/Kv/EntryLog.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
-import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
+import * as Namespaces from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Queries from "../../../../src/Storage/Postgres/Kv/Queries.ts"
-import { createStore, execute } from "../../../postgres/Databases.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { newStore } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import * as Held from "../Held.ts"
-
-const database = Effect.promise(() => createStore())
 
 const namespace = "tenant:t/expiring"
 
@@ -45,145 +43,127 @@ const counted = (now: number, of = namespace) =>
 
 const start = 1_700_000_000_000
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, expiry ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("what was expired while a snapshot is held is not visited again", () =>
-    Effect.gen(function* () {
-      const { client } = yield* Held.duringSnapshot(yield* database)
-      yield* Effect.promise(async () => {
-        const pagesAfter = async (rounds: number, from: number): Promise<ReadonlyArray<number>> => {
-          for (let round = from; round < from + rounds; round++) {
-            const now = start + 10 * round
-            await write(client, `k${round}`, 100, now, now + 5)
-            expect(await expire(client, now + 6)).toBe(100)
-          }
-          const now = start + 10 * (from + rounds)
-          const namespaces = { prefix: "", after: "", limit: 10, tenant: "" }
-          return [
-            await Held.pagesOf(client, counted(now, "other")),
-            await Held.pagesOf(client, Queries.due),
-            await Held.pagesOf(client, Namespaces.namespaces(namespaces, now)),
-            await Held.pagesOf(client, { text: "SELECT * FROM causeway.expire($1, 500)", values: [now] })
-          ]
-        }
-        // A page of the namespace itself would visit its keys, those that are dead included.
-        const few = await pagesAfter(3, 0)
-        const many = await pagesAfter(30, 3)
-        // Indexes may have got a level more.
-        for (const [index, pages] of many.entries()) expect(pages).toBeLessThan(few[index]! + 40)
-      })
-    })
+onPostgres("Postgres, expiry", () => {
+  Held.duringSnapshot("what was expired while a snapshot is held is not visited again", async client => {
+    const pagesAfter = async (rounds: number, from: number): Promise<ReadonlyArray<number>> => {
+      for (let round = from; round < from + rounds; round++) {
+        const now = start + 10 * round
+        await write(client, `k${round}`, 100, now, now + 5)
+        expect(await expire(client, now + 6)).toBe(100)
+      }
+      const now = start + 10 * (from + rounds)
+      const namespaces = { prefix: "", after: "", limit: 10, tenant: "" }
+      return [
+        await Held.pagesOf(client, counted(now, "other")),
+        await Held.pagesOf(client, Queries.due),
+        await Held.pagesOf(client, Namespaces.namespaces(namespaces, now)),
+        await Held.pagesOf(client, { text: "SELECT * FROM causeway.expire($1, 500)", values: [now] })
+      ]
+    }
+    // A page of the namespace itself would visit its keys, those that are dead included.
+    const few = await pagesAfter(3, 0)
+    const many = await pagesAfter(30, 3)
+    // Indexes may have got a level more.
+    for (const [index, pages] of many.entries()) expect(pages).toBeLessThan(few[index]! + 40)
+  })
+
+  Held.duringSnapshot(
+    "entries that are written again before they expire are not visited where they would have",
+    async client => {
+      for (let round = 0; round < 30; round++) {
+        const now = start + 20_000 * round
+        await write(client, "same", 100, now, now + 30_000)
+        await advance(client, now)
+      }
+      const now = start + 20_000 * 29
+      expect(await position(client)).toBe(now)
+      expect(await Held.pagesOf(client, counted(now))).toBeLessThan(150)
+      expect(await expire(client, now + 30_000)).toBe(100)
+    }
   )
 
-  it.scopedLive("entries that are written again before they expire are not visited where they would have", () =>
-    Effect.gen(function* () {
-      const { client } = yield* Held.duringSnapshot(yield* database)
-      yield* Effect.promise(async () => {
-        for (let round = 0; round < 30; round++) {
-          const now = start + 20_000 * round
-          await write(client, "same", 100, now, now + 30_000)
-          await advance(client, now)
-        }
-        const now = start + 20_000 * 29
-        expect(await position(client)).toBe(now)
-        expect(await Held.pagesOf(client, counted(now))).toBeLessThan(150)
-        expect(await expire(client, now + 30_000)).toBe(100)
-      })
-    })
-  )
-
-  it.scopedLive("an entry that has expired when it is written is counted as such, and is expired", () =>
-    Effect.gen(function* () {
-      const { client } = yield* Held.duringSnapshot(yield* database)
-      yield* Effect.promise(async () => {
-        await write(client, "first", 10, start, start + 5)
-        expect(await expire(client, start + 1000)).toBe(10)
-        expect(await position(client)).toBe(start + 1000)
-        // By a node whose clock is behind, or that has waited for long.
-        await write(client, "late", 10, start, start + 900)
-        await write(client, "later", 10, start, start + 500)
-        await write(client, "rewritten", 5, start + 1000, start + 90_000)
-        await write(client, "rewritten", 5, start + 1000, start + 700)
-        await write(client, "lasting", 3, start, start + 90_000)
-        const page = await answerOf(client, counted(start + 1001))
-        expect(page.count).toBe(3)
-        expect((await answerOf(client, Queries.due)).expiresAt).toBe(start + 500)
-        expect(await expire(client, start + 1001)).toBe(25)
-        expect(await stored(client)).toBe(3)
-        // Also one that an operator has inserted.
-        await client.query(
-          `INSERT INTO causeway.entries (namespace, key, version, updated_at, expires_at, updated_by, value)
+  Held.duringSnapshot(
+    "an entry that has expired when it is written is counted as such, and is expired",
+    async client => {
+      await write(client, "first", 10, start, start + 5)
+      expect(await expire(client, start + 1000)).toBe(10)
+      expect(await position(client)).toBe(start + 1000)
+      // By a node whose clock is behind, or that has waited for long.
+      await write(client, "late", 10, start, start + 900)
+      await write(client, "later", 10, start, start + 500)
+      await write(client, "rewritten", 5, start + 1000, start + 90_000)
+      await write(client, "rewritten", 5, start + 1000, start + 700)
+      await write(client, "lasting", 3, start, start + 90_000)
+      const page = await answerOf(client, counted(start + 1001))
+      expect(page.count).toBe(3)
+      expect((await answerOf(client, Queries.due)).expiresAt).toBe(start + 500)
+      expect(await expire(client, start + 1001)).toBe(25)
+      expect(await stored(client)).toBe(3)
+      // Also one that an operator has inserted.
+      await client.query(
+        `INSERT INTO causeway.entries (namespace, key, version, updated_at, expires_at, updated_by, value)
            VALUES ('n', 'k', 1, 1, 100, 'tester', '1')`
-        )
-        expect(await expire(client, start + 1002)).toBe(1)
-      })
-    })
+      )
+      expect(await expire(client, start + 1002)).toBe(1)
+    }
   )
 
-  it.scopedLive(
+  live(
     "nothing that is due is before the position, however writes, expiry and its position run at the same time",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* database
-        const connections = yield* Effect.forEach([0, 1, 2, 3], () => Held.connect(url))
-        const reader = yield* Held.connect(url)
-        yield* Effect.promise(async () => {
-          let tick = 0
-          let isDone = false
-          const work = connections.map(async (client, index) => {
-            for (let round = 0; round < 60; round++) {
-              // Clocks of nodes differ by more than entries last.
-              const now = start + 5000 * ++tick - 20_000 * (index % 2)
-              await write(client, `w${index}-${round % 7}`, 3, now, now + 1 + ((round * 7919) % 30_000))
-              if (round % 3 === index % 3) await expire(client, now)
-              await advance(client, now)
-            }
-          })
-          const looking = (async () => {
-            let looks = 0
-            while (!isDone || looks === 0) {
-              const { rows } = await reader.query(
-                "SELECT count(*) AS lost FROM causeway.entries WHERE expires_at <= causeway.position('expiry')"
-              )
-              expect(rows[0].lost).toBe("0")
-              looks++
-            }
-          })()
-          await Promise.all(work).finally(() => {
-            isDone = true
-          })
-          await looking
-          const end = start + 5000 * tick + 40_000
-          expect(await expire(reader, end)).toBeGreaterThan(0)
-          expect(await stored(reader)).toBe(0)
+    function* () {
+      const url = yield* newStore
+      const connections = yield* Effect.forEach([0, 1, 2, 3], () => Held.connect(url))
+      const reader = yield* Held.connect(url)
+      yield* Effect.promise(async () => {
+        let tick = 0
+        let isDone = false
+        const work = connections.map(async (client, index) => {
+          for (let round = 0; round < 60; round++) {
+            // Clocks of nodes differ by more than entries last.
+            const now = start + 5000 * ++tick - 20_000 * (index % 2)
+            await write(client, `w${index}-${round % 7}`, 3, now, now + 1 + ((round * 7919) % 30_000))
+            if (round % 3 === index % 3) await expire(client, now)
+            await advance(client, now)
+          }
         })
+        const looking = (async () => {
+          let looks = 0
+          while (!isDone || looks === 0) {
+            const { rows } = await reader.query(
+              "SELECT count(*) AS lost FROM causeway.entries WHERE expires_at <= causeway.position('expiry')"
+            )
+            expect(rows[0].lost).toBe("0")
+            looks++
+          }
+        })()
+        await Promise.all(work).finally(() => {
+          isDone = true
+        })
+        await looking
+        const end = start + 5000 * tick + 40_000
+        expect(await expire(reader, end)).toBeGreaterThan(0)
+        expect(await stored(reader)).toBe(0)
       })
+    }
   )
 
-  it.scopedLive("an entry that is written after the position was moved by a clock that is ahead expires", () =>
-    Effect.gen(function* () {
-      const client = yield* Held.connect(yield* database)
-      yield* Effect.promise(async () => {
-        // Times to come, so that the trigger for entries that have expired does not move the position back.
-        const written = Date.now() + 3_600_000
-        await write(client, "lasting", 1, written, written + 86_400_000)
-        await advance(client, written + 60_000)
-        await write(client, "short", 1, written + 1000, written + 30_000)
-        expect(await expire(client, written + 40_000)).toBe(1)
-        expect(await stored(client)).toBe(1)
-      })
-    })
+  Held.connected(
+    "an entry that is written after the position was moved by a clock that is ahead expires",
+    async client => {
+      // Times to come, so that the trigger for entries that have expired does not move the position back.
+      const written = Date.now() + 3_600_000
+      await write(client, "lasting", 1, written, written + 86_400_000)
+      await advance(client, written + 60_000)
+      await write(client, "short", 1, written + 1000, written + 30_000)
+      expect(await expire(client, written + 40_000)).toBe(1)
+      expect(await stored(client)).toBe(1)
+    }
   )
 
-  it.scopedLive("a store that is emptied has no position left of before", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const client = yield* Held.connect(url)
-      yield* Effect.promise(async () => {
-        await write(client, "k", 1, start, start + 5)
-        expect(await expire(client, start + 1000)).toBe(1)
-        await execute(url, "TRUNCATE causeway.entries")
-        expect(await position(client)).toBe(0)
-      })
-    })
-  )
+  Held.connected("a store that is emptied has no position left of before", async client => {
+    await write(client, "k", 1, start, start + 5)
+    expect(await expire(client, start + 1000)).toBe(1)
+    await client.query("TRUNCATE causeway.entries")
+    expect(await position(client)).toBe(0)
+  })
 })

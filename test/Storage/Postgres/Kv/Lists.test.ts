@@ -1,24 +1,18 @@
 /** Lists of many entries, and of many that have expired. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Effect, Fiber, Layer, Stream } from "effect"
 import { defaults, Limits } from "../../../../src/base/Limits.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
-import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
-import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
-import { createDatabase, execute, optionsOf } from "../../../postgres/Databases.ts"
+import { newDatabase, optionsOf, sql } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Opened from "../../../postgres/Opened.ts"
 import * as Proxy from "../../../postgres/Proxy.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
 import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
 import { node, put } from "../Fixture.ts"
 
-const database = Effect.promise(() => createDatabase())
-
-const run = (url: string, ...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
-
 /** Adds rows as many writes would, all at once; those of an expiry have expired. */
 const add = (url: string, namespace: string, prefix: string, amount: number, expiresAt: number | null = null) =>
-  run(
+  sql(
     url,
     `INSERT INTO causeway.entries (namespace, key, version, updated_at, expires_at, updated_by, value)
      SELECT '${namespace}', '${prefix}' || lpad(n::text, 6, '0'), 1, 1, ${expiresAt ?? "NULL"}, 'tester', '1'
@@ -26,127 +20,71 @@ const add = (url: string, namespace: string, prefix: string, amount: number, exp
     "ANALYZE causeway.entries"
   )
 
-const literal = (value: Parameter): string =>
-  typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value)
-
-interface Plan {
-  readonly "Node Type": string
-  readonly "Actual Rows": number
-  readonly "Actual Loops": number
-  readonly "Rows Removed by Filter"?: number
-  readonly "Relation Name"?: string
-  readonly Plans?: ReadonlyArray<Plan>
-}
-
-/** The most rows that a scan of a statement touches. */
-const maxRows = (plan: Plan): number => {
-  const own = (plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0)) * plan["Actual Loops"]
-  const isScan = plan["Node Type"].endsWith("Scan") && plan["Relation Name"] === "entries"
-  return Math.max(isScan ? own : 0, ...(plan.Plans ?? []).map(maxRows))
-}
-
-/** Runs a read as in a snapshot, and returns how many rows it touches. */
-const touched = <A>(url: string, { text, values }: Query<A>) =>
-  Effect.map(
-    run(
-      url,
-      "SET enable_seqscan = off; SET enable_bitmapscan = off",
-      `EXPLAIN (ANALYZE, FORMAT JSON) ${text.replaceAll(/\$(\d+)/g, (_, number) => literal(values[Number(number) - 1]!))}`
-    ),
-    ([row]) => maxRows((row!["QUERY PLAN"] as ReadonlyArray<{ readonly Plan: Plan }>)[0]!.Plan)
-  )
-
-const now = Date.now()
-
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, lists ${reasonToSkip ?? ""}`, () => {
+onPostgres("Postgres, lists", () => {
   const namespace = "tenant:t/many"
 
-  it.scopedLive("no statement of a count touches more rows than its portion has, whatever there is", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      yield* node(optionsOf(url))
-      yield* add(url, namespace, "k", 25_000)
-      yield* add(url, "tenant:t/other", "k", 12_000, 1)
-      const selection = { namespace, prefix: "k" }
-      const query = { ...selection, after: "", limit: 2, now, isCounted: true }
-      for (const page of [query, { ...query, prefix: "" }, { ...query, prefix: "", end: "l", isDescending: true }]) {
-        expect(yield* touched(url, ListQueries.entries(page))).toBeLessThanOrEqual(5001)
+  live("a count of many entries is that of its page's snapshot, also while many of them have expired", function* () {
+    const url = yield* newDatabase
+    const one = yield* node(url)
+    yield* put(one, "first", 1)
+    yield* add(url, namespace, "k", 25_000)
+    yield* add(url, namespace, "due", 300, 1)
+    const list = { namespace, prefix: "k", after: "", limit: 2, isCounted: true }
+    const counts = Effect.gen(function* () {
+      const found: Array<number | undefined> = []
+      for (const query of [list, { ...list, prefix: "" }, { ...list, prefix: "", start: "due", end: "k000100" }]) {
+        const page = yield* one.store.list(query)
+        expect([page.entries.length, page.more, page.lastSeq]).toEqual([2, true, 1])
+        const whole = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const { count, portions } = yield* one.store.listAll(query)
+            const read = yield* Stream.runFold(portions, 0, (sum, entries) => sum + entries.length)
+            return [count, read]
+          })
+        )
+        expect(whole).toEqual([page.count, page.count])
+        found.push(page.count)
       }
-      for (const after of ["", "k000500"]) {
-        expect(yield* touched(url, ListQueries.part(selection, after, false, now))).toBe(20_000)
-        expect(yield* touched(url, ListQueries.part(selection, after, true, now))).toBe(5000)
-      }
+      return found
     })
-  )
+    expect(yield* counts).toEqual([25_000, 25_000, 99])
+    yield* add(url, namespace, "later", 5000, 1)
+    expect(yield* counts).toEqual([25_000, 25_000, 99])
+  })
 
-  it.scopedLive("a count of many entries is that of its page's snapshot, also while many of them have expired", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const one = yield* node(optionsOf(url))
-      yield* put(one, "first", 1)
-      yield* add(url, namespace, "k", 25_000)
-      yield* add(url, namespace, "due", 300, 1)
-      const list = { namespace, prefix: "k", after: "", limit: 2, isCounted: true }
-      const counts = Effect.gen(function* () {
-        const found: Array<number | undefined> = []
-        for (const query of [list, { ...list, prefix: "" }, { ...list, prefix: "", start: "due", end: "k000100" }]) {
-          const page = yield* one.store.list(query)
-          expect([page.entries.length, page.more, page.lastSeq]).toEqual([2, true, 1])
-          const whole = yield* Effect.scoped(
-            Effect.gen(function* () {
-              const { count, portions } = yield* one.store.listAll(query)
-              const read = yield* Stream.runFold(portions, 0, (sum, entries) => sum + entries.length)
-              return [count, read]
-            })
-          )
-          expect(whole).toEqual([page.count, page.count])
-          found.push(page.count)
-        }
-        return found
-      })
-      expect(yield* counts).toEqual([25_000, 25_000, 99])
-      yield* add(url, namespace, "later", 5000, 1)
-      expect(yield* counts).toEqual([25_000, 25_000, 99])
-    })
-  )
-
-  it.scopedLive("a count whose client is gone ends, and with it its snapshot", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const proxy = yield* Proxy.make(url)
-      const one = yield* node(optionsOf(proxy.url))
-      yield* add(url, namespace, "k", 6000)
-      proxy.set("black hole", "max(key)")
-      const counting = yield* Effect.fork(
-        one.store.list({ namespace, prefix: "k", after: "", limit: 1, isCounted: true })
-      )
-      yield* Effect.promise(() => proxy.affected)
-      const snapshots = Effect.map(
-        run(
-          url,
-          `SELECT 1 FROM pg_stat_activity
+  live("a count whose client is gone ends, and with it its snapshot", function* () {
+    const url = yield* newDatabase
+    const proxy = yield* Proxy.make(url)
+    const one = yield* node(proxy.url)
+    yield* add(url, namespace, "k", 6000)
+    proxy.set("black hole", "max(key)")
+    const counting = yield* Effect.fork(
+      one.store.list({ namespace, prefix: "k", after: "", limit: 1, isCounted: true })
+    )
+    yield* Effect.promise(() => proxy.affected)
+    const snapshots = Effect.map(
+      sql(
+        url,
+        `SELECT 1 FROM pg_stat_activity
            WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
              AND query NOT LIKE '%autovacuum%' AND state = 'idle in transaction'`
-        ),
-        rows => rows.length
-      )
-      expect(yield* snapshots).toBe(1)
-      yield* Fiber.interrupt(counting)
-      yield* Effect.repeat(snapshots, { until: open => open === 0 })
+      ),
+      rows => rows.length
+    )
+    expect(yield* snapshots).toBe(1)
+    yield* Fiber.interrupt(counting)
+    yield* Effect.repeat(snapshots, { until: open => open === 0 })
 
-      // So does one whose database does not answer.
-      const count = one.store.list({ namespace, prefix: "k", after: "", limit: 1, isCounted: true })
-      expect(yield* Effect.flip(count)).toBeInstanceOf(StoreUnavailable)
-      proxy.set("open")
-      expect((yield* count).count).toBe(6000)
-    })
-  )
+    // So does one whose database does not answer.
+    const count = one.store.list({ namespace, prefix: "k", after: "", limit: 1, isCounted: true })
+    expect(yield* Effect.flip(count)).toBeInstanceOf(StoreUnavailable)
+    proxy.set("open")
+    expect((yield* count).count).toBe(6000)
+  })
 
-  it.scopedLive("whole lists of one tenant leave some for the others", () =>
-    Effect.gen(function* () {
-      const url = yield* Effect.promise(() => createDatabase())
-      const limits = Layer.succeed(Limits, { ...defaults, wholeLists: 4 })
-      yield* Effect.provide(sharesOfTenants, Layer.provide(Opened.layer(optionsOf(url)), limits))
-    })
-  )
+  live("whole lists of one tenant leave some for the others", function* () {
+    const url = yield* newDatabase
+    const limits = Layer.succeed(Limits, { ...defaults, wholeLists: 4 })
+    yield* Effect.provide(sharesOfTenants, Layer.provide(Opened.layer(optionsOf(url)), limits))
+  })
 })

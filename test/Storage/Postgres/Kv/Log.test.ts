@@ -1,12 +1,8 @@
 /** What is removed of the log, and of the commit records, by which nodes learn the outcome of a lost call. */
-import { describe, expect, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { expect } from "@effect/vitest"
 import type pg from "pg"
-import { createStore } from "../../../postgres/Databases.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { onPostgres } from "../../../postgres/Live.ts"
 import * as Held from "../Held.ts"
-
-const database = Effect.promise(() => createStore())
 
 /** Adds records, or fences, of a past time. */
 const add = (client: pg.Client, count: number, age: string, result: string | null) =>
@@ -22,86 +18,68 @@ const prune = async (client: pg.Client, portion: number): Promise<number> =>
 const left = async (client: pg.Client) =>
   (await client.query("SELECT count(result)::int AS records, count(*)::int AS all FROM causeway.commits")).rows[0]
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, the log and commit records ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("records are removed after a minute by portions, and fences after an hour", () =>
-    Effect.gen(function* () {
-      const client = yield* Held.connect(yield* database)
-      yield* Effect.promise(async () => {
-        await add(client, 5, "2 minutes", "1,0")
-        await add(client, 1, "0 minutes", "1,0")
-        await add(client, 1, "2 minutes", null)
-        await add(client, 2, "2 hours", null)
-        expect(await prune(client, 3)).toBe(3)
-        expect(await left(client)).toEqual({ records: 3, all: 4 })
-        expect(await prune(client, 3)).toBe(2)
-        expect(await prune(client, 3)).toBe(0)
-        expect(await left(client)).toEqual({ records: 1, all: 2 })
-      })
-    })
-  )
+onPostgres("Postgres, the log and commit records", () => {
+  Held.connected("records are removed after a minute by portions, and fences after an hour", async client => {
+    await add(client, 5, "2 minutes", "1,0")
+    await add(client, 1, "0 minutes", "1,0")
+    await add(client, 1, "2 minutes", null)
+    await add(client, 2, "2 hours", null)
+    expect(await prune(client, 3)).toBe(3)
+    expect(await left(client)).toEqual({ records: 3, all: 4 })
+    expect(await prune(client, 3)).toBe(2)
+    expect(await prune(client, 3)).toBe(0)
+    expect(await left(client)).toEqual({ records: 1, all: 2 })
+  })
 
-  it.scopedLive("one node removes them at a time, also after the clock of the database was set back", () =>
-    Effect.gen(function* () {
-      const url = yield* database
-      const [client, other] = [yield* Held.connect(url), yield* Held.connect(url)]
-      yield* Effect.promise(async () => {
-        await client.query(
-          `UPDATE causeway.positions SET up_to = (extract(epoch FROM now() + interval '1 hour') * 1000000)::bigint
+  Held.connected(
+    "one node removes them at a time, also after the clock of the database was set back",
+    async (client, other) => {
+      await client.query(
+        `UPDATE causeway.positions SET up_to = (extract(epoch FROM now() + interval '1 hour') * 1000000)::bigint
            WHERE name = 'commits'`
-        )
-        await add(client, 2, "2 minutes", "1,0")
-        await client.query("BEGIN")
-        expect(await prune(client, 1)).toBe(1)
-        expect(await prune(other, 1)).toBe(0)
-        await client.query("COMMIT")
-        expect(await prune(other, 10)).toBe(1)
-      })
-    })
+      )
+      await add(client, 2, "2 minutes", "1,0")
+      await client.query("BEGIN")
+      expect(await prune(client, 1)).toBe(1)
+      expect(await prune(other, 1)).toBe(0)
+      await client.query("COMMIT")
+      expect(await prune(other, 10)).toBe(1)
+    }
   )
 
-  it.scopedLive("removed records are not visited again while a snapshot is held", () =>
-    Effect.gen(function* () {
-      const { client } = yield* Held.duringSnapshot(yield* database)
-      yield* Effect.promise(async () => {
-        const pagesAfter = async (rounds: number): Promise<number> => {
-          for (let round = 0; round < rounds; round++) {
-            await add(client, 500, "2 minutes", "1,0")
-            expect(await prune(client, 1000)).toBe(500)
-          }
-          await add(client, 1, "2 minutes", "1,0")
-          const pages = await Held.pagesOf(client, Held.calling("prune_commits", [1000]))
-          expect(await prune(client, 1000)).toBe(1)
-          return pages
-        }
-        const few = await pagesAfter(2)
-        expect(await pagesAfter(30)).toBeLessThan(few + 40)
-      })
-    })
-  )
+  Held.duringSnapshot("removed records are not visited again while a snapshot is held", async client => {
+    const pagesAfter = async (rounds: number): Promise<number> => {
+      for (let round = 0; round < rounds; round++) {
+        await add(client, 500, "2 minutes", "1,0")
+        expect(await prune(client, 1000)).toBe(500)
+      }
+      await add(client, 1, "2 minutes", "1,0")
+      const pages = await Held.pagesOf(client, Held.calling("prune_commits", [1000]))
+      expect(await prune(client, 1000)).toBe(1)
+      return pages
+    }
+    const few = await pagesAfter(2)
+    expect(await pagesAfter(30)).toBeLessThan(few + 40)
+  })
 
-  it.scopedLive("tombstones that were removed while a snapshot is held are not visited again", () =>
-    Effect.gen(function* () {
-      const { client } = yield* Held.duringSnapshot(yield* database)
-      yield* Effect.promise(async () => {
-        const values = "SELECT 'n', 'k' || n, 2, n FROM generate_series(1, 40000) n"
-        await client.query(`INSERT INTO causeway.tombstones (namespace, key, version, seq) ${values}`)
-        await client.query(
-          `INSERT INTO causeway.changes (namespace, key, version, seq, op, actor, timestamp)
+  Held.duringSnapshot("tombstones that were removed while a snapshot is held are not visited again", async client => {
+    const values = "SELECT 'n', 'k' || n, 2, n FROM generate_series(1, 40000) n"
+    await client.query(`INSERT INTO causeway.tombstones (namespace, key, version, seq) ${values}`)
+    await client.query(
+      `INSERT INTO causeway.changes (namespace, key, version, seq, op, actor, timestamp)
            SELECT t.*, 'delete', 'tester', 1000 FROM causeway.tombstones t`
-        )
-        const pagesAfter = async (portions: number): Promise<number> => {
-          for (let portion = 0; portion < portions; portion++) await Held.call(client, "trim", [2000, 500])
-          await client.query("ANALYZE causeway.changes, causeway.tombstones")
-          return await Held.pagesOf(client, Held.calling("trim", [2000, 50]))
-        }
-        const few = await pagesAfter(2)
-        expect(await pagesAfter(60)).toBeLessThan(few + 40)
-        const { rows } = await client.query(
-          `SELECT l.trimmed_seq::int, (SELECT min(seq)::int FROM causeway.changes) AS first_record,
+    )
+    const pagesAfter = async (portions: number): Promise<number> => {
+      for (let portion = 0; portion < portions; portion++) await Held.call(client, "trim", [2000, 500])
+      await client.query("ANALYZE causeway.changes, causeway.tombstones")
+      return await Held.pagesOf(client, Held.calling("trim", [2000, 50]))
+    }
+    const few = await pagesAfter(2)
+    expect(await pagesAfter(60)).toBeLessThan(few + 40)
+    const { rows } = await client.query(
+      `SELECT l.trimmed_seq::int, (SELECT min(seq)::int FROM causeway.changes) AS first_record,
              (SELECT min(seq)::int FROM causeway.tombstones) AS first_tombstone FROM causeway.log l`
-        )
-        expect(rows).toEqual([{ trimmed_seq: 31_000, first_record: 31_001, first_tombstone: 31_001 }])
-      })
-    })
-  )
+    )
+    expect(rows).toEqual([{ trimmed_seq: 31_000, first_record: 31_001, first_tombstone: 31_001 }])
+  })
 })

@@ -1,14 +1,13 @@
 /** The numbers of namespaces and tenants, also of rows that are written by hand. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { createStore, execute, optionsOf } from "../../../postgres/Databases.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
+import { newStore, sql } from "../../../postgres/Databases.ts"
+import { live, onPostgres } from "../../../postgres/Live.ts"
 import * as Numbers from "../../Numbers.ts"
 import { node } from "../Fixture.ts"
-
-const run = (url: string, ...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
+import * as Held from "../Held.ts"
 
 const literal = (value: string | number | null): string =>
   typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value)
@@ -18,13 +17,13 @@ const rows = (all: ReadonlyArray<ReadonlyArray<string | number | null>>): string
 
 /** A database whose rows were written by hand. */
 const filled = Effect.gen(function* () {
-  const url = yield* Effect.promise(createStore)
+  const url = yield* newStore
   const { entries, tombstones } = Numbers
   const changes = [
     ...entries.map(({ key, namespace }) => ["set", namespace, key, 1, "1"] as const),
     ...tombstones.map(({ key, namespace }) => ["delete", namespace, key, 2, null] as const)
   ]
-  yield* run(
+  yield* sql(
     url,
     `INSERT INTO causeway.entries (namespace, key, version, updated_at, updated_by, value, expires_at)
          SELECT v.namespace, v.key, 1, 1, 'tester', '1', v.expires_at
@@ -45,28 +44,17 @@ const filled = Effect.gen(function* () {
   return url
 })
 
-const tablesOf = (url: string) =>
-  Effect.map(
-    run(
-      url,
-      `SELECT (SELECT json_agg(json_build_object('namespace', namespace)) FROM causeway.entries) AS entries,
-         (SELECT json_agg(json_build_array(namespace, entries)) FROM causeway.namespaces) AS namespaces,
-         (SELECT json_agg(json_build_array(tenant, namespaces, entries)) FROM causeway.tenants) AS tenants`
-    ),
-    ([row]) => row as unknown as Numbers.Tables
-  )
+const tablesOf = (url: string) => Effect.map(sql(url, Held.countsText), ([row]) => row as unknown as Numbers.Tables)
 
-describe.skipIf(reasonToSkip !== undefined)(`Postgres, namespaces and tenants ${reasonToSkip ?? ""}`, () => {
-  it.scopedLive("have the numbers of all entries, however these are named, and keep them with writes", () =>
-    Effect.gen(function* () {
-      const url = yield* filled
-      const counted = yield* tablesOf(url)
-      expect(counted.entries).toHaveLength(Numbers.entries.length)
-      Numbers.expectCounted(counted)
-      const { log, store } = yield* node(optionsOf(url))
-      const context = Context.make(Store, store).pipe(Context.add(ChangeLog, log))
-      yield* Effect.provide(Effect.zipRight(Numbers.expectShown, Numbers.change), context)
-      Numbers.expectCounted(yield* tablesOf(url))
-    })
-  )
+onPostgres("Postgres, namespaces and tenants", () => {
+  live("have the numbers of all entries, however these are named, and keep them with writes", function* () {
+    const url = yield* filled
+    const counted = yield* tablesOf(url)
+    expect(counted.entries).toHaveLength(Numbers.entries.length)
+    Numbers.expectCounted(counted)
+    const { log, store } = yield* node(url)
+    const context = Context.make(Store, store).pipe(Context.add(ChangeLog, log))
+    yield* Effect.provide(Effect.zipRight(Numbers.expectShown, Numbers.change), context)
+    Numbers.expectCounted(yield* tablesOf(url))
+  })
 })

@@ -7,6 +7,7 @@ import { Unanswered, unavailable } from "../../../../src/Storage/Postgres/Databa
 import type { Pool } from "../../../../src/Storage/Postgres/Database/Pool.ts"
 import type { Query } from "../../../../src/Storage/Postgres/Database/Statement.ts"
 import * as Writer from "../../../../src/Storage/Postgres/Kv/Writer.ts"
+import { calledBy } from "../Database/Fixture.ts"
 
 const set: Write = {
   operations: [{ op: "set", namespace: "n", key: "k", value: JsonText("1"), expiresAt: null }],
@@ -27,14 +28,15 @@ const answers: Record<string, string | number> = {
   commit_keyed: "1700000000000,5,0,1,1,-1",
   remove_entries: "0,5",
   remove_keyed: "0,5",
-  fence_commit: 1
+  fence: 1
 }
 
 /** A pool that answers while it is reachable, and what it was sent. */
 const makePool = () => {
   const state = { isReachable: false, sent: [] as Array<{ readonly name: string; readonly id: unknown }> }
-  const answer = <A>({ decode, name, values: [id] }: Query<A>) =>
+  const answer = <A>({ decode, text, values: [id] }: Query<A>) =>
     Effect.suspend(() => {
+      const name = calledBy({ text })
       state.sent.push({ name, id })
       if (!state.isReachable) return new Unanswered({ reason: "connection lost" })
       return Effect.sync(() => decode([[answers[name]!]]))
@@ -62,11 +64,15 @@ describe("a group of unknown outcome is fenced off before one", () => {
           expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)
           const [call] = state.sent
           expect(call?.name).toBe(first)
+          // As long as nothing can be asked, nothing is sent.
+          state.sent.length = 0
+          yield* Effect.exit(commit(next))
+          expect(state.sent.map(({ name }) => name)).toEqual(["fence"])
 
           state.isReachable = true
           state.sent.length = 0
           yield* Effect.flatMap(commit(next), outcome => outcome!)
-          expect(state.sent.map(({ name }) => name)).toEqual(["fence_commit", second])
+          expect(state.sent.map(({ name }) => name)).toEqual(["fence", second])
           expect(state.sent[0]?.id).toBe(call?.id)
         })
       )

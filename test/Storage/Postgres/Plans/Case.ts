@@ -3,7 +3,8 @@ import type { Parameter, Query } from "../../../../src/Storage/Postgres/Database
 import * as Held from "../Held.ts"
 
 /** A statement, and how many rows of any large table it may read at most. */
-export interface Case extends Pick<Query<unknown>, "name" | "text" | "values"> {
+export interface Case extends Pick<Query<unknown>, "text" | "values"> {
+  readonly name: string
   readonly most: number
 }
 

@@ -3,9 +3,9 @@
 import type { ChangeQuery } from "../../../../src/Kv/ChangeLog.ts"
 import type { EntryQuery } from "../../../../src/Storage/KeyOrder.ts"
 import * as ListQueries from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
-import * as Namespaces from "../../../../src/Storage/Postgres/Kv/Namespaces.ts"
+import * as Namespaces from "../../../../src/Storage/Postgres/Kv/ListQueries.ts"
 import * as Queries from "../../../../src/Storage/Postgres/Kv/Queries.ts"
-import * as SessionQueries from "../../../../src/Storage/Postgres/SessionEvents/Queries.ts"
+import * as SessionQueries from "../../../../src/Storage/Postgres/SessionEvents/SessionQueries.ts"
 import { type Case, reading } from "./Case.ts"
 import { due, gone, node, now, unfinished } from "./Content.ts"
 

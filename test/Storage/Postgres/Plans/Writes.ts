@@ -1,8 +1,8 @@
 /** Statements that write, with what they may read. */
 import { randomUUID } from "node:crypto"
 import type { Write } from "../../../../src/Kv/Write.ts"
-import * as WriteCalls from "../../../../src/Storage/Postgres/Kv/WriteCalls.ts"
-import * as SessionQueries from "../../../../src/Storage/Postgres/SessionEvents/Queries.ts"
+import * as WriteCalls from "../../../../src/Storage/Postgres/Kv/Writer.ts"
+import * as SessionQueries from "../../../../src/Storage/Postgres/SessionEvents/SessionQueries.ts"
 import * as SessionWriter from "../../../../src/Storage/Postgres/SessionEvents/SessionWriter.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import { type Case, calling, reading } from "./Case.ts"

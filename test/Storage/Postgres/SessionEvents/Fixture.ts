@@ -1,13 +1,11 @@
 /** Nodes over one database, and what tests do with their session event logs. */
 import { expect } from "@effect/vitest"
-import { Context, Duration, Effect, Layer, Logger } from "effect"
+import { Context, Duration, Effect, Layer } from "effect"
 import { type Append, SessionElsewhere, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { SessionNodes } from "../../../../src/Gateway/SessionNodes.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import type * as PostgresSessionEvents from "../../../../src/Storage/Postgres/SessionEvents.ts"
-import { createDatabase, nodeLayer, optionsOf } from "../../../postgres/Databases.ts"
-
-export const quiet = Logger.remove(Logger.defaultLogger)
+import { nodeLayer, optionsOf } from "../../../postgres/Databases.ts"
 
 export type Events = Context.Tag.Service<SessionEvents>
 
@@ -39,8 +37,6 @@ export const append = (
 /** The texts of all events of a session. */
 export const textsOf = (events: Events, session: string) =>
   Effect.map(Effect.flatten(events.read(session, 0, 1000)), page => page.events.map(({ text }) => text))
-
-export const database = Effect.promise(() => createDatabase())
 
 /** Requires that a call fails because another node has the session. */
 export const isElsewhere = <A, E>(effect: Effect.Effect<A, E>) =>

@@ -1,29 +1,27 @@
 /** Sessions after a fail-over of the database that has lost their newest events. */
-import { describe, expect, it } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { keyOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
 import { alice, history, listen, make, statesOf } from "../../../Gateway/Fixture.ts"
-import { execute, nodeLayer, optionsOf } from "../../../postgres/Databases.ts"
-import { reasonToSkip } from "../../../postgres/Server.ts"
-import { database, quiet } from "./Fixture.ts"
+import { newDatabase, nodeLayer, optionsOf, sql } from "../../../postgres/Databases.ts"
+import { live, onPostgres, quiet } from "../../../postgres/Live.ts"
 
 /** A gateway over a database of which the newest events of its sessions can be lost. */
 const gateway = Effect.gen(function* () {
-  const url = yield* database
+  const url = yield* newDatabase
   const { start, stored } = yield* make({ stored: nodeLayer(optionsOf(url)) })
-  const sql = (text: string) => Effect.promise(() => execute(url, text))
   const lose = (kept: number) =>
     Effect.all([
-      sql(`DELETE FROM causeway.events WHERE seq > ${kept}`),
-      sql(`UPDATE causeway.histories SET head = ${kept}`)
+      sql(url, `DELETE FROM causeway.events WHERE seq > ${kept}`),
+      sql(url, `UPDATE causeway.histories SET head = ${kept}`)
     ])
   /** As after a promotion of a standby that has only the first events. */
-  const failOver = (kept: number) => Effect.zipRight(lose(kept), sql("SELECT causeway.renew_epoch()"))
-  return { start, sql, lose, failOver, events: Context.get(stored, SessionEvents) }
+  const failOver = (kept: number) => Effect.zipRight(lose(kept), sql(url, "SELECT causeway.renew_epoch()"))
+  return { start, url, lose, failOver, events: Context.get(stored, SessionEvents) }
 })
 
-describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are lost ${reasonToSkip ?? ""}`, () => {
+onPostgres("A session whose newest events are lost", () => {
   const turn = Effect.gen(function* () {
     const context = yield* gateway
     const { sessions } = yield* context.start
@@ -54,28 +52,24 @@ describe.skipIf(reasonToSkip !== undefined)(`A session whose newest events are l
       yield* listener.untilLost
     }).pipe(Effect.provide(quiet))
 
-  it.scopedLive("has another epoch when a node asks for it", () =>
-    Effect.gen(function* () {
-      const { epoch, failOver, id, sessions } = yield* turn
-      yield* failOver(2)
-      // It answers from memory if the database does not answer in time.
-      yield* Effect.repeat(sessions.get(alice, id), { until: session => session.epoch !== epoch })
-    }).pipe(Effect.provide(quiet))
-  )
+  live("has another epoch when a node asks for it", function* () {
+    const { epoch, failOver, id, sessions } = yield* turn
+    yield* failOver(2)
+    // It answers from memory if the database does not answer in time.
+    yield* Effect.repeat(sessions.get(alice, id), { until: session => session.epoch !== epoch })
+  })
 
-  it.scopedLive("has another epoch if its whole history is lost, and its record is not", () =>
-    Effect.gen(function* () {
-      const { events, sql, start } = yield* gateway
-      const first = yield* start
-      const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
-      const find = Effect.flatten(events.find(keyOf(alice.tenant, id)))
-      expect(yield* find).toMatchObject({ epoch, headSeq: 0 })
-      yield* first.stop
-      yield* sql("DELETE FROM causeway.histories")
-      const { sessions } = yield* start
-      const { subscription } = yield* listen(sessions, id)
-      expect(subscription.epoch).not.toBe(epoch)
-      expect(yield* find).toMatchObject({ epoch: subscription.epoch })
-    }).pipe(Effect.provide(quiet))
-  )
+  live("has another epoch if its whole history is lost, and its record is not", function* () {
+    const { events, start, url } = yield* gateway
+    const first = yield* start
+    const { epoch, id } = yield* first.sessions.create(alice, { agentType: "echo" })
+    const find = Effect.flatten(events.find(keyOf(alice.tenant, id)))
+    expect(yield* find).toMatchObject({ epoch, headSeq: 0 })
+    yield* first.stop
+    yield* sql(url, "DELETE FROM causeway.histories")
+    const { sessions } = yield* start
+    const { subscription } = yield* listen(sessions, id)
+    expect(subscription.epoch).not.toBe(epoch)
+    expect(yield* find).toMatchObject({ epoch: subscription.epoch })
+  })
 })

@@ -14,8 +14,7 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
-import { texts } from "../Database/Encoding.ts"
-import { calling, first, type Query, type Row } from "../Database/Statement.ts"
+import { calling, first, type Query, textArray } from "../Database/Statement.ts"
 
 type HistoryRow = readonly [epoch: string, head: number, trimmed: number, recoveryState: string | null]
 
@@ -28,7 +27,6 @@ const historyOf = ([epoch, headSeq, trimmedSeq, recoveryState]: HistoryRow): His
 
 /** Adds an empty history, unless the session has one. */
 export const create = (session: string, epoch: string): Query<void> => ({
-  name: "create_history",
   text: `INSERT INTO causeway.histories (session, epoch, database_epoch) VALUES ($1, $2, causeway.epoch())
     ON CONFLICT (session) DO NOTHING`,
   values: [session, epoch],
@@ -41,7 +39,6 @@ export const trim = (before: number, portion: number): Query<number> =>
 
 /** The history of a session. */
 export const find = (session: string): Query<History | undefined> => ({
-  name: "find_history",
   text: "SELECT epoch, head, trimmed, recovery_state FROM causeway.histories WHERE session = $1",
   values: [session],
   decode: ([row]) => (row === undefined ? undefined : historyOf(row as HistoryRow))
@@ -53,7 +50,6 @@ const bytesOfCharacter = 3
 /** Up to `limit` events of a session after a number, with its history. */
 export const page = (session: string, after: number, limit: number): Query<EventPage | undefined> => ({
   // An event has at most as many characters as bytes, so that a page with the bytes below has all characters it may have.
-  name: "page_of_events",
   text: `SELECT h.epoch, h.head, h.trimmed, h.recovery_state, e.seq, e.text FROM causeway.histories h
     LEFT JOIN LATERAL (
       SELECT seq, text FROM (
@@ -81,7 +77,6 @@ export const storedId = (id: string): string => JSON.stringify(id)
 
 /** The receipt of a message of a session. */
 export const receipt = (session: string, id: string): Query<Receipt | undefined> => ({
-  name: "receipt",
   text: `SELECT r.digest, r.turn FROM causeway.receipts r JOIN causeway.histories h ON h.id = r.history
     WHERE h.session = $1 AND r.id = $2`,
   values: [session, storedId(id)],
@@ -94,7 +89,6 @@ export const receipt = (session: string, id: string): Query<Receipt | undefined>
 
 /** The launch configuration of a session. */
 export const configuration = (session: string): Query<LaunchConfiguration> => ({
-  name: "launch_configuration",
   text: "SELECT environment, deployment FROM causeway.launch_configurations WHERE session = $1",
   values: [session],
   decode: ([row]) => {
@@ -105,13 +99,12 @@ export const configuration = (session: string): Query<LaunchConfiguration> => ({
 
 /** The summaries of sessions, in their order. */
 export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
-  name: "summaries",
   text: `SELECT h.head, c.environment IS NOT NULL, c.deployment IS NOT NULL
     FROM unnest($1::text[]) WITH ORDINALITY s(session, position)
     LEFT JOIN causeway.histories h ON h.session = s.session
     LEFT JOIN causeway.launch_configurations c ON c.session = s.session
     ORDER BY s.position`,
-  values: [texts(sessions)],
+  values: [textArray(sessions)],
   decode: rows =>
     (rows as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
       ([headSeq, hasEnvironment, hasDeployment]) => ({ headSeq, hasEnvironment, hasDeployment })
@@ -120,7 +113,6 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
 
 /** Sessions of which a history or a launch configuration is stored, after another one. */
 export const sessions = (after: string, limit: number): Query<ReadonlyArray<string>> => ({
-  name: "stored_sessions",
   text: `(SELECT session FROM causeway.histories WHERE session > $1 ORDER BY session LIMIT $2)
     UNION
     (SELECT session FROM causeway.launch_configurations WHERE session > $1 ORDER BY session LIMIT $2)
@@ -130,60 +122,41 @@ export const sessions = (after: string, limit: number): Query<ReadonlyArray<stri
 })
 
 /** Sessions with a recovery state that a node may open. There may be many sessions, but few owners. */
-const unfinishedOf = (name: string, condition: string, order: string) => ({
-  name,
-  text: `WITH owners AS MATERIALIZED (
-      SELECT DISTINCT owner FROM causeway.histories WHERE recovery_state IS NOT NULL
-    ), open_owners AS MATERIALIZED (
-      SELECT owner FROM owners WHERE owner IS NULL OR ${condition} causeway.is_gone(owner, $1, $2)
-    )
-    SELECT h.session, h.recovery_state FROM open_owners o
-    JOIN causeway.histories h ON h.owner IS NOT DISTINCT FROM o.owner
-    WHERE h.recovery_state IS NOT NULL ORDER BY ${order} LIMIT $3`
-})
-
-const unfinishedStatement = unfinishedOf("unfinished", "owner = $1 OR", "h.id")
-// Each node has a different order, so that nodes that take sessions over do not start with the same ones.
-const abandonedStatement = unfinishedOf(
-  "abandoned",
-  "owner <> $1 AND",
-  "hashint8extended(h.id, uuid_hash_extended($1, 0))"
-)
-
-const decodeUnfinished = (rows: ReadonlyArray<Row>): ReadonlyArray<Unfinished> =>
-  (rows as ReadonlyArray<readonly [string, string]>).map(([session, recoveryState]) => ({ session, recoveryState }))
-
-/** The maximum number of sessions that are taken over at a time. The next query finds the others. */
-const maxAbandoned = 1000
-
-const maxUnfinished = 1_000_000
+const unfinishedOf =
+  (condition: string, order: string, limit: number) =>
+  (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
+    text: `WITH owners AS MATERIALIZED (
+        SELECT DISTINCT owner FROM causeway.histories WHERE recovery_state IS NOT NULL
+      ), open_owners AS MATERIALIZED (
+        SELECT owner FROM owners WHERE owner IS NULL OR ${condition} causeway.is_gone(owner, $1, $2)
+      )
+      SELECT h.session, h.recovery_state FROM open_owners o
+      JOIN causeway.histories h ON h.owner IS NOT DISTINCT FROM o.owner
+      WHERE h.recovery_state IS NOT NULL ORDER BY ${order} LIMIT $3`,
+    values: [node, lease, limit],
+    decode: rows =>
+      (rows as ReadonlyArray<readonly [string, string]>).map(([session, recoveryState]) => ({ session, recoveryState }))
+  })
 
 /** Sessions with a recovery state that this node owned, or may take over. `lease` is in milliseconds. */
-export const unfinished = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
-  ...unfinishedStatement,
-  values: [node, lease, maxUnfinished],
-  decode: decodeUnfinished
-})
+export const unfinished = unfinishedOf("owner = $1 OR", "h.id", 1_000_000)
 
-/** Sessions with a recovery state whose nodes are gone. `lease` is in milliseconds. */
-export const abandoned = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
-  ...abandonedStatement,
-  values: [node, lease, maxAbandoned],
-  decode: decodeUnfinished
-})
+/**
+ * Sessions with a recovery state whose nodes are gone. `lease` is in milliseconds. The next query finds those above the
+ * limit. Each node has a different order, so that nodes that take sessions over do not start with the same ones.
+ */
+export const abandoned = unfinishedOf("owner <> $1 AND", "hashint8extended(h.id, uuid_hash_extended($1, 0))", 1000)
 
 /** Returns those of `sessions` that do not belong to a node any longer. */
 export const taken = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
-  name: "taken_sessions",
   text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
     WHERE h.owner IS DISTINCT FROM $2`,
-  values: [texts(sessions), node],
+  values: [textArray(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })
 
 /** The other node that owns a session, if its lease is valid. */
 export const owner = (session: string, node: string): Query<Peer | undefined> => ({
-  name: "owner_of_session",
   text: `SELECT n.id, n.address FROM causeway.histories h JOIN causeway.nodes n ON n.id = h.owner
     WHERE h.session = $1 AND n.id <> $2 AND n.expires_at > clock_timestamp()`,
   values: [session, node],
@@ -196,7 +169,6 @@ export const owner = (session: string, node: string): Query<Peer | undefined> =>
 
 /** The other nodes that accept requests. */
 export const peers = (node: string): Query<ReadonlyArray<ReachablePeer>> => ({
-  name: "peers",
   text: `SELECT id, address FROM causeway.nodes
     WHERE id <> $1 AND address IS NOT NULL AND expires_at > clock_timestamp() ORDER BY id`,
   values: [node],
@@ -205,7 +177,6 @@ export const peers = (node: string): Query<ReadonlyArray<ReachablePeer>> => ({
 
 /** A new fencing token, which no owner of a session has had. */
 export const nextToken: Query<number> = {
-  name: "next_token",
   text: "SELECT nextval('causeway.session_tokens')",
   values: [],
   decode: first
@@ -213,7 +184,6 @@ export const nextToken: Query<number> = {
 
 /** Moves a session without a recovery state from its owner to another node. Returns false if the owner has changed. */
 export const adopt = (session: string, to: SessionOwner, from: SessionOwner): Query<boolean> => ({
-  name: "adopt_session",
   text: `UPDATE causeway.histories SET owner = $2, token = $3
     WHERE session = $1 AND owner = $4 AND token = $5 AND recovery_state IS NULL RETURNING 1`,
   values: [session, to.node, to.token, from.node, from.token],
@@ -222,9 +192,8 @@ export const adopt = (session: string, to: SessionOwner, from: SessionOwner): Qu
 
 /** Returns those of `sessions` that belong to other nodes with valid leases. */
 export const elsewhere = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
-  name: "sessions_elsewhere",
   text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
     JOIN causeway.nodes n ON n.id = h.owner WHERE n.id <> $2 AND n.expires_at > clock_timestamp()`,
-  values: [texts(sessions), node],
+  values: [textArray(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
 })

@@ -1,22 +1,18 @@
 /**
  * The functions of histories of sessions, of their ownership, and of the leases of nodes.
  */
+import { newEpoch, plpgsql, readPosition, without } from "./SqlParts.ts"
 
 /**
  * Renews or creates the lease of a node; unless `always` is true, only if it has ended. Returns how often the lease had
  * ended before it was renewed, by which a node learns that others may have taken its sessions, or NULL if nothing was
  * done. A lease ends as long after its renewal as it says even if the clock of the database is set back.
  */
-export const renewLease = `
-CREATE FUNCTION causeway.renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint
-LANGUAGE plpgsql
-AS $function$
+export const renewLease = plpgsql("renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint")`
 DECLARE
-  moment timestamptz := clock_timestamp();
-  ends timestamptz := moment + lease * interval '1 millisecond';
+  moment timestamptz := clock_timestamp(); ends timestamptz := moment + lease * interval '1 millisecond';
   -- Apart from the column of that name.
-  millis bigint := lease;
-  renewed bigint;
+  millis bigint := lease; renewed bigint;
 BEGIN
   PERFORM FROM causeway.nodes n WHERE n.id = node AND n.expires_at > moment;
   IF FOUND AND NOT always THEN RETURN NULL; END IF;
@@ -30,7 +26,7 @@ BEGIN
   RETURNING n.lapses INTO renewed;
   RETURN renewed;
 END
-$function$`
+`
 
 /**
  * Returns whether a node is gone, as seen by `asking`: its lease has ended, and the lease of `asking` has been valid
@@ -67,34 +63,17 @@ $function$`
  *
  * Returns a JSON array with the outcome of each write, as `SessionWriter` describes them: null if it was stored.
  */
-export const writeSessions = `
-CREATE FUNCTION causeway.write_sessions(
-  group_id uuid,
-  node uuid,
-  lease bigint,
-  most_events bigint,
-  most_bytes bigint,
-  most_receipts integer,
-  writes json,
-  texts text[]
-) RETURNS text
-LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET jit = off
-AS $function$
+export const writeSessions = plpgsql(
+  `write_sessions(group_id uuid, node uuid, lease bigint, most_events bigint, most_bytes bigint,
+    most_receipts integer, writes json, texts text[]) RETURNS text`,
+  without("seqscan", "hashjoin")
+)`
 DECLARE
-  results text[] := '{}';
-  result text;
-  w record;
+  results text[] := '{}'; result text; w record;
   -- Events of the appends before the write at hand.
-  base integer := 0;
-  h causeway.histories%ROWTYPE;
-  oldest record;
-  kept_from bigint;
-  bytes_left bigint;
-  is_allowed boolean;
-  current_epoch text;
-  late_from bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000;
-  oldest_late bigint;
+  base integer := 0; h causeway.histories%ROWTYPE; oldest record; kept_from bigint; bytes_left bigint;
+  is_allowed boolean; current_epoch text;
+  late_from bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000; oldest_late bigint;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.write_sessions needs the isolation level read committed' USING ERRCODE = '0A000';
@@ -185,7 +164,7 @@ BEGIN
       IF h.database_epoch IS DISTINCT FROM current_epoch THEN
         UPDATE causeway.histories u
         SET epoch = CASE
-            WHEN u.database_epoch IS NULL THEN u.epoch ELSE left(replace(gen_random_uuid()::text, '-', ''), 16)
+            WHEN u.database_epoch IS NULL THEN u.epoch ELSE ${newEpoch}
           END,
           database_epoch = current_epoch
         WHERE u.id = h.id RETURNING u.* INTO h;
@@ -225,7 +204,7 @@ BEGIN
   INSERT INTO causeway.commits (id, result) VALUES (group_id, concat('[', array_to_string(results, ','), ']'));
   RETURN concat('[', array_to_string(results, ','), ']');
 END
-$function$`
+`
 
 /**
  * Removes events from before a time, in epoch milliseconds, the oldest first. It visits `portion` of them, and removes
@@ -239,31 +218,18 @@ $function$`
  *
  * If the clock of the database was set back, the scan starts at the oldest event.
  */
-export const trimSessions = `
-CREATE FUNCTION causeway.trim_sessions(before bigint, portion integer) RETURNS bigint
-LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off
-AS $function$
+export const trimSessions = plpgsql(
+  `trim_sessions(before bigint, portion integer) RETURNS bigint`,
+  without("seqscan", "bitmapscan", "hashjoin", "mergejoin")
+)`
 DECLARE
-  newest bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1200000;
-  begun record;
-  late_ids bigint[];
-  oldest_late bigint;
-  first bigint;
-  visited integer;
-  last bigint;
-  histories bigint[];
-  seqs bigint[];
-  due record;
-  trimmed_seq bigint;
-  up_to bigint;
-  dropped bigint;
-  dropped_bytes bigint;
+  newest bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1200000; begun record;
+  late_ids bigint[]; oldest_late bigint; first bigint; visited integer; last bigint; histories bigint[];
+  seqs bigint[]; due record; trimmed_seq bigint; up_to bigint; dropped bigint; dropped_bytes bigint;
   total bigint := 0;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(1129794373) THEN RETURN 0; END IF;
-  SELECT p.id, p.up_to INTO begun FROM causeway.positions p WHERE p.name = 'events' ORDER BY p.id DESC LIMIT 1;
+  ${readPosition("events", "begun")}
   SELECT array_agg(p.id), min(p.up_to) INTO late_ids, oldest_late
   FROM causeway.positions p WHERE p.name = 'late events';
   first := least(CASE WHEN begun.up_to > newest THEN 0 ELSE begun.up_to END, oldest_late - 1);
@@ -305,4 +271,4 @@ BEGIN
   END IF;
   RETURN total;
 END
-$function$`
+`

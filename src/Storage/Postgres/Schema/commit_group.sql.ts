@@ -20,78 +20,42 @@
  * Rows are looked up one by one (`OFFSET 0` keeps the planner from choosing a join), and changed by their addresses. If
  * most rows of a table are dead, the planner expects it to be empty, and would choose a scan of all dead rows instead.
  */
-export const commitGroup = `
-CREATE FUNCTION causeway.commit_group(
-  group_id uuid,
-  now bigint,
-  lock_first boolean,
-  namespaces text[],
-  keys text[],
-  write_sizes integer[],
-  actors text[],
-  op_keys integer[],
-  op_values text[],
-  op_expiries bigint[],
-  op_matches text[],
-  op_none_matches text[]
-) RETURNS text
-LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $function$
+import { byIndex, generic, plpgsql } from "./SqlParts.ts"
+
+/** Fails if the statement before has changed another number of rows. */
+const unlessFound = (rows: string): string => `GET DIAGNOSTICS found_rows = ROW_COUNT;
+    IF found_rows <> ${rows} THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;`
+
+export const commitGroup = plpgsql(
+  `commit_group(group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[],
+    write_sizes integer[], actors text[], op_keys integer[], op_values text[], op_expiries bigint[],
+    op_matches text[], op_none_matches text[]) RETURNS text`,
+  byIndex,
+  generic
+)`
 DECLARE
   key_count integer := cardinality(keys);
   -- Of each key: what it is after the writes so far, and what it was.
-  versions bigint[];
-  presents boolean[];
-  expiries bigint[];
+  versions bigint[]; presents boolean[]; expiries bigint[];
   -- Of each key: the address of its row, in entries or in tombstones.
-  places tid[];
-  old_versions bigint[];
-  old_presents boolean[];
+  places tid[]; old_versions bigint[]; old_presents boolean[];
   -- Of each key: the write that changed it last, and the last step on it.
   changed_by integer[] := array_fill(0, ARRAY[key_count]);
   final_steps integer[] := array_fill(0, ARRAY[key_count]);
   -- What the write at hand has changed, as it was before it.
-  saved integer;
-  saved_keys integer[] := '{}';
-  saved_versions bigint[] := '{}';
-  saved_presents boolean[] := '{}';
+  saved integer; saved_keys integer[] := '{}'; saved_versions bigint[] := '{}'; saved_presents boolean[] := '{}';
   saved_expiries bigint[] := '{}';
   -- The steps of the write at hand. Those of expiry come first in the log.
-  own integer;
-  own_keys integer[] := '{}';
-  own_ops integer[] := '{}';
-  own_versions bigint[] := '{}';
-  expired integer;
-  expired_keys integer[] := '{}';
-  expired_versions bigint[] := '{}';
+  own integer; own_keys integer[] := '{}'; own_ops integer[] := '{}'; own_versions bigint[] := '{}';
+  expired integer; expired_keys integer[] := '{}'; expired_versions bigint[] := '{}';
   -- The steps of the group. The operation of a delete is 0, and so is the write of a delete by expiry.
-  steps integer := 0;
-  step_keys integer[] := '{}';
-  step_ops integer[] := '{}';
-  step_versions bigint[] := '{}';
-  step_writes integer[] := '{}';
-  results bigint[] := '{0,0}';
-  result_count integer := 2;
-  result_start integer;
-  first_op integer := 1;
-  k integer;
-  at integer;
-  current_version bigint;
-  is_own boolean;
-  is_live boolean;
-  is_refused boolean;
-  versions_text text;
+  steps integer := 0; step_keys integer[] := '{}'; step_ops integer[] := '{}'; step_versions bigint[] := '{}';
+  step_writes integer[] := '{}'; results bigint[] := '{0,0}'; result_count integer := 2; result_start integer;
+  first_op integer := 1; k integer; at integer; current_version bigint; is_own boolean; is_live boolean;
+  is_refused boolean; versions_text text;
   -- 0: unchanged, 1: entry changed, 2: entry deleted, 3: tombstone to entry, 4: tombstone changed, 5: new entry, 6: new tombstone
-  kinds integer[];
-  counts integer[] := '{0,0,0,0,0,0}';
-  kind integer;
-  unwritten integer := 0;
-  found_rows integer;
-  last_seq bigint := 0;
-  stamp bigint;
-  lock_wait bigint := -1;
+  kinds integer[]; counts integer[] := '{0,0,0,0,0,0}'; kind integer; unwritten integer := 0; found_rows integer;
+  last_seq bigint := 0; stamp bigint; lock_wait bigint := -1;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.commit_group needs the isolation level read committed' USING ERRCODE = '0A000';
@@ -265,22 +229,19 @@ BEGIN
       updated_at = stamp, expires_at = op_expiries[step_ops[n.step]]
     FROM unnest(places, namespaces, keys, kinds, old_versions, final_steps) n(place, namespace, key, kind, version, step)
     WHERE n.kind = 1 AND e.ctid = n.place AND e.namespace = n.namespace AND e.key = n.key AND e.version = n.version;
-    GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows <> counts[1] THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;
+    ${unlessFound("counts[1]")}
   END IF;
   IF counts[2] > 0 THEN
     DELETE FROM causeway.entries e
     USING unnest(places, namespaces, keys, kinds, old_versions) n(place, namespace, key, kind, version)
     WHERE n.kind = 2 AND e.ctid = n.place AND e.namespace = n.namespace AND e.key = n.key AND e.version = n.version;
-    GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows <> counts[2] THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;
+    ${unlessFound("counts[2]")}
   END IF;
   IF counts[3] + counts[4] > 0 THEN
     DELETE FROM causeway.tombstones t
     USING unnest(places, namespaces, keys, kinds, old_versions) n(place, namespace, key, kind, version)
     WHERE n.kind IN (3, 4) AND t.ctid = n.place AND t.namespace = n.namespace AND t.key = n.key AND t.version = n.version;
-    GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows <> counts[3] + counts[4] THEN RAISE EXCEPTION 'a key has changed' USING ERRCODE = '40001'; END IF;
+    ${unlessFound("counts[3] + counts[4]")}
   END IF;
   IF counts[3] + counts[5] > 0 THEN
     INSERT INTO causeway.entries (namespace, key, version, updated_by, updated_at, expires_at, value)
@@ -302,4 +263,4 @@ BEGIN
   INSERT INTO causeway.commits (id, result) VALUES (group_id, array_to_string(results, ','));
   RETURN array_to_string(results, ',');
 END
-$function$`
+`

@@ -1,6 +1,7 @@
 /**
  * The functions of the change log as a whole, its epoch and its retention, and those of positions and commit records.
  */
+import { byIndex, newEpoch, plpgsql, readPosition, without } from "./SqlParts.ts"
 
 /**
  * Returns the position of a name, from which scans start: no live row has this value or a lesser one. `expiry` is in
@@ -13,40 +14,30 @@
  *
  * It is a function, so that its scan starts at the newest row under all settings.
  */
-export const position = `CREATE FUNCTION causeway.position(position_name text) RETURNS bigint
-  LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-  AS $function$
-  BEGIN
-    RETURN (SELECT p.up_to FROM causeway.positions p WHERE p.name = position_name ORDER BY p.id DESC LIMIT 1);
-  END
-  $function$`
+export const position = plpgsql("position(position_name text) RETURNS bigint", "STABLE", byIndex)`
+BEGIN
+  RETURN (SELECT p.up_to FROM causeway.positions p WHERE p.name = position_name ORDER BY p.id DESC LIMIT 1);
+END
+`
 
 /** Takes the lock of the log. Returns the wait for it in microseconds. */
-export const lockLog = `CREATE FUNCTION causeway.lock_log() RETURNS bigint
-  LANGUAGE plpgsql
-  AS $function$
-  DECLARE
-    asked timestamptz := clock_timestamp();
-  BEGIN
-    PERFORM FROM causeway.log FOR UPDATE;
-    RETURN (extract(epoch FROM clock_timestamp() - asked) * 1000000)::bigint;
-  END
-  $function$`
+export const lockLog = plpgsql("lock_log() RETURNS bigint")`
+DECLARE
+  asked timestamptz := clock_timestamp();
+BEGIN
+  PERFORM FROM causeway.log FOR UPDATE;
+  RETURN (extract(epoch FROM clock_timestamp() - asked) * 1000000)::bigint;
+END
+`
 
 /**
  * Removes the oldest records, but never the newest, with the tombstones that they made. A tombstone has the number of
  * its record, so that none is left up to the last record that was removed. Returns how many of up to `portion` records
  * were removed.
  */
-export const trim = `
-CREATE FUNCTION causeway.trim(before bigint, portion integer) RETURNS bigint
-LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off
-AS $function$
+export const trim = plpgsql("trim(before bigint, portion integer) RETURNS bigint", without("seqscan"))`
 DECLARE
-  first bigint;
-  up_to bigint;
+  first bigint; up_to bigint;
 BEGIN
   SELECT l.trimmed_seq INTO first FROM causeway.log l FOR UPDATE;
   SELECT max(c.seq) INTO up_to
@@ -61,16 +52,13 @@ BEGIN
   UPDATE causeway.log SET trimmed_seq = up_to, history = history + 1;
   RETURN up_to - first;
 END
-$function$`
+`
 
 /**
  * Returns the epoch of the log: the stored text and the timeline of the server, which changes with each fail-over and
  * each point-in-time recovery. If the role may not read the timeline, it returns the stored text alone.
  */
-export const epoch = `
-CREATE FUNCTION causeway.epoch() RETURNS text
-LANGUAGE plpgsql STABLE
-AS $function$
+export const epoch = plpgsql("epoch() RETURNS text", "STABLE")`
 DECLARE
   stored text;
 BEGIN
@@ -81,14 +69,14 @@ BEGIN
     RETURN stored;
   END;
 END
-$function$`
+`
 
 /** Stores a new epoch. For operators who replace the content of the database by a dump of the same cluster. */
 export const renewEpoch = `
 CREATE FUNCTION causeway.renew_epoch() RETURNS text
 LANGUAGE sql
 AS $function$
-  UPDATE causeway.log SET epoch = left(replace(gen_random_uuid()::text, '-', ''), 16), history = history + 1;
+  UPDATE causeway.log SET epoch = ${newEpoch}, history = history + 1;
   SELECT causeway.epoch();
 $function$`
 
@@ -97,29 +85,26 @@ $function$`
  * timeline: two standbys without a common archive are promoted to timelines of the same number. Returns whether the
  * role may read cluster and timeline.
  */
-export const identify = `CREATE FUNCTION causeway.identify() RETURNS boolean
-  LANGUAGE plpgsql
-  AS $function$
-  DECLARE
-    identifier text;
-    current_timeline text;
+export const identify = plpgsql("identify() RETURNS boolean")`
+DECLARE
+  identifier text; current_timeline text;
+BEGIN
+  SELECT s.system_identifier::text INTO identifier FROM pg_control_system() s;
   BEGIN
-    SELECT s.system_identifier::text INTO identifier FROM pg_control_system() s;
-    BEGIN
-      current_timeline := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
-    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
-      NULL;
-    END;
-    UPDATE causeway.log l
-    SET epoch = CASE WHEN l.system_identifier <> identifier OR l.timeline <> current_timeline THEN left(replace(gen_random_uuid()::text, '-', ''), 16) ELSE l.epoch END,
-      system_identifier = identifier, timeline = coalesce(current_timeline, l.timeline), history = l.history + 1
-    WHERE l.system_identifier IS DISTINCT FROM identifier
-      OR current_timeline IS NOT NULL AND l.timeline IS DISTINCT FROM current_timeline;
-    RETURN current_timeline IS NOT NULL;
+    current_timeline := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
   EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
-    RETURN false;
-  END
-  $function$`
+    NULL;
+  END;
+  UPDATE causeway.log l
+  SET epoch = CASE WHEN l.system_identifier <> identifier OR l.timeline <> current_timeline THEN ${newEpoch} ELSE l.epoch END,
+    system_identifier = identifier, timeline = coalesce(current_timeline, l.timeline), history = l.history + 1
+  WHERE l.system_identifier IS DISTINCT FROM identifier
+    OR current_timeline IS NOT NULL AND l.timeline IS DISTINCT FROM current_timeline;
+  RETURN current_timeline IS NOT NULL;
+EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+  RETURN false;
+END
+`
 
 /**
  * Removes commit records that no node asks for any longer. Fences, which have no result, stay for an hour: until then,
@@ -129,23 +114,15 @@ export const identify = `CREATE FUNCTION causeway.identify() RETURNS boolean
  * clock of the database was set back, the scan starts at the oldest record. One node at a time does this, by the
  * advisory lock `CWKP`. Returns how many of up to `portion` records with a result were removed.
  */
-export const pruneCommits = `
-CREATE FUNCTION causeway.prune_commits(portion integer) RETURNS integer
-LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off
-AS $function$
+export const pruneCommits = plpgsql("prune_commits(portion integer) RETURNS integer", without("seqscan"))`
 DECLARE
-  newest timestamptz := clock_timestamp();
-  newest_fence timestamptz := newest - interval '1 hour';
-  current record;
-  first timestamptz;
-  last timestamptz;
-  amount integer;
+  newest timestamptz := clock_timestamp(); newest_fence timestamptz := newest - interval '1 hour'; current record;
+  first timestamptz; last timestamptz; amount integer;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(1129794384) THEN RETURN 0; END IF;
   DELETE FROM causeway.commits c WHERE c.result IS NULL AND c.at < newest_fence;
   newest := newest - interval '1 minute';
-  SELECT p.id, p.up_to INTO current FROM causeway.positions p WHERE p.name = 'commits' ORDER BY p.id DESC LIMIT 1;
+  ${readPosition("commits", "current")}
   first := 'epoch'::timestamptz + current.up_to * interval '1 microsecond';
   IF first > newest THEN first := 'epoch'; END IF;
   SELECT count(*), max(o.at) INTO amount, last FROM (
@@ -159,4 +136,4 @@ BEGIN
   DELETE FROM causeway.positions p WHERE p.name = 'commits' AND p.id = current.id;
   RETURN amount;
 END
-$function$`
+`
