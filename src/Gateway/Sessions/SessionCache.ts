@@ -2,7 +2,7 @@
  * The sessions in memory, within a capacity that tenants share. They are loaded from the store on request, and one that
  * is not used can be evicted for another.
  */
-import { Duration, Effect, Either, Option } from "effect"
+import { Duration, Effect, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import { SingleFlight } from "../../base/SingleFlight.ts"
 import * as Supervision from "../../base/Supervision.ts"
@@ -13,9 +13,9 @@ import type { SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
 import { storedParts } from "./Instance/LaunchConfiguration.ts"
-import { openHistory, type Shared, unknownLifecycle } from "./Session/SessionCore.ts"
-import { isSessionId, keyOf, type SessionRecord } from "./Session/SessionRecord.ts"
+import { openHistory, type Shared, stateOf } from "./Session/SessionCore.ts"
 import type { SessionRecords } from "./Session/SessionRecords.ts"
+import { isSessionId, keyOf, type SessionRecord } from "./Session/SessionRecords.ts"
 import * as State from "./Session/SessionState.ts"
 
 /** How long a load waits for an idle session to be stopped and evicted. */
@@ -23,14 +23,9 @@ const stopTimeout = Duration.seconds(5)
 
 /** The state of a session that was not in memory. None of its instances can be running. */
 const storedState = (record: SessionRecord, history: History): State.SessionState => {
-  const { recoveryState } = history
-  const lifecycle = history.headSeq >= record.headSeq ? record.state : unknownLifecycle(history)
-  const state = Either.getOrElse(State.decodeRecovery(lifecycle, recoveryState), () => ({
-    ...State.initial,
-    lifecycle
-  }))
+  const state = stateOf(history, history.headSeq >= record.headSeq ? record.state : undefined)
   // If the recovery state was lost with the history, the record still has the instance.
-  if (recoveryState !== null || record.instanceId === null || record.state === "inactive") return state
+  if (history.recoveryState !== null || record.instanceId === null || record.state === "inactive") return state
   return { ...state, instance: { key: record.instanceId, instanceId: record.instanceId } }
 }
 

@@ -10,17 +10,9 @@ import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
-import { partsOf } from "./Instance/LaunchConfiguration.ts"
+import { viewOfStored } from "./Instance/LaunchConfiguration.ts"
 import type { SecretPool } from "./Session/SecretPool.ts"
-import {
-  isSessionId,
-  keyOf,
-  lossesOf,
-  namespaceOf,
-  readRecord,
-  type SessionRecord,
-  toView
-} from "./Session/SessionRecord.ts"
+import { isSessionId, keyOf, namespaceOf, readRecord, type SessionRecord } from "./Session/SessionRecords.ts"
 import type { SessionCache } from "./SessionCache.ts"
 
 /** The sources of lists of sessions. */
@@ -66,15 +58,8 @@ export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
     Effect.map(known(records.map(({ id }) => keyOf(tenant, id))), ([summaries, elsewhere]) =>
       records.map((record, index): Session => {
         const key = keyOf(tenant, record.id)
-        const known = cache.peek(key)
-        if (known !== undefined) return known.view()
-        const summary = summaries[index]
-        // If the summary cannot be read, nothing counts as lost.
-        const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
-        const losses = lossesOf(record, secrets.get(key), parts)
-        // The other node has its secrets.
-        const view = toView(record, elsewhere.has(key) ? { ...losses, secrets: [] } : losses)
-        return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
+        const stored = () => viewOfStored(record, summaries[index], elsewhere.has(key) ? undefined : secrets.get(key))
+        return cache.peek(key)?.view() ?? stored()
       })
     )
 

@@ -7,8 +7,7 @@ import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
 import * as Supervision from "../../../base/Supervision.ts"
 import { type Store, StoreUnavailable } from "../../../Kv/Store.ts"
 import type { SessionEvents } from "../../SessionEvents.ts"
-import { longestCreation } from "../Session/SessionRecord.ts"
-import { withoutEntry } from "../Session/SessionRecords.ts"
+import { longestCreation, withoutEntry } from "../Session/SessionRecords.ts"
 import type { SessionCache } from "../SessionCache.ts"
 
 /**

@@ -1,17 +1,75 @@
 /**
  * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
  */
-import { Cause, Duration, Effect, Exit, Scope } from "effect"
+
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../../Sessions.ts"
 import type { SessionCore } from "../Session/SessionCore.ts"
-import { randomId } from "../Session/SessionRecord.ts"
+import { randomId } from "../Session/SessionRecords.ts"
 import * as State from "../Session/SessionState.ts"
-import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
-import type { InstanceCreation, Purpose } from "./InstanceCreation.ts"
 import * as InstanceLink from "./InstanceLink.ts"
 import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
-import { CurrentTransition, type LifecycleTransition } from "./LifecycleTransition.ts"
+import type { InstanceCreation, Purpose } from "./PlatformInstances.ts"
+import { delayAfter, type InstanceCleanup } from "./PlatformInstances.ts"
+
+/** A transition in progress. It continues if callers stop waiting for it. */
+interface LifecycleTransition {
+  readonly kind: "activation" | "deactivation"
+  /** Waits for its end. A transition that was canceled fails with `SessionNotActive`. */
+  readonly done: Effect.Effect<void, ActivationError>
+  /** Waits until it has ended, successfully or not. */
+  readonly ended: Effect.Effect<void>
+  /** Interrupts it, and waits until it has ended. */
+  readonly cancel: Effect.Effect<void>
+}
+
+const resultOf = (exit: Exit.Exit<void, ActivationError>): Exit.Exit<void, ActivationError> =>
+  Exit.isInterrupted(exit)
+    ? Exit.fail(new SessionNotActive({ message: "The session was stopped in the meantime", mayPass: true }))
+    : exit
+
+/** The transition of a session, of which there is at most one. */
+class CurrentTransition {
+  private current: LifecycleTransition | undefined
+
+  constructor(private readonly session: SessionCore) {}
+
+  get(): LifecycleTransition | undefined {
+    return this.current
+  }
+
+  /**
+   * Starts a transition, which continues without the caller. Returns `undefined` if another one has started since the
+   * caller checked: other fibers may run between any two steps of a fiber.
+   */
+  begin(
+    kind: LifecycleTransition["kind"],
+    work: Effect.Effect<void, ActivationError>
+  ): Effect.Effect<LifecycleTransition | undefined> {
+    return Effect.suspend(() => {
+      if (this.current !== undefined) return Effect.succeed(undefined)
+      const forked = Deferred.unsafeMake<Fiber.RuntimeFiber<void, ActivationError>>(FiberId.none)
+      const fiber = Deferred.await(forked)
+      const exit = Effect.flatMap(fiber, Fiber.await)
+      const transition: LifecycleTransition = {
+        kind,
+        done: Effect.flatMap(exit, resultOf),
+        ended: Effect.asVoid(exit),
+        cancel: Effect.asVoid(Effect.flatMap(fiber, Fiber.interrupt))
+      }
+      this.current = transition
+      const end = Effect.sync(() => {
+        this.current = undefined
+        this.session.touch()
+      })
+      const run = Effect.forkIn(Effect.ensuring(Effect.interruptible(work), end), this.session.shared.scope)
+      return Effect.as(Deferred.complete(forked, run), transition)
+      // A fiber that is interruptible from the start may be interrupted before `ensuring`, and would never end the
+      // transition.
+    }).pipe(Effect.uninterruptible)
+  }
+}
 
 /** How long the end of a session waits for its instances to stop. */
 const stopTimeout = Duration.seconds(15)
@@ -46,7 +104,7 @@ export class InstanceLifecycle {
     private readonly creation: InstanceCreation,
     private readonly cleanup: InstanceCleanup
   ) {
-    this.current = new CurrentTransition(session.shared.scope, () => session.touch())
+    this.current = new CurrentTransition(session)
   }
 
   private get transition(): LifecycleTransition | undefined {
@@ -258,24 +316,14 @@ export class InstanceLifecycle {
   }
 
   private connect(instanceId: string) {
-    const { journal, key, shared } = this.session
     const onEnd = Effect.suspend(() => {
       const { link } = this
       if (link?.instanceId !== instanceId) return Effect.void
       this.link = undefined
       // The link cannot wait for its own end.
-      return Effect.zipRight(Effect.forkIn(link.close, shared.scope), this.reconcile())
+      return Effect.zipRight(Effect.forkIn(link.close, this.session.shared.scope), this.reconcile())
     })
-    return Effect.provideService(
-      InstanceLink.open({
-        ...{ session: key, instanceId, journal, onEnd },
-        platform: shared.platform,
-        paced: shared.pacedFor(this.session.record.tenant),
-        reported: shared.malformedTypes
-      }),
-      Scope.Scope,
-      shared.scope
-    )
+    return InstanceLink.open(this.session, instanceId, onEnd)
   }
 
   private disconnect(): Effect.Effect<void> {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Option, Redacted } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
 import { alice, endsOf, history, isDense, listen, make, pass, recordsOf, startStates, statesOf } from "../../Fixture.ts"
 

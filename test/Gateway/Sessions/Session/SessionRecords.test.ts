@@ -7,10 +7,11 @@ import * as EventsInMemory from "../../../../src/Gateway/SessionEvents/Memory.ts
 import {
   encodeRecord,
   namespaceOf,
+  type Recorded,
   type SessionRecord,
+  SessionRecords,
   sessionId
-} from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
-import { type Recorded, SessionRecords } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
+} from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import type { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
