@@ -5,7 +5,7 @@ import type { LostPart, Session } from "../Protocol/Fields.ts"
 import type { History } from "../SessionEvents.ts"
 import { InstanceLifecycle } from "./Instance/InstanceLifecycle.ts"
 import { LaunchConfiguration } from "./Instance/LaunchConfiguration.ts"
-import { InstanceCleanup, InstanceCreation } from "./Instance/PlatformInstances.ts"
+import { PlatformInstances } from "./Instance/PlatformInstances.ts"
 import { TurnCommands } from "./Instance/TurnCommands.ts"
 import { SessionCore, type Shared } from "./Session/SessionCore.ts"
 import { type SessionRecord, toView } from "./Session/SessionRecords.ts"
@@ -25,18 +25,16 @@ export interface Options {
 /** One session in memory, made of parts that keep their state to themselves. */
 export class Entity extends SessionCore {
   readonly configuration: LaunchConfiguration
-  readonly cleanup: InstanceCleanup
   readonly lifecycle: InstanceLifecycle
   readonly commands: TurnCommands
-  private readonly creation: InstanceCreation
+  readonly instances: PlatformInstances
   private readonly title: SessionTitle
 
   constructor(shared: Shared, { history, key, parts, record, state }: Options) {
     super(key, record, shared, history, state)
     this.configuration = new LaunchConfiguration(this, parts)
-    this.creation = new InstanceCreation(this, this.configuration)
-    this.cleanup = new InstanceCleanup(this, this.creation)
-    this.lifecycle = new InstanceLifecycle(this, this.configuration, this.creation, this.cleanup)
+    this.instances = new PlatformInstances(this, this.configuration)
+    this.lifecycle = new InstanceLifecycle(this, this.configuration, this.instances)
     this.title = new SessionTitle(this)
     this.commands = new TurnCommands(this, this.lifecycle, content => this.title.onMessage(content))
   }
@@ -57,7 +55,7 @@ export class Entity extends SessionCore {
   }
 
   loseSecrets(): void {
-    this.creation.loseSecrets()
+    this.instances.loseSecrets()
   }
 
   /** Whether it can be evicted without loss. */

@@ -225,7 +225,7 @@ const make = (settings: Settings) =>
       // It starts at once. After a failure the session belongs to this node until the node stops.
       run(Effect.ignore(events.release(key)))
     })
-    const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
+    const quota = new TenantSessions.Quota(store, settings.perTenant, monotonic)
     const parts = { cache, events, records, quota, secrets, limits, isReachable, scope }
     const lists = new FairPool({
       name: "capacity for lists",
@@ -234,7 +234,7 @@ const make = (settings: Settings) =>
     })
     const list = TenantSessions.makeList({ store, events, nodes, cache, secrets })
     const { count, subscribe } = yield* SessionSubscriptions.make({ cache, events, records, settings, run })
-    yield* Scope.extend(OrphanedSessions.start({ events, store, cache }), scope)
+    yield* Scope.extend(OrphanedSessions.start({ events, records, cache }), scope)
     const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
     const remove = makeRemove(parts)
     yield* SessionReaper.start(shared, cache, records, transfer, remove, () => {

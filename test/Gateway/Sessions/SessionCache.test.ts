@@ -44,7 +44,6 @@ const makeIn = (scope: Scope.Scope) =>
     const gate = yield* Effect.makeLatch(true)
     const records: Pick<SessionRecords, keyof SessionRecords> = {
       find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
-      exists: () => Effect.succeed(true),
       missing: () => Effect.succeed([]),
       create: () => Effect.void,
       remove: () => Effect.succeed(true),

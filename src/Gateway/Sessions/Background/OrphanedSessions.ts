@@ -5,9 +5,9 @@
 import { type Context, Effect, Either, Option, type Scope } from "effect"
 import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
 import * as Supervision from "../../../base/Supervision.ts"
-import { type Store, StoreUnavailable } from "../../../Kv/Store.ts"
+import { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { SessionEvents } from "../../SessionEvents.ts"
-import { longestCreation, withoutEntry } from "../Session/SessionRecords.ts"
+import { longestCreation, type SessionRecords } from "../Session/SessionRecords.ts"
 import type { SessionCache } from "../SessionCache.ts"
 
 /**
@@ -30,9 +30,9 @@ const maxFailures = 3
 const maxFound = 10_000
 
 /** What is stored of sessions, and the sessions in memory. */
-export interface Options {
+interface Options {
   readonly events: Pick<Context.Tag.Service<SessionEvents>, "find" | "remove" | "sessions">
-  readonly store: Pick<Context.Tag.Service<Store>, "getMany">
+  readonly records: Pick<SessionRecords, "missing">
   readonly cache: Pick<SessionCache, "peek">
 }
 
@@ -66,7 +66,7 @@ const pass = (options: Options, before: ReadonlySet<string>): Effect.Effect<Foun
     let removed = 0
     for (let after = ""; orphans.size < maxFound; yield* Effect.sleep(pagePause)) {
       const page = yield* options.events.sessions(after, pageSize)
-      for (const session of yield* withoutEntry(options.store, page)) {
+      for (const session of yield* options.records.missing(page)) {
         orphans.add(session)
         if (!before.has(session) || failures.length >= maxFailures) continue
         const outcome = yield* Effect.either(remove(options, session))

@@ -36,7 +36,7 @@ const reconcile = (sessions: Cache, session: string, isPlatformUnavailable: bool
   Effect.suspend(() => {
     const entity = sessions.peek(session)
     if (entity === undefined) return Effect.void
-    if (isPlatformUnavailable) entity.cleanup.postpone()
+    if (isPlatformUnavailable) entity.instances.postpone()
     return entity.lifecycle.reconcile()
   })
 
@@ -146,8 +146,8 @@ export const shutDown = (
     if (entities.length > 0) {
       yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
     }
-    const end = ({ cleanup, lifecycle }: Entity) =>
-      Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), cleanup.run(stopping))
+    const end = ({ instances, lifecycle }: Entity) =>
+      Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), instances.stopPending(stopping))
     yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
     yield* Supervision.within(saveTimeout, records.flush)
     // A session that could not be stopped is recovered by the node that takes it over.

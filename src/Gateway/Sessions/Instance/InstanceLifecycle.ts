@@ -10,8 +10,7 @@ import { randomId } from "../Session/SessionRecords.ts"
 import * as State from "../Session/SessionState.ts"
 import * as InstanceLink from "./InstanceLink.ts"
 import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
-import type { InstanceCreation, Purpose } from "./PlatformInstances.ts"
-import { delayAfter, type InstanceCleanup } from "./PlatformInstances.ts"
+import { delayAfter, type PlatformInstances, type Purpose } from "./PlatformInstances.ts"
 
 /** A transition in progress. It continues if callers stop waiting for it. */
 interface LifecycleTransition {
@@ -101,8 +100,7 @@ export class InstanceLifecycle {
   constructor(
     private readonly session: SessionCore,
     private readonly configuration: LaunchConfiguration,
-    private readonly creation: InstanceCreation,
-    private readonly cleanup: InstanceCleanup
+    private readonly instances: PlatformInstances
   ) {
     this.current = new CurrentTransition(session)
   }
@@ -181,7 +179,7 @@ export class InstanceLifecycle {
    */
   reconcile(): Effect.Effect<void> {
     return Effect.suspend(() => {
-      const { cleanup, session, transition } = this
+      const { instances, session, transition } = this
       const { instance, lifecycle } = session.state
       if (session.shared.isClosing() || session.isGivenUp) return Effect.void
       if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
@@ -189,12 +187,12 @@ export class InstanceLifecycle {
       if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
         return Effect.asVoid(this.current.begin("deactivation", this.deactivate("left unfinished", false)))
       }
-      if (!isLeft || instance === null || session.isRunning) return cleanup.runInBackground()
+      if (!isLeft || instance === null || session.isRunning) return instances.stopInBackground()
       const release = session.setState(state =>
         // An activation may have started in the meantime.
         state.lifecycle === "inactive" || state.lifecycle === "error" ? State.releaseInstance(state) : state
       )
-      return Effect.zipRight(Effect.ignore(release), cleanup.runInBackground())
+      return Effect.zipRight(Effect.ignore(release), instances.stopInBackground())
     })
   }
 
@@ -219,18 +217,18 @@ export class InstanceLifecycle {
   /** Continues with a new history after the old one was lost. */
   private replaceHistory(): Effect.Effect<void> {
     return Effect.suspend(() => {
-      const { cleanup, configuration, session, transition } = this
+      const { configuration, instances, session, transition } = this
       if (transition?.kind === "activation") return Effect.zipRight(transition.cancel, this.replaceHistory())
       if (transition !== undefined) return Effect.void
       const work = Effect.gen(this, function* () {
         yield* this.disconnect()
         yield* configuration.refresh()
-        const { id, tenant } = session.record
         // Without a record there is no session any longer. Its instances are stopped all the same.
-        if (!session.isDeleting && !(yield* session.shared.records.exists(tenant, id))) session.completeDeletion()
+        const [missing] = yield* session.shared.records.missing([session.key])
+        if (!session.isDeleting && missing !== undefined) session.completeDeletion()
         yield* session.replaceHistory()
         yield* session.journal.update(State.recover)
-        yield* cleanup.runInBackground()
+        yield* instances.stopInBackground()
       }).pipe(
         Effect.catchTag("SessionElsewhere", () =>
           Effect.zipRight(
@@ -263,21 +261,21 @@ export class InstanceLifecycle {
   }
 
   private createAndConnect(): Effect.Effect<void, ActivationError> {
-    const { cleanup, creation, session } = this
+    const { instances, session } = this
     const { monotonic, settings } = session.shared
     return Effect.gen(this, function* () {
       const timeout = settings.activationTimeout
       yield* this.disconnect()
       // A creation of unknown outcome is repeated if it has the same parameters.
-      yield* session.setState(state => (creation.isReusable(state.instance) ? state : State.releaseInstance(state)))
-      yield* cleanup.makeRoom(makeRoomTimeout)
+      yield* session.setState(state => (instances.isReusable(state.instance) ? state : State.releaseInstance(state)))
+      yield* instances.makeRoom(makeRoomTimeout)
       const fresh = yield* randomId
       this.reconcileAt = monotonic() + Duration.toMillis(timeout) + delayAfter(1)
       const { state } = yield* session.journal.update(state => {
         const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
         return State.andThen(lost, state => {
           const instance = { key: fresh, instanceId: null }
-          const next = creation.isReusable(state.instance) ? state : { ...State.releaseInstance(state), instance }
+          const next = instances.isReusable(state.instance) ? state : { ...State.releaseInstance(state), instance }
           return State.transition(next, "activate")
         })
       })
@@ -304,8 +302,8 @@ export class InstanceLifecycle {
   /** The key of an instance is stored before the request, and the id before the connection. */
   private bringUp(key: string, purpose: Purpose) {
     return Effect.gen(this, function* () {
-      const { creation, session } = this
-      const instanceId = yield* creation.create(key, purpose)
+      const { instances, session } = this
+      const instanceId = yield* instances.create(key, purpose)
       yield* session.setState(state => State.setInstanceId(state, key, instanceId))
       this.reconcileAt = Number.NEGATIVE_INFINITY
       const link = yield* this.connect(instanceId)
@@ -335,7 +333,7 @@ export class InstanceLifecycle {
   }
 
   private deactivate(reason: string, isAwaited: boolean): Effect.Effect<void, StoreBusy | StoreUnavailable> {
-    const { cleanup, session } = this
+    const { instances, session } = this
     return Effect.gen(this, function* () {
       yield* session.journal.update(state =>
         State.andThen(State.endTurns(State.releaseInstance(state), State.interrupted(reason)), state =>
@@ -343,7 +341,7 @@ export class InstanceLifecycle {
         )
       )
       yield* this.disconnect()
-      yield* isAwaited ? cleanup.run(stopTimeout) : cleanup.runInBackground()
+      yield* isAwaited ? instances.stopPending(stopTimeout) : instances.stopInBackground()
       yield* session.journal.update(state => State.transition(state, "deactivated"))
     }).pipe(
       Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason }, captureStackTrace: false })

@@ -215,26 +215,19 @@ const lose = (updateSession: UpdateSession, event: "ended" | "failed", reason: s
 const publishStates = (
   states: Stream.Stream<ConnectionState>,
   updateSession: UpdateSession
-): Effect.Effect<never, string> =>
-  Effect.gen(function* () {
-    let timer: Fiber.Fiber<unknown> | undefined
-    const expired = yield* Effect.makeLatch(false)
-    const onState = (state: ConnectionState) =>
-      Effect.gen(function* () {
-        if (state === "reconnecting" && timer === undefined) {
-          timer = yield* Effect.fork(Effect.delay(expired.open, reconnectTimeout))
-          yield* updateSession(state => State.transition(state, "disconnected", "the connection was lost"))
-        }
-        if (state === "connected" && timer !== undefined) {
-          yield* Fiber.interrupt(timer)
-          timer = undefined
-          yield* updateSession(state => State.transition(state, "reconnected"))
-        }
-      })
-    const published = Effect.zipRight(Stream.runForEach(states, onState), Effect.never)
-    const timedOut = Effect.fail(`it could not be reached for ${Duration.format(reconnectTimeout)}`)
-    return yield* Effect.raceFirst(published, Effect.zipRight(expired.await, timedOut))
-  })
+): Effect.Effect<never, string> => {
+  const tooLong = Effect.fail(`it could not be reached for ${Duration.format(reconnectTimeout)}`)
+  const onState = (state: ConnectionState): Effect.Effect<void, string> => {
+    if (state === "closed") return Effect.void
+    // It has no effect in a session that is not reconnecting.
+    if (state === "connected") return updateSession(state => State.transition(state, "reconnected"))
+    const lost = updateSession(state => State.transition(state, "disconnected", "the connection was lost"))
+    return Effect.zipRight(lost, Effect.delay(tooLong, reconnectTimeout))
+  }
+  // The next state ends what the one before waits for.
+  const published = Stream.flatMap(states, onState, { switch: true })
+  return Effect.zipRight(Stream.runDrain(published), Effect.never)
+}
 
 /** Applies what an instance sends, until it has ended or is lost. */
 const applyAll = (

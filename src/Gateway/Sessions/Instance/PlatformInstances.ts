@@ -32,12 +32,32 @@ const madeNothing = (error: CreationError): boolean => {
   )
 }
 
-/** The creations of one session. */
-export class InstanceCreation {
+/** Maximum number of pending stops of a session. At the maximum it gets no further instance. */
+const maxPending = 8
+
+/** Refusals after which a stop is abandoned. They take more than half an hour. */
+const maxRefusals = 12
+
+/** Statuses of refusals that may end without our action or with other credentials. */
+const transient: ReadonlySet<number> = new Set([401, 403, 408, 429])
+
+/** The delay after a number of failures, in milliseconds: 5 s, doubling to 5 minutes. */
+export const delayAfter = (failures: number): number => Math.min(5000 * 2 ** Math.max(0, failures - 1), 300_000)
+
+const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): boolean =>
+  reason === "status" && statusCode >= 400 && statusCode < 500 && !transient.has(statusCode)
+
+/** The instances of one session: creations and pending stops. */
+export class PlatformInstances {
   /** Creations in progress, and those whose outcome is not stored yet, by key. */
   private readonly creations = new Map<string, Creation>()
   /** The last key with which this process has requested an instance, and the parameters of that request. */
   private requested: { readonly key: string; readonly secrets: Secrets; readonly version: number } | undefined
+
+  private failures = 0
+  /** When the next attempt to stop instances is due, in monotonic milliseconds. */
+  private nextAttemptAt = Number.NEGATIVE_INFINITY
+  private attempts = 0
 
   constructor(
     private readonly session: SessionCore,
@@ -54,14 +74,6 @@ export class InstanceCreation {
       requested.version === configuration.version &&
       isSame(requested.secrets, configuration.secrets)
     )
-  }
-
-  has(key: string): boolean {
-    return this.creations.has(key)
-  }
-
-  forget(key: string): void {
-    this.creations.delete(key)
   }
 
   /** Forgets the secrets of the last request. */
@@ -84,7 +96,7 @@ export class InstanceCreation {
       const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
       const creation: Creation = Deferred.await(done)
       const isBackground = purpose === "cleanup"
-      const forget = Effect.sync(() => this.forget(key))
+      const forget = Effect.sync(() => this.creations.delete(key))
       // While the store is unavailable, the creation still knows its outcome.
       const recordOutcome = (f: (state: State.SessionState) => State.SessionState) =>
         Effect.ignore(Effect.zipRight(session.setState(f), forget))
@@ -116,41 +128,13 @@ export class InstanceCreation {
       )
     })
   }
-}
-
-/** Maximum number of pending stops of a session. At the maximum it gets no further instance. */
-const maxPending = 8
-
-/** Refusals after which a stop is abandoned. They take more than half an hour. */
-const maxRefusals = 12
-
-/** Statuses of refusals that may end without our action or with other credentials. */
-const transient: ReadonlySet<number> = new Set([401, 403, 408, 429])
-
-/** The delay after a number of failures, in milliseconds: 5 s, doubling to 5 minutes. */
-export const delayAfter = (failures: number): number => Math.min(5000 * 2 ** Math.max(0, failures - 1), 300_000)
-
-const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): boolean =>
-  reason === "status" && statusCode >= 400 && statusCode < 500 && !transient.has(statusCode)
-
-/** The pending stops of one session. */
-export class InstanceCleanup {
-  private failures = 0
-  /** When the next attempt is due, in monotonic milliseconds. */
-  private nextAttemptAt = Number.NEGATIVE_INFINITY
-  private attempts = 0
-
-  constructor(
-    private readonly session: SessionCore,
-    private readonly creation: InstanceCreation
-  ) {}
 
   private get pending(): ReadonlyArray<State.PendingStop> {
     return this.session.state.pendingStops
   }
 
-  /** Executes the pending stops, as far as the platform does so within the timeout. */
-  run(timeout: Duration.DurationInput): Effect.Effect<void> {
+  /** Stops earlier instances, as far as the platform does so within the timeout. */
+  stopPending(timeout: Duration.DurationInput): Effect.Effect<void> {
     return Effect.suspend(() =>
       this.pending.length === 0
         ? Effect.void
@@ -160,7 +144,7 @@ export class InstanceCleanup {
   }
 
   /** Starts an attempt in the background if it is due. The concurrency of all sessions together is limited. */
-  runInBackground(): Effect.Effect<void> {
+  stopInBackground(): Effect.Effect<void> {
     return Effect.suspend(() => {
       const { monotonic, scope } = this.session.shared
       if (this.pending.length === 0 || this.attempts > 0 || monotonic() < this.nextAttemptAt) return Effect.void
@@ -168,7 +152,7 @@ export class InstanceCleanup {
     })
   }
 
-  /** Delays the next attempt as after a failure, because the platform is known to be unavailable. */
+  /** Delays the next attempt to stop instances as after a failure, because the platform is known to be unavailable. */
   postpone(): void {
     this.failures++
     this.nextAttemptAt = this.session.shared.monotonic() + delayAfter(this.failures)
@@ -177,7 +161,7 @@ export class InstanceCleanup {
   /** Called before another instance is created. Waits for pending stops unless they failed just now; fails if too many. */
   makeRoom(timeout: Duration.DurationInput): Effect.Effect<void, AgentPlatformConnectionError> {
     return Effect.gen(this, function* () {
-      if (this.session.shared.monotonic() >= this.nextAttemptAt) yield* this.run(timeout)
+      if (this.session.shared.monotonic() >= this.nextAttemptAt) yield* this.stopPending(timeout)
       const { length } = this.pending
       if (length < maxPending) return
       return yield* new AgentPlatformConnectionError({
@@ -216,7 +200,7 @@ export class InstanceCleanup {
       const id = yield* this.instanceId(pending, isBackground)
       yield* this.throttled(isBackground, platform.stop(id, { isBackground }))
       yield* this.session.setState(state => State.removeInstance(state, key))
-      this.creation.forget(key)
+      this.creations.delete(key)
       return true
     }).pipe(
       Effect.catchAll(error =>
@@ -234,7 +218,7 @@ export class InstanceCleanup {
   /** The id of an instance. Without an answer to its creation, the creation is repeated with its key. */
   private instanceId({ instanceId, key }: State.PendingStop, isBackground: boolean) {
     if (instanceId !== null) return Effect.succeed(instanceId)
-    return this.throttled(isBackground && !this.creation.has(key), this.creation.create(key, "cleanup"))
+    return this.throttled(isBackground && !this.creations.has(key), this.create(key, "cleanup"))
   }
 
   private throttled<A, E>(isBackground: boolean, call: Effect.Effect<A, E>) {

@@ -59,7 +59,7 @@ export interface Shared {
   readonly settings: Settings
   readonly platform: Context.Tag.Service<AgentPlatform>
   readonly events: Context.Tag.Service<SessionEvents>
-  readonly records: Pick<SessionRecords, "exists" | "save" | "isDirty">
+  readonly records: Pick<SessionRecords, "missing" | "save" | "isDirty">
   readonly secrets: SecretPool
   /** The scope of work that outlives the call that started it. */
   readonly scope: Scope.Scope

@@ -142,22 +142,6 @@ const removals = 10
 /** Holds for any record that exists. */
 const anyVersion: Precondition = { match: "any" }
 
-/** Those of some sessions that have no entry. One that clients of the key-value store have made invalid is an entry. */
-export const withoutEntry = (
-  store: Pick<Context.Tag.Service<Store>, "getMany">,
-  sessions: ReadonlyArray<string>
-): Effect.Effect<ReadonlyArray<string>, StoreUnavailable> => {
-  const addresses = sessions.map(session => {
-    const [tenant, key] = addressOf(session)
-    return { namespace: namespaceOf(tenant), key }
-  })
-  return Effect.map(
-    // Without values, none of which can be too large.
-    Effect.catchTag(store.getMany(addresses, 0, true), "EntriesTooLarge", Effect.die),
-    ({ entries }) => sessions.filter((_, index) => entries[index] === undefined)
-  )
-}
-
 /**
  * The records of all tenants.
  *
@@ -198,14 +182,17 @@ export class SessionRecords {
     })
   }
 
-  /** Whether there is an entry, also if it cannot be read. */
-  exists(tenant: string, id: string): Effect.Effect<boolean, StoreUnavailable> {
-    return Effect.map(this.store.get(namespaceOf(tenant), id), Option.isSome)
-  }
-
-  /** Those of some sessions that have no entry, by `<tenant>/<id>`. */
+  /** Those of some sessions that have no entry. One that clients of the key-value store have made invalid is an entry. */
   missing(sessions: ReadonlyArray<string>): Effect.Effect<ReadonlyArray<string>, StoreUnavailable> {
-    return withoutEntry(this.store, sessions)
+    const addresses = sessions.map(session => {
+      const [tenant, key] = addressOf(session)
+      return { namespace: namespaceOf(tenant), key }
+    })
+    return Effect.map(
+      // Without values, none of which can be too large.
+      Effect.catchTag(this.store.getMany(addresses, 0, true), "EntriesTooLarge", Effect.die),
+      ({ entries }) => sessions.filter((_, index) => entries[index] === undefined)
+    )
   }
 
   create(

@@ -314,19 +314,19 @@ const RecoveryState = Schema.parseJson(
   })
 )
 
-const encodeText = Schema.encodeSync(RecoveryState)
 const decodeText = Schema.decodeUnknownEither(RecoveryState)
 
 /** The part of the state that must outlive the process, as JSON text; null if there is nothing to recover. */
 export const encodeRecovery = ({ instance, pendingStops, turns, request }: SessionState): string | null =>
   instance === null && pendingStops.length === 0 && turns.open.size === 0
     ? null
-    : encodeText({
+    : // Without its schema: it is made with each event, such as a text delta, and in general the same as before.
+      JSON.stringify({
         instance,
         ...(pendingStops.length === 0 ? {} : { pendingStops }),
         turns: [...turns.open.keys()],
         ...(request === undefined ? {} : { request })
-      })
+      } satisfies typeof RecoveryState.Type)
 
 /** The stored state of a session whose gateway has ended. */
 export const decodeRecovery = (

@@ -182,7 +182,7 @@ it.effect("a session that cannot be stopped takes no time from the others, and n
     const entity = (stop: Effect.Effect<void>) =>
       ({
         lifecycle: { needsShutdown: true, stop: () => stop },
-        cleanup: { run: () => Effect.void }
+        instances: { stopPending: () => Effect.void }
       }) as unknown as Entity
     const sessions = [entity(Effect.never), entity(note("one")), entity(note("other"))]
     const stopping = Duration.seconds(20)
