@@ -12,16 +12,6 @@ import { type SessionRecord, toView } from "./Session/SessionRecords.ts"
 import type { SessionState, Update } from "./Session/SessionState.ts"
 import { SessionTitle } from "./Session/Titles.ts"
 
-/** What a session in memory is made of. */
-export interface Options {
-  readonly key: string
-  readonly record: SessionRecord
-  readonly history: History
-  readonly state: SessionState
-  /** The parts of the launch configuration that are stored. */
-  readonly parts?: ReadonlyArray<LostPart>
-}
-
 /** One session in memory, made of parts that keep their state to themselves. */
 export class Entity extends SessionCore {
   readonly configuration: LaunchConfiguration
@@ -30,8 +20,15 @@ export class Entity extends SessionCore {
   readonly instances: PlatformInstances
   private readonly title: SessionTitle
 
-  constructor(shared: Shared, { history, key, parts, record, state }: Options) {
-    super(key, record, shared, history, state)
+  /** `parts`: those of the launch configuration that are stored. */
+  constructor(
+    shared: Shared,
+    record: SessionRecord,
+    history: History,
+    state: SessionState,
+    parts: ReadonlyArray<LostPart> = []
+  ) {
+    super(shared, record, history, state)
     this.configuration = new LaunchConfiguration(this, parts)
     this.instances = new PlatformInstances(this, this.configuration)
     this.lifecycle = new InstanceLifecycle(this, this.configuration, this.instances)

@@ -16,7 +16,7 @@ import { SessionNodes } from "../SessionNodes.ts"
 import { type Caller, SessionConflict, SessionNotFound, Sessions, SessionTooLarge } from "../Sessions.ts"
 import * as OrphanedSessions from "./Background/OrphanedSessions.ts"
 import * as SessionReaper from "./Background/SessionReaper.ts"
-import * as SessionTransfer from "./Background/SessionTransfer.ts"
+import { SessionTransfer } from "./Background/SessionTransfer.ts"
 import type { Entity } from "./Entity.ts"
 import { check, empty, merge, storedParts } from "./Instance/LaunchConfiguration.ts"
 import { SecretPool } from "./Session/SecretPool.ts"
@@ -235,7 +235,7 @@ const make = (settings: Settings) =>
     const list = TenantSessions.makeList({ store, events, nodes, cache, secrets })
     const { count, subscribe } = yield* SessionSubscriptions.make({ cache, events, records, settings, run })
     yield* Scope.extend(OrphanedSessions.start({ events, records, cache }), scope)
-    const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
+    const transfer = new SessionTransfer({ nodes, link, secrets, isClosing })
     const remove = makeRemove(parts)
     yield* SessionReaper.start(shared, cache, records, transfer, remove, () => {
       isShuttingDown = true
@@ -249,7 +249,7 @@ const make = (settings: Settings) =>
       ...lifecycleCalls(cache, events),
       ...turnCalls(cache),
       ...fileCalls(cache, platform),
-      adopt: transfer.adopt,
+      adopt: transferred => transfer.adopt(transferred),
       subscriptions: count
     })
   })

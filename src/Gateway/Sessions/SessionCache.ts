@@ -129,7 +129,7 @@ export class SessionCache {
       yield* Effect.forEach(lost, ({ key: idempotencyKey }) => logLostCreation(key, idempotencyKey))
       const record = deletedRecord(tenant, id, history.epoch, request?.agentType ?? "")
       const load = Effect.gen(function* () {
-        const entity = new Entity(shared, { key, record, history, state })
+        const entity = new Entity(shared, record, history, state)
         entity.completeDeletion()
         yield* entity.setState(state =>
           lost.reduce((left, { key }) => State.removeInstance(left, key), State.recover(state).state)
@@ -161,7 +161,7 @@ export class SessionCache {
   private opened(key: string, record: SessionRecord, history: History) {
     return Effect.gen(this, function* () {
       const parts = storedParts(yield* this.shared.events.configuration(key))
-      const entity = new Entity(this.shared, { key, record, history, state: storedState(record, history), parts })
+      const entity = new Entity(this.shared, record, history, storedState(record, history), parts)
       const { events } = yield* entity.journal.update(State.recover)
       if (events.length > 0 || history.epoch !== record.epoch) this.records.save(entity)
       return entity

@@ -103,7 +103,8 @@ const logDefect = (session: string, message: string, defect: unknown): Effect.Ef
  * last of them, or if the session was deleted or its history was lost.
  */
 class LogFollower {
-  private published: number
+  /** The newest `seq` that was passed to subscribers. */
+  publishedSeq: number
   private isReading = false
   private isWoken = false
   private readonly subscribers = new Subscribers(defect =>
@@ -116,12 +117,7 @@ class LogFollower {
     /** Called when it has ended, before subscribers are notified. It may be called again. */
     private readonly onEnd: () => void
   ) {
-    this.published = session.history.headSeq
-  }
-
-  /** The newest `seq` that was passed to subscribers. */
-  get publishedSeq(): number {
-    return this.published
+    this.publishedSeq = session.history.headSeq
   }
 
   add(subscriber: Subscriber): void {
@@ -169,17 +165,17 @@ class LogFollower {
   /** Reads and publishes the next page. */
   private read(): Effect.Effect<void, SessionUnreadable | StoreUnavailable> {
     const { history, key } = this.session
-    return Effect.flatMap(this.log.events.read(key, this.published, pageEvents), found => {
+    return Effect.flatMap(this.log.events.read(key, this.publishedSeq, pageEvents), found => {
       if (Option.isNone(found)) return this.endIfGone(true)
       const { epoch, headSeq } = found.value.history
       // Events that were read no longer exist, for example after a fail-over of the database.
-      const isCut = headSeq < this.published
+      const isCut = headSeq < this.publishedSeq
       if (isCut || epoch !== history.epoch) return this.endIfGone(true)
       const frames = toFrames(found.value.events)
       if (frames.length === 0) return this.endIfGone(false)
-      this.published = frames.at(-1)!.seq
+      this.publishedSeq = frames.at(-1)!.seq
       this.subscribers.publish(frames)
-      if (this.published < headSeq) this.isWoken = true
+      if (this.publishedSeq < headSeq) this.isWoken = true
       return Effect.void
     })
   }

@@ -32,14 +32,6 @@ const readRetries = Schedule.spaced("5 seconds")
 /** The sessions in memory, which recovered sessions join. */
 type Cache = Pick<SessionCache, "get" | "loadDeleted" | "peek">
 
-const reconcile = (sessions: Cache, session: string, isPlatformUnavailable: boolean): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    const entity = sessions.peek(session)
-    if (entity === undefined) return Effect.void
-    if (isPlatformUnavailable) entity.instances.postpone()
-    return entity.lifecycle.reconcile()
-  })
-
 /** Recovers a session. Returns whether this has to be repeated. */
 const recoverOne = (
   sessions: Cache,
@@ -50,7 +42,13 @@ const recoverOne = (
   if (sessions.peek(session) !== undefined) return Effect.succeed(false)
   return sessions.get(tenant, id).pipe(
     Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, recoveryState)),
-    Effect.zipRight(reconcile(sessions, session, isPlatformUnavailable)),
+    Effect.zipRight(
+      Effect.suspend(() => {
+        const entity = sessions.peek(session)
+        if (isPlatformUnavailable) entity?.instances.postpone()
+        return entity?.lifecycle.reconcile() ?? Effect.void
+      })
+    ),
     Effect.as(false),
     // Another node has taken it first.
     Effect.catchTag("SessionElsewhere", () => Effect.succeed(false)),
@@ -71,7 +69,7 @@ const recoverOne = (
 
 /** Tries once to recover sessions. Returns those that are left. */
 const recoverAll = (
-  { platform }: Pick<Shared, "platform">,
+  { platform }: Shared,
   sessions: Cache,
   unfinished: ReadonlyArray<Unfinished>
 ): Effect.Effect<ReadonlyArray<Unfinished>> =>
@@ -85,10 +83,7 @@ const recoverAll = (
   })
 
 /** Recovers the sessions of the last run. Ends when none is left. */
-export const recover = (
-  shared: Pick<Shared, "events" | "platform">,
-  sessions: Cache
-): Effect.Effect<void, StoreUnavailable> =>
+const recover = (shared: Shared, sessions: Cache): Effect.Effect<void, StoreUnavailable> =>
   Effect.gen(function* () {
     const outage = Supervision.outage("reading unfinished sessions")
     let left = yield* Effect.retry(Effect.tapErrorCause(shared.events.unfinished, outage.failed), readRetries)
@@ -104,8 +99,8 @@ export const recover = (
     }
   })
 
-/** Takes over a portion of the sessions of stopped nodes. Returns whether the next portion may follow at once. */
-const takeOverPortion = (shared: Pick<Shared, "events" | "platform" | "tags">, sessions: Cache) =>
+/** Takes over the sessions of stopped nodes, one portion after the other. Fails if they cannot be read. */
+const takeOver = (shared: Shared, sessions: Cache) =>
   Effect.gen(function* () {
     // A session that this node still has in memory is dropped first.
     const abandoned = (yield* shared.events.abandoned).filter(({ session }) => sessions.peek(session) === undefined)
@@ -118,11 +113,7 @@ const takeOverPortion = (shared: Pick<Shared, "events" | "platform" | "tags">, s
     for (const { session } of abandoned)
       if (sessions.peek(session) !== undefined) takeovers.unsafeUpdate(1, shared.tags)
     return left.length < abandoned.length
-  })
-
-/** Takes over the sessions of stopped nodes. Fails if they cannot be read. */
-export const takeOver = (shared: Pick<Shared, "events" | "platform" | "tags">, sessions: Cache) =>
-  Effect.repeat(takeOverPortion(shared, sessions), { while: hasMore => hasMore })
+  }).pipe(Effect.repeat({ while: hasMore => hasMore }))
 
 /** How long the last records may take to be written. */
 const saveTimeout = Duration.seconds(2)
@@ -181,7 +172,7 @@ const visit = ({ events, monotonic, scope, settings }: Shared, sessions: Session
     )
   )
 
-/** Sessions whose histories are compared with the memory in one read. */
+/** Sessions of which something is read at once. */
 const portion = 200
 
 /**
@@ -189,60 +180,39 @@ const portion = 200
  * database. Without this, their subscribers would learn of it with the next event.
  */
 const compareHistories = ({ events }: Pick<Shared, "events">, sessions: SessionCache) =>
-  Effect.forEach(
-    Arr.chunksOf(
-      [...sessions.all()].filter(entity => entity.hasSubscribers && !entity.isDeleting),
-      portion
-    ),
-    entities => {
-      const known = entities.map(({ journal, key }) => ({ journal, key, headSeq: journal.history().headSeq }))
-      return Effect.map(events.summaries(known.map(({ key }) => key)), summaries => {
-        for (const [index, { headSeq, journal }] of known.entries()) {
-          const summary = summaries[index]
-          if (summary && (summary.headSeq === null || summary.headSeq < headSeq)) journal.lose()
-        }
-      })
-    },
-    { discard: true }
-  )
+  Effect.gen(function* () {
+    const followed = [...sessions.all()].filter(entity => entity.hasSubscribers && !entity.isDeleting)
+    for (const entities of Arr.chunksOf(followed, portion)) {
+      const known = entities.map(({ journal }) => ({ journal, headSeq: journal.history().headSeq }))
+      const summaries = yield* events.summaries(entities.map(({ key }) => key))
+      for (const [index, { headSeq, journal }] of known.entries()) {
+        const summary = summaries[index]
+        if (summary && (summary.headSeq === null || summary.headSeq < headSeq)) journal.lose()
+      }
+    }
+  })
 
 /**
  * Deletes the sessions whose entries another client has removed: they are not listed any longer, and no other node finds
  * them. One whose history is lost as well is deleted when that is replaced.
  */
-const deleteRemoved = (
-  { scope }: Pick<Shared, "scope">,
-  sessions: SessionCache,
-  records: SessionRecords,
-  remove: Remove
-) =>
-  Effect.forEach(
-    Arr.chunksOf(
-      [...sessions.all()]
-        .filter(entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost())
-        .map(({ key }) => key),
-      portion
-    ),
-    keys =>
-      Effect.flatMap(records.missing(keys), missing =>
-        Effect.forEach(
-          missing,
-          key => {
-            const entity = sessions.peek(key)
-            if (entity === undefined || entity.isDeleting) return Effect.void
-            const { id, tenant } = entity.record
-            return Effect.logWarning(
-              "The entry of a session was removed by another client; the session is deleted"
-            ).pipe(
-              Effect.annotateLogs({ session: key }),
-              Effect.zipRight(Effect.forkIn(Effect.ignore(remove({ tenant, actor: gatewayActor }, id)), scope))
-            )
-          },
-          { discard: true }
+const deleteRemoved = (shared: Shared, sessions: SessionCache, records: SessionRecords, remove: Remove) =>
+  Effect.gen(function* () {
+    const present = [...sessions.all()].filter(
+      entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost()
+    )
+    for (const entities of Arr.chunksOf(present, portion)) {
+      const missing = new Set(yield* records.missing(entities.map(({ key }) => key)))
+      for (const { isDeleting, key, record } of entities) {
+        if (!missing.has(key) || isDeleting) continue
+        yield* Effect.logWarning("The entry of a session was removed by another client; the session is deleted").pipe(
+          Effect.annotateLogs({ session: key })
         )
-      ),
-    { discard: true }
-  )
+        const removal = remove({ tenant: record.tenant, actor: gatewayActor }, record.id)
+        yield* Effect.forkIn(Effect.ignore(removal), shared.scope)
+      }
+    }
+  })
 
 /** Drops the sessions that another node has taken. */
 const drop = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>

@@ -28,48 +28,6 @@ const resultOf = (exit: Exit.Exit<void, ActivationError>): Exit.Exit<void, Activ
     ? Exit.fail(new SessionNotActive({ message: "The session was stopped in the meantime", mayPass: true }))
     : exit
 
-/** The transition of a session, of which there is at most one. */
-class CurrentTransition {
-  private current: LifecycleTransition | undefined
-
-  constructor(private readonly session: SessionCore) {}
-
-  get(): LifecycleTransition | undefined {
-    return this.current
-  }
-
-  /**
-   * Starts a transition, which continues without the caller. Returns `undefined` if another one has started since the
-   * caller checked: other fibers may run between any two steps of a fiber.
-   */
-  begin(
-    kind: LifecycleTransition["kind"],
-    work: Effect.Effect<void, ActivationError>
-  ): Effect.Effect<LifecycleTransition | undefined> {
-    return Effect.suspend(() => {
-      if (this.current !== undefined) return Effect.succeed(undefined)
-      const forked = Deferred.unsafeMake<Fiber.RuntimeFiber<void, ActivationError>>(FiberId.none)
-      const fiber = Deferred.await(forked)
-      const exit = Effect.flatMap(fiber, Fiber.await)
-      const transition: LifecycleTransition = {
-        kind,
-        done: Effect.flatMap(exit, resultOf),
-        ended: Effect.asVoid(exit),
-        cancel: Effect.asVoid(Effect.flatMap(fiber, Fiber.interrupt))
-      }
-      this.current = transition
-      const end = Effect.sync(() => {
-        this.current = undefined
-        this.session.touch()
-      })
-      const run = Effect.forkIn(Effect.ensuring(Effect.interruptible(work), end), this.session.shared.scope)
-      return Effect.as(Deferred.complete(forked, run), transition)
-      // A fiber that is interruptible from the start may be interrupted before `ensuring`, and would never end the
-      // transition.
-    }).pipe(Effect.uninterruptible)
-  }
-}
-
 /** How long the end of a session waits for its instances to stop. */
 const stopTimeout = Duration.seconds(15)
 
@@ -89,7 +47,8 @@ const messageOf = (cause: Cause.Cause<ActivationError>): string => {
 
 /** Starts and stops the instance of one session. Concurrent calls share one transition. */
 export class InstanceLifecycle {
-  private readonly current: CurrentTransition
+  /** There is at most one. */
+  private transition: LifecycleTransition | undefined
   private link: InstanceLink.InstanceLink | undefined
   /**
    * When the instance of a failed activation may be stopped, in monotonic milliseconds. Until then the platform may
@@ -101,13 +60,7 @@ export class InstanceLifecycle {
     private readonly session: SessionCore,
     private readonly configuration: LaunchConfiguration,
     private readonly instances: PlatformInstances
-  ) {
-    this.current = new CurrentTransition(session)
-  }
-
-  private get transition(): LifecycleTransition | undefined {
-    return this.current.get()
-  }
+  ) {}
 
   get isActivating(): boolean {
     return this.transition?.kind === "activation"
@@ -168,7 +121,7 @@ export class InstanceLifecycle {
         return yield* this.stop(reason, isAwaited)
       }
       if (lifecycle === "inactive" && instance === null) return
-      const deactivation = yield* this.current.begin("deactivation", this.deactivate(reason, isAwaited))
+      const deactivation = yield* this.begin("deactivation", this.deactivate(reason, isAwaited))
       yield* deactivation === undefined ? this.stop(reason, isAwaited) : storeErrorOf(deactivation.done)
     })
   }
@@ -185,7 +138,7 @@ export class InstanceLifecycle {
       if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
       const isLeft = transition === undefined && session.shared.monotonic() >= this.reconcileAt
       if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
-        return Effect.asVoid(this.current.begin("deactivation", this.deactivate("left unfinished", false)))
+        return Effect.asVoid(this.begin("deactivation", this.deactivate("left unfinished", false)))
       }
       if (!isLeft || instance === null || session.isRunning) return instances.stopInBackground()
       const release = session.setState(state =>
@@ -243,7 +196,7 @@ export class InstanceLifecycle {
         Effect.logWarning(
           "The history of a session was lost or replaced; the session continues with what is stored"
         ).pipe(Effect.annotateLogs({ session: session.key })),
-        Effect.asVoid(this.current.begin("deactivation", work))
+        Effect.asVoid(this.begin("deactivation", work))
       )
     })
   }
@@ -255,9 +208,40 @@ export class InstanceLifecycle {
     const limited = activations.use(record.tenant, 1, () => this.createAndConnect(), settings.activationTimeout)
     const whenFailed = ({ done }: LifecycleTransition) =>
       Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile()))
-    return Effect.tap(this.current.begin("activation", limited), begun =>
+    return Effect.tap(this.begin("activation", limited), begun =>
       begun === undefined ? Effect.void : Effect.forkIn(whenFailed(begun), scope)
     )
+  }
+
+  /**
+   * Starts a transition, which continues without the caller. Returns `undefined` if another one has started since the
+   * caller checked: other fibers may run between any two steps of a fiber.
+   */
+  private begin(
+    kind: LifecycleTransition["kind"],
+    work: Effect.Effect<void, ActivationError>
+  ): Effect.Effect<LifecycleTransition | undefined> {
+    return Effect.suspend(() => {
+      if (this.transition !== undefined) return Effect.succeed(undefined)
+      const forked = Deferred.unsafeMake<Fiber.RuntimeFiber<void, ActivationError>>(FiberId.none)
+      const fiber = Deferred.await(forked)
+      const exit = Effect.flatMap(fiber, Fiber.await)
+      const transition: LifecycleTransition = {
+        kind,
+        done: Effect.flatMap(exit, resultOf),
+        ended: Effect.asVoid(exit),
+        cancel: Effect.asVoid(Effect.flatMap(fiber, Fiber.interrupt))
+      }
+      this.transition = transition
+      const end = Effect.sync(() => {
+        this.transition = undefined
+        this.session.touch()
+      })
+      const run = Effect.forkIn(Effect.ensuring(Effect.interruptible(work), end), this.session.shared.scope)
+      return Effect.as(Deferred.complete(forked, run), transition)
+      // A fiber that is interruptible from the start may be interrupted before `ensuring`, and would never end the
+      // transition.
+    }).pipe(Effect.uninterruptible)
   }
 
   private createAndConnect(): Effect.Effect<void, ActivationError> {

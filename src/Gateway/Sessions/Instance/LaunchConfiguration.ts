@@ -115,7 +115,7 @@ export class LaunchConfiguration {
   constructor(
     private readonly session: SessionCore,
     /** The parts that are stored in the session database. */
-    private parts: ReadonlyArray<LostPart> = []
+    private parts: ReadonlyArray<LostPart>
   ) {}
 
   get secrets(): Secrets {

@@ -10,6 +10,7 @@ import { Deferred, Duration, Effect, Either, Exit, FiberId, Option } from "effec
 import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../../Protocol/Event.ts"
+import type { Receipt } from "../../SessionEvents.ts"
 import { type ActivationError, type Caller, SessionConflict, SessionNotActive, SessionsBusy } from "../../Sessions.ts"
 import type { SessionCore } from "../Session/SessionCore.ts"
 import { randomId } from "../Session/SessionRecords.ts"
@@ -73,37 +74,32 @@ class CommandQueue {
     resultOf: (turnId: string | null) => Result,
     command: Command<Prepared, Result, E | SessionConflict | StoreUnavailable>
   ): Effect.Effect<Result, E | SessionConflict | StoreUnavailable> {
-    return Effect.flatMap(
-      this.findReceipt(onceId),
-      Option.match({
-        onNone: () =>
-          this.inOrder<Prepared, Result, E | SessionConflict | StoreUnavailable>({
+    return Effect.flatMap(this.findReceipt(onceId), receipt =>
+      receipt !== undefined
+        ? Effect.succeed(resultOf(receipt.turnId))
+        : this.inOrder<Prepared, Result, E | SessionConflict | StoreUnavailable>({
             ...command,
             run: (prepared, done, block) =>
               // The same command may have been carried out while this one waited.
-              Effect.flatMap(this.findReceipt(onceId), before =>
-                Option.isSome(before)
-                  ? Effect.asVoid(Deferred.succeed(done, resultOf(before.value)))
-                  : command.run(prepared, done, block)
+              Effect.flatMap(this.findReceipt(onceId), receipt =>
+                receipt === undefined
+                  ? command.run(prepared, done, block)
+                  : Effect.asVoid(Deferred.succeed(done, resultOf(receipt.turnId)))
               )
-          }),
-        onSome: turnId => Effect.succeed(resultOf(turnId))
-      })
+          })
     )
   }
 
-  /** The turn of an earlier command with the same id, if there was one. Fails if its content differs. */
-  private findReceipt(onceId: OnceId): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> {
-    if (onceId === undefined) return Effect.succeedNone
+  /** The receipt of an earlier command with the same id, if there was one. Fails if its content differs. */
+  private findReceipt(onceId: OnceId): Effect.Effect<Receipt | undefined, SessionConflict | StoreUnavailable> {
+    if (onceId === undefined) return Effect.succeed(undefined)
     const { id, digest } = onceId
-    const message = `The clientMessageId ${JSON.stringify(id)} was used with other content`
-    return Effect.flatMap(
-      this.session.shared.events.receipt(this.session.key, id),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: found => (found.digest === digest ? Effect.succeedSome(found.turnId) : new SessionConflict({ message }))
-      })
-    )
+    return Effect.flatMap(this.session.shared.events.receipt(this.session.key, id), found => {
+      const receipt = Option.getOrUndefined(found)
+      if (receipt === undefined || receipt.digest === digest) return Effect.succeed(receipt)
+      const message = `The clientMessageId ${JSON.stringify(id)} was used with other content`
+      return new SessionConflict({ message })
+    })
   }
 
   private inOrder<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {

@@ -16,7 +16,7 @@ import type { Subscriber } from "../../Sessions.ts"
 import { backgroundCleanups, type Settings, subscriberInterval } from "../Settings.ts"
 import { Journal } from "./Journal.ts"
 import type { SecretPool } from "./SecretPool.ts"
-import { type Recorded, randomId, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
+import { keyOf, type Recorded, randomId, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import { Subscribers } from "./Subscribers.ts"
 
@@ -146,6 +146,8 @@ export const stateOf = (
 
 /** What the parts of a session in memory share. The other parts are fields of `Entity`. */
 export class SessionCore implements Recorded {
+  /** `<tenant>/<id>`. */
+  readonly key: string
   private currentRecord: SessionRecord
   private currentJournal: Journal
   private deletion: "none" | "begun" | "done" = "none"
@@ -162,13 +164,12 @@ export class SessionCore implements Recorded {
   private subscribedUntil = Number.NEGATIVE_INFINITY
 
   constructor(
-    /** `<tenant>/<id>`. */
-    readonly key: string,
-    record: SessionRecord,
     readonly shared: Shared,
+    record: SessionRecord,
     history: History,
     state: State.SessionState
   ) {
+    this.key = keyOf(record.tenant, record.id)
     this.currentRecord = { ...record, epoch: history.epoch }
     this.currentJournal = this.journalOf(history, state)
     this.usedAt = shared.monotonic()
