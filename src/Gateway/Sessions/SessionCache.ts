@@ -45,6 +45,8 @@ export class SessionCache {
   private readonly entities = new Map<string, Entity>()
   private readonly claims = new Map<Entity, Claim>()
   private readonly occupancy = new Supervision.Occupancy()
+  /** Waits until a session is in memory. */
+  readonly occupied = this.occupancy.occupied
   private readonly capacity: number
   private readonly pool: FairPool
   private readonly loading: SingleFlight<string, Entity, LookupError>
@@ -70,11 +72,6 @@ export class SessionCache {
 
   all(): Iterable<Entity> {
     return this.entities.values()
-  }
-
-  /** Waits until a session is in memory. */
-  get occupied(): Effect.Effect<void> {
-    return this.occupancy.occupied
   }
 
   get(tenant: string, id: string): Effect.Effect<Entity, LookupError> {

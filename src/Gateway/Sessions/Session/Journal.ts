@@ -251,11 +251,9 @@ export class Journal {
     const { headSeq: after, lastTimestamp: timestamp, recoveryState } = this
     return events.append({ session, epoch: history.epoch, after, timestamp, texts: [], recoveryState }).pipe(
       Effect.catchTags({ OutOfStep: error => this.isAhead(error), SessionElsewhere: error => this.isTaken(error) }),
-      Effect.zipRight(
-        Effect.sync(() => {
-          this.unknown = []
-        })
-      )
+      Effect.tap(() => {
+        this.unknown = []
+      })
     )
   }
 

@@ -316,9 +316,7 @@ export class SessionRecords {
   }
 
   private keepDirty(session: Recorded): Effect.Effect<void> {
-    return Effect.sync(() => {
-      this.dirty.add(session)
-    })
+    return Effect.sync(() => void this.dirty.add(session))
   }
 
   /** Called if another writer has changed the record, or removed it. */
