@@ -5,7 +5,7 @@ import type { Event } from "../../../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import type { SendOptions } from "../../../../src/Upstream/InstanceConnection.ts"
-import { alice, breathe, endsOf, history, inMemory, listen, make, pass } from "../../Fixture.ts"
+import { alice, breathe, endsOf, heard, history, inMemory, listen, make, pass } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
 const endings: ReadonlySet<string> = new Set(["turn_completed", "turn_errored", "turn_interrupted"])
@@ -93,27 +93,21 @@ describe("messages to an instance", () => {
     })
   )
 
-  it.scopedLive("turns are published once with content and author, as soon as they are recorded", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const hanging = yield* sessions.send(alice, id, "/hang")
-      const turnId = yield* sessions.send({ ...alice, actor: "bob" }, id, "hello")
-      // The agent works at the first one still.
-      yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
-      yield* sessions.interrupt(alice, id, hanging)
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      const starts = (yield* history(listener.subscription)).filter(({ type }) => type === "turn_started")
-      expect(starts).toMatchObject([
-        { turnId: hanging, content: "/hang", sub: "alice" },
-        { turnId, content: "hello", sub: "bob" }
-      ])
-      expect(endsOf(listener.events)).toEqual({ [hanging]: ["turn_interrupted"], [turnId]: ["turn_completed"] })
-      expect((yield* simulator.state).frames.message).toBe(2)
-    })
-  )
+  heard("turns are published once, as soon as they are recorded", function* ({ simulator, sessions, id, listener }) {
+    const hanging = yield* sessions.send(alice, id, "/hang")
+    const turnId = yield* sessions.send({ ...alice, actor: "bob" }, id, "hello")
+    // The agent works at the first one still.
+    yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+    yield* sessions.interrupt(alice, id, hanging)
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    const starts = (yield* history(listener.subscription)).filter(({ type }) => type === "turn_started")
+    expect(starts).toMatchObject([
+      { turnId: hanging, content: "/hang", sub: "alice" },
+      { turnId, content: "hello", sub: "bob" }
+    ])
+    expect(endsOf(listener.events)).toEqual({ [hanging]: ["turn_interrupted"], [turnId]: ["turn_completed"] })
+    expect((yield* simulator.state).frames.message).toBe(2)
+  })
 
   it.scopedLive("a recorded message that cannot be sent ends its turn", () =>
     Effect.gen(function* () {
