@@ -156,7 +156,7 @@ export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: strin
   })
 
 /** A gateway with one session. `start` starts another gateway on the same storage. */
-const makeSession = ({ create, ...options }: SessionOptions) =>
+export const makeSession = ({ create, ...options }: SessionOptions) =>
   Effect.gen(function* () {
     const gateways = yield* make(options)
     const first = yield* gateways.start
