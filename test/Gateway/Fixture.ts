@@ -156,12 +156,19 @@ export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: strin
   })
 
 /** A gateway with one session. `start` starts another gateway on the same storage. */
-export const makeSession = ({ create, ...options }: SessionOptions) =>
+export const makeSession = ({ create, ...options }: SessionOptions = {}) =>
   Effect.gen(function* () {
     const gateways = yield* make(options)
     const first = yield* gateways.start
     const created = yield* first.sessions.create(alice, { agentType: "echo", ...create })
     return { ...gateways, ...first, id: created.id }
+  })
+
+/** The same with a subscriber of the session. */
+export const makeHeard = (options: SessionOptions = {}) =>
+  Effect.gen(function* () {
+    const given = yield* makeSession(options)
+    return { ...given, listener: yield* listen(given.sessions, given.id) }
   })
 
 export interface SessionOptions extends Options {

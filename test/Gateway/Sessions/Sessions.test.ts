@@ -15,6 +15,7 @@ import {
   listen,
   live,
   make,
+  makeHeard,
   mallory,
   recordsOf,
   type Stored,
@@ -149,10 +150,7 @@ describe("Sessions", () => {
   it.scopedLive("events are delivered only after they are stored", () =>
     Effect.gen(function* () {
       const away = { is: false }
-      const { simulator, start } = yield* make({ stored: unsteady(away) })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
+      const { simulator, sessions, id, listener } = yield* makeHeard({ stored: unsteady(away) })
       yield* sessions.start(alice, id)
       const turnId = yield* sessions.send(alice, id, "/ask")
       const asked = yield* listener.until(event => event.type === "question_requested")

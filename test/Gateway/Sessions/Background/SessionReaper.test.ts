@@ -15,7 +15,7 @@ import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { until } from "../../../../src/Simulator/Testing/Time.ts"
 import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../../src/Upstream/Inference.ts"
-import { alice, make, pass, upstreams } from "../../Fixture.ts"
+import { alice, make, makeSession, pass, upstreams } from "../../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */
 const restarted = (
@@ -152,9 +152,7 @@ describe("recovery of sessions", () => {
 describe("sessions whose entries are removed by another client", () => {
   it.scoped("are deleted: subscribers learn it, and instances are stopped", () =>
     Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { simulator, stored, sessions, id } = yield* makeSession()
       const other = yield* sessions.create(alice, { agentType: "echo" })
       yield* sessions.start(alice, id)
       yield* sessions.start(alice, other.id)

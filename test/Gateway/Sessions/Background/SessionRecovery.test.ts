@@ -12,6 +12,7 @@ import {
   listen,
   live,
   make,
+  makeSession,
   pass,
   recordsOf,
   startStates,
@@ -144,9 +145,7 @@ describe("Shutdown and recovery of sessions", () => {
 
   /** A session with a subscriber, whose history and record another program removes. */
   const removed = Effect.gen(function* () {
-    const { simulator, start, stored } = yield* make()
-    const { sessions } = yield* start
-    const { id } = yield* sessions.create(alice, { agentType: "echo" })
+    const { simulator, stored, sessions, id } = yield* makeSession()
     yield* sessions.start(alice, id)
     const seen = { isDeleted: false }
     yield* sessions.subscribe(alice, id, {

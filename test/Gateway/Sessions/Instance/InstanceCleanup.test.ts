@@ -4,7 +4,7 @@ import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import type { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import type { Simulator } from "../../../../src/Simulator/Simulator.ts"
-import { alice, breathe, inTime, listen, make, pass, timed } from "../../Fixture.ts"
+import { alice, breathe, inTime, listen, make, makeSession, pass, timed } from "../../Fixture.ts"
 
 const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
 
@@ -132,9 +132,7 @@ describe("A platform that does not stop instances", () => {
     Effect.gen(function* () {
       const answered = yield* Effect.makeLatch(false)
       const stop = () => Effect.uninterruptible(answered.await)
-      const { start } = yield* make({ platform: platform => ({ ...platform, stop }) })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { sessions, id } = yield* makeSession({ platform: platform => ({ ...platform, stop }) })
       yield* sessions.start(alice, id)
       const stopping = yield* Effect.fork(sessions.stop(alice, id))
       yield* pass("16 seconds", "1 second")

@@ -6,14 +6,14 @@ import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { type Received, Undelivered } from "../../../../src/Upstream/InstanceConnection.ts"
 import type { PlatformFrame } from "../../../../src/Upstream/PlatformEvent.ts"
-import { alice, endsOf, heard, history, inMemory, listen, make, typesOf } from "../../Fixture.ts"
+import { alice, endsOf, heard, history, inMemory, listen, makeHeard, typesOf } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
 describe("messages to an instance", () => {
   it.scopedLive("a message with an uncertain recording leaves no turn without an end", () =>
     Effect.gen(function* () {
       let isMoody = false
-      const { simulator, start } = yield* make({
+      const { simulator, sessions, id, listener } = yield* makeHeard({
         stored: Layer.map(inMemory, context => {
           const events = Effect.runSync(Effect.provide(SessionEvents, context))
           const append: typeof events.append = request => {
@@ -27,9 +27,6 @@ describe("messages to an instance", () => {
           )
         })
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
       isMoody = true
       expect(yield* Effect.flip(sessions.send(alice, id, "perhaps"))).toMatchObject({ _tag: "StoreUnavailable" })
@@ -45,7 +42,7 @@ describe("messages to an instance", () => {
     Effect.gen(function* () {
       const heard = yield* Queue.unbounded<Received>()
       const frames = yield* Queue.unbounded<PlatformFrame>()
-      const { start } = yield* make({
+      const { sessions, id, listener } = yield* makeHeard({
         platform: withSend(() => ({
           send: (frame, options) =>
             Effect.suspend(() => {
@@ -55,9 +52,6 @@ describe("messages to an instance", () => {
           take: Effect.map(Queue.take(heard), one => [[one], false] as const)
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       const begins = (turnId: string, id: string) =>
         Queue.offer(heard, {
           id,
@@ -132,14 +126,11 @@ describe("messages to an instance", () => {
   it.scopedLive("a message that was certainly not sent may be repeated under its id", () =>
     Effect.gen(function* () {
       let isUnavailable = false
-      const { simulator, start } = yield* make({
+      const { simulator, sessions, id, listener } = yield* makeHeard({
         platform: withSend(({ send }) => ({
           send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       const working = yield* sessions.send(alice, id, "/ask")
       const asked = yield* listener.until(event => event.type === "question_requested")
       const { requestId } = asked as Event & { requestId: string }
