@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { Event } from "../src/Gateway/Protocol.ts"
-import { codeOf, completeTurn, createSession } from "./Gateway/Socket/Fixture.ts"
+import { completeTurn, createSession } from "./Gateway/Socket/Fixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import { onlyLong } from "./Scale.ts"
 import * as Environment from "./service/Environment.ts"
@@ -19,32 +19,6 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways with one Postg
     it.skip("own each session one at a time")
     return
   }
-
-  onlyLong(it.scoped)(
-    "refuse a session that belongs to another one, and say so; they list it, and have it when that one ends",
-    () =>
-      Effect.gen(function* () {
-        const { start } = yield* Gateways.make()
-        const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-        const [mine, theirs] = [yield* one.client, yield* other.client]
-        const sessionId = yield* createSession(mine)
-        yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
-        const completed = yield* completeTurn(mine, sessionId, "hello")
-        const refused = yield* theirs.ask({ type: "send_message", sessionId, content: "hello" })
-        assert.strictEqual(codeOf(refused), "conflict")
-        assert.include(JSON.stringify(refused), "belongs to another node")
-        const { sessions } = yield* theirs.get("session_list", { type: "list_sessions" })
-        assert.deepStrictEqual(
-          sessions.map(({ id }) => id),
-          [sessionId]
-        )
-        yield* one.end("SIGTERM")
-        const events = yield* Gateways.follow(theirs, sessionId)
-        isDense(events)
-        assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
-        yield* completeTurn(theirs, sessionId, "hello again")
-      })
-  )
 
   it.scoped("take the sessions of one that is killed over: open turns end once, and no instance is left", () =>
     Effect.gen(function* () {

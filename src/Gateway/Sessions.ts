@@ -57,32 +57,26 @@ export class SessionNotFound extends Schema.TaggedError<SessionNotFound>()("Sess
   sessionId: Schema.String
 }) {}
 
+const message = { message: Schema.String }
+
 /** The state of the session does not allow the call. */
-export class SessionConflict extends Schema.TaggedError<SessionConflict>()("SessionConflict", {
-  message: Schema.String
-}) {}
+export class SessionConflict extends Schema.TaggedError<SessionConflict>()("SessionConflict", message) {}
 
 /** The session has no running instance, or it was stopped in the meantime. */
 export class SessionNotActive extends Schema.TaggedError<SessionNotActive>()("SessionNotActive", {
-  message: Schema.String,
+  ...message,
   /** Whether the same call would activate the session later. */
   mayPass: Schema.optional(Schema.Boolean)
 }) {}
 
 /** A limit is exceeded. The message has the limit and the actual value. */
-export class SessionTooLarge extends Schema.TaggedError<SessionTooLarge>()("SessionTooLarge", {
-  message: Schema.String
-}) {}
+export class SessionTooLarge extends Schema.TaggedError<SessionTooLarge>()("SessionTooLarge", message) {}
 
 /** The gateway is at its capacity. The same call may succeed later. */
-export class SessionsBusy extends Schema.TaggedError<SessionsBusy>()("SessionsBusy", {
-  message: Schema.String
-}) {}
+export class SessionsBusy extends Schema.TaggedError<SessionsBusy>()("SessionsBusy", message) {}
 
 /** The agent platform did not bring the instance up within `SESSION_ACTIVATION_TIMEOUT`. */
-export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("ActivationTimeout", {
-  message: Schema.String
-}) {}
+export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("ActivationTimeout", message) {}
 
 /** Why a session cannot be found or used at present. */
 export type LookupError = SessionElsewhere | SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable

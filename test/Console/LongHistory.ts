@@ -8,7 +8,7 @@ import {
   namespaceOf,
   type SessionRecord,
   sessionId
-} from "../../src/Gateway/Sessions/Session/SessionRecord.ts"
+} from "../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
 

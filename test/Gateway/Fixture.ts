@@ -1,15 +1,15 @@
 /** A gateway's sessions with a simulated platform, which can be restarted on the same storage. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { expect } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, identity, Layer, Option, Redacted, Scope } from "effect"
+import { expect, it } from "@effect/vitest"
+import { Context, Effect, Exit, Fiber, identity, Layer, Option, Redacted, Scope, type Utils } from "effect"
 import * as Tracer from "../../src/base/Observability/Tracer.ts"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
-import { namespaceOf } from "../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { namespaceOf } from "../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
-import { type Caller, type Frame, Sessions, type Subscription } from "../../src/Gateway/Sessions.ts"
+import { type Caller, type CreateSession, type Frame, Sessions, type Subscription } from "../../src/Gateway/Sessions.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { decode } from "../../src/Kv/Entry.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -154,6 +154,61 @@ export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: strin
     const untilLost = changes.until(() => (lost ? Option.some(undefined) : Option.none()))
     return { subscription, events, until, untilLost } satisfies Listener
   })
+
+/** A gateway with one session. `start` starts another gateway on the same storage. */
+export const makeSession = ({ create, ...options }: SessionOptions = {}) =>
+  Effect.gen(function* () {
+    const gateways = yield* make(options)
+    const first = yield* gateways.start
+    const created = yield* first.sessions.create(alice, { agentType: "echo", ...create })
+    return { ...gateways, ...first, id: created.id }
+  })
+
+/** The same with a subscriber of the session. */
+export const makeHeard = (options: SessionOptions = {}) =>
+  Effect.gen(function* () {
+    const given = yield* makeSession(options)
+    return { ...given, listener: yield* listen(given.sessions, given.id) }
+  })
+
+export interface SessionOptions extends Options {
+  readonly create?: Partial<CreateSession>
+}
+
+type Body<Given> = (given: Given) => Generator<Utils.YieldWrap<Effect.Effect<unknown, unknown, Scope.Scope>>, void>
+
+type OneSession = Effect.Effect.Success<ReturnType<typeof makeSession>> & { readonly listener: Listener }
+
+/** Defines a test of a gateway with one session. */
+interface Define {
+  (name: string, body: Body<OneSession>): void
+  (name: string, options: SessionOptions, body: Body<OneSession>): void
+}
+
+const define =
+  (tester: typeof it.scopedLive, isHeard: boolean): Define =>
+  (name: string, first: SessionOptions | Body<OneSession>, second?: Body<OneSession>) => {
+    const [options, body] = typeof first === "function" ? [{}, first] : [first, second!]
+    tester(name, () =>
+      Effect.gen(function* () {
+        const given = yield* makeSession(options)
+        const listener = isHeard ? yield* listen(given.sessions, given.id) : (undefined as never)
+        yield* body({ ...given, listener })
+      })
+    )
+  }
+
+/** By the real clock. */
+export const live = define(it.scopedLive, false)
+
+/** By the test's clock. */
+export const timed = define(it.scoped, false)
+
+/** By the real clock, with a subscriber of the session. */
+export const heard = define(it.scopedLive, true)
+
+/** By the test's clock, with a subscriber of the session. */
+export const timedHeard = define(it.scoped, true)
 
 /** All events that are kept of a session. */
 export const history = (subscription: Subscription) =>

@@ -1,255 +1,160 @@
 /** A host may put something else in the place of each member of the session event log, and that is what runs. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Layer, Option, TestContext } from "effect"
+import { Context, Duration, Effect, Layer, Option, type Utils } from "effect"
+import type { Scope } from "effect/Scope"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import * as Retention from "../../src/Gateway/SessionEvents/Retention.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import { keyOf } from "../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { keyOf } from "../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../TemporaryDirectory.ts"
-import { alice, history, listen, make, pass } from "./Fixture.ts"
+import { alice, history, listen, makeSession } from "./Fixture.ts"
 
 type Port = Context.Tag.Service<SessionEvents>
-type Gateways = Effect.Effect.Success<ReturnType<typeof make>>
 
-/** A replaced member, and a check by sessions that it ran. */
+/** A gateway with one session, which has an environment. */
+type Given = Effect.Effect.Success<ReturnType<typeof makeSession>> & { readonly events: Port }
+
+/** A replaced member, and a check by a session that it ran. */
 interface Replacement {
   readonly replace: (port: Port) => Partial<Port>
-  readonly check: (gateways: Gateways) => ReturnType<typeof checked>
+  readonly check: (given: Given) => Effect.Effect<void, unknown, Scope>
 }
 
-const checked = (body: Effect.Effect<void, unknown, Effect.Effect.Context<ReturnType<typeof listen>>>) => body
+type Check = (given: Given) => Generator<Utils.YieldWrap<Effect.Effect<unknown, unknown, Scope>>, void>
 
-/** Replaces an effect. `wrapped` counts its runs. */
+const replaced = (replace: Replacement["replace"], check: Check): Replacement => ({
+  replace,
+  check: given => Effect.gen(() => check(given))
+})
+
 let wrappedRuns = 0
 
+/** Counts the runs of an effect. */
 const counted = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
   Effect.suspend(() => {
     wrappedRuns++
     return effect
   })
 
-const untilRun = (before: number) => Effect.repeat(Effect.sleep("1 millis"), { until: () => wrappedRuns > before })
+const untilRun = Effect.repeat(Effect.sleep("1 millis"), { until: () => wrappedRuns > 0 })
 
-const configured = { agentType: "echo", environment: { WRAPPED: "no" } }
+/** A member that a gateway runs by itself. */
+const runs = (replace: Replacement["replace"]): Replacement => ({ replace, check: () => untilRun })
+
+const epochOf = ({ id, sessions }: Given) => Effect.map(sessions.get(alice, id), ({ epoch }) => epoch)
+
+const hasOtherEpoch: Check = function* (given) {
+  expect(yield* epochOf(given)).toBe("wrapped")
+}
+
+const wrap = (text: string): string => text.replace("hello", "wrapped")
+
+/** A subscriber receives what was sent; what is read later is what was stored, or is read. */
+const hasOtherContent: Check = function* ({ id, sessions }) {
+  const listener = yield* listen(sessions, id)
+  yield* sessions.send(alice, id, "hello")
+  yield* listener.until(({ type }) => type === "turn_completed")
+  const both = [listener.events, yield* history(listener.subscription)]
+  const contents = both.flat().flatMap(event => (event.type === "turn_started" ? [event.content] : []))
+  expect(contents).toEqual(["hello", "wrapped"])
+}
 
 const members: { readonly [Member in keyof Port]: Replacement } = {
-  create: {
-    replace: ({ create }) => ({ isShared: true, create: session => create(session, "wrapped") }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        expect(yield* sessions.get(alice, id)).toMatchObject({ epoch: "wrapped" })
-      })
-  },
-  open: {
-    replace: ({ open }) => ({ open: session => open(session, "wrapped") }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        expect(yield* sessions.get(alice, id)).toMatchObject({ epoch: "wrapped" })
-      })
-  },
-  find: {
-    replace: ({ find }) => ({
-      find: session =>
+  create: replaced(({ create }) => ({ isShared: true, create: session => create(session, "wrapped") }), hasOtherEpoch),
+  open: replaced(({ open }) => ({ open: session => open(session, "wrapped") }), hasOtherEpoch),
+  find: replaced(
+    ({ find }) => ({
+      find: session => Effect.map(find(session), found => Option.map(found, one => ({ ...one, trimmedSeq: 77 })))
+    }),
+    function* ({ id, sessions }) {
+      expect((yield* listen(sessions, id)).subscription.trimmedSeq).toBe(77)
+    }
+  ),
+  append: replaced(
+    ({ append }) => ({ append: one => append({ ...one, texts: one.texts.map(wrap) }) }),
+    hasOtherContent
+  ),
+  read: replaced(
+    ({ read }) => ({
+      read: (...place) =>
         Effect.map(
-          find(session),
-          Option.map(found => ({ ...found, trimmedSeq: 77 }))
+          read(...place),
+          Option.map(page => ({ ...page, events: page.events.map(one => ({ ...one, text: wrap(one.text) })) }))
         )
     }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        expect((yield* listen(sessions, id)).subscription.trimmedSeq).toBe(77)
-      })
-  },
-  append: {
-    replace: ({ append }) => ({
-      append: one => append({ ...one, texts: one.texts.map(text => text.replace("hello", "wrapped")) })
+    hasOtherContent
+  ),
+  receipt: replaced(
+    ({ receipt }) => ({
+      receipt: (...id) => Effect.map(receipt(...id), found => Option.map(found, one => ({ ...one, turnId: "wrapped" })))
     }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        const listener = yield* listen(sessions, id)
-        yield* sessions.send(alice, id, "hello")
-        yield* listener.until(({ type }) => type === "turn_completed")
-        expect((yield* history(listener.subscription)).find(({ type }) => type === "turn_started")).toMatchObject({
-          content: "wrapped"
-        })
-      })
-  },
-  read: {
-    replace: ({ read }) => ({
-      read: (session, after, limit) =>
-        Effect.map(
-          read(session, after, limit),
-          Option.map(page => ({
-            ...page,
-            events: page.events.map(event => ({ ...event, text: event.text.replace("hello", "wrapped") }))
-          }))
-        )
+    function* ({ id, sessions }) {
+      expect(yield* sessions.send(alice, id, "hello", "m1")).not.toBe("wrapped")
+      expect(yield* sessions.send(alice, id, "hello", "m1")).toBe("wrapped")
+    }
+  ),
+  renewEpoch: replaced(
+    ({ renewEpoch }) => ({ renewEpoch: session => renewEpoch(session, "wrapped") }),
+    function* (given) {
+      yield* given.sessions.start(alice, given.id)
+      yield* given.stop
+      yield* given.events.remove(keyOf(alice.tenant, given.id))
+      expect(yield* epochOf({ ...given, ...(yield* given.start) })).toBe("wrapped")
+    }
+  ),
+  configure: replaced(
+    ({ configure }) => ({
+      configure: (session, one) => configure(session, { ...one, environment: '{"WRAPPED":"yes"}' })
     }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        const listener = yield* listen(sessions, id)
-        yield* sessions.send(alice, id, "hello")
-        yield* listener.until(({ type }) => type === "turn_completed")
-        expect(listener.events.find(({ type }) => type === "turn_started")).toMatchObject({ content: "hello" })
-        expect((yield* history(listener.subscription)).find(({ type }) => type === "turn_started")).toMatchObject({
-          content: "wrapped"
-        })
-      })
-  },
-  receipt: {
-    replace: ({ receipt }) => ({
-      receipt: (session, id) =>
-        Effect.map(
-          receipt(session, id),
-          Option.map(found => ({ ...found, turnId: "wrapped" }))
-        )
-    }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        expect(yield* sessions.send(alice, id, "hello", "m1")).not.toBe("wrapped")
-        expect(yield* sessions.send(alice, id, "hello", "m1")).toBe("wrapped")
-      })
-  },
-  renewEpoch: {
-    replace: ({ renewEpoch }) => ({ renewEpoch: session => renewEpoch(session, "wrapped") }),
-    check: ({ start, stored }) =>
-      Effect.gen(function* () {
-        const first = yield* start
-        const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
-        yield* first.sessions.start(alice, id)
-        yield* first.stop
-        yield* Context.get(stored, SessionEvents).remove(keyOf(alice.tenant, id))
-        const { sessions } = yield* start
-        expect(yield* sessions.get(alice, id)).toMatchObject({ epoch: "wrapped" })
-      })
-  },
-  configure: {
-    replace: ({ configure }) => ({
-      configure: (session, configuration) => configure(session, { ...configuration, environment: '{"WRAPPED":"yes"}' })
-    }),
-    check: ({ start, stored }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const events = Context.get(stored, SessionEvents)
-        const { id } = yield* sessions.create(alice, configured)
-        expect(yield* events.configuration(keyOf(alice.tenant, id))).toMatchObject({ environment: '{"WRAPPED":"yes"}' })
-      })
-  },
-  configuration: {
-    replace: ({ configuration }) => ({
+    function* ({ events, id }) {
+      expect(yield* events.configuration(keyOf(alice.tenant, id))).toMatchObject({ environment: '{"WRAPPED":"yes"}' })
+    }
+  ),
+  configuration: replaced(
+    ({ configuration }) => ({
       configuration: session => Effect.map(configuration(session), found => ({ ...found, environment: null }))
     }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, configured)
-        expect(yield* Effect.flip(sessions.start(alice, id))).toMatchObject({ _tag: "SessionConflict" })
-      })
-  },
-  summaries: {
-    replace: ({ summaries }) => ({
+    function* ({ id, sessions }) {
+      expect(yield* Effect.flip(sessions.start(alice, id))).toMatchObject({ _tag: "SessionConflict" })
+    }
+  ),
+  summaries: replaced(
+    ({ summaries }) => ({
       summaries: sessions =>
         Effect.map(summaries(sessions), found => found.map(one => (one === null ? null : { ...one, headSeq: 77 })))
     }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        yield* sessions.create(alice, { agentType: "echo" })
-        expect((yield* sessions.list(alice)).sessions).toMatchObject([{ headSeq: 77 }])
-      })
-  },
-  remove: {
-    replace: ({ remove }) => ({ remove: session => counted(remove(session)) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, configured)
-        const before = wrappedRuns
-        yield* sessions.remove(alice, id)
-        expect(wrappedRuns).toBe(before + 1)
-      })
-  },
-  release: {
-    replace: ({ release }) => ({ release: session => counted(release(session)) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        const before = wrappedRuns
-        yield* sessions.get(alice, id)
-        yield* sessions.remove(alice, id)
-        yield* untilRun(before)
-      })
-  },
-  isShared: {
-    replace: ({ abandoned }) => ({ isShared: true, abandoned: counted(abandoned) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const before = wrappedRuns
-        yield* start
-        yield* untilRun(before)
-      })
-  },
-  abandoned: {
-    replace: ({ abandoned }) => ({ isShared: true, abandoned: counted(abandoned) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const before = wrappedRuns
-        yield* start
-        yield* untilRun(before)
-      })
-  },
-  taken: {
-    replace: ({ taken }) => ({ taken: counted(taken) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const before = wrappedRuns
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        yield* sessions.get(alice, id)
-        yield* Effect.repeat(pass("1 second", "1 second"), { until: () => wrappedRuns > before })
-      }).pipe(Effect.provide(TestContext.TestContext))
-  },
-  unfinished: {
-    replace: ({ unfinished }) => ({ unfinished: counted(unfinished) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const before = wrappedRuns
-        yield* start
-        yield* untilRun(before)
-      })
-  },
-  sessions: {
-    replace: ({ sessions }) => ({ sessions: (...page) => counted(sessions(...page)) }),
-    check: ({ start }) =>
-      Effect.gen(function* () {
-        const before = wrappedRuns
-        yield* start
-        yield* untilRun(before)
-      })
-  },
-  trim: {
-    replace: ({ trim }) => ({ trim: age => counted(trim(age)) }),
-    check: ({ stored }) => {
-      const before = wrappedRuns
-      const layer = Layer.provide(Retention.layer(Duration.minutes(1)), Layer.succeedContext(stored))
-      return Effect.provide(untilRun(before), layer)
+    function* ({ sessions }) {
+      expect((yield* sessions.list(alice)).sessions).toMatchObject([{ headSeq: 77 }])
     }
-  }
+  ),
+  remove: replaced(
+    ({ remove }) => ({ remove: session => counted(remove(session)) }),
+    function* ({ id, sessions }) {
+      yield* sessions.remove(alice, id)
+      expect(wrappedRuns).toBe(1)
+    }
+  ),
+  release: replaced(
+    ({ release }) => ({ release: session => counted(release(session)) }),
+    function* ({ id, sessions }) {
+      yield* sessions.get(alice, id)
+      yield* sessions.remove(alice, id)
+      yield* untilRun
+    }
+  ),
+  isShared: runs(({ abandoned }) => ({ isShared: true, abandoned: counted(abandoned) })),
+  abandoned: runs(({ abandoned }) => ({ isShared: true, abandoned: counted(abandoned) })),
+  taken: runs(({ taken }) => ({ taken: counted(taken) })),
+  unfinished: runs(({ unfinished }) => ({ unfinished: counted(unfinished) })),
+  sessions: runs(({ sessions }) => ({ sessions: (...page) => counted(sessions(...page)) })),
+  trim: replaced(
+    ({ trim }) => ({ trim: age => counted(trim(age)) }),
+    function* ({ stored }) {
+      yield* Effect.provide(untilRun, Layer.provide(Retention.layer(Duration.minutes(1)), Layer.succeedContext(stored)))
+    }
+  )
 }
 
 const backends: ReadonlyArray<readonly [string, Layer.Layer<SessionEvents, unknown>]> = [
@@ -271,12 +176,14 @@ for (const [name, backend] of backends) {
     for (const [member, { check, replace }] of Object.entries(members)) {
       it.scopedLive(`SessionEvents.${member}`, () =>
         Effect.gen(function* () {
-          const replaced = Layer.effect(
+          const layer = Layer.effect(
             SessionEvents,
             Effect.map(SessionEvents, port => ({ ...port, ...replace(port) }))
           )
-          const stored = Layer.merge(Memory.layer, Layer.provide(replaced, Layer.fresh(backend)))
-          yield* check(yield* make({ stored }))
+          wrappedRuns = 0
+          const stored = Layer.merge(Memory.layer, Layer.provide(layer, Layer.fresh(backend)))
+          const given = yield* makeSession({ stored, create: { environment: { WRAPPED: "no" } } })
+          yield* check({ ...given, events: Context.get(given.stored, SessionEvents) })
         })
       )
     }

@@ -4,6 +4,7 @@
 import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
 import {
   type Append,
+  type EventPage,
   type History,
   type LaunchConfiguration,
   OutOfStep,
@@ -11,7 +12,8 @@ import {
   type Receipt,
   type Retention,
   SessionEvents,
-  type StoredEvent
+  type StoredEvent,
+  type Summary
 } from "../SessionEvents.ts"
 import { maxReceipts } from "./Limits.ts"
 import { defaults } from "./Retention.ts"
@@ -29,98 +31,105 @@ interface Held {
   readonly receipts: Map<string, { readonly receipt: Receipt; readonly seq: number }>
 }
 
-const nothing: LaunchConfiguration = { environment: null, deployment: null }
+/** Removes the oldest events while a condition holds. Returns how many. */
+const dropWhile = (held: Held, isTooMuch: (oldest: Kept) => boolean): number => {
+  let count = 0
+  for (let oldest = held.kept[0]; oldest !== undefined && isTooMuch(oldest); oldest = held.kept[0]) {
+    held.kept.shift()
+    held.bytes -= oldest.size
+    held.history = { ...held.history, trimmedSeq: oldest.seq }
+    count++
+  }
+  for (const [id, { seq }] of held.receipts) {
+    if (seq > held.history.trimmedSeq) break
+    held.receipts.delete(id)
+  }
+  return count
+}
 
-const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
-  const histories = new Map<string, Held>()
-  const configurations = new Map<string, LaunchConfiguration>()
+/** Appends to a history that is where the append expects it. */
+const append = (
+  held: Held,
+  { after, receipt, recoveryState, revoked, texts, timestamp }: Append,
+  limits: Retention
+) => {
+  for (const [index, text] of texts.entries()) {
+    const size = Buffer.byteLength(text)
+    held.kept.push({ seq: after + 1 + index, text, timestamp, size })
+    held.bytes += size
+  }
+  held.history = { ...held.history, headSeq: after + texts.length, recoveryState }
+  if (revoked !== undefined) held.receipts.delete(revoked)
+  if (receipt !== undefined) {
+    held.receipts.delete(receipt.id)
+    held.receipts.set(receipt.id, { receipt, seq: after + texts.length })
+    if (held.receipts.size > maxReceipts) held.receipts.delete(held.receipts.keys().next().value!)
+  }
+  dropWhile(held, () => held.kept.length > limits.events || (held.bytes > limits.bytes && held.kept.length > 1))
+}
 
-  const open = (session: string, epoch: string): History => {
-    const known = histories.get(session)
+const pageAfter = ({ history, kept }: Held, after: number, limit: number): EventPage => {
+  const first = Math.max(0, after - history.trimmedSeq)
+  return { events: pageOf(kept.slice(first, first + limit).map(({ seq, text }) => ({ seq, text }))), history }
+}
+
+/** What is stored, by session. */
+class Stored {
+  readonly histories = new Map<string, Held>()
+  readonly configurations = new Map<string, LaunchConfiguration>()
+
+  open(session: string, epoch: string): History {
+    const known = this.histories.get(session)
     if (known !== undefined) return known.history
     const history: History = { epoch, headSeq: 0, trimmedSeq: 0, recoveryState: null }
-    histories.set(session, { history, kept: [], bytes: 0, receipts: new Map() })
+    this.histories.set(session, { history, kept: [], bytes: 0, receipts: new Map() })
     return history
   }
 
-  const dropWhile = (held: Held, isTooMuch: (oldest: Kept) => boolean): number => {
-    let count = 0
-    for (let oldest = held.kept[0]; oldest !== undefined && isTooMuch(oldest); oldest = held.kept[0]) {
-      held.kept.shift()
-      held.bytes -= oldest.size
-      held.history = { ...held.history, trimmedSeq: oldest.seq }
-      count++
-    }
-    for (const [id, { seq }] of held.receipts) {
-      if (seq > held.history.trimmedSeq) break
-      held.receipts.delete(id)
-    }
-    return count
+  configuration(session: string): LaunchConfiguration {
+    return this.configurations.get(session) ?? { environment: null, deployment: null }
   }
 
-  const append = ({ session, epoch, after, timestamp, texts, recoveryState, receipt, revoked }: Append) => {
-    const held = histories.get(session)
-    if (held === undefined || held.history.epoch !== epoch || held.history.headSeq !== after) {
-      return new OutOfStep({ session, headSeq: held?.history.headSeq ?? null })
-    }
-    for (const [index, text] of texts.entries()) {
-      const size = Buffer.byteLength(text)
-      held.kept.push({ seq: after + 1 + index, text, timestamp, size })
-      held.bytes += size
-    }
-    held.history = { ...held.history, headSeq: after + texts.length, recoveryState }
-    if (revoked !== undefined) held.receipts.delete(revoked)
-    if (receipt !== undefined) {
-      held.receipts.delete(receipt.id)
-      held.receipts.set(receipt.id, { receipt, seq: after + texts.length })
-      if (held.receipts.size > maxReceipts) held.receipts.delete(held.receipts.keys().next().value!)
-    }
-    const { bytes, events } = retention
-    dropWhile(held, () => held.kept.length > events || (held.bytes > bytes && held.kept.length > 1))
-    return Effect.void
+  summary(session: string): Summary {
+    const { deployment, environment } = this.configuration(session)
+    const headSeq = this.histories.get(session)?.history.headSeq ?? null
+    return { headSeq, hasEnvironment: environment !== null, hasDeployment: deployment !== null }
   }
+}
 
-  const configuration = (session: string): LaunchConfiguration => configurations.get(session) ?? nothing
-
+const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
+  const stored = new Stored()
+  const { configurations, histories } = stored
   return {
-    create: (session, epoch) => Effect.sync(() => void open(session, epoch)),
-    open: (session, epoch) => Effect.sync(() => open(session, epoch)),
+    create: (session, epoch) => Effect.sync(() => void stored.open(session, epoch)),
+    open: (session, epoch) => Effect.sync(() => stored.open(session, epoch)),
     release: () => Effect.void,
     find: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.history)),
-    append: request => Effect.suspend((): Effect.Effect<void, OutOfStep> => append(request)),
-    read: (session, after, limit) =>
-      Effect.sync(() => {
+    append: request =>
+      Effect.suspend((): Effect.Effect<void, OutOfStep> => {
+        const { after, epoch, session } = request
         const held = histories.get(session)
-        if (held === undefined) return Option.none()
-        const { history, kept } = held
-        const first = Math.max(0, after - history.trimmedSeq)
-        const events = kept.slice(first, first + limit).map(({ seq, text }): StoredEvent => ({ seq, text }))
-        return Option.some({ events: pageOf(events), history })
+        if (held === undefined || held.history.epoch !== epoch || held.history.headSeq !== after) {
+          return new OutOfStep({ session, headSeq: held?.history.headSeq ?? null })
+        }
+        return Effect.sync(() => append(held, request, retention))
       }),
+    read: (session, after, limit) =>
+      Effect.sync(() => Option.map(Option.fromNullable(histories.get(session)), held => pageAfter(held, after, limit))),
     receipt: (session, id) => Effect.sync(() => Option.fromNullable(histories.get(session)?.receipts.get(id)?.receipt)),
     renewEpoch: (session, epoch) =>
       Effect.sync(() => {
         const known = histories.get(session)
         if (known !== undefined) known.history = { ...known.history, epoch }
-        return open(session, epoch)
+        return stored.open(session, epoch)
       }),
     configure: (session, configuration) => Effect.sync(() => void configurations.set(session, configuration)),
-    configuration: session => Effect.sync(() => configuration(session)),
-    summaries: sessions =>
-      Effect.sync(() =>
-        sessions.map(session => {
-          const { deployment, environment } = configuration(session)
-          const headSeq = histories.get(session)?.history.headSeq ?? null
-          return { headSeq, hasEnvironment: environment !== null, hasDeployment: deployment !== null }
-        })
-      ),
+    configuration: session => Effect.sync(() => stored.configuration(session)),
+    summaries: sessions => Effect.sync(() => sessions.map(session => stored.summary(session))),
     sessions: (after, limit) =>
       Effect.sync(() => {
-        const all = new Set([...histories.keys(), ...configurations.keys()])
-        return [...all]
-          .filter(session => session > after)
-          .sort()
-          .slice(0, limit)
+        const all = [...new Set([...histories.keys(), ...configurations.keys()])].sort()
+        return all.filter(session => session > after).slice(0, limit)
       }),
     remove: session =>
       Effect.sync(() => {
@@ -128,10 +137,14 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
         configurations.delete(session)
       }),
     unfinished: Effect.sync(() =>
-      [...histories].flatMap(([session, { history }]) => {
-        const { recoveryState } = history
-        return recoveryState === null ? [] : [{ session, recoveryState }]
-      })
+      [...histories].flatMap(
+        ([
+          session,
+          {
+            history: { recoveryState }
+          }
+        ]) => (recoveryState === null ? [] : [{ session, recoveryState }])
+      )
     ),
     isShared: false,
     abandoned: Effect.succeed([]),
@@ -139,9 +152,10 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
     trim: age =>
       Effect.map(Clock.currentTimeMillis, now => {
         const before = now - Duration.toMillis(age)
-        let count = 0
-        for (const held of histories.values()) count += dropWhile(held, ({ timestamp }) => timestamp < before)
-        return count
+        return [...histories.values()].reduce(
+          (count, held) => count + dropWhile(held, ({ timestamp }) => timestamp < before),
+          0
+        )
       })
   }
 }

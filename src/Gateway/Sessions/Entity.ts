@@ -3,41 +3,35 @@ import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { LostPart, Session } from "../Protocol/Fields.ts"
 import type { History } from "../SessionEvents.ts"
-import { InstanceCleanup } from "./Instance/InstanceCleanup.ts"
-import { InstanceCreation } from "./Instance/InstanceCreation.ts"
 import { InstanceLifecycle } from "./Instance/InstanceLifecycle.ts"
 import { LaunchConfiguration } from "./Instance/LaunchConfiguration.ts"
+import { PlatformInstances } from "./Instance/PlatformInstances.ts"
 import { TurnCommands } from "./Instance/TurnCommands.ts"
 import { SessionCore, type Shared } from "./Session/SessionCore.ts"
-import { type SessionRecord, toView } from "./Session/SessionRecord.ts"
+import { type SessionRecord, toView } from "./Session/SessionRecords.ts"
 import type { SessionState, Update } from "./Session/SessionState.ts"
 import { SessionTitle } from "./Session/Titles.ts"
-
-/** What a session in memory is made of. */
-export interface Options {
-  readonly key: string
-  readonly record: SessionRecord
-  readonly history: History
-  readonly state: SessionState
-  /** The parts of the launch configuration that are stored. */
-  readonly parts?: ReadonlyArray<LostPart>
-}
 
 /** One session in memory, made of parts that keep their state to themselves. */
 export class Entity extends SessionCore {
   readonly configuration: LaunchConfiguration
-  readonly cleanup: InstanceCleanup
   readonly lifecycle: InstanceLifecycle
   readonly commands: TurnCommands
-  private readonly creation: InstanceCreation
+  readonly instances: PlatformInstances
   private readonly title: SessionTitle
 
-  constructor(shared: Shared, { history, key, parts, record, state }: Options) {
-    super(key, record, shared, history, state)
+  /** `parts`: those of the launch configuration that are stored. */
+  constructor(
+    shared: Shared,
+    record: SessionRecord,
+    history: History,
+    state: SessionState,
+    parts: ReadonlyArray<LostPart> = []
+  ) {
+    super(shared, record, history, state)
     this.configuration = new LaunchConfiguration(this, parts)
-    this.creation = new InstanceCreation(this, this.configuration)
-    this.cleanup = new InstanceCleanup(this, this.creation)
-    this.lifecycle = new InstanceLifecycle(this, this.configuration, this.creation, this.cleanup)
+    this.instances = new PlatformInstances(this, this.configuration)
+    this.lifecycle = new InstanceLifecycle(this, this.configuration, this.instances)
     this.title = new SessionTitle(this)
     this.commands = new TurnCommands(this, this.lifecycle, content => this.title.onMessage(content))
   }
@@ -58,7 +52,7 @@ export class Entity extends SessionCore {
   }
 
   loseSecrets(): void {
-    this.creation.loseSecrets()
+    this.instances.loseSecrets()
   }
 
   /** Whether it can be evicted without loss. */

@@ -1,75 +1,137 @@
 /**
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
-import { type Context, Duration, Effect, Layer, Option, Runtime, Scope } from "effect"
+import { Clock, type Context, Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import * as Limits from "../../base/Limits.ts"
-import * as MetricTags from "../../base/MetricTags.ts"
-import * as Monotonic from "../../base/Monotonic.ts"
-import { Tracer } from "../../base/Observability/Tracer.ts"
 import * as Supervision from "../../base/Supervision.ts"
-import { Store } from "../../Kv/Store.ts"
+import { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import { Subscriptions } from "../../Operations/Health/Health.ts"
-import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
+import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
-import { FairPool, sharedPool } from "../FairPool.ts"
+import { FairPool } from "../FairPool.ts"
 import { NodeLink } from "../Forwarding/NodeLink.ts"
 import type { Session } from "../Protocol/Fields.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
-import { type ActivationError, type Caller, SessionNotFound, Sessions } from "../Sessions.ts"
+import { type Caller, SessionConflict, SessionNotFound, Sessions, SessionTooLarge } from "../Sessions.ts"
 import * as OrphanedSessions from "./Background/OrphanedSessions.ts"
 import * as SessionReaper from "./Background/SessionReaper.ts"
-import * as SessionTransfer from "./Background/SessionTransfer.ts"
-import { makeCreate, makeRemove } from "./CreationAndRemoval.ts"
-import * as LogSubscriptions from "./LogSubscriptions.ts"
-import * as LargeEvents from "./Session/LargeEvents.ts"
+import { SessionTransfer } from "./Background/SessionTransfer.ts"
+import type { Entity } from "./Entity.ts"
+import { check, empty, merge, storedParts } from "./Instance/LaunchConfiguration.ts"
 import { SecretPool } from "./Session/SecretPool.ts"
-import type { Shared } from "./Session/SessionCore.ts"
-import { SessionRecords } from "./Session/SessionRecords.ts"
+import { makeShared } from "./Session/SessionCore.ts"
+import * as Records from "./Session/SessionRecords.ts"
 import * as Titles from "./Session/Titles.ts"
 import { SessionCache } from "./SessionCache.ts"
 import * as SessionSubscriptions from "./SessionSubscriptions.ts"
-import { backgroundCleanups, concurrentLists, concurrentListsOfOne, type Settings } from "./Settings.ts"
+import { concurrentLists, concurrentListsOfOne, type Settings } from "./Settings.ts"
 import * as TenantSessions from "./TenantSessions.ts"
-
-/** How long background work may take to end. */
-const shutdownTimeout = Duration.seconds(1)
-
-/** The scope of background work, which ends before what it depends on. After the timeout it is not awaited. */
-const backgroundScope = Effect.acquireRelease(Scope.make(), (scope, exit) =>
-  Supervision.within(shutdownTimeout, Scope.close(scope, exit))
-)
 
 type Service = Context.Tag.Service<Sessions>
 
-/** What all sessions share. Background work ends with the scope. */
-const makeShared = (settings: Settings, own: Pick<Shared, "records" | "secrets" | "isClosing">) =>
-  Effect.gen(function* () {
-    const clock = yield* Effect.clock
-    const { currentTraceId } = yield* Tracer
-    const generateTitle = yield* Titles.make(yield* Inference)
-    const scope = yield* backgroundScope
-    const fork = Runtime.runFork(yield* Effect.runtime<never>())
-    const shared: Shared = {
-      ...own,
-      settings,
-      platform: yield* AgentPlatform,
-      events: yield* SessionEvents,
-      scope,
-      run: work => void fork(work, { scope }),
-      // A clock may have fractions of a millisecond.
-      now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
-      monotonic: () => Monotonic.unsafeMillis(clock),
-      generateTitle,
-      cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
-      activations: sharedPool("activations", settings.activations),
-      pacedFor: LargeEvents.make(),
-      traceId: currentTraceId,
-      malformedTypes: new Set(),
-      tags: yield* MetricTags.current
-    }
-    return shared
-  })
+/** Where the parts of a session are stored, and what limits them. */
+interface Parts {
+  readonly cache: Pick<SessionCache, "get" | "evict">
+  readonly events: Context.Tag.Service<SessionEvents>
+  readonly records: Pick<Records.SessionRecords, "create" | "remove">
+  readonly quota: TenantSessions.Quota
+  readonly secrets: SecretPool
+  readonly limits: Limits.LimitsShape
+  /** Whether this node takes requests of other nodes, so that a session with secrets can belong to it. */
+  readonly isReachable: boolean
+  /** In which deletions run. */
+  readonly scope: Scope.Scope
+}
+
+/**
+ * `Sessions.create`. The order of the writes here and in a removal leaves no part of a session behind: secrets and launch configuration
+ * are stored before the record, which makes the session visible.
+ */
+const makeCreate =
+  ({ events, isReachable, limits, quota, records, secrets }: Parts): Service["create"] =>
+  ({ tenant, actor }, request) =>
+    Effect.gen(function* () {
+      const configuration = merge(empty, request)
+      const given = request.secrets ?? {}
+      yield* check(configuration, given)
+      const record = yield* Records.initial(tenant, request, storedParts(configuration))
+      const text = Records.encodeRecord(record)
+      const bytes = Buffer.byteLength(text)
+      if (bytes > limits.valueBytes) {
+        return yield* new SessionTooLarge({
+          message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`
+        })
+      }
+      const key = Records.keyOf(tenant, record.id)
+      const isConfigured = record.configured.length > 0
+      /** A session with secrets belongs to the node that stores them, from the start. */
+      const isOwned = isReachable && record.secretNames.length > 0
+      const undo = Effect.suspend(() => {
+        secrets.forget(key)
+        // What is left after a failure is removed as orphaned.
+        return isConfigured || events.isShared ? Effect.ignore(events.remove(key)) : Effect.void
+      })
+      const creation = Effect.gen(function* () {
+        // No other node knows the id, so none can own the session.
+        if (isOwned) yield* Effect.catchTag(events.open(key, record.epoch), "SessionElsewhere", Effect.die)
+        // Before the record, so that a session whose history is missing later has lost it in a fail-over.
+        else if (events.isShared) yield* events.create(key, record.epoch)
+        yield* secrets.put(key, given)
+        // Before the record, which names the stored parts.
+        if (isConfigured) {
+          yield* Effect.catchTag(events.configure(key, configuration), "SessionElsewhere", Effect.die)
+        }
+        // By the wall clock: the monotonic clock does not advance while the machine is suspended.
+        if ((yield* Clock.currentTimeMillis) - record.createdAt > Records.longestCreation) {
+          return yield* new StoreUnavailable({ reason: "the creation took too long" })
+        }
+        yield* records.create(text, record, actor)
+      }).pipe(Effect.onError(() => undo))
+      yield* quota.creating(tenant, creation)
+      return Records.toView(record, { secrets: [], configuration: [] })
+    }).pipe(
+      Effect.catchTag("PreconditionFailed", () =>
+        Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))
+      )
+    )
+
+/**
+ * `Sessions.remove`: the instance is stopped, the record is removed, and what is stored of the session follows once
+ * nothing of it is left to stop.
+ */
+const makeRemove = ({ cache, events, quota, records, scope, secrets }: Parts): Service["remove"] => {
+  const removal = ({ tenant, actor }: Caller, entity: Entity) =>
+    Effect.gen(function* () {
+      yield* entity.lifecycle.stop("the session was deleted")
+      // A creation of unknown outcome can be repeated only with what the record has.
+      const { agentType } = entity.record
+      yield* entity.setState(state =>
+        state.pendingStops.some(({ instanceId }) => instanceId === null) ? { ...state, request: { agentType } } : state
+      )
+      yield* quota.deleting(tenant, records.remove(entity, actor))
+      entity.completeDeletion()
+      secrets.forget(entity.key)
+      // A session with pending stops is kept until they are done.
+      const { instance, pendingStops } = entity.state
+      if (instance === null && pendingStops.length === 0) {
+        yield* entity.configuration.remove()
+        cache.evict(entity)
+        // Any change of what is stored notifies the other nodes.
+      } else if (events.isShared) yield* Effect.ignore(entity.confirm)
+    }).pipe(
+      Effect.onError(() => Effect.sync(() => entity.abortDeletion())),
+      Effect.uninterruptible
+    )
+
+  // It runs in its own fiber: a caller that cannot be interrupted would delay the gateway's shutdown.
+  return (caller, sessionId) =>
+    Effect.flatMap(cache.get(caller.tenant, sessionId), entity => {
+      // Before the fiber runs, so that no activation starts in the meantime.
+      entity.beginDeletion()
+      return Effect.flatMap(Effect.forkIn(entity.use(removal(caller, entity)), scope), Fiber.join)
+    })
+}
 
 /** How long a request for a session waits for the check of its history. */
 const checkTimeout = Duration.millis(500)
@@ -124,23 +186,16 @@ const fileCalls = (
   cache: Pick<SessionCache, "use">,
   platform: Context.Tag.Service<AgentPlatform>
 ): Pick<Service, "listFiles" | "readFile" | "fileHistory" | "fileAtIteration"> => {
-  const withInstance = <A, E>(
-    caller: Caller,
-    sessionId: string,
-    f: (instanceId: string) => Effect.Effect<A, E>
-  ): Effect.Effect<A, E | ActivationError> =>
+  const withInstance = <A, E>(caller: Caller, sessionId: string, f: (instanceId: string) => Effect.Effect<A, E>) =>
     cache.use(caller, sessionId, ({ lifecycle }) =>
       Effect.flatMap(lifecycle.activate(), ({ instanceId }) => f(instanceId))
     )
   return {
-    listFiles: (caller, sessionId, options) =>
-      withInstance(caller, sessionId, instanceId => platform.listFiles(instanceId, options)),
-    readFile: (caller, { sessionId, path }) =>
-      withInstance(caller, sessionId, instanceId => platform.readFile(instanceId, path)),
-    fileHistory: (caller, { sessionId, path }) =>
-      withInstance(caller, sessionId, instanceId => platform.fileHistory(instanceId, path)),
+    listFiles: (caller, sessionId, options) => withInstance(caller, sessionId, id => platform.listFiles(id, options)),
+    readFile: (caller, { sessionId, path }) => withInstance(caller, sessionId, id => platform.readFile(id, path)),
+    fileHistory: (caller, { sessionId, path }) => withInstance(caller, sessionId, id => platform.fileHistory(id, path)),
     fileAtIteration: (caller, { sessionId, path }, iteration) =>
-      withInstance(caller, sessionId, instanceId => platform.fileAtIteration(instanceId, path, iteration))
+      withInstance(caller, sessionId, id => platform.fileAtIteration(id, path, iteration))
   }
 }
 
@@ -151,7 +206,7 @@ const make = (settings: Settings) =>
     const limits = yield* Limits.Limits
     const nodes = yield* SessionNodes
     const link = yield* NodeLink
-    const records = yield* SessionRecords.make(store, events.isShared)
+    const records = yield* Records.SessionRecords.make(store, events.isShared)
     /** Whether other nodes forward requests to this one, so that a session can stay where its secrets are. */
     const isReachable = Option.isSome(link)
     const secrets = new SecretPool(
@@ -162,14 +217,15 @@ const make = (settings: Settings) =>
     let isShuttingDown = false
     const isClosing = () => isShuttingDown
 
-    const shared = yield* makeShared(settings, { records, secrets, isClosing })
+    const generateTitle = yield* Titles.make(yield* Inference)
+    const shared = yield* makeShared({ settings, records, secrets, isClosing, generateTitle })
     const { monotonic, platform, run, scope } = shared
     const cache: SessionCache = new SessionCache(shared, records, nodes, key => {
       if (isReachable && secrets.has(key)) return
       // It starts at once. After a failure the session belongs to this node until the node stops.
       run(Effect.ignore(events.release(key)))
     })
-    const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
+    const quota = new TenantSessions.Quota(store, settings.perTenant, monotonic)
     const parts = { cache, events, records, quota, secrets, limits, isReachable, scope }
     const lists = new FairPool({
       name: "capacity for lists",
@@ -177,11 +233,9 @@ const make = (settings: Settings) =>
       maxOfOne: concurrentListsOfOne
     })
     const list = TenantSessions.makeList({ store, events, nodes, cache, secrets })
-    const follow = (key: string): void => cache.peek(key)?.follow()
-    const fromLog = yield* LogSubscriptions.make({ events, records, settings, run, follow })
-    const { count, subscribe } = SessionSubscriptions.make({ cache, events, fromLog })
-    yield* Scope.extend(OrphanedSessions.start({ events, store, cache }), scope)
-    const transfer = SessionTransfer.make({ nodes, link, secrets, isClosing })
+    const { count, subscribe } = yield* SessionSubscriptions.make({ cache, events, records, settings, run })
+    yield* Scope.extend(OrphanedSessions.start({ events, records, cache }), scope)
+    const transfer = new SessionTransfer({ nodes, link, secrets, isClosing })
     const remove = makeRemove(parts)
     yield* SessionReaper.start(shared, cache, records, transfer, remove, () => {
       isShuttingDown = true
@@ -195,7 +249,7 @@ const make = (settings: Settings) =>
       ...lifecycleCalls(cache, events),
       ...turnCalls(cache),
       ...fileCalls(cache, platform),
-      adopt: transfer.adopt,
+      adopt: transferred => transfer.adopt(transferred),
       subscriptions: count
     })
   })

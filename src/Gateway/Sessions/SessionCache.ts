@@ -2,7 +2,7 @@
  * The sessions in memory, within a capacity that tenants share. They are loaded from the store on request, and one that
  * is not used can be evicted for another.
  */
-import { Duration, Effect, Either, Option } from "effect"
+import { Duration, Effect, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import { SingleFlight } from "../../base/SingleFlight.ts"
 import * as Supervision from "../../base/Supervision.ts"
@@ -13,9 +13,9 @@ import type { SessionNodesShape } from "../SessionNodes.ts"
 import { type Caller, type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
 import { storedParts } from "./Instance/LaunchConfiguration.ts"
-import { openHistory, type Shared, unknownLifecycle } from "./Session/SessionCore.ts"
-import { isSessionId, keyOf, type SessionRecord } from "./Session/SessionRecord.ts"
+import { openHistory, type Shared, stateOf } from "./Session/SessionCore.ts"
 import type { SessionRecords } from "./Session/SessionRecords.ts"
+import { isSessionId, keyOf, type SessionRecord } from "./Session/SessionRecords.ts"
 import * as State from "./Session/SessionState.ts"
 
 /** How long a load waits for an idle session to be stopped and evicted. */
@@ -23,14 +23,9 @@ const stopTimeout = Duration.seconds(5)
 
 /** The state of a session that was not in memory. None of its instances can be running. */
 const storedState = (record: SessionRecord, history: History): State.SessionState => {
-  const { recoveryState } = history
-  const lifecycle = history.headSeq >= record.headSeq ? record.state : unknownLifecycle(history)
-  const state = Either.getOrElse(State.decodeRecovery(lifecycle, recoveryState), () => ({
-    ...State.initial,
-    lifecycle
-  }))
+  const state = stateOf(history, history.headSeq >= record.headSeq ? record.state : undefined)
   // If the recovery state was lost with the history, the record still has the instance.
-  if (recoveryState !== null || record.instanceId === null || record.state === "inactive") return state
+  if (history.recoveryState !== null || record.instanceId === null || record.state === "inactive") return state
   return { ...state, instance: { key: record.instanceId, instanceId: record.instanceId } }
 }
 
@@ -50,6 +45,8 @@ export class SessionCache {
   private readonly entities = new Map<string, Entity>()
   private readonly claims = new Map<Entity, Claim>()
   private readonly occupancy = new Supervision.Occupancy()
+  /** Waits until a session is in memory. */
+  readonly occupied = this.occupancy.occupied
   private readonly capacity: number
   private readonly pool: FairPool
   private readonly loading: SingleFlight<string, Entity, LookupError>
@@ -75,11 +72,6 @@ export class SessionCache {
 
   all(): Iterable<Entity> {
     return this.entities.values()
-  }
-
-  /** Waits until a session is in memory. */
-  get occupied(): Effect.Effect<void> {
-    return this.occupancy.occupied
   }
 
   get(tenant: string, id: string): Effect.Effect<Entity, LookupError> {
@@ -134,7 +126,7 @@ export class SessionCache {
       yield* Effect.forEach(lost, ({ key: idempotencyKey }) => logLostCreation(key, idempotencyKey))
       const record = deletedRecord(tenant, id, history.epoch, request?.agentType ?? "")
       const load = Effect.gen(function* () {
-        const entity = new Entity(shared, { key, record, history, state })
+        const entity = new Entity(shared, record, history, state)
         entity.completeDeletion()
         yield* entity.setState(state =>
           lost.reduce((left, { key }) => State.removeInstance(left, key), State.recover(state).state)
@@ -166,7 +158,7 @@ export class SessionCache {
   private opened(key: string, record: SessionRecord, history: History) {
     return Effect.gen(this, function* () {
       const parts = storedParts(yield* this.shared.events.configuration(key))
-      const entity = new Entity(this.shared, { key, record, history, state: storedState(record, history), parts })
+      const entity = new Entity(this.shared, record, history, storedState(record, history), parts)
       const { events } = yield* entity.journal.update(State.recover)
       if (events.length > 0 || history.epoch !== record.epoch) this.records.save(entity)
       return entity

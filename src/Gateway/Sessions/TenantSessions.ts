@@ -10,17 +10,9 @@ import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
-import { partsOf } from "./Instance/LaunchConfiguration.ts"
+import { viewOfStored } from "./Instance/LaunchConfiguration.ts"
 import type { SecretPool } from "./Session/SecretPool.ts"
-import {
-  isSessionId,
-  keyOf,
-  lossesOf,
-  namespaceOf,
-  readRecord,
-  type SessionRecord,
-  toView
-} from "./Session/SessionRecord.ts"
+import { isSessionId, keyOf, namespaceOf, readRecord, type SessionRecord } from "./Session/SessionRecords.ts"
 import type { SessionCache } from "./SessionCache.ts"
 
 /** The sources of lists of sessions. */
@@ -66,15 +58,8 @@ export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
     Effect.map(known(records.map(({ id }) => keyOf(tenant, id))), ([summaries, elsewhere]) =>
       records.map((record, index): Session => {
         const key = keyOf(tenant, record.id)
-        const known = cache.peek(key)
-        if (known !== undefined) return known.view()
-        const summary = summaries[index]
-        // If the summary cannot be read, nothing counts as lost.
-        const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
-        const losses = lossesOf(record, secrets.get(key), parts)
-        // The other node has its secrets.
-        const view = toView(record, elsewhere.has(key) ? { ...losses, secrets: [] } : losses)
-        return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
+        const stored = () => viewOfStored(record, summaries[index], elsewhere.has(key) ? undefined : secrets.get(key))
+        return cache.peek(key)?.view() ?? stored()
       })
     )
 
@@ -109,20 +94,6 @@ export const makeList = ({ cache, events, nodes, secrets, store }: Sources) => {
       const sessions = yield* viewsOf(tenant, records)
       return more ? { sessions, cursor: cursorOf(after) } : { sessions }
     })
-}
-
-/** The number of sessions of each tenant, which has a limit. */
-export interface Quota {
-  /**
-   * Runs the creation of a session, which counts from its start. Fails if the tenant has reached the limit, including
-   * concurrent creations.
-   */
-  readonly creating: <A, E extends { readonly _tag: string }>(
-    tenant: string,
-    creation: Effect.Effect<A, E>
-  ) => Effect.Effect<A, E | SessionTooLarge | StoreUnavailable>
-  /** Runs the deletion of a session, which returns whether there was one. */
-  readonly deleting: <E>(tenant: string, deletion: Effect.Effect<boolean, E>) => Effect.Effect<void, E>
 }
 
 /** Maximum number of tenants whose counts are kept. Above it the least recently used one is dropped. */
@@ -165,71 +136,84 @@ const endCreation = (count: Count, exit: Exit.Exit<unknown, { readonly _tag: str
     if (exit.cause.error._tag !== "StoreUnavailable") count.max = (count.max ?? 1) - 1
   })
 
-/** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
-export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
-  /** Counts by tenant, the least recently used first. */
-  const counts = new Map<string, Count>()
+/** The number of sessions of each tenant, which has a limit. Sessions are counted by their entries in the store. */
+export class Quota {
+  /** By tenant, the least recently used first. */
+  private readonly counts = new Map<string, Count>()
 
-  const countOf = (tenant: string): Count => {
-    const count = counts.get(tenant) ?? {
-      max: undefined,
-      creating: 0,
-      countedAt: Number.NEGATIVE_INFINITY,
-      mutex: Effect.unsafeMakeSemaphore(1)
-    }
+  constructor(
+    private readonly store: Context.Tag.Service<Store>,
+    private readonly limit: number,
+    /** Monotonic milliseconds. */
+    private readonly now: () => number
+  ) {}
+
+  /**
+   * Runs the creation of a session, which counts from its start. Fails if the tenant has reached the limit, including
+   * concurrent creations.
+   */
+  creating<A, E extends { readonly _tag: string }>(
+    tenant: string,
+    creation: Effect.Effect<A, E>
+  ): Effect.Effect<A, E | SessionTooLarge | StoreUnavailable> {
+    return Effect.suspend(() => {
+      const count = this.countOf(tenant)
+      const counted = Effect.acquireUseRelease(
+        this.add(count),
+        () => creation,
+        (_, exit) => endCreation(count, exit)
+      )
+      return this.isDue(count) ? Effect.zipRight(this.recount(tenant, count), counted) : counted
+    })
+  }
+
+  /** Runs the deletion of a session, which returns whether there was one. */
+  deleting<E>(tenant: string, deletion: Effect.Effect<boolean, E>): Effect.Effect<void, E> {
+    return Effect.suspend(() => {
+      const count = this.countOf(tenant)
+      const { countedAt } = count
+      return Effect.map(deletion, isDeleted => {
+        // A count that ended in the meantime may have left out the session already.
+        if (isDeleted && count.countedAt === countedAt && count.max !== undefined) count.max--
+      })
+    })
+  }
+
+  private countOf(tenant: string): Count {
+    const { counts } = this
+    const countedAt = Number.NEGATIVE_INFINITY
+    const none = { max: undefined, creating: 0, countedAt, mutex: Effect.unsafeMakeSemaphore(1) }
+    const count: Count = counts.get(tenant) ?? none
     counts.delete(tenant)
     counts.set(tenant, count)
     if (counts.size > maxTenants) counts.delete(counts.keys().next().value!)
     return count
   }
 
-  const isDue = ({ countedAt, max }: Count): boolean =>
-    max === undefined || (max >= limit && now() - countedAt >= recountAfter)
+  private isDue({ countedAt, max }: Count): boolean {
+    return max === undefined || (max >= this.limit && this.now() - countedAt >= recountAfter)
+  }
 
   /** Counts the sessions, unless another call has done so in the meantime. */
-  const recount = (tenant: string, count: Count): Effect.Effect<void, StoreUnavailable> =>
-    count.mutex.withPermits(1)(
-      Effect.suspend(() => {
-        if (!isDue(count)) return Effect.void
-        return Effect.map(entriesOf(store, tenant), counted => {
-          count.countedAt = now()
-          // A creation in progress may have been counted twice. Then the bound is too high until the next count.
-          count.max = counted + count.creating
-        })
-      })
-    )
+  private recount(tenant: string, count: Count): Effect.Effect<void, StoreUnavailable> {
+    const work = Effect.map(entriesOf(this.store, tenant), counted => {
+      count.countedAt = this.now()
+      // A creation in progress may have been counted twice. Then the bound is too high until the next count.
+      count.max = counted + count.creating
+    })
+    return count.mutex.withPermits(1)(Effect.suspend(() => (this.isDue(count) ? work : Effect.void)))
+  }
 
   /** Adds one or fails. The check and the addition are atomic. */
-  const add = (count: Count): Effect.Effect<void, SessionTooLarge> =>
-    Effect.suspend(() => {
-      const max = count.max ?? 0
-      if (max >= limit) {
-        return new SessionTooLarge({ message: `The tenant has ${max} sessions; the limit is ${limit}` })
+  private add(count: Count): Effect.Effect<void, SessionTooLarge> {
+    return Effect.suspend(() => {
+      const { max = 0 } = count
+      if (max >= this.limit) {
+        return new SessionTooLarge({ message: `The tenant has ${max} sessions; the limit is ${this.limit}` })
       }
       count.max = max + 1
       count.creating++
       return Effect.void
     })
-
-  return {
-    creating: (tenant, creation) =>
-      Effect.suspend(() => {
-        const count = countOf(tenant)
-        const counted = Effect.acquireUseRelease(
-          add(count),
-          () => creation,
-          (_, exit) => endCreation(count, exit)
-        )
-        return isDue(count) ? Effect.zipRight(recount(tenant, count), counted) : counted
-      }),
-    deleting: (tenant, deletion) =>
-      Effect.suspend(() => {
-        const count = countOf(tenant)
-        const { countedAt } = count
-        return Effect.map(deletion, isDeleted => {
-          // A count that ended in the meantime may have left out the session already.
-          if (isDeleted && count.countedAt === countedAt && count.max !== undefined) count.max--
-        })
-      })
   }
 }

@@ -3,9 +3,13 @@ import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, FiberSet, Logger, Option, Scope, TestClock } from "effect"
 import { type Command, NodeLink, type Reply } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import type { History, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import type { Command, Reply } from "../../../src/Gateway/Forwarding/Command.ts"
+import { NodeLink } from "../../../src/Gateway/Forwarding/NodeLink.ts"
+import { type History, SessionElsewhere, type SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, type Peer, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
-import * as LogSubscriptions from "../../../src/Gateway/Sessions/LogSubscriptions.ts"
-import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
+import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
+import * as LogSubscriptions from "../../../src/Gateway/Sessions/SessionSubscriptions.ts"
 import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { alice, breathe } from "../Fixture.ts"
 
@@ -48,12 +52,15 @@ const make = Effect.gen(function* () {
       })
   }
   const run = yield* FiberSet.makeRuntime<never>()
-  const subscribeToLog = yield* LogSubscriptions.make({
+  const { subscribe: subscribeToLog } = yield* LogSubscriptions.make({
     events: events as typeof SessionEvents.Service,
     records: { find: () => Effect.succeedSome(record) },
     settings: { idleTimeout: Duration.hours(1) },
     run: work => void run(work),
-    follow: key => void followed.push(key)
+    cache: {
+      use: () => new SessionElsewhere({ session: record.id }),
+      peek: key => ({ follow: () => void followed.push(key) }) as Entity
+    }
   }).pipe(
     Effect.provideService(SessionNodes, {
       ...alone,

@@ -8,8 +8,7 @@ import { alone } from "../../../src/Gateway/SessionNodes.ts"
 import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
 import { SecretPool } from "../../../src/Gateway/Sessions/Session/SecretPool.ts"
 import type { Shared } from "../../../src/Gateway/Sessions/Session/SessionCore.ts"
-import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecord.ts"
-import type { SessionRecords } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
+import type { SessionRecord, SessionRecords } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { SessionCache } from "../../../src/Gateway/Sessions/SessionCache.ts"
 import { defaults } from "../../../src/Gateway/Sessions/Settings.ts"
 import { breathe } from "../../../src/Simulator/Testing/Time.ts"
@@ -45,7 +44,6 @@ const makeIn = (scope: Scope.Scope) =>
     const gate = yield* Effect.makeLatch(true)
     const records: Pick<SessionRecords, keyof SessionRecords> = {
       find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
-      exists: () => Effect.succeed(true),
       missing: () => Effect.succeed([]),
       create: () => Effect.void,
       remove: () => Effect.succeed(true),
@@ -61,7 +59,7 @@ const makeIn = (scope: Scope.Scope) =>
       scope,
       cleanups: new FairPool({ name: "turns", capacity: 1 }),
       activations: new FairPool({ name: "activations", capacity: 1 }),
-      pacedFor: () => (_size, work) => work,
+      paced: (_tenant, _size, work) => work,
       traceId: Effect.succeed("0".repeat(32)),
       malformedTypes: new Set(),
       tags: [],

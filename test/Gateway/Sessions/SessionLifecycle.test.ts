@@ -1,7 +1,22 @@
 /** Activations and the ends of sessions' instances, against a simulated platform. */
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
-import { alice, endsOf, inTime, isDense, listen, make, pass, startStates, statesOf } from "../Fixture.ts"
+import {
+  alice,
+  endsOf,
+  heard,
+  inTime,
+  isDense,
+  listen,
+  make,
+  pass,
+  startStates,
+  statesOf,
+  timed,
+  timedHeard
+} from "../Fixture.ts"
+
+const hurried = { settings: { activationTimeout: Duration.seconds(20) } }
 
 describe("The lifecycle of a session", () => {
   it.scopedLive("concurrent calls share one transition, wherever their fibers yield", () =>
@@ -25,30 +40,23 @@ describe("The lifecycle of a session", () => {
     })
   )
 
-  it.scoped("an interrupted caller of an activation, also the first one, does not affect others", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 5000 } })
-      const leader = yield* Effect.fork(sessions.start(alice, id))
-      yield* simulator.awaitState(({ requests }) => requests.create === 1)
-      const waiters = yield* Effect.forEach([1, 2, 3], () => Effect.fork(sessions.start(alice, id)))
-      yield* Effect.yieldNow()
-      yield* Fiber.interrupt(leader)
-      yield* Fiber.interrupt(waiters[0]!)
-      yield* pass("6 seconds", "1 second")
-      for (const waiter of waiters.slice(1)) expect(yield* Fiber.join(waiter)).toMatchObject({ state: "active" })
-      expect((yield* simulator.state).requests.create).toBe(1)
-    })
-  )
+  timed("interrupted callers of an activation affect no others", function* ({ simulator, sessions, id }) {
+    yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 5000 } })
+    const leader = yield* Effect.fork(sessions.start(alice, id))
+    yield* simulator.awaitState(({ requests }) => requests.create === 1)
+    const waiters = yield* Effect.forEach([1, 2, 3], () => Effect.fork(sessions.start(alice, id)))
+    yield* Effect.yieldNow()
+    yield* Fiber.interrupt(leader)
+    yield* Fiber.interrupt(waiters[0]!)
+    yield* pass("6 seconds", "1 second")
+    for (const waiter of waiters.slice(1)) expect(yield* Fiber.join(waiter)).toMatchObject({ state: "active" })
+    expect((yield* simulator.state).requests.create).toBe(1)
+  })
 
-  it.scoped("an activation has a time limit, and the next one takes over its instance", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make({ settings: { activationTimeout: Duration.seconds(20) } })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
+  timedHeard(
+    "an activation may time out, and the next takes over",
+    hurried,
+    function* ({ simulator, sessions, id, listener }) {
       // The platform makes the instance, and its answer is lost.
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "drip", bytes: 1, everyMillis: 60_000 } })
       const starting = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
@@ -64,7 +72,7 @@ describe("The lifecycle of a session", () => {
       yield* listener.until(() => statesOf(listener.events).length >= expected.length)
       expect(statesOf(listener.events)).toEqual(expected)
       expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ connections: 1 }] })
-    })
+    }
   )
 
   it.scoped("only a session without subscribers and turns is stopped when idle", () =>
@@ -96,111 +104,87 @@ describe("The lifecycle of a session", () => {
     })
   )
 
-  it.scopedLive("stopping a session during its activation leaves no instance", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 100 } })
-      const sending = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "hello")))
-      yield* simulator.awaitState(({ requests }) => requests.create === 1)
-      expect(yield* sessions.stop(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
-      expect(yield* Fiber.join(sending)).toMatchObject({ _tag: "SessionNotActive" })
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      expect(statesOf(listener.events)).toEqual(["activating", "deactivating", "inactive"])
-      expect(endsOf(listener.events)).toEqual({})
-    })
-  )
+  heard("a stop during the activation leaves no instance", function* ({ simulator, sessions, id, listener }) {
+    yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 100 } })
+    const sending = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "hello")))
+    yield* simulator.awaitState(({ requests }) => requests.create === 1)
+    expect(yield* sessions.stop(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+    expect(yield* Fiber.join(sending)).toMatchObject({ _tag: "SessionNotActive" })
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    expect(statesOf(listener.events)).toEqual(["activating", "deactivating", "inactive"])
+    expect(endsOf(listener.events)).toEqual({})
+  })
 
-  it.scopedLive("a lost connection is re-established, with every event once and in order", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const turnId = yield* sessions.send(alice, id, "/drop")
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      const expected = [...startStates, "reconnecting", "active"]
-      yield* listener.until(() => statesOf(listener.events).length >= expected.length)
-      expect(statesOf(listener.events)).toEqual(expected)
-      const text = listener.events.flatMap(event => (event.type === "text_delta" ? [event.text] : []))
-      expect(text).toEqual(["before ", "after"])
-      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
-    })
-  )
+  heard("a lost connection loses and repeats no event", function* ({ sessions, id, listener }) {
+    const turnId = yield* sessions.send(alice, id, "/drop")
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    const expected = [...startStates, "reconnecting", "active"]
+    yield* listener.until(() => statesOf(listener.events).length >= expected.length)
+    expect(statesOf(listener.events)).toEqual(expected)
+    const text = listener.events.flatMap(event => (event.type === "text_delta" ? [event.text] : []))
+    expect(text).toEqual(["before ", "after"])
+    expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
+  })
 
-  it.scopedLive("however an instance ends, each of its turns ends once, and the session can be activated again", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const turnIds: Array<string> = []
-      const hang = Effect.gen(function* () {
-        const turnId = yield* sessions.send(alice, id, "/hang")
-        yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
-        // This one waits behind it at the platform.
-        turnIds.push(turnId, yield* sessions.send(alice, id, "waits"))
-      })
-      const rests = (turnId: string) =>
-        listener.until(
-          event =>
-            "turnId" in event &&
-            event.turnId === turnId &&
-            event.type.startsWith("turn_") &&
-            event.type !== "turn_started"
-        )
-
-      const crashed = yield* sessions.send(alice, id, "/crash out of tea")
-      turnIds.push(crashed)
-      expect(yield* rests(crashed)).toMatchObject({
-        type: "turn_errored",
-        message: "The instance failed during the turn: out of tea"
-      })
-      yield* listener.until(event => event.type === "session_state" && event.state === "error")
-
-      yield* hang
-      yield* simulator.reclaim()
-      yield* rests(turnIds.at(-1)!)
-      yield* listener.until(event => event.type === "session_state" && event.state === "inactive")
-
-      yield* hang
-      yield* sessions.stop(alice, id)
-      yield* rests(turnIds.at(-1)!)
-
-      yield* hang
-      const failing = yield* sessions.interrupt(alice, id, turnIds.at(-2))
-      yield* rests(failing)
-      yield* rests(turnIds.at(-1)!)
-
-      const ends = endsOf(listener.events)
-      expect(Object.keys(ends).sort()).toEqual([...turnIds].sort())
-      expect(Object.values(ends).map(all => all.length)).toEqual(turnIds.map(() => 1))
-      isDense(listener.events.map(({ seq }) => seq))
-      expect((yield* simulator.state).instances).toHaveLength(1)
-    })
-  )
-
-  it.scoped("an unreachable instance is given up after ten minutes, and its turns end", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
+  heard("each turn ends once, however its instance ends", function* ({ simulator, sessions, id, listener }) {
+    const turnIds: Array<string> = []
+    const hang = Effect.gen(function* () {
       const turnId = yield* sessions.send(alice, id, "/hang")
-      yield* listener.until(event => event.type === "turn_started")
-      yield* simulator.refuse("platform", true)
-      yield* simulator.disconnect()
-      yield* listener.until(event => event.type === "session_state" && event.state === "reconnecting")
-      yield* pass("9 minutes")
-      expect((yield* sessions.get(alice, id)).state).toBe("reconnecting")
-      yield* pass("70 seconds")
-      yield* listener.until(event => event.type === "session_state" && event.state === "error")
-      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_errored"] })
-      yield* simulator.refuse("platform", false)
-      yield* pass("6 minutes")
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+      // This one waits behind it at the platform.
+      turnIds.push(turnId, yield* sessions.send(alice, id, "waits"))
     })
-  )
+    const rests = (turnId: string) =>
+      listener.until(
+        event =>
+          "turnId" in event &&
+          event.turnId === turnId &&
+          event.type.startsWith("turn_") &&
+          event.type !== "turn_started"
+      )
+
+    const crashed = yield* sessions.send(alice, id, "/crash out of tea")
+    turnIds.push(crashed)
+    expect(yield* rests(crashed)).toMatchObject({
+      type: "turn_errored",
+      message: "The instance failed during the turn: out of tea"
+    })
+    yield* listener.until(event => event.type === "session_state" && event.state === "error")
+
+    yield* hang
+    yield* simulator.reclaim()
+    yield* rests(turnIds.at(-1)!)
+    yield* listener.until(event => event.type === "session_state" && event.state === "inactive")
+
+    yield* hang
+    yield* sessions.stop(alice, id)
+    yield* rests(turnIds.at(-1)!)
+
+    yield* hang
+    const failing = yield* sessions.interrupt(alice, id, turnIds.at(-2))
+    yield* rests(failing)
+    yield* rests(turnIds.at(-1)!)
+
+    const ends = endsOf(listener.events)
+    expect(Object.keys(ends).sort()).toEqual([...turnIds].sort())
+    expect(Object.values(ends).map(all => all.length)).toEqual(turnIds.map(() => 1))
+    isDense(listener.events.map(({ seq }) => seq))
+    expect((yield* simulator.state).instances).toHaveLength(1)
+  })
+
+  timedHeard("an unreachable instance is given up in ten minutes", function* ({ simulator, sessions, id, listener }) {
+    const turnId = yield* sessions.send(alice, id, "/hang")
+    yield* listener.until(event => event.type === "turn_started")
+    yield* simulator.refuse("platform", true)
+    yield* simulator.disconnect()
+    yield* listener.until(event => event.type === "session_state" && event.state === "reconnecting")
+    yield* pass("9 minutes")
+    expect((yield* sessions.get(alice, id)).state).toBe("reconnecting")
+    yield* pass("70 seconds")
+    yield* listener.until(event => event.type === "session_state" && event.state === "error")
+    expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_errored"] })
+    yield* simulator.refuse("platform", false)
+    yield* pass("6 minutes")
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+  })
 })

@@ -9,10 +9,13 @@ import {
   alice,
   breathe,
   endsOf,
+  heard,
   history,
   isDense,
   listen,
+  live,
   make,
+  makeHeard,
   mallory,
   recordsOf,
   type Stored,
@@ -33,87 +36,59 @@ const unsteady = (away: { is: boolean }): Layer.Layer<Stored> => {
 }
 
 describe("Sessions", () => {
-  it.scopedLive("a message activates the session, and its turn is published as events with dense numbers", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const turnId = yield* sessions.send(alice, id, "hello there")
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      expect(statesOf(listener.events)).toEqual(startStates)
-      isDense(listener.events.map(({ seq }) => seq))
-      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
-      const text = listener.events.flatMap(event => (event.type === "text_delta" ? [event.text] : [])).join("")
-      expect(text).toBe("echo: hello there")
-      expect(yield* history(listener.subscription)).toEqual(listener.events)
-      const session = yield* sessions.get(alice, id)
-      expect(session).toMatchObject({ state: "active", headSeq: listener.events.length, tenant: "acme" })
-      expect((yield* simulator.state).instances.map(({ id }) => id)).toEqual([session.instanceId])
-      yield* sessions.stop(alice, id)
-      expect((yield* simulator.state).instances).toEqual([])
-      expect(typesOf(listener.events)).toContain("usage_context")
-    })
-  )
+  heard("a message activates, and its turn has dense numbers", function* ({ simulator, sessions, id, listener }) {
+    const turnId = yield* sessions.send(alice, id, "hello there")
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    expect(statesOf(listener.events)).toEqual(startStates)
+    isDense(listener.events.map(({ seq }) => seq))
+    expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
+    const text = listener.events.flatMap(event => (event.type === "text_delta" ? [event.text] : [])).join("")
+    expect(text).toBe("echo: hello there")
+    expect(yield* history(listener.subscription)).toEqual(listener.events)
+    const session = yield* sessions.get(alice, id)
+    expect(session).toMatchObject({ state: "active", headSeq: listener.events.length, tenant: "acme" })
+    expect((yield* simulator.state).instances.map(({ id }) => id)).toEqual([session.instanceId])
+    yield* sessions.stop(alice, id)
+    expect((yield* simulator.state).instances).toEqual([])
+    expect(typesOf(listener.events)).toContain("usage_context")
+  })
 
-  it.scopedLive("another tenant finds nothing", () =>
-    Effect.gen(function* () {
-      const { start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      expect(yield* Effect.flip(sessions.get(mallory, id))).toMatchObject({ _tag: "SessionNotFound" })
-      expect(yield* sessions.list(mallory)).toEqual({ sessions: [] })
-      expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
-    })
-  )
+  live("another tenant finds nothing", function* ({ sessions, id }) {
+    expect(yield* Effect.flip(sessions.get(mallory, id))).toMatchObject({ _tag: "SessionNotFound" })
+    expect(yield* sessions.list(mallory)).toEqual({ sessions: [] })
+    expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
+  })
 
-  it.scopedLive("concurrent messages create one instance, and turns follow in the order of the messages", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const turnIds = yield* Effect.all(
-        [1, 2, 3, 4, 5].map(n => sessions.send(alice, id, `message ${n}`)),
-        { concurrency: "unbounded" }
-      )
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnIds.at(-1))
-      const started = listener.events.flatMap(event => (event.type === "turn_started" ? [event.turnId] : []))
-      expect(started).toEqual(turnIds)
-      expect((yield* simulator.state).created).toBe(1)
-    })
-  )
+  heard("concurrent messages share an instance, in their order", function* ({ simulator, sessions, id, listener }) {
+    const turnIds = yield* Effect.all(
+      [1, 2, 3, 4, 5].map(n => sessions.send(alice, id, `message ${n}`)),
+      { concurrency: "unbounded" }
+    )
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnIds.at(-1))
+    const started = listener.events.flatMap(event => (event.type === "turn_started" ? [event.turnId] : []))
+    expect(started).toEqual(turnIds)
+    expect((yield* simulator.state).created).toBe(1)
+  })
 
-  it.scopedLive("with every type of event each turn ends once, and the end of the instance ends the session", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const turnId = yield* sessions.send(alice, id, "/all")
-      yield* listener.until(event => event.type === "session_state" && event.state === "error")
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      const ends = endsOf(listener.events)
-      expect(ends[turnId]).toEqual(["turn_completed"])
-      expect(ends[`${turnId}-failing`]).toEqual(["turn_errored"])
-      expect(ends[`${turnId}-cancelled`]).toEqual(["turn_interrupted"])
-      expect(new Set(typesOf(listener.events)).size).toBeGreaterThan(35)
-    })
-  )
+  heard("with all types of events each turn ends once", function* ({ simulator, sessions, id, listener }) {
+    const turnId = yield* sessions.send(alice, id, "/all")
+    yield* listener.until(event => event.type === "session_state" && event.state === "error")
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    const ends = endsOf(listener.events)
+    expect(ends[turnId]).toEqual(["turn_completed"])
+    expect(ends[`${turnId}-failing`]).toEqual(["turn_errored"])
+    expect(ends[`${turnId}-cancelled`]).toEqual(["turn_interrupted"])
+    expect(new Set(typesOf(listener.events)).size).toBeGreaterThan(35)
+  })
 
-  it.scopedLive("a deleted session is gone with its history, its instance and its record", () =>
-    Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      yield* sessions.start(alice, id)
-      yield* sessions.remove(alice, id)
-      expect((yield* simulator.state).instances).toEqual([])
-      expect(yield* recordsOf(stored)).toEqual([])
-      expect(yield* Effect.flip(sessions.remove(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
-      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "SessionNotFound" })
-    })
-  )
+  live("a deletion removes history, instance and record", function* ({ simulator, stored, sessions, id }) {
+    yield* sessions.start(alice, id)
+    yield* sessions.remove(alice, id)
+    expect((yield* simulator.state).instances).toEqual([])
+    expect(yield* recordsOf(stored)).toEqual([])
+    expect(yield* Effect.flip(sessions.remove(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+    expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "SessionNotFound" })
+  })
 
   it.scopedLive("starting a session that is being deleted fails, and creates no instance", () =>
     Effect.gen(function* () {
@@ -151,38 +126,31 @@ describe("Sessions", () => {
   )
 
   for (const inference of [true, false]) {
-    it.scopedLive(`the title is ${inference ? "made up" : "the first words"} after the first turn`, () =>
-      Effect.gen(function* () {
-        const { simulator, start } = yield* make({ inference })
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
-        const named = yield* sessions.create(alice, { agentType: "echo", title: "Given" })
-        const message = "Please explain to me how the tides work and why there are two of them in a day"
-        for (const session of [id, named.id]) {
-          const listener = yield* listen(sessions, session)
-          yield* sessions.send(alice, session, message)
-          const first = yield* sessions.get(alice, session)
-          if (session === id) expect(first.title).toMatch(/^Please explain to me how the tides/)
-          yield* listener.until(event => event.type === "turn_completed")
-        }
-        if (inference) {
-          yield* simulator.awaitState(({ requests }) => requests.generate === 1)
-          yield* Effect.repeat(Effect.zipRight(breathe, sessions.get(alice, id)), {
-            until: ({ title }) => title === "Please explain to me how the"
-          })
-        } else expect((yield* sessions.get(alice, id)).title).toMatch(/^Please explain/)
-        expect((yield* sessions.get(alice, named.id)).title).toBe("Given")
-      })
-    )
+    const title = `the title is ${inference ? "made up" : "the first words"} after the first turn`
+    live(title, { inference }, function* ({ simulator, sessions, id }) {
+      const named = yield* sessions.create(alice, { agentType: "echo", title: "Given" })
+      const message = "Please explain to me how the tides work and why there are two of them in a day"
+      for (const session of [id, named.id]) {
+        const listener = yield* listen(sessions, session)
+        yield* sessions.send(alice, session, message)
+        const first = yield* sessions.get(alice, session)
+        if (session === id) expect(first.title).toMatch(/^Please explain to me how the tides/)
+        yield* listener.until(event => event.type === "turn_completed")
+      }
+      if (inference) {
+        yield* simulator.awaitState(({ requests }) => requests.generate === 1)
+        yield* Effect.repeat(Effect.zipRight(breathe, sessions.get(alice, id)), {
+          until: ({ title }) => title === "Please explain to me how the"
+        })
+      } else expect((yield* sessions.get(alice, id)).title).toMatch(/^Please explain/)
+      expect((yield* sessions.get(alice, named.id)).title).toBe("Given")
+    })
   }
 
   it.scopedLive("events are delivered only after they are stored", () =>
     Effect.gen(function* () {
       const away = { is: false }
-      const { simulator, start } = yield* make({ stored: unsteady(away) })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
+      const { simulator, sessions, id, listener } = yield* makeHeard({ stored: unsteady(away) })
       yield* sessions.start(alice, id)
       const turnId = yield* sessions.send(alice, id, "/ask")
       const asked = yield* listener.until(event => event.type === "question_requested")

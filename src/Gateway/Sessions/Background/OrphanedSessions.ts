@@ -5,10 +5,9 @@
 import { type Context, Effect, Either, Option, type Scope } from "effect"
 import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
 import * as Supervision from "../../../base/Supervision.ts"
-import { type Store, StoreUnavailable } from "../../../Kv/Store.ts"
+import { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { SessionEvents } from "../../SessionEvents.ts"
-import { longestCreation } from "../Session/SessionRecord.ts"
-import { withoutEntry } from "../Session/SessionRecords.ts"
+import { longestCreation, type SessionRecords } from "../Session/SessionRecords.ts"
 import type { SessionCache } from "../SessionCache.ts"
 
 /**
@@ -21,19 +20,10 @@ const interval = longestCreation * 2
 const pageSize = 200
 const pagePause = "1 second"
 
-/**
- * After as many failures a pass removes nothing else: one damaged session prevents no other removal, and an unavailable
- * database costs a few calls, however many orphans there are.
- */
-const maxFailures = 3
-
-/** Maximum number of orphans that one pass finds. Later passes find the others. */
-const maxFound = 10_000
-
 /** What is stored of sessions, and the sessions in memory. */
-export interface Options {
+interface Options {
   readonly events: Pick<Context.Tag.Service<SessionEvents>, "find" | "remove" | "sessions">
-  readonly store: Pick<Context.Tag.Service<Store>, "getMany">
+  readonly records: Pick<SessionRecords, "missing">
   readonly cache: Pick<SessionCache, "peek">
 }
 
@@ -53,25 +43,23 @@ const remove = ({ cache, events }: Options, session: string) =>
     })
   )
 
-/** What one pass has found, and its last failure to remove an orphan. */
-interface Found {
-  readonly orphans: ReadonlySet<string>
-  readonly failure: StoreUnavailable | undefined
-}
-
-/** Looks for orphans, and removes those that are also in `before`. */
-const pass = (options: Options, before: ReadonlySet<string>): Effect.Effect<Found, StoreUnavailable> =>
+/**
+ * Looks for orphans, and removes those that are also in `before`. Returns what it has found, and its last failure to remove
+ * an orphan.
+ */
+const pass = (options: Options, before: ReadonlySet<string>) =>
   Effect.gen(function* () {
     const orphans = new Set<string>()
-    const failures: Array<StoreUnavailable> = []
+    let failure: StoreUnavailable | undefined
     let removed = 0
-    for (let after = ""; orphans.size < maxFound; yield* Effect.sleep(pagePause)) {
+    for (let after = ""; ; yield* Effect.sleep(pagePause)) {
       const page = yield* options.events.sessions(after, pageSize)
-      for (const session of yield* withoutEntry(options.store, page)) {
+      for (const session of yield* options.records.missing(page)) {
         orphans.add(session)
-        if (!before.has(session) || failures.length >= maxFailures) continue
+        if (!before.has(session)) continue
         const outcome = yield* Effect.either(remove(options, session))
-        if (Either.isLeft(outcome)) failures.push(outcome.left)
+        // One damaged session prevents no other removal.
+        if (Either.isLeft(outcome)) failure = outcome.left
         else if (outcome.right) removed++
       }
       if (page.length < pageSize) break
@@ -82,7 +70,7 @@ const pass = (options: Options, before: ReadonlySet<string>): Effect.Effect<Foun
         sessions: removed
       })
     }
-    return { orphans, failure: failures.at(-1) }
+    return { orphans, failure }
   })
 
 /** Removes orphans, slowly and until the scope closes. */

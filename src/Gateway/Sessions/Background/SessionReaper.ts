@@ -2,17 +2,118 @@
  * Background work on sessions. Sessions of an earlier run or of a stopped node are recovered, those that another node has
  * taken are dropped, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
-import { Array as Arr, Cause, type Context, Duration, Effect, Schedule, type Scope } from "effect"
+
+import { Array as Arr, Cause, type Context, Duration, Effect, Metric, Option, Schedule, type Scope } from "effect"
 import * as MetricTags from "../../../base/MetricTags.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import type { Unfinished } from "../../SessionEvents.ts"
 import type { Sessions } from "../../Sessions.ts"
 import type { Entity } from "../Entity.ts"
+import { delayAfter } from "../Instance/PlatformInstances.ts"
 import type { Shared } from "../Session/SessionCore.ts"
-import { gatewayActor, type SessionRecords } from "../Session/SessionRecords.ts"
+import { addressOf, gatewayActor, type SessionRecords } from "../Session/SessionRecords.ts"
 import type { SessionCache } from "../SessionCache.ts"
 import { sweepInterval, unusedTtl } from "../Settings.ts"
-import { recover, takeOver, takeovers } from "./SessionRecovery.ts"
 import type { SessionTransfer } from "./SessionTransfer.ts"
+
+/** Sessions that this node has taken over. */
+const takeovers = Metric.counter("session_takeovers_total", {
+  description: "Sessions of stopped nodes that this node has taken over.",
+  incremental: true
+})
+
+/** Sessions that are recovered concurrently. */
+const concurrency = 8
+
+/** The interval of attempts to read the unfinished sessions while the store is unavailable. */
+const readRetries = Schedule.spaced("5 seconds")
+
+/** The sessions in memory, which recovered sessions join. */
+type Cache = Pick<SessionCache, "get" | "loadDeleted" | "peek">
+
+/** Recovers a session. Returns whether this has to be repeated. */
+const recoverOne = (
+  sessions: Cache,
+  { recoveryState, session }: Unfinished,
+  isPlatformUnavailable: boolean
+): Effect.Effect<boolean> => {
+  const [tenant, id] = addressOf(session)
+  if (sessions.peek(session) !== undefined) return Effect.succeed(false)
+  return sessions.get(tenant, id).pipe(
+    Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, recoveryState)),
+    Effect.zipRight(
+      Effect.suspend(() => {
+        const entity = sessions.peek(session)
+        if (isPlatformUnavailable) entity?.instances.postpone()
+        return entity?.lifecycle.reconcile() ?? Effect.void
+      })
+    ),
+    Effect.as(false),
+    // Another node has taken it first.
+    Effect.catchTag("SessionElsewhere", () => Effect.succeed(false)),
+    Effect.catchAll(({ message }) =>
+      Effect.annotateLogs(Effect.logWarning("A session could not be recovered; it will be retried"), {
+        session,
+        reason: message
+      }).pipe(Effect.as(true))
+    ),
+    // It is retried as well: otherwise its instance could run forever.
+    Effect.catchAllDefect(defect =>
+      Effect.annotateLogs(Effect.logError("The recovery of a session failed with a defect", Cause.die(defect)), {
+        session
+      }).pipe(Effect.as(true))
+    )
+  )
+}
+
+/** Tries once to recover sessions. Returns those that are left. */
+const recoverAll = (
+  { platform }: Shared,
+  sessions: Cache,
+  unfinished: ReadonlyArray<Unfinished>
+): Effect.Effect<ReadonlyArray<Unfinished>> =>
+  Effect.gen(function* () {
+    // Only the stops of instances need the platform. The rest of a recovery does not wait for it.
+    const isUnavailable = Option.exists(yield* platform.probe, ({ status }) => status === "unhealthy")
+    if (isUnavailable) {
+      yield* Effect.logWarning("The agent platform is unavailable; instances of the last run are stopped later")
+    }
+    return yield* Effect.filter(unfinished, session => recoverOne(sessions, session, isUnavailable), { concurrency })
+  })
+
+/** Recovers the sessions of the last run. Ends when none is left. */
+const recover = (shared: Shared, sessions: Cache): Effect.Effect<void, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const outage = Supervision.outage("reading unfinished sessions")
+    let left = yield* Effect.retry(Effect.tapErrorCause(shared.events.unfinished, outage.failed), readRetries)
+    yield* outage.over
+    if (left.length === 0) return
+    yield* Effect.logInfo("Recovering sessions of the gateway's last run").pipe(
+      Effect.annotateLogs({ sessions: left.length })
+    )
+    for (let tries = 1; ; tries++) {
+      left = yield* recoverAll(shared, sessions, left)
+      if (left.length === 0) return
+      yield* Effect.sleep(delayAfter(tries))
+    }
+  })
+
+/** Takes over the sessions of stopped nodes, one portion after the other. Fails if they cannot be read. */
+const takeOver = (shared: Shared, sessions: Cache) =>
+  Effect.gen(function* () {
+    // A session that this node still has in memory is dropped first.
+    const abandoned = (yield* shared.events.abandoned).filter(({ session }) => sessions.peek(session) === undefined)
+    if (abandoned.length === 0) return false
+    yield* Effect.logInfo("Taking over sessions of a stopped node").pipe(
+      Effect.annotateLogs({ sessions: abandoned.length })
+    )
+    // Those that are left are found again.
+    const left = yield* recoverAll(shared, sessions, abandoned)
+    for (const { session } of abandoned)
+      if (sessions.peek(session) !== undefined) takeovers.unsafeUpdate(1, shared.tags)
+    return left.length < abandoned.length
+  }).pipe(Effect.repeat({ while: hasMore => hasMore }))
 
 /** How long the last records may take to be written. */
 const saveTimeout = Duration.seconds(2)
@@ -36,8 +137,8 @@ export const shutDown = (
     if (entities.length > 0) {
       yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
     }
-    const end = ({ cleanup, lifecycle }: Entity) =>
-      Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), cleanup.run(stopping))
+    const end = ({ instances, lifecycle }: Entity) =>
+      Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), instances.stopPending(stopping))
     yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
     yield* Supervision.within(saveTimeout, records.flush)
     // A session that could not be stopped is recovered by the node that takes it over.
@@ -71,7 +172,7 @@ const visit = ({ events, monotonic, scope, settings }: Shared, sessions: Session
     )
   )
 
-/** Sessions whose histories are compared with the memory in one read. */
+/** Sessions of which something is read at once. */
 const portion = 200
 
 /**
@@ -79,60 +180,39 @@ const portion = 200
  * database. Without this, their subscribers would learn of it with the next event.
  */
 const compareHistories = ({ events }: Pick<Shared, "events">, sessions: SessionCache) =>
-  Effect.forEach(
-    Arr.chunksOf(
-      [...sessions.all()].filter(entity => entity.hasSubscribers && !entity.isDeleting),
-      portion
-    ),
-    entities => {
-      const known = entities.map(({ journal, key }) => ({ journal, key, headSeq: journal.history().headSeq }))
-      return Effect.map(events.summaries(known.map(({ key }) => key)), summaries => {
-        for (const [index, { headSeq, journal }] of known.entries()) {
-          const summary = summaries[index]
-          if (summary && (summary.headSeq === null || summary.headSeq < headSeq)) journal.lose()
-        }
-      })
-    },
-    { discard: true }
-  )
+  Effect.gen(function* () {
+    const followed = [...sessions.all()].filter(entity => entity.hasSubscribers && !entity.isDeleting)
+    for (const entities of Arr.chunksOf(followed, portion)) {
+      const known = entities.map(({ journal }) => ({ journal, headSeq: journal.history().headSeq }))
+      const summaries = yield* events.summaries(entities.map(({ key }) => key))
+      for (const [index, { headSeq, journal }] of known.entries()) {
+        const summary = summaries[index]
+        if (summary && (summary.headSeq === null || summary.headSeq < headSeq)) journal.lose()
+      }
+    }
+  })
 
 /**
  * Deletes the sessions whose entries another client has removed: they are not listed any longer, and no other node finds
  * them. One whose history is lost as well is deleted when that is replaced.
  */
-const deleteRemoved = (
-  { scope }: Pick<Shared, "scope">,
-  sessions: SessionCache,
-  records: SessionRecords,
-  remove: Remove
-) =>
-  Effect.forEach(
-    Arr.chunksOf(
-      [...sessions.all()]
-        .filter(entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost())
-        .map(({ key }) => key),
-      portion
-    ),
-    keys =>
-      Effect.flatMap(records.missing(keys), missing =>
-        Effect.forEach(
-          missing,
-          key => {
-            const entity = sessions.peek(key)
-            if (entity === undefined || entity.isDeleting) return Effect.void
-            const { id, tenant } = entity.record
-            return Effect.logWarning(
-              "The entry of a session was removed by another client; the session is deleted"
-            ).pipe(
-              Effect.annotateLogs({ session: key }),
-              Effect.zipRight(Effect.forkIn(Effect.ignore(remove({ tenant, actor: gatewayActor }, id)), scope))
-            )
-          },
-          { discard: true }
+const deleteRemoved = (shared: Shared, sessions: SessionCache, records: SessionRecords, remove: Remove) =>
+  Effect.gen(function* () {
+    const present = [...sessions.all()].filter(
+      entity => !entity.isDeleting && !entity.isGivenUp && !entity.journal.isLost()
+    )
+    for (const entities of Arr.chunksOf(present, portion)) {
+      const missing = new Set(yield* records.missing(entities.map(({ key }) => key)))
+      for (const { isDeleting, key, record } of entities) {
+        if (!missing.has(key) || isDeleting) continue
+        yield* Effect.logWarning("The entry of a session was removed by another client; the session is deleted").pipe(
+          Effect.annotateLogs({ session: key })
         )
-      ),
-    { discard: true }
-  )
+        const removal = remove({ tenant: record.tenant, actor: gatewayActor }, record.id)
+        yield* Effect.forkIn(Effect.ignore(removal), shared.scope)
+      }
+    }
+  })
 
 /** Drops the sessions that another node has taken. */
 const drop = (shared: Shared, sessions: SessionCache): Effect.Effect<void> =>

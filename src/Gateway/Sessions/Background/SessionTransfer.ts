@@ -5,9 +5,10 @@
 import { Data, Deferred, type Duration, Effect, Either, Option } from "effect"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { NodeLinkShape } from "../../Forwarding/NodeLink.ts"
 import type { ReachablePeer, SessionNodesShape } from "../../SessionNodes.ts"
-import type { Sessions, SessionsBusy, TransferredSession } from "../../Sessions.ts"
+import type { SessionsBusy, TransferredSession } from "../../Sessions.ts"
 import type { SecretPool } from "../Session/SecretPool.ts"
 
 /**
@@ -28,17 +29,6 @@ export interface Options {
   readonly link: Option.Option<NodeLinkShape>
   readonly secrets: SecretPool
   readonly isClosing: () => boolean
-}
-
-/** Transfers sessions with secrets between nodes, as secrets are only in memory. */
-export interface SessionTransfer {
-  /**
-   * Transfers the sessions with secrets for which `isReady` is true, as far as other nodes take them within the timeout.
-   * Logs how many are left. Clients have to send the secrets of those again.
-   */
-  readonly send: (isReady: (session: string) => boolean, timeout: Duration.DurationInput) => Effect.Effect<void>
-  /** Takes a session from a node that shuts down. */
-  readonly adopt: (typeof Sessions)["Service"]["adopt"]
 }
 
 /** This node owns the session already. Its secrets are newer than those that were sent. */
@@ -108,70 +98,79 @@ const sendAll = (
   })
 }
 
-/** Without a link nothing is sent, and the secrets are lost. */
-export const make = ({ isClosing, link, nodes, secrets }: Options): SessionTransfer => {
+/** Transfers sessions with secrets between nodes. Without a link nothing is sent, and the secrets are lost. */
+export class SessionTransfer {
+  constructor(private readonly options: Options) {}
+
   /** The sessions that this node owns, with their secrets. Those without secrets are left out. */
-  const owned = (): ReadonlyArray<TransferredSession> =>
-    secrets.sessions().flatMap(session => {
+  private owned(): ReadonlyArray<TransferredSession> {
+    const { nodes, secrets } = this.options
+    return secrets.sessions().flatMap(session => {
       const token = nodes.tokenOf(session)
       const values = secrets.get(session)
       if (token === undefined || Object.keys(values).length === 0) return []
       return [{ session, from: { node: nodes.self, token }, secrets: values }]
     })
+  }
 
-  return {
-    send: (isReady, timeout) =>
-      Effect.gen(function* () {
-        const sessions = owned()
-        if (Option.isNone(link) || sessions.length === 0) return
-        const ready = sessions.filter(({ session }) => isReady(session))
-        let given = 0
-        const onTaken = (session: string): void => {
-          secrets.forget(session)
-          given++
-        }
-        const sending = Effect.flatMap(nodes.peers, peers =>
-          peers.length === 0 ? Effect.succeed(false) : Effect.as(sendAll(link.value, peers, ready, onTaken), true)
-        )
-        const ended = yield* Supervision.within(timeout, Effect.either(sending))
-        const reason = Option.match(ended, {
-          onNone: () => `it took longer than ${Monotonic.words(timeout)}`,
-          onSome: Either.match({
-            onLeft: ({ reason }) => `the other nodes are not known: ${reason}`,
-            onRight: hasPeers => {
-              if (!hasPeers) return "no other node takes requests"
-              if (given < ready.length) return "the other nodes did not take them"
-              return "they could not be stopped in time"
-            }
-          })
-        })
-        yield* given === sessions.length
-          ? Effect.annotateLogs(Effect.logInfo("Sessions with secrets were transferred to other nodes"), { given })
-          : Effect.annotateLogs(
-              Effect.logWarning(
-                "Secrets of sessions were not transferred to other nodes; clients have to give them again"
-              ),
-              { given, left: sessions.length - given, reason }
-            )
-      }),
-    adopt: ({ from, secrets: given, session }) => {
-      let adopting: number | undefined
-      const prepare = (token: number) =>
-        Effect.suspend((): Effect.Effect<void, AlreadyOwned | SessionsBusy> => {
-          if (nodes.tokenOf(session) !== undefined) return new AlreadyOwned()
-          adopting = token
-          return secrets.put(session, given, token)
-        })
-      const forget = Effect.sync(() => {
-        // The session may belong to this node even after an interruption.
-        if (adopting !== undefined && nodes.tokenOf(session) !== adopting) secrets.forget(session, adopting)
-      })
-      if (isClosing()) return Effect.succeed(false)
-      return nodes.adopt(session, from, prepare).pipe(
-        Effect.tap(isAdopted => (isAdopted ? Effect.void : forget)),
-        Effect.onError(() => forget),
-        Effect.catchTag("AlreadyOwned", () => Effect.succeed(false))
+  /**
+   * Transfers the sessions with secrets for which `isReady` is true, as far as other nodes take them within the timeout.
+   * Logs how many are left. Clients have to send the secrets of those again.
+   */
+  send(isReady: (session: string) => boolean, timeout: Duration.DurationInput): Effect.Effect<void> {
+    const { link, nodes, secrets } = this.options
+    return Effect.gen(this, function* () {
+      const sessions = this.owned()
+      if (Option.isNone(link) || sessions.length === 0) return
+      const ready = sessions.filter(({ session }) => isReady(session))
+      let given = 0
+      const onTaken = (session: string): void => {
+        secrets.forget(session)
+        given++
+      }
+      const sending = Effect.flatMap(nodes.peers, peers =>
+        peers.length === 0
+          ? Effect.succeed("no other node takes requests")
+          : Effect.as(sendAll(link.value, peers, ready, onTaken), undefined)
       )
-    }
+      const unknown = ({ reason }: StoreUnavailable) => `the other nodes are not known: ${reason}`
+      const ended = yield* Supervision.within(timeout, Effect.merge(Effect.mapError(sending, unknown)))
+      if (given === sessions.length) {
+        const message = "Sessions with secrets were transferred to other nodes"
+        return yield* Effect.annotateLogs(Effect.logInfo(message), { given })
+      }
+      const reason =
+        Option.getOrElse(ended, () => `it took longer than ${Monotonic.words(timeout)}`) ??
+        (given < ready.length ? "the other nodes did not take them" : "they could not be stopped in time")
+      yield* Effect.logWarning(
+        "Secrets of sessions were not transferred to other nodes; clients have to give them again"
+      ).pipe(Effect.annotateLogs({ given, left: sessions.length - given, reason }))
+    })
+  }
+
+  /** Takes a session from a node that shuts down. */
+  adopt({
+    from,
+    secrets: given,
+    session
+  }: TransferredSession): Effect.Effect<boolean, SessionsBusy | StoreUnavailable> {
+    const { isClosing, nodes, secrets } = this.options
+    if (isClosing()) return Effect.succeed(false)
+    let adopting: number | undefined
+    const prepare = (token: number) =>
+      Effect.suspend((): Effect.Effect<void, AlreadyOwned | SessionsBusy> => {
+        if (nodes.tokenOf(session) !== undefined) return new AlreadyOwned()
+        adopting = token
+        return secrets.put(session, given, token)
+      })
+    const forget = Effect.sync(() => {
+      // The session may belong to this node even after an interruption.
+      if (adopting !== undefined && nodes.tokenOf(session) !== adopting) secrets.forget(session, adopting)
+    })
+    return nodes.adopt(session, from, prepare).pipe(
+      Effect.tap(isAdopted => (isAdopted ? Effect.void : forget)),
+      Effect.onError(() => forget),
+      Effect.catchTag("AlreadyOwned", () => Effect.succeed(false))
+    )
   }
 }

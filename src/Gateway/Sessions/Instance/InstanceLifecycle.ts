@@ -1,17 +1,32 @@
 /**
  * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
  */
-import { Cause, Duration, Effect, Exit, Scope } from "effect"
+
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../../Sessions.ts"
 import type { SessionCore } from "../Session/SessionCore.ts"
-import { randomId } from "../Session/SessionRecord.ts"
+import { randomId } from "../Session/SessionRecords.ts"
 import * as State from "../Session/SessionState.ts"
-import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
-import type { InstanceCreation, Purpose } from "./InstanceCreation.ts"
 import * as InstanceLink from "./InstanceLink.ts"
 import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
-import { CurrentTransition, type LifecycleTransition } from "./LifecycleTransition.ts"
+import { delayAfter, type PlatformInstances, type Purpose } from "./PlatformInstances.ts"
+
+/** A transition in progress. It continues if callers stop waiting for it. */
+interface LifecycleTransition {
+  readonly kind: "activation" | "deactivation"
+  /** Waits for its end. A transition that was canceled fails with `SessionNotActive`. */
+  readonly done: Effect.Effect<void, ActivationError>
+  /** Waits until it has ended, successfully or not. */
+  readonly ended: Effect.Effect<void>
+  /** Interrupts it, and waits until it has ended. */
+  readonly cancel: Effect.Effect<void>
+}
+
+const resultOf = (exit: Exit.Exit<void, ActivationError>): Exit.Exit<void, ActivationError> =>
+  Exit.isInterrupted(exit)
+    ? Exit.fail(new SessionNotActive({ message: "The session was stopped in the meantime", mayPass: true }))
+    : exit
 
 /** How long the end of a session waits for its instances to stop. */
 const stopTimeout = Duration.seconds(15)
@@ -32,7 +47,8 @@ const messageOf = (cause: Cause.Cause<ActivationError>): string => {
 
 /** Starts and stops the instance of one session. Concurrent calls share one transition. */
 export class InstanceLifecycle {
-  private readonly current: CurrentTransition
+  /** There is at most one. */
+  private transition: LifecycleTransition | undefined
   private link: InstanceLink.InstanceLink | undefined
   /**
    * When the instance of a failed activation may be stopped, in monotonic milliseconds. Until then the platform may
@@ -43,15 +59,8 @@ export class InstanceLifecycle {
   constructor(
     private readonly session: SessionCore,
     private readonly configuration: LaunchConfiguration,
-    private readonly creation: InstanceCreation,
-    private readonly cleanup: InstanceCleanup
-  ) {
-    this.current = new CurrentTransition(session.shared.scope, () => session.touch())
-  }
-
-  private get transition(): LifecycleTransition | undefined {
-    return this.current.get()
-  }
+    private readonly instances: PlatformInstances
+  ) {}
 
   get isActivating(): boolean {
     return this.transition?.kind === "activation"
@@ -112,7 +121,7 @@ export class InstanceLifecycle {
         return yield* this.stop(reason, isAwaited)
       }
       if (lifecycle === "inactive" && instance === null) return
-      const deactivation = yield* this.current.begin("deactivation", this.deactivate(reason, isAwaited))
+      const deactivation = yield* this.begin("deactivation", this.deactivate(reason, isAwaited))
       yield* deactivation === undefined ? this.stop(reason, isAwaited) : storeErrorOf(deactivation.done)
     })
   }
@@ -123,20 +132,20 @@ export class InstanceLifecycle {
    */
   reconcile(): Effect.Effect<void> {
     return Effect.suspend(() => {
-      const { cleanup, session, transition } = this
+      const { instances, session, transition } = this
       const { instance, lifecycle } = session.state
       if (session.shared.isClosing() || session.isGivenUp) return Effect.void
       if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
       const isLeft = transition === undefined && session.shared.monotonic() >= this.reconcileAt
       if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
-        return Effect.asVoid(this.current.begin("deactivation", this.deactivate("left unfinished", false)))
+        return Effect.asVoid(this.begin("deactivation", this.deactivate("left unfinished", false)))
       }
-      if (!isLeft || instance === null || session.isRunning) return cleanup.runInBackground()
+      if (!isLeft || instance === null || session.isRunning) return instances.stopInBackground()
       const release = session.setState(state =>
         // An activation may have started in the meantime.
         state.lifecycle === "inactive" || state.lifecycle === "error" ? State.releaseInstance(state) : state
       )
-      return Effect.zipRight(Effect.ignore(release), cleanup.runInBackground())
+      return Effect.zipRight(Effect.ignore(release), instances.stopInBackground())
     })
   }
 
@@ -161,18 +170,18 @@ export class InstanceLifecycle {
   /** Continues with a new history after the old one was lost. */
   private replaceHistory(): Effect.Effect<void> {
     return Effect.suspend(() => {
-      const { cleanup, configuration, session, transition } = this
+      const { configuration, instances, session, transition } = this
       if (transition?.kind === "activation") return Effect.zipRight(transition.cancel, this.replaceHistory())
       if (transition !== undefined) return Effect.void
       const work = Effect.gen(this, function* () {
         yield* this.disconnect()
         yield* configuration.refresh()
-        const { id, tenant } = session.record
         // Without a record there is no session any longer. Its instances are stopped all the same.
-        if (!session.isDeleting && !(yield* session.shared.records.exists(tenant, id))) session.completeDeletion()
+        const [missing] = yield* session.shared.records.missing([session.key])
+        if (!session.isDeleting && missing !== undefined) session.completeDeletion()
         yield* session.replaceHistory()
         yield* session.journal.update(State.recover)
-        yield* cleanup.runInBackground()
+        yield* instances.stopInBackground()
       }).pipe(
         Effect.catchTag("SessionElsewhere", () =>
           Effect.zipRight(
@@ -187,7 +196,7 @@ export class InstanceLifecycle {
         Effect.logWarning(
           "The history of a session was lost or replaced; the session continues with what is stored"
         ).pipe(Effect.annotateLogs({ session: session.key })),
-        Effect.asVoid(this.current.begin("deactivation", work))
+        Effect.asVoid(this.begin("deactivation", work))
       )
     })
   }
@@ -199,27 +208,58 @@ export class InstanceLifecycle {
     const limited = activations.use(record.tenant, 1, () => this.createAndConnect(), settings.activationTimeout)
     const whenFailed = ({ done }: LifecycleTransition) =>
       Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile()))
-    return Effect.tap(this.current.begin("activation", limited), begun =>
+    return Effect.tap(this.begin("activation", limited), begun =>
       begun === undefined ? Effect.void : Effect.forkIn(whenFailed(begun), scope)
     )
   }
 
+  /**
+   * Starts a transition, which continues without the caller. Returns `undefined` if another one has started since the
+   * caller checked: other fibers may run between any two steps of a fiber.
+   */
+  private begin(
+    kind: LifecycleTransition["kind"],
+    work: Effect.Effect<void, ActivationError>
+  ): Effect.Effect<LifecycleTransition | undefined> {
+    return Effect.suspend(() => {
+      if (this.transition !== undefined) return Effect.succeed(undefined)
+      const forked = Deferred.unsafeMake<Fiber.RuntimeFiber<void, ActivationError>>(FiberId.none)
+      const fiber = Deferred.await(forked)
+      const exit = Effect.flatMap(fiber, Fiber.await)
+      const transition: LifecycleTransition = {
+        kind,
+        done: Effect.flatMap(exit, resultOf),
+        ended: Effect.asVoid(exit),
+        cancel: Effect.asVoid(Effect.flatMap(fiber, Fiber.interrupt))
+      }
+      this.transition = transition
+      const end = Effect.sync(() => {
+        this.transition = undefined
+        this.session.touch()
+      })
+      const run = Effect.forkIn(Effect.ensuring(Effect.interruptible(work), end), this.session.shared.scope)
+      return Effect.as(Deferred.complete(forked, run), transition)
+      // A fiber that is interruptible from the start may be interrupted before `ensuring`, and would never end the
+      // transition.
+    }).pipe(Effect.uninterruptible)
+  }
+
   private createAndConnect(): Effect.Effect<void, ActivationError> {
-    const { cleanup, creation, session } = this
+    const { instances, session } = this
     const { monotonic, settings } = session.shared
     return Effect.gen(this, function* () {
       const timeout = settings.activationTimeout
       yield* this.disconnect()
       // A creation of unknown outcome is repeated if it has the same parameters.
-      yield* session.setState(state => (creation.isReusable(state.instance) ? state : State.releaseInstance(state)))
-      yield* cleanup.makeRoom(makeRoomTimeout)
+      yield* session.setState(state => (instances.isReusable(state.instance) ? state : State.releaseInstance(state)))
+      yield* instances.makeRoom(makeRoomTimeout)
       const fresh = yield* randomId
       this.reconcileAt = monotonic() + Duration.toMillis(timeout) + delayAfter(1)
       const { state } = yield* session.journal.update(state => {
         const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
         return State.andThen(lost, state => {
           const instance = { key: fresh, instanceId: null }
-          const next = creation.isReusable(state.instance) ? state : { ...State.releaseInstance(state), instance }
+          const next = instances.isReusable(state.instance) ? state : { ...State.releaseInstance(state), instance }
           return State.transition(next, "activate")
         })
       })
@@ -246,8 +286,8 @@ export class InstanceLifecycle {
   /** The key of an instance is stored before the request, and the id before the connection. */
   private bringUp(key: string, purpose: Purpose) {
     return Effect.gen(this, function* () {
-      const { creation, session } = this
-      const instanceId = yield* creation.create(key, purpose)
+      const { instances, session } = this
+      const instanceId = yield* instances.create(key, purpose)
       yield* session.setState(state => State.setInstanceId(state, key, instanceId))
       this.reconcileAt = Number.NEGATIVE_INFINITY
       const link = yield* this.connect(instanceId)
@@ -258,24 +298,14 @@ export class InstanceLifecycle {
   }
 
   private connect(instanceId: string) {
-    const { journal, key, shared } = this.session
     const onEnd = Effect.suspend(() => {
       const { link } = this
       if (link?.instanceId !== instanceId) return Effect.void
       this.link = undefined
       // The link cannot wait for its own end.
-      return Effect.zipRight(Effect.forkIn(link.close, shared.scope), this.reconcile())
+      return Effect.zipRight(Effect.forkIn(link.close, this.session.shared.scope), this.reconcile())
     })
-    return Effect.provideService(
-      InstanceLink.open({
-        ...{ session: key, instanceId, journal, onEnd },
-        platform: shared.platform,
-        paced: shared.pacedFor(this.session.record.tenant),
-        reported: shared.malformedTypes
-      }),
-      Scope.Scope,
-      shared.scope
-    )
+    return InstanceLink.open(this.session, instanceId, onEnd)
   }
 
   private disconnect(): Effect.Effect<void> {
@@ -287,7 +317,7 @@ export class InstanceLifecycle {
   }
 
   private deactivate(reason: string, isAwaited: boolean): Effect.Effect<void, StoreBusy | StoreUnavailable> {
-    const { cleanup, session } = this
+    const { instances, session } = this
     return Effect.gen(this, function* () {
       yield* session.journal.update(state =>
         State.andThen(State.endTurns(State.releaseInstance(state), State.interrupted(reason)), state =>
@@ -295,7 +325,7 @@ export class InstanceLifecycle {
         )
       )
       yield* this.disconnect()
-      yield* isAwaited ? cleanup.run(stopTimeout) : cleanup.runInBackground()
+      yield* isAwaited ? instances.stopPending(stopTimeout) : instances.stopInBackground()
       yield* session.journal.update(state => State.transition(state, "deactivated"))
     }).pipe(
       Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason }, captureStackTrace: false })

@@ -4,13 +4,13 @@
  */
 import { Effect, Redacted, Schema } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import type { LostPart } from "../../Protocol/Fields.ts"
+import type { LostPart, Session } from "../../Protocol/Fields.ts"
 import { deploymentBytes, environmentBytes } from "../../Protocol/Limits.ts"
 import type * as SessionEvents from "../../SessionEvents.ts"
 import { SessionConflict, type SessionsBusy, SessionTooLarge, type StartSession } from "../../Sessions.ts"
 import type { Secrets } from "../Session/SecretPool.ts"
 import type { SessionCore } from "../Session/SessionCore.ts"
-import { type Losses, lossesOf } from "../Session/SessionRecord.ts"
+import { type Losses, lossesOf, type SessionRecord, toView } from "../Session/SessionRecords.ts"
 
 /** Environment and deployment, as sent to the platform. */
 export interface Launch {
@@ -35,7 +35,7 @@ export const merge = (stored: Stored, { deployment, environment }: Omit<StartSes
 })
 
 /** The parts that exist. */
-export const partsOf = (hasEnvironment: boolean, hasDeployment: boolean): ReadonlyArray<LostPart> => [
+const partsOf = (hasEnvironment: boolean, hasDeployment: boolean): ReadonlyArray<LostPart> => [
   ...(hasEnvironment ? (["environment"] as const) : []),
   ...(hasDeployment ? (["deployment"] as const) : [])
 ]
@@ -43,6 +43,19 @@ export const partsOf = (hasEnvironment: boolean, hasDeployment: boolean): Readon
 /** The parts that are stored. */
 export const storedParts = ({ deployment, environment }: Stored): ReadonlyArray<LostPart> =>
   partsOf(environment !== null, deployment !== null)
+
+/** The view of a session that is not in memory. Its secrets are absent if another node has them. */
+export const viewOfStored = (
+  record: SessionRecord,
+  summary: SessionEvents.Summary | null | undefined,
+  secrets?: Secrets
+): Session => {
+  // If the summary cannot be read, nothing counts as lost.
+  const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
+  const losses = lossesOf(record, secrets ?? {}, parts)
+  const view = toView(record, secrets === undefined ? { ...losses, secrets: [] } : losses)
+  return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
+}
 
 const bytesOf = (texts: Readonly<Record<string, string>>): number =>
   Object.entries(texts).reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0)
@@ -102,7 +115,7 @@ export class LaunchConfiguration {
   constructor(
     private readonly session: SessionCore,
     /** The parts that are stored in the session database. */
-    private parts: ReadonlyArray<LostPart> = []
+    private parts: ReadonlyArray<LostPart>
   ) {}
 
   get secrets(): Secrets {

@@ -71,10 +71,6 @@ const backoff = Schedule.union(Schedule.exponential(firstDelay), Schedule.spaced
 
 const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefined || revoked !== undefined
 
-/** Whether two states have the same recovery state. */
-const isRecoveredAlike = (a: SessionState, b: SessionState): boolean =>
-  a.instance === b.instance && a.pendingStops === b.pendingStops && a.turns === b.turns && a.request === b.request
-
 /**
  * The state of a session and the log of its events, which change together or not at all.
  *
@@ -90,7 +86,6 @@ export class Journal {
   private lastTimestamp = 0
   private unknown: ReadonlyArray<Attempt> = []
   private lost = false
-  private encoded: { readonly state: SessionState; readonly recoveryState: string | null } | undefined
 
   /** The history was opened by this node. */
   constructor(private readonly options: Options) {
@@ -201,7 +196,7 @@ export class Journal {
   ): Effect.Effect<Update, StoreBusy | StoreUnavailable> {
     const before = this.current
     const update = f(before)
-    const recoveryState = this.encode(update.state)
+    const recoveryState = encodeRecovery(update.state)
     if (update.events.length === 0 && recoveryState === this.recoveryState && !hasReceipt(update)) {
       const change = Effect.sync(() => {
         this.current = update.state
@@ -255,15 +250,10 @@ export class Journal {
     const { events, history, session } = this.options
     const { headSeq: after, lastTimestamp: timestamp, recoveryState } = this
     return events.append({ session, epoch: history.epoch, after, timestamp, texts: [], recoveryState }).pipe(
-      Effect.catchTags({
-        OutOfStep: error => this.isAhead(error),
-        SessionElsewhere: error => this.isTaken(error)
-      }),
-      Effect.zipRight(
-        Effect.sync(() => {
-          this.unknown = []
-        })
-      )
+      Effect.catchTags({ OutOfStep: error => this.isAhead(error), SessionElsewhere: error => this.isTaken(error) }),
+      Effect.tap(() => {
+        this.unknown = []
+      })
     )
   }
 
@@ -282,14 +272,6 @@ export class Journal {
     this.unknown = []
     attempt.isApplied = true
     this.options.onUpdate(update, frames)
-  }
-
-  /** Most updates, such as a text delta, leave the recovery state unchanged. */
-  private encode(state: SessionState): string | null {
-    if (this.encoded === undefined || !isRecoveredAlike(this.encoded.state, state)) {
-      this.encoded = { state, recoveryState: encodeRecovery(state) }
-    }
-    return this.encoded.recoveryState
   }
 
   private remember(attempt: Attempt): Effect.Effect<void> {

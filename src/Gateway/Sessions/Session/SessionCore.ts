@@ -1,28 +1,65 @@
 /**
- * The core of a session in memory: its record, its journal, its subscribers and its use count.
+ * The core of a session in memory: its record, its journal, its subscribers and its use count; and what all sessions
+ * share.
  */
-import { Cause, type Context, Duration, Effect, Either, type Scope } from "effect"
-import type { MetricTags } from "../../../base/MetricTags.ts"
+import { Cause, type Context, Duration, Effect, Either, Runtime, Scope } from "effect"
+import * as MetricTags from "../../../base/MetricTags.ts"
+import * as Monotonic from "../../../base/Monotonic.ts"
+import { Tracer } from "../../../base/Observability/Tracer.ts"
+import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import type { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
-import type { FairPool } from "../../FairPool.ts"
-import type { History, SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
-import type { Frame, Subscriber } from "../../Sessions.ts"
-import { type Settings, subscriberInterval } from "../Settings.ts"
+import { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
+import * as EventPace from "../../../Upstream/EventPace.ts"
+import { FairPool, sharedPool } from "../../FairPool.ts"
+import { type History, type SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
+import type { Subscriber } from "../../Sessions.ts"
+import { backgroundCleanups, type Settings, subscriberInterval } from "../Settings.ts"
 import { Journal } from "./Journal.ts"
-import type { Paced } from "./LargeEvents.ts"
 import type { SecretPool } from "./SecretPool.ts"
-import { randomId, type SessionRecord } from "./SessionRecord.ts"
-import type { Recorded, SessionRecords } from "./SessionRecords.ts"
+import { keyOf, type Recorded, randomId, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import { Subscribers } from "./Subscribers.ts"
+
+/** Updates by large events that are stored at a time, of all tenants and of one. */
+const largeUpdates = {
+  name: "capacity for large events",
+  capacity: 2,
+  maxOfOne: 1,
+  maxWaiting: Number.POSITIVE_INFINITY
+}
+
+/** After this time an update by large events no longer delays others: it may wait for a store that is unavailable. */
+const patience = "2 seconds"
+
+/**
+ * Runs updates of sessions by events of a size. Few large ones are stored at a time, so that the updates of other sessions
+ * do not wait behind many MiB; and each holds the event loop for milliseconds, which they take in turns.
+ */
+export const makePaced = () => {
+  const updates = new FairPool(largeUpdates)
+  return (tenant: string, size: number, update: Effect.Effect<void>): Effect.Effect<void> => {
+    if (!EventPace.isLarge(size)) return update
+    return updates
+      .use(tenant, 1, claim => {
+        const giveWay = Effect.delay(
+          Effect.zipRight(
+            Effect.sync(() => claim.release()),
+            Effect.never
+          ),
+          patience
+        )
+        return Effect.raceFirst(Effect.zipRight(EventPace.turn(size), update), giveWay)
+      })
+      .pipe(Effect.catchTag("SessionsBusy", Effect.die))
+  }
+}
 
 /** The services and settings that all sessions share. */
 export interface Shared {
   readonly settings: Settings
   readonly platform: Context.Tag.Service<AgentPlatform>
   readonly events: Context.Tag.Service<SessionEvents>
-  readonly records: Pick<SessionRecords, "exists" | "save" | "isDirty">
+  readonly records: Pick<SessionRecords, "missing" | "save" | "isDirty">
   readonly secrets: SecretPool
   /** The scope of work that outlives the call that started it. */
   readonly scope: Scope.Scope
@@ -39,14 +76,45 @@ export interface Shared {
   /** Limits the calls that stop instances in the background. */
   readonly cleanups: FairPool
   readonly activations: FairPool
-  /** Limits the updates by large events of a tenant's sessions. */
-  readonly pacedFor: (tenant: string) => Paced
+  readonly paced: ReturnType<typeof makePaced>
   readonly traceId: Effect.Effect<string>
   /** The platform event types that were logged as malformed. */
   readonly malformedTypes: Set<string>
   /** The tags of metrics. */
-  readonly tags: MetricTags
+  readonly tags: MetricTags.MetricTags
 }
+
+/** How long background work may take to end. After that it is not awaited. */
+const shutdownTimeout = Duration.seconds(1)
+
+/** Makes what all sessions share. Background work ends with the scope, before what it depends on. */
+export const makeShared = (
+  own: Pick<Shared, "settings" | "records" | "secrets" | "isClosing" | "generateTitle">
+): Effect.Effect<Shared, never, AgentPlatform | SessionEvents | Tracer | Scope.Scope> =>
+  Effect.gen(function* () {
+    const clock = yield* Effect.clock
+    const { currentTraceId } = yield* Tracer
+    const scope = yield* Effect.acquireRelease(Scope.make(), (scope, exit) =>
+      Supervision.within(shutdownTimeout, Scope.close(scope, exit))
+    )
+    const fork = Runtime.runFork(yield* Effect.runtime<never>())
+    return {
+      ...own,
+      platform: yield* AgentPlatform,
+      events: yield* SessionEvents,
+      scope,
+      run: work => void fork(work, { scope }),
+      // A clock may have fractions of a millisecond.
+      now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
+      monotonic: () => Monotonic.unsafeMillis(clock),
+      cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
+      activations: sharedPool("activations", own.settings.activations),
+      paced: makePaced(),
+      traceId: currentTraceId,
+      malformedTypes: new Set(),
+      tags: yield* MetricTags.current
+    }
+  })
 
 /**
  * Opens the history of a session. If it ends before `headSeq`, it has lost events that clients may have seen, and gets
@@ -67,12 +135,19 @@ export const openHistory = (
     return yield* events.renewEpoch(key, yield* randomId)
   })
 
-/** If the state that the stored events end with is unknown, the recovery of the session has to add an event. */
-export const unknownLifecycle = ({ headSeq }: History): State.SessionState["lifecycle"] =>
-  headSeq === 0 ? "inactive" : "active"
+/**
+ * The state that a history ends with. If its lifecycle is not known, the recovery of the session has to add an event.
+ */
+export const stateOf = (
+  { headSeq, recoveryState }: History,
+  lifecycle: State.LifecycleState = headSeq === 0 ? "inactive" : "active"
+): State.SessionState =>
+  Either.getOrElse(State.decodeRecovery(lifecycle, recoveryState), () => ({ ...State.initial, lifecycle }))
 
 /** What the parts of a session in memory share. The other parts are fields of `Entity`. */
 export class SessionCore implements Recorded {
+  /** `<tenant>/<id>`. */
+  readonly key: string
   private currentRecord: SessionRecord
   private currentJournal: Journal
   private deletion: "none" | "begun" | "done" = "none"
@@ -89,13 +164,12 @@ export class SessionCore implements Recorded {
   private subscribedUntil = Number.NEGATIVE_INFINITY
 
   constructor(
-    /** `<tenant>/<id>`. */
-    readonly key: string,
-    record: SessionRecord,
     readonly shared: Shared,
+    record: SessionRecord,
     history: History,
     state: State.SessionState
   ) {
+    this.key = keyOf(record.tenant, record.id)
     this.currentRecord = { ...record, epoch: history.epoch }
     this.currentJournal = this.journalOf(history, state)
     this.usedAt = shared.monotonic()
@@ -103,19 +177,14 @@ export class SessionCore implements Recorded {
 
   private journalOf(history: History, state: State.SessionState): Journal {
     const { events, now, traceId } = this.shared
-    const onUpdate = (update: State.Update, frames: ReadonlyArray<Frame>): void => {
-      this.onUpdate(update)
-      if (frames.length > 0) this.subscribers.publish(frames)
-    }
     return new Journal({
       session: this.key,
       sessionId: this.record.id,
-      events,
-      now,
-      traceId,
-      history,
-      state,
-      onUpdate,
+      ...{ events, now, traceId, history, state },
+      onUpdate: (update, frames) => {
+        this.onUpdate(update)
+        if (frames.length > 0) this.subscribers.publish(frames)
+      },
       onTaken: () => this.giveUp()
     })
   }
@@ -243,9 +312,7 @@ export class SessionCore implements Recorded {
   /** Counts as a use while an effect runs: the session is neither stopped as idle nor evicted. */
   use<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return Effect.acquireUseRelease(
-      Effect.sync(() => {
-        this.users++
-      }),
+      Effect.sync(() => void this.users++),
       () => effect,
       () =>
         Effect.sync(() => {
@@ -259,13 +326,7 @@ export class SessionCore implements Recorded {
   replaceHistory(): Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable> {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
-      const lifecycle = unknownLifecycle(history)
-      const found = State.releaseInstance(
-        Either.getOrElse(State.decodeRecovery(lifecycle, history.recoveryState), () => ({
-          ...State.initial,
-          lifecycle
-        }))
-      )
+      const found = State.releaseInstance(stateOf(history))
       const { pendingStops, request } = State.releaseInstance(this.state)
       const known = new Set(pendingStops.map(({ key }) => key))
       const journal = this.journalOf(history, {

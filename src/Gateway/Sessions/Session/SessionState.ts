@@ -1,12 +1,44 @@
 /**
- * The state of a session and its updates: lifecycle, instances and turns. Pure. Each turn has one start and exactly one
+ * The state of a session and its updates: lifecycle (a state machine), instances and turns. Pure. Each turn has one start and exactly one
  * end, whatever the platform sends.
  */
 import { Either, Schema } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import type { EventBody, EventBodyOf, TurnEnd } from "../../Protocol/Event.ts"
+import type * as Fields from "../../Protocol/Fields.ts"
 import type { Receipt } from "../../SessionEvents.ts"
-import { type LifecycleEvent, type LifecycleState, next } from "./StateMachine.ts"
+
+/** The state of a session that clients see. */
+export type LifecycleState = Fields.SessionState
+
+/** An event that can change the state of a session. */
+export type LifecycleEvent =
+  /** A new instance is requested, whatever the outcome of the previous one. */
+  | "activate"
+  | "activated"
+  | "deactivate"
+  | "deactivated"
+  /** The connection to the instance was lost and is being re-established. */
+  | "disconnected"
+  | "reconnected"
+  /** The instance has stopped without an error. */
+  | "ended"
+  /** The activation or the instance has failed. */
+  | "failed"
+  /** The gateway was restarted. No instance is running any longer. */
+  | "recovered"
+
+const live = { activate: "activating", deactivate: "deactivating", failed: "error", recovered: "inactive" } as const
+
+/** State x event -> state. An event without an entry is ignored in that state. Only this table changes the state. */
+export const transitions: Readonly<Record<LifecycleState, { readonly [E in LifecycleEvent]?: LifecycleState }>> = {
+  inactive: { activate: "activating" },
+  activating: { ...live, activated: "active" },
+  active: { ...live, disconnected: "reconnecting", ended: "inactive" },
+  reconnecting: { ...live, reconnected: "active", ended: "inactive" },
+  deactivating: { activate: "activating", deactivated: "inactive", recovered: "inactive" },
+  error: { activate: "activating", deactivate: "deactivating" }
+}
 
 /**
  * An instance at the platform. It may exist although its id is not known yet.
@@ -23,11 +55,6 @@ export interface Instance {
 export interface PendingStop extends Instance {
   /** How often the platform has refused to stop it or to return its id. */
   readonly refusals: number
-}
-
-/** The parameters of a creation. */
-export interface InstanceRequest {
-  readonly agentType: string
 }
 
 /** `announced`: the message is stored and `turn_started` is published. `started`: the agent has started the turn. */
@@ -53,7 +80,7 @@ export interface SessionState {
   /** The state that the instance has reported since the last transition. It is not stored. */
   readonly reported?: LifecycleState | undefined
   /** Kept after a deletion while the outcome of a creation is unknown, to repeat the creation. */
-  readonly request?: InstanceRequest
+  readonly request?: { readonly agentType: string }
 }
 
 /** A state and the events to publish, which are stored together. */
@@ -79,7 +106,7 @@ export const withoutEvents = (state: SessionState): Update => ({ state, events: 
 
 /** Applies a lifecycle event and publishes the new state. An event that is ignored changes nothing. */
 export const transition = (session: SessionState, event: LifecycleEvent, reason?: string): Update => {
-  const lifecycle = next(session.lifecycle, event)
+  const lifecycle = transitions[session.lifecycle][event]
   return lifecycle === undefined
     ? withoutEvents(session)
     : {
@@ -287,19 +314,19 @@ const RecoveryState = Schema.parseJson(
   })
 )
 
-const encodeText = Schema.encodeSync(RecoveryState)
 const decodeText = Schema.decodeUnknownEither(RecoveryState)
 
 /** The part of the state that must outlive the process, as JSON text; null if there is nothing to recover. */
 export const encodeRecovery = ({ instance, pendingStops, turns, request }: SessionState): string | null =>
   instance === null && pendingStops.length === 0 && turns.open.size === 0
     ? null
-    : encodeText({
+    : // Without its schema: it is made with each event, such as a text delta, and in general the same as before.
+      JSON.stringify({
         instance,
         ...(pendingStops.length === 0 ? {} : { pendingStops }),
         turns: [...turns.open.keys()],
         ...(request === undefined ? {} : { request })
-      })
+      } satisfies typeof RecoveryState.Type)
 
 /** The stored state of a session whose gateway has ended. */
 export const decodeRecovery = (

@@ -8,14 +8,14 @@ import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { shutDown } from "../../../../src/Gateway/Sessions/Background/SessionReaper.ts"
 import type { Entity } from "../../../../src/Gateway/Sessions/Entity.ts"
 import * as Registry from "../../../../src/Gateway/Sessions/Registry.ts"
-import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import * as Settings from "../../../../src/Gateway/Sessions/Settings.ts"
 import { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { until } from "../../../../src/Simulator/Testing/Time.ts"
 import { AgentPlatform } from "../../../../src/Upstream/AgentPlatform.ts"
 import { Inference } from "../../../../src/Upstream/Inference.ts"
-import { alice, make, pass, upstreams } from "../../Fixture.ts"
+import { alice, make, makeSession, pass, upstreams } from "../../Fixture.ts"
 
 /** A gateway that was killed with active sessions, and another one on what it has stored. */
 const restarted = (
@@ -152,9 +152,7 @@ describe("recovery of sessions", () => {
 describe("sessions whose entries are removed by another client", () => {
   it.scoped("are deleted: subscribers learn it, and instances are stopped", () =>
     Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { simulator, stored, sessions, id } = yield* makeSession()
       const other = yield* sessions.create(alice, { agentType: "echo" })
       yield* sessions.start(alice, id)
       yield* sessions.start(alice, other.id)
@@ -182,7 +180,7 @@ it.effect("a session that cannot be stopped takes no time from the others, and n
     const entity = (stop: Effect.Effect<void>) =>
       ({
         lifecycle: { needsShutdown: true, stop: () => stop },
-        cleanup: { run: () => Effect.void }
+        instances: { stopPending: () => Effect.void }
       }) as unknown as Entity
     const sessions = [entity(Effect.never), entity(note("one")), entity(note("other"))]
     const stopping = Duration.seconds(20)

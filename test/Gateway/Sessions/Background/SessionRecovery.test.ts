@@ -2,9 +2,23 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Option, Redacted } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { alice, endsOf, history, isDense, listen, make, pass, recordsOf, startStates, statesOf } from "../../Fixture.ts"
+import {
+  alice,
+  endsOf,
+  history,
+  isDense,
+  listen,
+  live,
+  make,
+  makeSession,
+  pass,
+  recordsOf,
+  startStates,
+  statesOf,
+  timed
+} from "../../Fixture.ts"
 
 describe("Shutdown and recovery of sessions", () => {
   it.scopedLive("a shutdown stops all instances, and records the state of each session", () =>
@@ -28,49 +42,37 @@ describe("Shutdown and recovery of sessions", () => {
     })
   )
 
-  it.scopedLive(
-    "a gateway that was killed is recovered from: the instance goes, what was seen stays, the turn ends",
-    () =>
-      Effect.gen(function* () {
-        const { simulator, start } = yield* make()
-        const first = yield* start
-        const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
-        const before = yield* listen(first.sessions, id)
-        const turnId = yield* first.sessions.send(alice, id, "/hang")
-        yield* before.until(event => event.type === "turn_started")
-        yield* first.kill
-        const seen = [...before.events]
+  live("a kill ends turn and instance, and loses no event", function* ({ simulator, start, id, sessions, kill }) {
+    const before = yield* listen(sessions, id)
+    const turnId = yield* sessions.send(alice, id, "/hang")
+    yield* before.until(event => event.type === "turn_started")
+    yield* kill
+    const seen = [...before.events]
 
-        const second = yield* start
-        yield* simulator.awaitState(({ instances }) => instances.length === 0)
-        const after = yield* listen(second.sessions, id)
-        expect(after.subscription.session).toMatchObject({ state: "inactive", instanceId: null })
-        const events = yield* history(after.subscription)
-        expect(events.slice(0, seen.length)).toEqual(seen)
-        expect(endsOf(events)).toEqual({ [turnId]: ["turn_errored"] })
-        isDense(events.map(({ seq }) => seq))
-        const next = yield* second.sessions.send(alice, id, "again")
-        yield* after.until(event => event.type === "turn_completed" && event.turnId === next)
-        expect(after.events[0]!.seq).toBe(events.length + 1)
-      })
-  )
+    const second = yield* start
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    const after = yield* listen(second.sessions, id)
+    expect(after.subscription.session).toMatchObject({ state: "inactive", instanceId: null })
+    const events = yield* history(after.subscription)
+    expect(events.slice(0, seen.length)).toEqual(seen)
+    expect(endsOf(events)).toEqual({ [turnId]: ["turn_errored"] })
+    isDense(events.map(({ seq }) => seq))
+    const next = yield* second.sessions.send(alice, id, "again")
+    yield* after.until(event => event.type === "turn_completed" && event.turnId === next)
+    expect(after.events[0]!.seq).toBe(events.length + 1)
+  })
 
-  it.scopedLive("an instance that came up while the gateway was killed is found by its key, and stopped", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const first = yield* start
-      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
-      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 50 } })
-      yield* Effect.fork(first.sessions.start(alice, id))
-      yield* simulator.awaitState(({ requests }) => requests.create === 1)
-      yield* first.kill
-      yield* simulator.awaitState(({ instances }) => instances.length === 1)
-      const second = yield* start
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      expect((yield* second.sessions.get(alice, id)).state).toBe("inactive")
-      expect((yield* simulator.state).created).toBe(1)
-    })
-  )
+  live("an instance made during a kill is stopped by its key", function* ({ simulator, start, id, sessions, kill }) {
+    yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 50 } })
+    yield* Effect.fork(sessions.start(alice, id))
+    yield* simulator.awaitState(({ requests }) => requests.create === 1)
+    yield* kill
+    yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    const second = yield* start
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    expect((yield* second.sessions.get(alice, id)).state).toBe("inactive")
+    expect((yield* simulator.state).created).toBe(1)
+  })
 
   it.scopedLive("a session with lost secrets is not activated without them, unless that is requested", () =>
     Effect.gen(function* () {
@@ -113,49 +115,37 @@ describe("Shutdown and recovery of sessions", () => {
     })
   )
 
-  it.scoped("a platform that does not stop its instances delays the shutdown by five seconds at most", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const first = yield* start
-      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
-      yield* first.sessions.start(alice, id)
-      yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
-      const stopping = yield* Effect.fork(first.stop)
-      yield* simulator.awaitState(({ requests }) => requests.stop === 1)
-      yield* pass("6 seconds", "1 second")
-      yield* Fiber.join(stopping)
-      yield* simulator.clear
-      const second = yield* start
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      expect(yield* second.sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
-    })
-  )
+  timed("a hanging platform delays a shutdown by 5 s at most", function* ({ simulator, start, id, sessions, stop }) {
+    yield* sessions.start(alice, id)
+    yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
+    const stopping = yield* Effect.fork(stop)
+    yield* simulator.awaitState(({ requests }) => requests.stop === 1)
+    yield* pass("6 seconds", "1 second")
+    yield* Fiber.join(stopping)
+    yield* simulator.clear
+    const second = yield* start
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    expect(yield* second.sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+  })
 
-  it.scopedLive("a session with a removed history begins a new one, with a new instance, and takes the request", () =>
-    Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const { instanceId } = yield* sessions.start(alice, id)
-      const before = yield* listen(sessions, id)
-      yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
-      yield* sessions.send(alice, id, "hello")
-      yield* before.untilLost
-      const after = yield* listen(sessions, id)
-      expect(after.subscription.epoch).not.toBe(before.subscription.epoch)
-      const turnId = yield* sessions.send(alice, id, "hello again")
-      yield* after.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      isDense(after.events.map(({ seq }) => seq + 1 - after.events[0]!.seq))
-      yield* simulator.awaitState(({ instances }) => instances.length === 1)
-      expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
-    })
-  )
+  live("a removed history is replaced, and the request taken", function* ({ simulator, stored, sessions, id }) {
+    const { instanceId } = yield* sessions.start(alice, id)
+    const before = yield* listen(sessions, id)
+    yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
+    yield* sessions.send(alice, id, "hello")
+    yield* before.untilLost
+    const after = yield* listen(sessions, id)
+    expect(after.subscription.epoch).not.toBe(before.subscription.epoch)
+    const turnId = yield* sessions.send(alice, id, "hello again")
+    yield* after.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    isDense(after.events.map(({ seq }) => seq + 1 - after.events[0]!.seq))
+    yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
+  })
 
   /** A session with a subscriber, whose history and record another program removes. */
   const removed = Effect.gen(function* () {
-    const { simulator, start, stored } = yield* make()
-    const { sessions } = yield* start
-    const { id } = yield* sessions.create(alice, { agentType: "echo" })
+    const { simulator, stored, sessions, id } = yield* makeSession()
     yield* sessions.start(alice, id)
     const seen = { isDeleted: false }
     yield* sessions.subscribe(alice, id, {

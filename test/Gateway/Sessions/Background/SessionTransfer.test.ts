@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Logger, Option, Redacted, TestClock } from "effect"
 import { NodeUnreachable } from "../../../../src/Gateway/Forwarding/NodeLink.ts"
 import { alone, type SessionNodesShape } from "../../../../src/Gateway/SessionNodes.ts"
-import * as SessionTransfer from "../../../../src/Gateway/Sessions/Background/SessionTransfer.ts"
+import { SessionTransfer } from "../../../../src/Gateway/Sessions/Background/SessionTransfer.ts"
 import { SecretPool } from "../../../../src/Gateway/Sessions/Session/SecretPool.ts"
 import type { TransferredSession } from "../../../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
@@ -28,7 +28,7 @@ const node = (
   const tokens = new Map(owned)
   const nodes: SessionNodesShape = { ...alone, self: "self", tokenOf: session => tokens.get(session), ...given }
   const secrets = new SecretPool(capacity, () => undefined, nodes.tokenOf)
-  const transfer = SessionTransfer.make({
+  const transfer = new SessionTransfer({
     nodes,
     secrets,
     link: Option.some({

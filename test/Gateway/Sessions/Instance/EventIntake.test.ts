@@ -1,7 +1,7 @@
 /** What platform events make of a session. */
 import { describe, expect, it } from "@effect/vitest"
 import type { EventBody } from "../../../../src/Gateway/Protocol/Event.ts"
-import { ingest, RecentIds } from "../../../../src/Gateway/Sessions/Instance/EventIntake.ts"
+import { ingest, RecentIds } from "../../../../src/Gateway/Sessions/Instance/InstanceLink.ts"
 import * as State from "../../../../src/Gateway/Sessions/Session/SessionState.ts"
 import { Undelivered } from "../../../../src/Upstream/AgentPlatform.ts"
 

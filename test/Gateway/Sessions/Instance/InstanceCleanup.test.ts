@@ -4,9 +4,11 @@ import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import type { Sessions } from "../../../../src/Gateway/Sessions.ts"
 import type { Simulator } from "../../../../src/Simulator/Simulator.ts"
-import { alice, breathe, inTime, listen, make, pass } from "../../Fixture.ts"
+import { alice, breathe, inTime, listen, make, makeSession, pass, timed } from "../../Fixture.ts"
 
 const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
+
+const withSecrets = (name: string) => ({ create: { secrets: secrets(name) } })
 
 /** The answers to as many tries as a creation has are lost, although each is carried out. */
 const lostAnswers = { operation: "create", times: 3, fault: { kind: "drop", after: 0 } } as const
@@ -31,43 +33,36 @@ const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type
   })
 
 describe("secrets given with start_session", () => {
-  it.scoped("are those of its instance, if an earlier creation with other secrets is uncertain", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
-      yield* simulator.inject(lostAnswers)
-      const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
-      expect(yield* inTime(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
-      const { instanceId } = yield* sessions.start(alice, id, { secrets: secrets("NEW") })
-      const { instances } = yield* simulator.state
-      expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["NEW"])
-      yield* reaches(simulator, ({ instances }) => instances.length === 1)
-    })
-  )
+  timed("are used if an earlier creation is uncertain", withSecrets("OLD"), function* ({ simulator, sessions, id }) {
+    yield* simulator.inject(lostAnswers)
+    const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+    expect(yield* inTime(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
+    const { instanceId } = yield* sessions.start(alice, id, { secrets: secrets("NEW") })
+    const { instances } = yield* simulator.state
+    expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["NEW"])
+    yield* reaches(simulator, ({ instances }) => instances.length === 1)
+  })
 
-  it.scoped("resume an earlier creation with the same secrets", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("SAME") })
+  timed(
+    "resume an earlier creation if they are the same",
+    withSecrets("SAME"),
+    function* ({ simulator, sessions, id }) {
       yield* simulator.inject(lostAnswers)
       const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
       yield* inTime(failing)
       expect(yield* sessions.start(alice, id, { secrets: secrets("SAME") })).toMatchObject({ state: "active" })
       expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ secretNames: ["SAME"] }] })
-    })
+    }
   )
 
-  it.scoped("are those of its instance, while a creation of the last run is being resolved", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const first = yield* start
-      const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets: secrets("TOKEN") })
+  timed(
+    "are used while the last run's creation is resolved",
+    withSecrets("TOKEN"),
+    function* ({ simulator, start, id, sessions, kill }) {
       const hang = yield* simulator.inject({ operation: "create", fault: { kind: "hang" } })
-      yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
+      yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
       yield* simulator.awaitState(({ requests }) => requests.create === 1)
-      yield* first.kill
+      yield* kill
       yield* simulator.remove(hang)
       yield* simulator.inject(lostAnswers)
       const second = yield* start
@@ -79,14 +74,13 @@ describe("secrets given with start_session", () => {
       expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["TOKEN"])
       yield* pass("30 seconds", "1 second")
       yield* reaches(simulator, ({ instances }) => instances.length === 1)
-    })
+    }
   )
 
-  it.scoped("are those of its instance, while an earlier creation is in progress", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
+  timed(
+    "are used while an earlier creation is in progress",
+    withSecrets("OLD"),
+    function* ({ simulator, sessions, id }) {
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 18_000 } })
       yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
       yield* simulator.awaitState(({ requests }) => requests.create === 1)
@@ -98,7 +92,7 @@ describe("secrets given with start_session", () => {
       const { created, instances } = yield* reaches(simulator, ({ instances }) => instances.length === 1)
       expect(created).toBe(2)
       expect(instances).toMatchObject([{ id: instanceId, secretNames: ["NEW"] }])
-    })
+    }
   )
 })
 
@@ -138,9 +132,7 @@ describe("A platform that does not stop instances", () => {
     Effect.gen(function* () {
       const answered = yield* Effect.makeLatch(false)
       const stop = () => Effect.uninterruptible(answered.await)
-      const { start } = yield* make({ platform: platform => ({ ...platform, stop }) })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { sessions, id } = yield* makeSession({ platform: platform => ({ ...platform, stop }) })
       yield* sessions.start(alice, id)
       const stopping = yield* Effect.fork(sessions.stop(alice, id))
       yield* pass("16 seconds", "1 second")
@@ -150,26 +142,21 @@ describe("A platform that does not stop instances", () => {
     })
   )
 
-  it.scoped("are asked to stop them at the gateway's shutdown, whatever is in progress", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions, stop } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const fault = yield* leavePendingStop(simulator, sessions, id)
-      yield* simulator.remove(fault)
-      yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
-      const { requests } = yield* simulator.state
-      yield* reaches(simulator, state => state.requests.stop > requests.stop)
-      expect((yield* simulator.state).instances).toHaveLength(2)
-      const closing = yield* Effect.fork(stop)
-      // No time passes until the end has asked for both, so that a slow machine does not use up its limit.
-      yield* simulator.awaitState(state => state.requests.stop >= requests.stop + 3)
-      yield* breathe
-      yield* TestClock.adjust("3 seconds")
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      yield* inTime(closing)
-    })
-  )
+  timed("is asked again at the gateway's shutdown", function* ({ simulator, sessions, stop, id }) {
+    const fault = yield* leavePendingStop(simulator, sessions, id)
+    yield* simulator.remove(fault)
+    yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
+    const { requests } = yield* simulator.state
+    yield* reaches(simulator, state => state.requests.stop > requests.stop)
+    expect((yield* simulator.state).instances).toHaveLength(2)
+    const closing = yield* Effect.fork(stop)
+    // No time passes until the end has asked for both, so that a slow machine does not use up its limit.
+    yield* simulator.awaitState(state => state.requests.stop >= requests.stop + 3)
+    yield* breathe
+    yield* TestClock.adjust("3 seconds")
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    yield* inTime(closing)
+  })
 })
 
 describe("a creation without an answer", () => {
@@ -200,11 +187,10 @@ describe("a creation without an answer", () => {
     })
   )
 
-  it.scoped("is given up if the platform keeps refusing it, and releases its slot", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make({ settings: { inMemory: 1 } })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+  timed(
+    "is given up if it is refused, and releases its slot",
+    { settings: { inMemory: 1 } },
+    function* ({ simulator, sessions, id }) {
       const { id: other } = yield* sessions.create(alice, { agentType: "echo" })
       yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503 } })
       yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
@@ -218,29 +204,23 @@ describe("a creation without an answer", () => {
       expect((yield* simulator.state).requests.create).toBe(requests.create)
       yield* simulator.remove(refusing)
       expect(yield* sessions.start(alice, other)).toMatchObject({ state: "active" })
-    })
+    }
   )
 })
 
 describe("a session whose history was removed", () => {
-  it.scoped("keeps its pending stops while the platform does not stop instances, and is used at once", () =>
-    Effect.gen(function* () {
-      const { simulator, start, stored } = yield* make()
-      const first = yield* start
-      const { sessions } = first
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      yield* leavePendingStop(simulator, sessions, id)
-      const before = yield* listen(sessions, id)
-      yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
-      yield* inTime(yield* Effect.fork(sessions.send(alice, id, "hello")))
-      yield* before.untilLost
-      expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active" })
-      yield* pass("2 minutes")
-      yield* first.kill
-      yield* simulator.clear
-      const second = yield* start
-      yield* simulator.awaitState(({ instances }) => instances.length === 0)
-      expect(yield* second.sessions.start(alice, id)).toMatchObject({ state: "active" })
-    })
-  )
+  timed("keeps its pending stops, and is used at once", function* ({ simulator, start, stored, sessions, id, kill }) {
+    yield* leavePendingStop(simulator, sessions, id)
+    const before = yield* listen(sessions, id)
+    yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
+    yield* inTime(yield* Effect.fork(sessions.send(alice, id, "hello")))
+    yield* before.untilLost
+    expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active" })
+    yield* pass("2 minutes")
+    yield* kill
+    yield* simulator.clear
+    const second = yield* start
+    yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    expect(yield* second.sessions.start(alice, id)).toMatchObject({ state: "active" })
+  })
 })

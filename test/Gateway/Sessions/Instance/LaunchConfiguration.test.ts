@@ -8,13 +8,13 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import { deploymentBytes, environmentBytes } from "../../../../src/Gateway/Protocol/Limits.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { namespaceOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
 import * as EventsInFile from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../../TemporaryDirectory.ts"
-import { alice, breathe, inMemory, make, type Stored } from "../../Fixture.ts"
+import { alice, breathe, inMemory, make, makeSession, type Stored } from "../../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */
 const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
@@ -73,9 +73,7 @@ describe("launch configurations", () => {
               : { configuration: delayed(events.configuration) })
           })
         })
-        const { start } = yield* make({ stored: slow, settings: { secretBytes: 1000 } })
-        const { sessions } = yield* start
-        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        const { sessions, id } = yield* makeSession({ stored: slow, settings: { secretBytes: 1000 } })
         // It is in memory from here on.
         yield* sessions.get(alice, id)
         yield* gate.close

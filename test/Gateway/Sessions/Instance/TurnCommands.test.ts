@@ -6,6 +6,8 @@ import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import type { SendOptions } from "../../../../src/Upstream/AgentPlatform.ts"
 import { alice, breathe, endsOf, history, inMemory, listen, make, pass } from "../../Fixture.ts"
+import type { SendOptions } from "../../../../src/Upstream/InstanceConnection.ts"
+import { alice, breathe, endsOf, heard, history, inMemory, listen, make, makeHeard, pass } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
 const endings: ReadonlySet<string> = new Set(["turn_completed", "turn_errored", "turn_interrupted"])
@@ -93,39 +95,30 @@ describe("messages to an instance", () => {
     })
   )
 
-  it.scopedLive("turns are published once with content and author, as soon as they are recorded", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const hanging = yield* sessions.send(alice, id, "/hang")
-      const turnId = yield* sessions.send({ ...alice, actor: "bob" }, id, "hello")
-      // The agent works at the first one still.
-      yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
-      yield* sessions.interrupt(alice, id, hanging)
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      const starts = (yield* history(listener.subscription)).filter(({ type }) => type === "turn_started")
-      expect(starts).toMatchObject([
-        { turnId: hanging, content: "/hang", sub: "alice" },
-        { turnId, content: "hello", sub: "bob" }
-      ])
-      expect(endsOf(listener.events)).toEqual({ [hanging]: ["turn_interrupted"], [turnId]: ["turn_completed"] })
-      expect((yield* simulator.state).frames.message).toBe(2)
-    })
-  )
+  heard("turns are published once, as soon as they are recorded", function* ({ simulator, sessions, id, listener }) {
+    const hanging = yield* sessions.send(alice, id, "/hang")
+    const turnId = yield* sessions.send({ ...alice, actor: "bob" }, id, "hello")
+    // The agent works at the first one still.
+    yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+    yield* sessions.interrupt(alice, id, hanging)
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    const starts = (yield* history(listener.subscription)).filter(({ type }) => type === "turn_started")
+    expect(starts).toMatchObject([
+      { turnId: hanging, content: "/hang", sub: "alice" },
+      { turnId, content: "hello", sub: "bob" }
+    ])
+    expect(endsOf(listener.events)).toEqual({ [hanging]: ["turn_interrupted"], [turnId]: ["turn_completed"] })
+    expect((yield* simulator.state).frames.message).toBe(2)
+  })
 
   it.scopedLive("a recorded message that cannot be sent ends its turn", () =>
     Effect.gen(function* () {
       let isUnavailable = false
-      const { start } = yield* make({
+      const { sessions, id, listener } = yield* makeHeard({
         platform: withSend(({ send }) => ({
           send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       isUnavailable = true
       expect(yield* Effect.flip(sessions.send(alice, id, "lost"))).toMatchObject({ reason: "timeout" })
       const ended = yield* listener.until(event => event.type === "turn_errored")
@@ -141,15 +134,12 @@ describe("messages to an instance", () => {
     Effect.gen(function* () {
       const begun = yield* Effect.makeLatch(false)
       const gate = yield* Effect.makeLatch(true)
-      const { simulator, start } = yield* make({
+      const { simulator, sessions, id, listener } = yield* makeHeard({
         platform: withSend(({ send }) => ({
           send: (frame, options: SendOptions = {}) =>
             Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
       yield* gate.close
       const sending = yield* Effect.fork(sessions.send(alice, id, "never mind"))
@@ -173,15 +163,12 @@ describe("messages to an instance", () => {
     Effect.gen(function* () {
       const begun = yield* Effect.makeLatch(false)
       const gate = yield* Effect.makeLatch(true)
-      const { start } = yield* make({
+      const { sessions, id, listener } = yield* makeHeard({
         platform: withSend(({ send }) => ({
           send: (frame, options: SendOptions = {}) =>
             Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
       for (let steps = 16; steps < 56; steps++) {
         yield* gate.close
@@ -206,7 +193,7 @@ describe("messages to an instance", () => {
   it.scoped("while the store is unavailable all messages fail at once", () =>
     Effect.gen(function* () {
       let isUnavailable = false
-      const { simulator, start } = yield* make({
+      const { simulator, sessions, id, listener } = yield* makeHeard({
         stored: Layer.map(inMemory, context => {
           const events = Context.get(context, SessionEvents)
           const append: typeof events.append = request =>
@@ -214,9 +201,6 @@ describe("messages to an instance", () => {
           return Context.add(context, SessionEvents, { ...events, append })
         })
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
       isUnavailable = true
       const unavailable = { _tag: "StoreUnavailable" }

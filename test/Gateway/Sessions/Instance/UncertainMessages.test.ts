@@ -6,14 +6,14 @@ import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import { type Received, Undelivered } from "../../../../src/Upstream/AgentPlatform.ts"
 import type { PlatformFrame } from "../../../../src/Upstream/PlatformEvent.ts"
-import { alice, endsOf, history, inMemory, listen, make, typesOf } from "../../Fixture.ts"
+import { alice, endsOf, heard, history, inMemory, listen, makeHeard, typesOf } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
 describe("messages to an instance", () => {
   it.scopedLive("a message with an uncertain recording leaves no turn without an end", () =>
     Effect.gen(function* () {
       let isMoody = false
-      const { simulator, start } = yield* make({
+      const { simulator, sessions, id, listener } = yield* makeHeard({
         stored: Layer.map(inMemory, context => {
           const events = Effect.runSync(Effect.provide(SessionEvents, context))
           const append: typeof events.append = request => {
@@ -27,9 +27,6 @@ describe("messages to an instance", () => {
           )
         })
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       yield* sessions.start(alice, id)
       isMoody = true
       expect(yield* Effect.flip(sessions.send(alice, id, "perhaps"))).toMatchObject({ _tag: "StoreUnavailable" })
@@ -45,7 +42,7 @@ describe("messages to an instance", () => {
     Effect.gen(function* () {
       const heard = yield* Queue.unbounded<Received>()
       const frames = yield* Queue.unbounded<PlatformFrame>()
-      const { start } = yield* make({
+      const { sessions, id, listener } = yield* makeHeard({
         platform: withSend(() => ({
           send: (frame, options) =>
             Effect.suspend(() => {
@@ -55,9 +52,6 @@ describe("messages to an instance", () => {
           take: Effect.map(Queue.take(heard), one => [[one], false] as const)
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       const begins = (turnId: string, id: string) =>
         Queue.offer(heard, {
           id,
@@ -86,72 +80,57 @@ describe("messages to an instance", () => {
     })
   )
 
-  it.scopedLive("a message with a client's id is sent once, however often it is repeated", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const first = yield* start
-      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(first.sessions, id)
-      const say = (content: string) => first.sessions.send(alice, id, content, "m-1")
-      // At once, while the session comes up.
-      const turnIds = yield* Effect.forEach([1, 2, 3], () => say("hello"), { concurrency: "unbounded" })
-      const turnId = turnIds[0]!
-      expect(new Set(turnIds)).toEqual(new Set([turnId]))
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      expect(listener.events.find(({ type }) => type === "turn_started")).toMatchObject({ clientMessageId: "m-1" })
-      expect(yield* say("hello")).toBe(turnId)
-      expect(yield* Effect.flip(say("something else"))).toMatchObject({ _tag: "SessionConflict" })
-      // A session that is down does not come up for it.
-      yield* first.sessions.stop(alice, id)
-      expect(yield* say("hello")).toBe(turnId)
-      expect(yield* first.sessions.get(alice, id)).toMatchObject({ state: "inactive" })
-      yield* first.kill
-      const second = yield* start
-      expect(yield* second.sessions.send(alice, id, "hello", "m-1")).toBe(turnId)
-      expect(yield* Effect.flip(second.sessions.send(alice, id, "no", "m-1"))).toMatchObject({
-        _tag: "SessionConflict"
-      })
-      const next = yield* second.sessions.send(alice, id, "hello", "m-2")
-      expect(next).not.toBe(turnId)
-      const later = yield* listen(second.sessions, id)
-      yield* second.sessions.send(alice, id, "last")
-      yield* later.until(event => event.type === "turn_completed" && event.turnId !== next)
-      expect((yield* simulator.state).frames.message).toBe(3)
+  heard("a message with a client's id is sent once", function* ({ simulator, start, id, listener, sessions, kill }) {
+    const say = (content: string) => sessions.send(alice, id, content, "m-1")
+    // At once, while the session comes up.
+    const turnIds = yield* Effect.forEach([1, 2, 3], () => say("hello"), { concurrency: "unbounded" })
+    const turnId = turnIds[0]!
+    expect(new Set(turnIds)).toEqual(new Set([turnId]))
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    expect(listener.events.find(({ type }) => type === "turn_started")).toMatchObject({ clientMessageId: "m-1" })
+    expect(yield* say("hello")).toBe(turnId)
+    expect(yield* Effect.flip(say("something else"))).toMatchObject({ _tag: "SessionConflict" })
+    // A session that is down does not come up for it.
+    yield* sessions.stop(alice, id)
+    expect(yield* say("hello")).toBe(turnId)
+    expect(yield* sessions.get(alice, id)).toMatchObject({ state: "inactive" })
+    yield* kill
+    const second = yield* start
+    expect(yield* second.sessions.send(alice, id, "hello", "m-1")).toBe(turnId)
+    expect(yield* Effect.flip(second.sessions.send(alice, id, "no", "m-1"))).toMatchObject({
+      _tag: "SessionConflict"
     })
-  )
+    const next = yield* second.sessions.send(alice, id, "hello", "m-2")
+    expect(next).not.toBe(turnId)
+    const later = yield* listen(second.sessions, id)
+    yield* second.sessions.send(alice, id, "last")
+    yield* later.until(event => event.type === "turn_completed" && event.turnId !== next)
+    expect((yield* simulator.state).frames.message).toBe(3)
+  })
 
-  it.scopedLive("an answer with a client's id is sent once", () =>
-    Effect.gen(function* () {
-      const { simulator, start } = yield* make()
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
-      const turnId = yield* sessions.send(alice, id, "/ask", "m-1")
-      const asked = yield* listener.until(event => event.type === "question_requested")
-      const { requestId } = asked as Event & { requestId: string }
-      const reply = (answer: string, name = "m-2") => sessions.answer(alice, id, requestId, answer, name)
-      yield* reply("tea")
-      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
-      yield* reply("tea")
-      expect(yield* Effect.flip(reply("coffee"))).toMatchObject({ message: expect.stringContaining("clientMessageId") })
-      // Another one answers nothing that is open, and the id of the message says something else.
-      expect(yield* Effect.flip(reply("tea", "m-3"))).toMatchObject({ message: expect.stringContaining("waits") })
-      expect(yield* Effect.flip(reply("/ask", "m-1"))).toMatchObject({ _tag: "SessionConflict" })
-      expect((yield* simulator.state).frames.answer).toBe(1)
-    })
-  )
+  heard("an answer with a client's id is sent once", function* ({ simulator, sessions, id, listener }) {
+    const turnId = yield* sessions.send(alice, id, "/ask", "m-1")
+    const asked = yield* listener.until(event => event.type === "question_requested")
+    const { requestId } = asked as Event & { requestId: string }
+    const reply = (answer: string, name = "m-2") => sessions.answer(alice, id, requestId, answer, name)
+    yield* reply("tea")
+    yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+    yield* reply("tea")
+    expect(yield* Effect.flip(reply("coffee"))).toMatchObject({ message: expect.stringContaining("clientMessageId") })
+    // Another one answers nothing that is open, and the id of the message says something else.
+    expect(yield* Effect.flip(reply("tea", "m-3"))).toMatchObject({ message: expect.stringContaining("waits") })
+    expect(yield* Effect.flip(reply("/ask", "m-1"))).toMatchObject({ _tag: "SessionConflict" })
+    expect((yield* simulator.state).frames.answer).toBe(1)
+  })
 
   it.scopedLive("a message that was certainly not sent may be repeated under its id", () =>
     Effect.gen(function* () {
       let isUnavailable = false
-      const { simulator, start } = yield* make({
+      const { simulator, sessions, id, listener } = yield* makeHeard({
         platform: withSend(({ send }) => ({
           send: (frame, options) => (isUnavailable ? timeout : send(frame, options))
         }))
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const listener = yield* listen(sessions, id)
       const working = yield* sessions.send(alice, id, "/ask")
       const asked = yield* listener.until(event => event.type === "question_requested")
       const { requestId } = asked as Event & { requestId: string }

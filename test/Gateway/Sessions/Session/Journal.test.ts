@@ -20,6 +20,17 @@ const running: State.SessionState = {
 
 const now = Effect.clockWith(clock => Effect.succeed(() => clock.unsafeCurrentTimeMillis()))
 
+/** A journal of a new history. */
+const journalOn = (events: SessionEvents["Type"], onFrames: (frames: ReadonlyArray<Frame>) => void = () => {}) =>
+  Effect.gen(function* () {
+    return new Journal({
+      ...{ session: "t/s", sessionId: "s", events, now: yield* now, state: running, onTaken: () => {} },
+      traceId: Effect.succeed("0".repeat(32)),
+      history: yield* events.open("t/s", "e"),
+      onUpdate: (_, frames) => onFrames(frames)
+    })
+  })
+
 describe("A journal", () => {
   /** A session database that fails now and then, before or after it has carried out a request. */
   const moody = (inner: SessionEvents["Type"]): SessionEvents["Type"] => ({
@@ -44,17 +55,7 @@ describe("A journal", () => {
   it.effect("a required step is abandoned when the history itself is lost", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
-      const journal = new Journal({
-        session: "t/s",
-        sessionId: "s",
-        events,
-        now: yield* now,
-        traceId: Effect.succeed("0".repeat(32)),
-        history: yield* events.open("t/s", "e"),
-        state: running,
-        onUpdate: () => {},
-        onTaken: () => {}
-      })
+      const journal = yield* journalOn(events)
       yield* events.remove("t/s")
       const update = (state: State.SessionState) => State.transition(state, "disconnected")
       const fiber = yield* Effect.fork(journal.updateWithRetry(update))
@@ -77,17 +78,7 @@ describe("A journal", () => {
           hanging ??= events.append(request)
           return new StoreUnavailable({ reason: "a commit does not return" })
         })
-      const journal = new Journal({
-        session: "t/s",
-        sessionId: "s",
-        events: { ...events, append },
-        now: yield* now,
-        traceId: Effect.succeed("0".repeat(32)),
-        history: yield* events.open("t/s", "e"),
-        state: running,
-        onUpdate: () => {},
-        onTaken: () => {}
-      })
+      const journal = yield* journalOn({ ...events, append })
       const begin = (state: State.SessionState): State.Update =>
         State.applyEvent(state, { type: "turn_started", turnId: "turn" })
       yield* journal.update(state => State.transition(state, "disconnected"))
@@ -114,10 +105,8 @@ describe("A journal", () => {
       const stored = yield* Deferred.make<void>()
       const answered = yield* Deferred.make<void>()
       const published: Array<number> = []
-      const journal = new Journal({
-        session: "t/s",
-        sessionId: "s",
-        events: {
+      const journal = yield* journalOn(
+        {
           ...events,
           append: request =>
             Effect.zipLeft(
@@ -125,13 +114,8 @@ describe("A journal", () => {
               Effect.zipRight(Deferred.succeed(stored, undefined), Deferred.await(answered))
             )
         },
-        now: yield* now,
-        traceId: Effect.succeed("0".repeat(32)),
-        history: yield* events.open("t/s", "e"),
-        state: running,
-        onUpdate: (_, frames) => published.push(...frames.map(({ seq }) => seq)),
-        onTaken: () => {}
-      })
+        frames => published.push(...frames.map(({ seq }) => seq))
+      )
       const updating = yield* Effect.fork(journal.update(state => State.transition(state, "disconnected")))
       yield* Deferred.await(stored)
       const interrupting = yield* Effect.fork(Fiber.interrupt(updating))
@@ -151,19 +135,8 @@ describe("A journal", () => {
           Effect.runPromise(
             Effect.gen(function* () {
               const inner = yield* SessionEvents
-              const history = yield* inner.open("t/s", "e")
               const published: Array<Frame> = []
-              const journal = new Journal({
-                session: "t/s",
-                sessionId: "s",
-                events: moody(inner),
-                now: yield* now,
-                traceId: Effect.succeed("0".repeat(32)),
-                history,
-                state: running,
-                onUpdate: (_update, frames) => published.push(...frames),
-                onTaken: () => {}
-              })
+              const journal = yield* journalOn(moody(inner), frames => published.push(...frames))
               const turnIds = Array.from({ length: count }, (_, i) => `turn-${i}`)
               const bodies = (turnId: string): ReadonlyArray<EventBody> => [
                 { type: "turn_started", turnId },

@@ -1,20 +1,21 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, TestClock } from "effect"
-import * as LargeEvents from "../../../../src/Gateway/Sessions/Session/LargeEvents.ts"
+import { makePaced } from "../../../../src/Gateway/Sessions/Session/SessionCore.ts"
 import { breathe } from "../../../../src/Simulator/Testing/Time.ts"
 
 const MiB = 1024 * 1024
 
 /** Updates of some tenants that end when the test says so. */
 const make = () => {
-  const pacedFor = LargeEvents.make()
+  const paced = makePaced()
   const started: Array<string> = []
   const latches = new Map<string, Effect.Latch>()
   const update = (tenant: string, name: string, size = MiB) => {
     const latch = Effect.unsafeMakeLatch(false)
     latches.set(name, latch)
     return Effect.fork(
-      pacedFor(tenant)(
+      paced(
+        tenant,
         size,
         Effect.suspend(() => {
           started.push(name)

@@ -7,15 +7,16 @@ import * as EventsInMemory from "../../../../src/Gateway/SessionEvents/Memory.ts
 import {
   encodeRecord,
   namespaceOf,
+  type Recorded,
   type SessionRecord,
+  SessionRecords,
   sessionId
-} from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
-import { type Recorded, SessionRecords } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
+} from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import type { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import * as Memory from "../../../../src/Storage/Memory.ts"
 import { identifierChars } from "../../../../src/Upstream/PlatformEvent.ts"
-import { alice, make, type Stored } from "../../Fixture.ts"
+import { alice, make, makeSession, type Stored } from "../../Fixture.ts"
 
 type StoreService = Context.Tag.Service<Store>
 
@@ -47,7 +48,7 @@ describe("Records of sessions", () => {
     Effect.gen(function* () {
       const long = (id: string) => id.padEnd(identifierChars, "x")
       const short = (id: string) => id.replace(/x+$/, "")
-      const { start, stored } = yield* make({
+      const { stored, sessions, id } = yield* makeSession({
         platform: platform => ({
           ...platform,
           create: request => Effect.map(platform.create(request), long),
@@ -55,8 +56,6 @@ describe("Records of sessions", () => {
           connect: (id, options) => platform.connect(short(id), options)
         })
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
       const { instanceId } = yield* sessions.start(alice, id)
       expect(instanceId).toHaveLength(identifierChars)
       expect(yield* untilState(stored, id, "active")).toMatchObject({ instanceId })
@@ -93,7 +92,7 @@ describe("Records of sessions", () => {
   it.scopedLive("keep their sessions in memory until they are saved", () =>
     Effect.gen(function* () {
       const [isSaving, isOpen] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
-      const { start, stored } = yield* make({
+      const { stored, sessions, id } = yield* makeSession({
         settings: { inMemory: 1 },
         stored: withCommit(commit => write => {
           const [operation] = write.operations
@@ -102,8 +101,6 @@ describe("Records of sessions", () => {
           return Effect.zipRight(Effect.zipRight(isSaving.open, isOpen.await), commit(write))
         })
       })
-      const { sessions } = yield* start
-      const { id } = yield* sessions.create(alice, { agentType: "echo" })
       const other = yield* sessions.create(alice, { agentType: "echo" })
       yield* sessions.start(alice, id)
       yield* untilState(stored, id, "active")
@@ -189,7 +186,7 @@ describe("Records of sessions", () => {
         return Effect.gen(function* () {
           const [isSaving, isRemoved] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
           let saves = 0
-          const { start, stored } = yield* make({
+          const { stored, sessions, id } = yield* makeSession({
             stored: withCommit(commit => write => {
               if (write.operations[0]?.op === "delete") return Effect.zipLeft(commit(write), isRemoved.open)
               if (write.actor !== "gateway") return commit(write)
@@ -200,8 +197,6 @@ describe("Records of sessions", () => {
               return Effect.zipRight(Effect.zipRight(isSaving.open, isRemoved.await), saved)
             })
           })
-          const { sessions } = yield* start
-          const { id } = yield* sessions.create(alice, { agentType: "echo" })
           yield* sessions.start(alice, id)
           yield* isSaving.await
           yield* who === "another client"

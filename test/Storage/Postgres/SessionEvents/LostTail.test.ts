@@ -2,7 +2,7 @@
 import { expect, it } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { keyOf } from "../../../../src/Gateway/Sessions/Session/SessionRecord.ts"
+import { keyOf } from "../../../../src/Gateway/Sessions/Session/SessionRecords.ts"
 import { alice, history, listen, make, statesOf } from "../../../Gateway/Fixture.ts"
 import { newDatabase, nodeLayer, optionsOf, sql } from "../../../postgres/Databases.ts"
 import { live, onPostgres, quiet } from "../../../postgres/Live.ts"
