@@ -22,7 +22,7 @@ import {
   type TextEntry,
   textOf,
   writtenOf
-} from "../../src/Console/Store/Entry/OpenEntry.ts"
+} from "../../src/Console/Store/OpenEntry.ts"
 import { dateAndTime } from "../../src/Console/Widgets/Text.ts"
 
 const entry = (version: number, value = "1", more: Partial<TextEntry> = {}): TextEntry => ({

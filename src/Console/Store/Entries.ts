@@ -5,7 +5,7 @@ import { textOf } from "../../Client/Errors.ts"
 import { epochOf, segment } from "../../Client/Requests.ts"
 import { compact, parse } from "../JsonText.ts"
 import { client, drain, requests } from "../Service/Connection.ts"
-import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./Entry/OpenEntry.ts"
+import type { HistoryPage, TextChange, TextEntry, WrittenExpiry } from "./OpenEntry.ts"
 
 /** The actor of writes in the change log, unless the credential names one. */
 export const actor = "console"

@@ -9,10 +9,10 @@ import { now, useGuard } from "../Widgets/Hooks.ts"
 import { PaneHead, Tabs } from "../Widgets/Pane.tsx"
 import { ago, bytes, dateAndTime, isolated, visible } from "../Widgets/Text.ts"
 import { Diff } from "../Widgets/VisibleText.tsx"
-import { type EntryEditing, type Outcome, useEntryDraft } from "./Entry/EntryEditing.ts"
-import { History } from "./Entry/History.tsx"
-import { type Expiry, isDirty, isEdited, kept, type TextEntry, textOf } from "./Entry/OpenEntry.ts"
-import { ValueTab } from "./Entry/ValueTab.tsx"
+import { type EntryEditing, type Outcome, useEntryDraft } from "./EntryEditing.ts"
+import { History } from "./History.tsx"
+import { type Expiry, isDirty, isEdited, kept, type TextEntry, textOf } from "./OpenEntry.ts"
+import { ValueTab } from "./ValueTab.tsx"
 
 interface ConflictProps {
   readonly editing: EntryEditing

@@ -10,8 +10,8 @@ import { useAttempt, useGuard } from "../Widgets/Hooks.ts"
 import { JsonEditor } from "../Widgets/JsonEditor.tsx"
 import { isolated, visible } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
-import { kept, writtenOf } from "./Entry/OpenEntry.ts"
-import { ExpiryField } from "./Entry/ValueTab.tsx"
+import { kept, writtenOf } from "./OpenEntry.ts"
+import { ExpiryField } from "./ValueTab.tsx"
 
 const initial = "{}"
 

@@ -1,9 +1,9 @@
 /** The value and the expiry of an entry in their fields, the actions, and a warning if the entry has changed. */
 import { useId } from "preact/hooks"
-import { canWrite } from "../../Service/Connection.ts"
-import { Button, Icon, IconButton } from "../../Widgets/Controls.tsx"
-import { JsonEditor } from "../../Widgets/JsonEditor.tsx"
-import { dateAndTime, isolated } from "../../Widgets/Text.ts"
+import { canWrite } from "../Service/Connection.ts"
+import { Button, Icon, IconButton } from "../Widgets/Controls.tsx"
+import { JsonEditor } from "../Widgets/JsonEditor.tsx"
+import { dateAndTime, isolated } from "../Widgets/Text.ts"
 import type { EntryEditing } from "./EntryEditing.ts"
 import { chosen, type Expiry, isBehind, isDirty, type Unit, unitMs } from "./OpenEntry.ts"
 

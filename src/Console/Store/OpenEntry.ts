@@ -1,7 +1,7 @@
 /** What the page keeps of an open entry, as pure functions: its draft, its expiry, and a part of its history. */
-import type { Change, Entry } from "../../../Client/Client.ts"
-import { format, type Problem, problemOf } from "../../JsonText.ts"
-import { dateAndTime, isolated } from "../../Widgets/Text.ts"
+import type { Change, Entry } from "../../Client/Client.ts"
+import { format, type Problem, problemOf } from "../JsonText.ts"
+import { dateAndTime, isolated } from "../Widgets/Text.ts"
 
 export interface TextEntry extends Omit<Entry, "value"> {
   /** JSON text, as written. */

@@ -1,11 +1,11 @@
 /** Reads an entry, and edits it with the version that it had as the precondition of each write. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
-import { ConnectionFailed, PreconditionFailed } from "../../../Client/Client.ts"
-import { isClientError, serverTimeOf } from "../../../Client/Errors.ts"
-import { client, follow } from "../../Service/Connection.ts"
-import { isAbort, messageOf } from "../../Service/Failure.ts"
-import { retryUntilDone } from "../../Service/Pause.ts"
-import { actor, readText, writeText } from "../Entries.ts"
+import { ConnectionFailed, PreconditionFailed } from "../../Client/Client.ts"
+import { isClientError, serverTimeOf } from "../../Client/Errors.ts"
+import { client, follow } from "../Service/Connection.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
+import { retryUntilDone } from "../Service/Pause.ts"
+import { actor, readText, writeText } from "./Entries.ts"
 import {
   absenceOf,
   adviceAfter,
