@@ -2,32 +2,14 @@
  * A session's connection to its instance. What it receives becomes updates of the session: `ingest` makes them and is
  * pure, and `EventIntake` stores them and does what follows.
  */
-import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
-import * as MetricTags from "../../../base/MetricTags.ts"
-import type {
-  AgentPlatform,
-  AgentPlatformConnectionError,
-  ConnectionState,
-  InstanceConnection,
-  Send
-} from "../../../Upstream/AgentPlatform.ts"
-import type { Journal } from "../Session/Journal.ts"
-import type { Paced } from "../Session/LargeEvents.ts"
-import { Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
-import type { AgentPlatformConnectionError } from "../../../Upstream/AgentPlatform.ts"
-import {
-  type ConnectionState,
-  type InstanceConnection,
-  type Received,
-  type Send,
-  Undelivered
-} from "../../../Upstream/InstanceConnection.ts"
-import type { PlatformEvent } from "../../../Upstream/PlatformEvent.ts"
 import * as GatewayMetrics from "../../GatewayMetrics.ts"
-import type { EventBody } from "../../Protocol/Event.ts"
-import * as SplitCharacters from "../../SplitCharacters.ts"
-import type { SessionCore } from "../Session/SessionCore.ts"
 import * as State from "../Session/SessionState.ts"
+import { Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
+import { type AgentPlatformConnectionError, type ConnectionState, type InstanceConnection, type Received, type Send, Undelivered } from "../../../Upstream/AgentPlatform.ts"
+import * as EventMapping from "../../EventMapping.ts"
+import { type PlatformEvent } from "../../../Upstream/PlatformEvent.ts"
+import { type EventBody } from "../../Protocol/Event.ts"
+import { type SessionCore } from "../Session/SessionCore.ts"
 import { reconnectTimeout } from "../Settings.ts"
 
 /** An update made of platform events, and what else the caller has to handle. */
@@ -42,7 +24,7 @@ interface Ingested {
   /** Turns that the agent starts after they have ended. */
   readonly lateStarts: ReadonlyArray<string>
   /** First halves of characters whose second halves have not arrived. */
-  readonly halves: SplitCharacters.Halves
+  readonly halves: EventMapping.Halves
 }
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
@@ -88,7 +70,7 @@ const deliveryUnknown = State.errored(
 export const ingest = (
   before: State.SessionState,
   received: ReadonlyArray<Received>,
-  halvesBefore: SplitCharacters.Halves = SplitCharacters.none
+  halvesBefore: EventMapping.Halves = EventMapping.noHalves
 ): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
@@ -108,7 +90,7 @@ export const ingest = (
       add(State.endPendingTurns(state, platformEvent.turnIds, deliveryUnknown))
       continue
     }
-    const joined = SplitCharacters.map(halves, platformEvent, { turnId: State.currentTurn(state) })
+    const joined = EventMapping.mapJoined(halves, platformEvent, { turnId: State.currentTurn(state) })
     const { mapped } = joined
     halves = joined.halves
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
@@ -153,7 +135,7 @@ class EventIntake {
   private readonly recent = new RecentIds(maxRecentIds)
   /** Turns that have ended because their message may have been lost. */
   private readonly lost = new Set<string>()
-  private halves = SplitCharacters.none
+  private halves = EventMapping.noHalves
 
   constructor(
     private readonly session: SessionCore,

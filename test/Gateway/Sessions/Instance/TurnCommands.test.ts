@@ -5,8 +5,6 @@ import type { Event } from "../../../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../../src/Kv/Store.ts"
 import type { SendOptions } from "../../../../src/Upstream/AgentPlatform.ts"
-import { alice, breathe, endsOf, history, inMemory, listen, make, pass } from "../../Fixture.ts"
-import type { SendOptions } from "../../../../src/Upstream/InstanceConnection.ts"
 import { alice, breathe, endsOf, heard, history, inMemory, listen, make, makeHeard, pass } from "../../Fixture.ts"
 import { timeout, withSend } from "./SentMessages.ts"
 
