@@ -7,7 +7,7 @@
  */
 import { Deferred, type Duration, Effect, FiberId } from "effect"
 import { constVoid } from "effect/Function"
-import { LinkedList } from "../base/LinkedList.ts"
+import { LinkedList } from "../base/Intrusive.ts"
 import { Claim, type Reclaimable } from "./FairPool/Claim.ts"
 import { SessionsBusy } from "./Sessions.ts"
 

@@ -1,6 +1,6 @@
 /** What a holder has of a fair pool, or waits for. */
 import { constVoid } from "effect/Function"
-import type { Linked } from "../../base/LinkedList.ts"
+import type { Linked } from "../../base/Intrusive.ts"
 
 /** The callbacks of a claim that the pool may reclaim. They must not throw. */
 export interface Reclaimable {

@@ -3,8 +3,8 @@
  */
 
 import { Effect, Either, type Fiber, FiberId } from "effect"
-import * as FrameSummary from "../../base/Observability/FrameSummary.ts"
 import type { LogValue } from "../../base/Observability/LogValue.ts"
+import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import type { Claim } from "../FairPool.ts"
 import { fileRequests, largestAnswer } from "../FileMemory.ts"

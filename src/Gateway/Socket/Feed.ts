@@ -1,6 +1,7 @@
 /** Sends the events of one session to one client, first the missed ones and then the new ones. */
+
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"
-import * as FrameSummary from "../../base/Observability/FrameSummary.ts"
+import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Responder } from "./Responder.ts"
 

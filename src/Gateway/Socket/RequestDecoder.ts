@@ -1,7 +1,7 @@
 /** Decodes the requests of clients. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { excess, illFormedAt, isObject, mayBeIllFormed } from "../../base/Json/Parsing.ts"
-import { describe } from "../../Http/Issues.ts"
+import { describe } from "../../Http/Contract.ts"
 import type { ErrorCode } from "../Protocol/Codes.ts"
 import { RequestId } from "../Protocol/Fields.ts"
 import { frameBytes, jsonDepth, jsonMembers } from "../Protocol/Limits.ts"

@@ -1,6 +1,7 @@
 /**
  * The WebSockets that follow the change log: their upgrades, and the rounds of reads that serve them.
  */
+
 import { type Context, Effect, Runtime, type Scope } from "effect"
 import { Backoff } from "../../base/Backoff.ts"
 import { yieldToEventLoop } from "../../base/EventLoop.ts"

@@ -31,10 +31,7 @@ const failed = (error: BackupRefused | StoreBusy | StoreUnavailable): Effect.Eff
         ? new InsufficientStorage({ error: error.message })
         : new NotImplemented({ error: error.message })
     case "StoreBusy":
-      return new ServiceUnavailable({
-        error: "Another backup is being made or sent",
-        headers: { "retry-after": String(error.retryAfterSeconds) }
-      })
+      return ServiceUnavailable.later("Another backup is being made or sent", error.retryAfterSeconds)
     case "StoreUnavailable":
       return Errors.unavailable(error)
   }

@@ -18,11 +18,11 @@ export const tooLarge = (error: string): PayloadTooLarge => new PayloadTooLarge(
 export const unavailable = (error: Store.StoreUnavailable): Effect.Effect<never, ServiceUnavailable> =>
   Effect.zipRight(
     Effect.logDebug("Store unavailable").pipe(Effect.annotateLogs("reason", error.reason)),
-    Effect.fail(new ServiceUnavailable({ error: "Store unavailable", headers: { "retry-after": "1" } }))
+    Effect.fail(ServiceUnavailable.later("Store unavailable"))
   )
 
 const retryLater = (error: string, { retryAfterSeconds }: { readonly retryAfterSeconds: number }) =>
-  new ServiceUnavailable({ error, headers: { "retry-after": String(retryAfterSeconds) } })
+  ServiceUnavailable.later(error, retryAfterSeconds)
 
 /** 503 for a write that found the queue full. */
 export const busy = (error: Store.StoreBusy): ServiceUnavailable =>

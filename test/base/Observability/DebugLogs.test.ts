@@ -1,9 +1,10 @@
 /** What the levels debug and trace add, and that it costs nothing above them. */
+
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, FastCheck as fc, Layer, LogLevel, Option, TestClock } from "effect"
 import { JsonText } from "../../../src/base/Json/JsonText.ts"
 import * as DebugLog from "../../../src/base/Observability/DebugLog.ts"
-import * as FrameSummary from "../../../src/base/Observability/FrameSummary.ts"
+import * as FrameSummary from "../../../src/base/Observability/LogValue.ts"
 import * as ProcessMetrics from "../../../src/base/Observability/ProcessMetrics.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { Store } from "../../../src/Kv/Store.ts"
