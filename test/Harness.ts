@@ -17,7 +17,7 @@ import * as Body from "../src/Kv/Body.ts"
 import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
 import type { ChangeLog } from "../src/Kv/ChangeLog.ts"
 import type { Store } from "../src/Kv/Store.ts"
-import * as Health from "../src/Operations/Health/Health.ts"
+import * as Health from "../src/Operations/Health/Report.ts"
 
 /** Where a service listens. */
 export interface Served {

@@ -7,7 +7,7 @@
  */
 import { Deferred, type Duration, Effect, FiberId } from "effect"
 import { constVoid } from "effect/Function"
-import { type Linked, LinkedList } from "../base/LinkedList.ts"
+import { type Linked, LinkedList } from "../base/Intrusive.ts"
 import { SessionsBusy } from "./Sessions.ts"
 
 /** The callbacks of a claim that the pool may reclaim. They must not throw. */

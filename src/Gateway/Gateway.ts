@@ -3,7 +3,7 @@
  */
 import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../base/MetricTags.ts"
-import * as Health from "../Operations/Health/Health.ts"
+import * as Health from "../Operations/Health/Report.ts"
 import * as Authentication from "./Authentication.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"

@@ -4,7 +4,7 @@
 import { type Context, Effect, Either, Option, ParseResult, Schema } from "effect"
 import { MiB } from "../base/Bytes.ts"
 import { excess, illFormedAt, isObject, mayBeIllFormed } from "../base/Json/Parsing.ts"
-import { describe } from "../Http/Issues.ts"
+import { describe } from "../Http/Contract.ts"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import { transientStatuses } from "../Upstream/Resilience/Retries.ts"

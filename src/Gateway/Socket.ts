@@ -119,9 +119,6 @@ const tokenOf = (
 
 const unauthorized = (error: string) => new Unauthorized({ error, headers: { "www-authenticate": "Bearer" } })
 
-/** A refusal after which the same handshake may succeed. */
-const unavailable = (error: string) => new ServiceUnavailable({ error, headers: { "retry-after": "1" } })
-
 /** Decides which clients may connect, before their handshakes are answered. */
 class Handshakes {
   private count = 0
@@ -156,11 +153,11 @@ class Handshakes {
   private admit({ headers, incoming }: Handshake): Effect.Effect<Identity, ApiError> {
     return Effect.gen(this, function* () {
       if (!acceptsSubprotocol(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
-      if (this.draining.hasStarted()) return yield* unavailable("The service is shutting down")
+      if (this.draining.hasStarted()) return yield* ServiceUnavailable.later("The service is shutting down")
       if (!this.authentication.admits(headers.origin, headers.host)) {
         return yield* new Forbidden({ error: "This origin may not connect" })
       }
-      if (this.count > this.limit) return yield* unavailable(`${this.count} handshakes are in progress`)
+      if (this.count > this.limit) return yield* ServiceUnavailable.later(`${this.count} handshakes are in progress`)
       const token = tokenOf(headers, incoming.authorization)
       if (Either.isLeft(token)) return yield* unauthorized(token.left)
       const identity = yield* this.authenticate(token.right, incoming)
@@ -175,11 +172,11 @@ class Handshakes {
       Effect.catchTags({
         Unauthorized: ({ message }) => unauthorized(message),
         Refused: ({ message }) => new Forbidden({ error: message }),
-        AuthenticationUnavailable: ({ message }) => unavailable(message)
+        AuthenticationUnavailable: ({ message }) => ServiceUnavailable.later(message)
       }),
       Effect.timeoutFail({
         duration: handshakeTimeout,
-        onTimeout: () => unavailable("The credential could not be verified in time")
+        onTimeout: () => ServiceUnavailable.later("The credential could not be verified in time")
       })
     )
   }
@@ -207,7 +204,7 @@ const acceptBy = (
   return connect => {
     const slot = slots.take(identity.tenant, 1)
     if (slot === undefined) {
-      return unavailable(`There are ${slots.used} connections; the limit is ${capacity}`)
+      return ServiceUnavailable.later(`There are ${slots.used} connections; the limit is ${capacity}`)
     }
     let failure: ApiError | undefined
     try {

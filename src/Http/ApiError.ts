@@ -131,6 +131,13 @@ export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()
     ServiceUnavailable,
     "The store is unavailable, or the service sheds load; Retry-After says when to try again."
   )
+
+  /** The header of every 503 that names a time: seconds after which a client may try again. */
+  static readonly retryAfter = (seconds = 1): Readonly<Record<string, string>> => ({ "retry-after": String(seconds) })
+
+  /** The error with that header. */
+  static readonly later = (error: string, seconds?: number): ServiceUnavailable =>
+    new ServiceUnavailable({ error, headers: ServiceUnavailable.retryAfter(seconds) })
 }
 
 /** 501: the configured store does not support the operation. */

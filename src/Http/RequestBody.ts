@@ -1,16 +1,17 @@
 /**
  * The bodies of requests: read up to a limit, and parsed as JSON in UTF-8.
  */
+
 import { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Context, Effect, Either, Layer } from "effect"
 import { MiB } from "../base/Bytes.ts"
 import * as Direct from "../base/Direct.ts"
-import { GrowingBytes } from "../base/GrowingBytes.ts"
 import { problemOf } from "../base/Json/JsonText.ts"
 import * as ObjectReader from "../base/Json/ObjectReader.ts"
 import { PacedWork } from "../base/PacedWork.ts"
+import { GrowingBytes } from "../base/UnfinishedMessage.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./Contract.ts"
 import { heldBodyOf } from "./Server/BodyBudget.ts"
@@ -78,10 +79,7 @@ const discard = (source: IncomingMessage): void => {
 const small = 4096
 
 const noRoom = (): ServiceUnavailable =>
-  new ServiceUnavailable({
-    error: "There is no room for this request body, as too many are being received",
-    headers: { "retry-after": "1" }
-  })
+  ServiceUnavailable.later("There is no room for this request body, as too many are being received")
 
 const cutShort = (): BadRequest => new BadRequest({ error: "The request body ended before its time" })
 

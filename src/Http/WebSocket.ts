@@ -2,6 +2,7 @@
  * The interface of WebSockets for the code that serves them. A handler answers a request with an {@link Upgrade}; the
  * transport performs the handshake and makes the {@link Connection}.
  */
+
 import { Cause, Effect, Random, type Scope } from "effect"
 import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
@@ -9,7 +10,7 @@ import * as MetricTags from "../base/MetricTags.ts"
 import * as Monotonic from "../base/Monotonic.ts"
 import * as Supervision from "../base/Supervision.ts"
 import { type ApiError, InternalServerError } from "./ApiError.ts"
-import * as ConnectionMetrics from "./ConnectionMetrics.ts"
+import * as ConnectionMetrics from "./ConnectionLimits.ts"
 import { DrainingSignal } from "./DrainingSignal.ts"
 
 /** The content of a close frame. */

@@ -2,12 +2,13 @@
  * WebSockets to the agent platform, as a port, so that its users can be tested without a network, and the pace at which
  * large events are handled.
  */
+
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Data, Duration, Effect, Exit, Layer, Mailbox, Metric, type Scope } from "effect"
 import WebSocket from "ws"
 import * as MetricTags from "../base/MetricTags.ts"
 import * as DebugLog from "../base/Observability/DebugLog.ts"
-import * as FrameSummary from "../base/Observability/FrameSummary.ts"
+import * as FrameSummary from "../base/Observability/LogValue.ts"
 import { PacedWork } from "../base/PacedWork.ts"
 import { UnfinishedMessage } from "../base/UnfinishedMessage.ts"
 import { eventBytes, OversizedFrame, unfinishedBytes } from "./PlatformEvent.ts"

@@ -8,8 +8,8 @@ import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import { Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
-import { GrowingBytes } from "../base/GrowingBytes.ts"
 import { parseWellFormed } from "../base/Json/Parsing.ts"
+import { GrowingBytes } from "../base/UnfinishedMessage.ts"
 import { connectionFailure, failWithStatus, reasonOf, UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 /** Bytes of a failed answer's body that are searched for a reason. */

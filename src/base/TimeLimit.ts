@@ -3,7 +3,7 @@
  */
 import { Effect, Exit, Runtime, type Scope } from "effect"
 import * as Direct from "./Direct.ts"
-import { type Linked, LinkedList } from "./LinkedList.ts"
+import { type Linked, LinkedList } from "./Intrusive.ts"
 import * as Monotonic from "./Monotonic.ts"
 import * as Supervision from "./Supervision.ts"
 

@@ -1,4 +1,5 @@
 /** What the client reads from messages of the service, because answers have it nowhere else. */
+
 import { assert, describe, it } from "@effect/vitest"
 import { Either } from "effect"
 import fc from "fast-check"
@@ -12,7 +13,7 @@ import {
   withoutOperation
 } from "../../src/Client/Errors.ts"
 import { compare } from "../../src/Client/KeyOrder.ts"
-import * as Issues from "../../src/Http/Issues.ts"
+import * as Issues from "../../src/Http/Contract.ts"
 import * as Operations from "../../src/Kv/Endpoints/Operations.ts"
 import * as Store from "../../src/Kv/Store.ts"
 

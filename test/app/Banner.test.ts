@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { ConfigProvider, Effect } from "effect"
-import * as Banner from "../../src/app/Banner.ts"
+import * as Banner from "../../src/app/Server.ts"
 
 describe("the command that the banner shows", () => {
   it.effect.each<readonly [string | undefined, string]>([

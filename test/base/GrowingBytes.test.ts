@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { GrowingBytes } from "../../src/base/GrowingBytes.ts"
+import { GrowingBytes } from "../../src/base/UnfinishedMessage.ts"
 import { times } from "../Scale.ts"
 
 const numRuns = times(100)

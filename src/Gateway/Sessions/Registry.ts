@@ -1,11 +1,12 @@
 /**
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
+
 import { Clock, type Context, Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import * as Limits from "../../base/Limits.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { Store, StoreUnavailable } from "../../Kv/Store.ts"
-import { Subscriptions } from "../../Operations/Health/Health.ts"
+import { Subscriptions } from "../../Operations/Health/Report.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
 import { FairPool } from "../FairPool.ts"

@@ -2,8 +2,8 @@
  * The connection of one client: which requests it may send, in which order they are carried out, and when it is closed.
  */
 import { Effect, Either, type Fiber, FiberId } from "effect"
-import * as FrameSummary from "../../base/Observability/FrameSummary.ts"
 import type { LogValue } from "../../base/Observability/LogValue.ts"
+import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import type { Claim } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"

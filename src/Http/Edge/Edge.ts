@@ -2,6 +2,7 @@
  * Serves an `HttpApi` on `node:http`: its endpoints are compiled once into a router, in place of the platform's
  * machinery. A direct answer needs no fiber, unless tracing is on.
  */
+
 import { ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
@@ -15,8 +16,7 @@ import * as Body from "../RequestBody.ts"
 import { pathOf, problemOfTarget } from "../Router.ts"
 import type { Listeners } from "../Server/Gate.ts"
 import { compile } from "./Compile.ts"
-import { Exchange, type Serving } from "./Exchange.ts"
-import { ResponseBatcher } from "./ResponseWriter.ts"
+import { Exchange, ResponseBatcher, type Serving } from "./Exchange.ts"
 
 const noop = (): void => {}
 

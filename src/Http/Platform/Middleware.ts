@@ -2,6 +2,7 @@
  * Middlewares for apis that @effect/platform serves: every error is JSON with the one field `error`, also those of the
  * router, the decoder and the authentication.
  */
+
 import { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
@@ -14,9 +15,9 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { Cause, Effect, Layer } from "effect"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
+import { describe } from "../Contract.ts"
 import * as Cors from "../Cors.ts"
 import { problemOfFields } from "../HeaderFields.ts"
-import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
 import { problemOfTarget, type Router, routable, routesOf, unrouted } from "../Router.ts"
 

@@ -2,6 +2,7 @@
  * A host's own platform server with the features of ours: request ids, metrics of requests and connections, and an
  * orderly shutdown also while clients follow the change log.
  */
+
 import { IncomingMessage, type Server, type ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import * as Headers from "@effect/platform/Headers"
@@ -15,7 +16,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { type Duration, Effect, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
 import * as MetricTags from "../../base/MetricTags.ts"
 import { ServiceUnavailable } from "../ApiError.ts"
-import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import * as ConnectionMetrics from "../ConnectionLimits.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 import { fromError, toResponse } from "../Reply.ts"
@@ -141,7 +142,9 @@ export interface Options {
 }
 
 const unavailable = (error: string) =>
-  toResponse(fromError(new ServiceUnavailable({ error, headers: { "retry-after": "1", connection: "close" } })))
+  toResponse(
+    fromError(new ServiceUnavailable({ error, headers: { ...ServiceUnavailable.retryAfter(), connection: "close" } }))
+  )
 
 const starting = unavailable("The service is starting")
 const shuttingDown = unavailable("The service is shutting down")

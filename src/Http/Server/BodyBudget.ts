@@ -7,10 +7,11 @@
  * bytes, which is a tenant with its WebSockets, or all requests together; of these first those that have been silent for
  * the longest time, then the slowest. So slow senders do not block those that send at full speed.
  */
+
 import type { Duplex } from "node:stream"
+import * as IndexedArray from "../../base/Intrusive.ts"
 import type { MetricTags } from "../../base/MetricTags.ts"
-import * as ConnectionMetrics from "../ConnectionMetrics.ts"
-import * as IndexedArray from "./IndexedArray.ts"
+import * as ConnectionMetrics from "../ConnectionLimits.ts"
 
 const heldBody = Symbol("causeway/HeldBody")
 const bodyBudget = Symbol("causeway/BodyBudget")

@@ -5,12 +5,12 @@ import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import * as MetricTags from "../../base/MetricTags.ts"
-import { bodyOf } from "../ApiError.ts"
-import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import { bodyOf, ServiceUnavailable } from "../ApiError.ts"
+import * as ConnectionMetrics from "../ConnectionLimits.ts"
+import { type ConnectionLimits, defaults, type Timing } from "../ConnectionLimits.ts"
 import * as Cors from "../Cors.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { BodyBudget, heldBodyOf } from "./BodyBudget.ts"
-import { type ConnectionLimits, defaults, type Timing } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
 import { closeAfter, closeGracefully, closeUpgraded, destroyWithin, problemOf, refuse } from "./GracefulClose.ts"
 import { continueWhenRead, parseRest } from "./NodeInternals.ts"
@@ -258,11 +258,11 @@ export class Gate extends Http.Server {
   #refusal(request: Http.IncomingMessage): Refusal | undefined {
     if (this.#state !== "open") {
       const error = this.#state === "starting" ? "The service is starting" : "The service is shutting down"
-      return { status: 503, error, headers: { "retry-after": "1" } }
+      return { status: 503, error, headers: ServiceUnavailable.retryAfter() }
     }
     if (this.#connections.isSurplus(request.socket) && !this.isProbe(request.url ?? "")) {
       ConnectionMetrics.countCut("refused", this.tags)
-      return { status: 503, error: tooMany, headers: { "retry-after": "1" } }
+      return { status: 503, error: tooMany, headers: ServiceUnavailable.retryAfter() }
     }
     const coding = request.headers["transfer-encoding"]
     // The length of such a body is not known (RFC 9112, 6.1). Node emits the request before it fails.

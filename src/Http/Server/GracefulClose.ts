@@ -5,7 +5,7 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import { bodyOf } from "../ApiError.ts"
+import { bodyOf, ServiceUnavailable } from "../ApiError.ts"
 
 /** In milliseconds. */
 export interface Bounds {
@@ -122,7 +122,9 @@ const response = (status: number, error: string): string => {
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}`,
     "content-type: application/json",
     `content-length: ${Buffer.byteLength(body)}`,
-    ...(status === 503 ? ["retry-after: 1"] : []),
+    ...(status === 503
+      ? Object.entries(ServiceUnavailable.retryAfter()).map(([name, value]) => `${name}: ${value}`)
+      : []),
     "connection: close",
     "",
     body

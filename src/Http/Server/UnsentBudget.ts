@@ -4,10 +4,11 @@
  * Connections that are each within their own limits can together fill the memory. Above the budget, connections are
  * closed: first those whose clients have read nothing for the longest time, then those with the most bytes.
  */
+
 import type { Duplex } from "node:stream"
+import * as IndexedArray from "../../base/Intrusive.ts"
 import type { MetricTags } from "../../base/MetricTags.ts"
-import * as ConnectionMetrics from "../ConnectionMetrics.ts"
-import * as IndexedArray from "./IndexedArray.ts"
+import * as ConnectionMetrics from "../ConnectionLimits.ts"
 
 /** The counters of node's TCP handle (`stream_base`): bytes that were passed to libuv, and those that it still has. */
 interface Counting {

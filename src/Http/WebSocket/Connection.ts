@@ -1,8 +1,9 @@
 /** One WebSocket on `ws`: its messages, pings, limits and end. */
+
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
 import { UnfinishedMessage } from "../../base/UnfinishedMessage.ts"
-import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import * as ConnectionMetrics from "../ConnectionLimits.ts"
 import { type BodyBudget, heldBodyOf } from "../Server/BodyBudget.ts"
 import { type Account, accountOf, type Protocol, takenBy } from "../Server/UnsentBudget.ts"
 import type * as Port from "../WebSocket.ts"

@@ -4,7 +4,13 @@
 
 import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
 import { MiB } from "../../base/Bytes.ts"
-import { type ApiError, Forbidden, InsufficientStorage, NotImplemented } from "../../Http/ApiError.ts"
+import {
+  type ApiError,
+  Forbidden,
+  InsufficientStorage,
+  NotImplemented,
+  ServiceUnavailable
+} from "../../Http/ApiError.ts"
 import type { Incoming } from "../../Http/Endpoints.ts"
 import * as Reply from "../../Http/Reply.ts"
 import { epochHeader } from "../Requests.ts"
@@ -26,7 +32,7 @@ const failed = (error: BackupRefused | StoreBusy | StoreUnavailable): Effect.Eff
         ? new InsufficientStorage({ error: error.message })
         : new NotImplemented({ error: error.message })
     case "StoreBusy":
-      return Operations.retryLater("Another backup is being made or sent", error)
+      return ServiceUnavailable.later("Another backup is being made or sent", error.retryAfterSeconds)
     case "StoreUnavailable":
       return Operations.unavailable(error)
   }

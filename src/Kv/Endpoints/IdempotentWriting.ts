@@ -5,7 +5,7 @@ import { createHash } from "node:crypto"
 import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
 import * as Direct from "../../base/Direct.ts"
 import * as MetricTags from "../../base/MetricTags.ts"
-import { type ApiError, Conflict, UnprocessableContent } from "../../Http/ApiError.ts"
+import { type ApiError, Conflict, ServiceUnavailable, UnprocessableContent } from "../../Http/ApiError.ts"
 import { tenantOf } from "../Entry.ts"
 import { type IdempotencyConflict, Store } from "../Store.ts"
 import type { IdempotencyKey, Precondition, Write } from "../Write.ts"
@@ -78,7 +78,7 @@ export const conflict = ({ isInProgress }: IdempotencyConflict): ApiError =>
   isInProgress
     ? new Conflict({
         error: "The request with this Idempotency-Key is still in progress",
-        headers: { "retry-after": "1" }
+        headers: ServiceUnavailable.retryAfter()
       })
     : new UnprocessableContent({ error: "This Idempotency-Key was used for another request" })
 

@@ -23,12 +23,12 @@ export const tooLarge = (error: string): PayloadTooLarge => new PayloadTooLarge(
 export const unavailable = (error: StoreUnavailable): Effect.Effect<never, ServiceUnavailable> =>
   Effect.zipRight(
     Effect.logDebug("Store unavailable").pipe(Effect.annotateLogs("reason", error.reason)),
-    Effect.fail(new ServiceUnavailable({ error: "Store unavailable", headers: { "retry-after": "1" } }))
+    Effect.fail(ServiceUnavailable.later("Store unavailable"))
   )
 
 /** 503 with the time after which to retry. */
 export const retryLater = (error: string, { retryAfterSeconds }: { readonly retryAfterSeconds: number }) =>
-  new ServiceUnavailable({ error, headers: { "retry-after": String(retryAfterSeconds) } })
+  ServiceUnavailable.later(error, retryAfterSeconds)
 
 const currentState = (version: number | null): string =>
   version === null ? "the entry is absent" : `the entry is at version ${version}`

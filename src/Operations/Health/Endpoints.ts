@@ -4,7 +4,7 @@ import * as Endpoints from "../../Http/Endpoints.ts"
 import { json } from "../../Http/Reply.ts"
 import { Store } from "../../Kv/Store.ts"
 import { HealthGroup } from "./Api.ts"
-import { Health } from "./Health.ts"
+import { Health } from "./Report.ts"
 
 /** The handlers of the `health` group. */
 export const endpoints = Endpoints.of(

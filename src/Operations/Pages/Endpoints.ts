@@ -1,5 +1,8 @@
 /** Answers with the web pages and their headers. */
+
+import { createHash } from "node:crypto"
 import { existsSync } from "node:fs"
+import { readFile } from "node:fs/promises"
 import { Config, Context, Effect, Option } from "effect"
 import * as Setting from "../../base/Setting.ts"
 import { NotFound } from "../../Http/ApiError.ts"
@@ -10,7 +13,92 @@ import { empty, type Reply } from "../../Http/Reply.ts"
 import { MetricsRoutes, type MetricsRoutesShape } from "../Metrics/Endpoints.ts"
 import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
 import { describe, type Routes } from "./Paths.ts"
-import * as StaticFiles from "./StaticFiles.ts"
+
+/** The content codings, and the file suffixes of the compressed forms. */
+const codings = [
+  { coding: "br", suffix: ".br" },
+  { coding: "gzip", suffix: ".gz" }
+] as const
+
+type Coding = (typeof codings)[number]["coding"]
+
+/** A file in one of its forms. */
+export interface StaticFile {
+  readonly body: Uint8Array
+  readonly contentType: string
+  /** A strong entity tag, which differs for each form. */
+  readonly etag: string
+  readonly coding: Coding | undefined
+}
+
+const contentTypes: Readonly<Record<string, string>> = {
+  css: "text/css; charset=utf-8",
+  html: "text/html; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  json: "application/json",
+  svg: "image/svg+xml",
+  txt: "text/plain; charset=utf-8",
+  woff2: "font/woff2"
+}
+
+/** The names of built files. Names that leave the directory or are too long do not match. */
+const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\.([a-z0-9]{1,9})$/
+
+const etagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`
+
+const read = (url: URL): Effect.Effect<Option.Option<Uint8Array>> =>
+  Effect.map(
+    Effect.promise(() =>
+      readFile(url).catch((error: NodeJS.ErrnoException) => {
+        if (error.code === "ENOENT") return undefined
+        throw error
+      })
+    ),
+    Option.fromNullable
+  )
+
+/** A file with another body. */
+export const changed = (file: StaticFile, body: Uint8Array): StaticFile => ({ ...file, body, etag: etagOf(body) })
+
+/** The files of a directory. */
+export interface StaticFiles {
+  /** A file in the best form by the weights of the codings; `None` if no file has the name. */
+  readonly file: (name: string, weights: ReadonlyMap<string, number>) => Effect.Effect<Option.Option<StaticFile>>
+}
+
+/** The files of a built directory. Each file is cached when it is first requested. */
+export const make = (directory: URL): StaticFiles => {
+  // Unknown names are not cached, so that requests cannot make the cache grow.
+  const known = new Map<string, StaticFile>()
+
+  const load = (name: string, suffix: string, coding: Coding | undefined, contentType: string) =>
+    Effect.suspend(() => {
+      const found = known.get(name + suffix)
+      if (found !== undefined) return Effect.succeedSome(found)
+      return Effect.map(
+        read(new URL(name + suffix, directory)),
+        Option.map(body => {
+          const file: StaticFile = { body, contentType, coding, etag: etagOf(body) }
+          known.set(name + suffix, file)
+          return file
+        })
+      )
+    })
+
+  return {
+    file: (name, weights) =>
+      Effect.gen(function* () {
+        const contentType = contentTypes[fileName.exec(name)?.[1] ?? ""]
+        if (contentType === undefined) return Option.none()
+        for (const { coding, suffix } of codings) {
+          if (!weights.get(coding)) continue
+          const compressed = yield* load(name, suffix, coding, contentType)
+          if (Option.isSome(compressed)) return compressed
+        }
+        return yield* load(name, "", undefined, contentType)
+      })
+  }
+}
 
 /** Which pages are served. */
 export interface PagesShape {
@@ -78,7 +166,7 @@ const matches = (header: unknown, etag: string): boolean =>
 
 const reply = (
   { headers: requested }: Incoming,
-  { body, coding, contentType, etag }: StaticFiles.StaticFile,
+  { body, coding, contentType, etag }: StaticFile,
   cacheControl: string
 ): Reply => {
   const headers = { ...securityHeaders, etag, "cache-control": cacheControl, vary: varyOf(requested) }
@@ -96,9 +184,9 @@ const placeholder = "__ROUTES__"
 const escaped = (json: string): string => json.replace(/[&"<>]/g, character => `&#${character.charCodeAt(0)};`)
 
 /** Inserts the routes into a page. The page is small and not compressed. */
-const withRoutes = (page: StaticFiles.StaticFile, routes: string): StaticFiles.StaticFile => {
+const withRoutes = (page: StaticFile, routes: string): StaticFile => {
   const body = new TextDecoder().decode(page.body).replace(placeholder, () => escaped(routes))
-  return StaticFiles.changed(page, new TextEncoder().encode(body))
+  return changed(page, new TextEncoder().encode(body))
 }
 
 /** Removes routes that are disabled, so that no page uses them. */
@@ -114,8 +202,8 @@ const served = (routes: Routes, pages: PagesShape, { json, prometheus, token }: 
 /** Serves a page and its files at `/<name>/`, possibly under a prefix of the host. */
 const serve = (name: string, address: string, routes: Routes, pages: PagesShape, metrics: MetricsRoutesShape) => {
   const { directory = ownDirectory() } = pages
-  const files = StaticFiles.make(new URL(`${name}/`, directory))
-  const assets = StaticFiles.make(new URL(`${name}/assets/`, directory))
+  const files = make(new URL(`${name}/`, directory))
+  const assets = make(new URL(`${name}/assets/`, directory))
   const described = describe(`${address}/`, served(routes, pages, metrics))
   return {
     // Relative, because a proxy may have removed a prefix.

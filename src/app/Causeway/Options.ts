@@ -20,7 +20,7 @@ import type { NodeServer, Options as ServerOptions } from "../../Http/Server/Nod
 import type { ChangeFeed, FollowLimitsShape } from "../../Kv/ChangeFeed.ts"
 import type { ChangeLog } from "../../Kv/ChangeLog.ts"
 import type { Store } from "../../Kv/Store.ts"
-import type { DependencyCheck, Health } from "../../Operations/Health/Health.ts"
+import type { DependencyCheck, Health } from "../../Operations/Health/Report.ts"
 import type { MetricsRoutesShape } from "../../Operations/Metrics/Endpoints.ts"
 import type { PagesShape } from "../../Operations/Pages/Endpoints.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"

@@ -1,18 +1,22 @@
 /** Reads JSON objects of known shapes within limits, and keeps values as text. */
+
+import { JsonProblem, RawJson } from "./JsonText.ts"
 import {
   backslash,
   closeBrace,
   closeBracket,
   comma,
+  commaOrEnd,
   isDigit,
   minus,
   openBrace,
   openBracket,
   quote,
-  spell
-} from "./Codes.ts"
-import { JsonProblem, RawJson } from "./JsonText.ts"
-import { commaOrEnd, Scanner, shorten, type Utf8 } from "./Scanner.ts"
+  Scanner,
+  shorten,
+  spell,
+  type Utf8
+} from "./Scanner.ts"
 
 /** The kind of a member: a value whose text is kept, a scalar, or a list of objects with a shape. */
 type Kind = "json" | "scalar" | ObjectShape

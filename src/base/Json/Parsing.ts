@@ -2,7 +2,7 @@
  * Parsing of untrusted JSON text: its structure is checked before it is parsed, and lone surrogates are replaced.
  */
 import { Either } from "effect"
-import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Codes.ts"
+import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Scanner.ts"
 
 /** The limits of a text. */
 export interface StructureLimits {

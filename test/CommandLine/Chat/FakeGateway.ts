@@ -1,11 +1,20 @@
 /** A fake gateway for tests of its client: it keeps sessions in memory, and fails on demand. */
 import { createServer } from "node:http"
-import { type AddressInfo } from "node:net"
+import type { AddressInfo } from "node:net"
 import { Effect, type Scope } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
-import { type Answer, type ErrorCode, type Event, type EventBody, encode, errorAnswer, event, type Request, type Session } from "../../../src/Gateway/Protocol.ts"
+import {
+  type Answer,
+  type ErrorCode,
+  type Event,
+  type EventBody,
+  encode,
+  errorAnswer,
+  event,
+  type Request,
+  type Session
+} from "../../../src/Gateway/Protocol.ts"
 import { decodeRequest } from "../../../src/Gateway/Requests.ts"
-import { Changes } from "../../../src/Simulator/Changes.ts"
 
 /** What the agent does on a message or an answer, in order. */
 export type Step =

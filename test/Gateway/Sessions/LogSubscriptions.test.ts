@@ -1,13 +1,14 @@
 /** Subscriptions to sessions of other nodes, whose histories are read from the database. */
-import * as LogSubscriptions from "../../../src/Gateway/Sessions/SessionSubscriptions.ts"
+
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, FiberSet, Logger, Option, Scope, TestClock } from "effect"
 import { type Command, NodeLink, type Reply } from "../../../src/Gateway/Forwarding/NodeLink.ts"
-import { type History, type SessionEvents, SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
+import { type History, SessionElsewhere, type SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, type Peer, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
-import { type Entity } from "../../../src/Gateway/Sessions/Entity.ts"
-import { type SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
-import { type Frame } from "../../../src/Gateway/Sessions.ts"
+import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
+import type { SessionRecord } from "../../../src/Gateway/Sessions/Session/SessionRecords.ts"
+import * as LogSubscriptions from "../../../src/Gateway/Sessions/SessionSubscriptions.ts"
+import type { Frame } from "../../../src/Gateway/Sessions.ts"
 import { alice, breathe } from "../Fixture.ts"
 
 const id = "0".repeat(36)

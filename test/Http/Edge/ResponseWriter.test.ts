@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, Stream } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
-import { ResponseBatcher, send } from "../../../src/Http/Edge/ResponseWriter.ts"
+import { ResponseBatcher, send } from "../../../src/Http/Edge/Exchange.ts"
 import * as Reply from "../../../src/Http/Reply.ts"
 
 const turn = () => new Promise<void>(resolve => setImmediate(resolve))

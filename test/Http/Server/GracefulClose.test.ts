@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { describe, expect, it } from "vitest"
-import { type Timing, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { type Timing, timing } from "../../../src/Http/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
 import { closing, listen } from "./Fixture.ts"
 

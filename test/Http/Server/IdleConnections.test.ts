@@ -1,6 +1,6 @@
 import { FastCheck as fc } from "effect"
 import { describe, expect, it } from "vitest"
-import { type Idle, IdleConnections, type Network } from "../../../src/Http/Server/IdleConnections.ts"
+import { type Idle, IdleConnections, type Network } from "../../../src/Http/Server/Connections.ts"
 import { times } from "../../Scale.ts"
 
 class Connection implements Idle<Connection> {

@@ -4,7 +4,7 @@ import * as Net from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, it, onTestFinished } from "vitest"
-import { KernelQueues } from "../../../src/Http/Server/KernelQueues.ts"
+import { KernelQueues } from "../../../src/Http/Server/NodeInternals.ts"
 
 const head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 

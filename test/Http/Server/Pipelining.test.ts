@@ -3,7 +3,7 @@ import * as Net from "node:net"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, it } from "vitest"
-import { timing } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { timing } from "../../../src/Http/ConnectionLimits.ts"
 import { Gate, type Upgradable } from "../../../src/Http/Server/Gate.ts"
 import { closing, listen, turn } from "./Fixture.ts"
 

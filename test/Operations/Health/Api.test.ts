@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { FastCheck as fc, Option } from "effect"
 import { type Dependency, overall, Status } from "../../../src/Operations/Health/Api.ts"
-import * as Health from "../../../src/Operations/Health/Health.ts"
+import * as Health from "../../../src/Operations/Health/Report.ts"
 
 const statuses = fc.constantFrom(...Status.literals)
 

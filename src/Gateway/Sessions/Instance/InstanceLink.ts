@@ -2,14 +2,22 @@
  * A session's connection to its instance. What it receives becomes updates of the session: `ingest` makes them and is
  * pure, and `EventIntake` stores them and does what follows.
  */
-import * as GatewayMetrics from "../../GatewayMetrics.ts"
-import * as State from "../Session/SessionState.ts"
+
 import { Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
-import { type AgentPlatformConnectionError, type ConnectionState, type InstanceConnection, type Received, type Send, Undelivered } from "../../../Upstream/AgentPlatform.ts"
+import {
+  type AgentPlatformConnectionError,
+  type ConnectionState,
+  type InstanceConnection,
+  type Received,
+  type Send,
+  Undelivered
+} from "../../../Upstream/AgentPlatform.ts"
+import type { PlatformEvent } from "../../../Upstream/PlatformEvent.ts"
 import * as EventMapping from "../../EventMapping.ts"
-import { type PlatformEvent } from "../../../Upstream/PlatformEvent.ts"
-import { type EventBody } from "../../Protocol/Event.ts"
-import { type SessionCore } from "../Session/SessionCore.ts"
+import * as GatewayMetrics from "../../GatewayMetrics.ts"
+import type { EventBody } from "../../Protocol/Event.ts"
+import type { SessionCore } from "../Session/SessionCore.ts"
+import * as State from "../Session/SessionState.ts"
 import { reconnectTimeout } from "../Settings.ts"
 
 /** An update made of platform events, and what else the caller has to handle. */

@@ -2,22 +2,23 @@
  * The core of a session in memory: its record, its journal, its subscribers and its use count; and what all sessions
  * share.
  */
-import { isLarge, turnOf } from "../../../Upstream/PlatformSocket.ts"
+
+import { Cause, type Context, Duration, Effect, Either, Runtime, Scope } from "effect"
 import * as MetricTags from "../../../base/MetricTags.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
-import * as Supervision from "../../../base/Supervision.ts"
-import * as State from "./SessionState.ts"
-import { Cause, type Context, Duration, Effect, Either, Runtime, Scope } from "effect"
 import { Tracer } from "../../../base/Observability/Tracer.ts"
-import { type StoreBusy, type StoreUnavailable } from "../../../Kv/Store.ts"
+import * as Supervision from "../../../base/Supervision.ts"
+import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
+import { isLarge, turnOf } from "../../../Upstream/PlatformSocket.ts"
 import { FairPool, sharedPool } from "../../FairPool.ts"
 import { type History, type SessionElsewhere, SessionEvents } from "../../SessionEvents.ts"
-import { type Subscriber } from "../../Sessions.ts"
+import type { Subscriber } from "../../Sessions.ts"
 import { backgroundCleanups, type Settings, subscriberInterval } from "../Settings.ts"
 import { Journal } from "./Journal.ts"
-import { type SecretPool } from "./SecretPool.ts"
+import type { SecretPool } from "./SecretPool.ts"
 import { keyOf, type Recorded, randomId, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
+import * as State from "./SessionState.ts"
 import { Subscribers } from "./Subscribers.ts"
 
 /** Updates by large events that are stored at a time, of all tenants and of one. */

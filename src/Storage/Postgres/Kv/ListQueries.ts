@@ -1,13 +1,34 @@
 /**
  * Queries for lists of entries and for their counts.
  */
-import * as Entry from "../../../Kv/Entry.ts"
-import * as KeyOrder from "../../KeyOrder.ts"
+
 import { compare } from "../../../Client/KeyOrder.ts"
-import { pageBytes, type Selection, maxDue, type NamespacePage, type NamespaceQuery, type TenantPage, type TenantQuery } from "../../../Kv/Store.ts"
-import { type EntryQuery } from "../../KeyOrder.ts"
+import * as Entry from "../../../Kv/Entry.ts"
+import {
+  maxDue,
+  type NamespacePage,
+  type NamespaceQuery,
+  pageBytes,
+  type Selection,
+  type TenantPage,
+  type TenantQuery
+} from "../../../Kv/Store.ts"
+import type { EntryQuery } from "../../KeyOrder.ts"
+import * as KeyOrder from "../../KeyOrder.ts"
 import { type Query, textArray } from "../Database/Statement.ts"
-import { baseEntries, ceiling, comeOrGone, floor, isDue, lastSeq, page, printedEntry, printedKey, tenantOf, textsOf } from "../Schema/SqlParts.ts"
+import {
+  baseEntries,
+  ceiling,
+  comeOrGone,
+  floor,
+  isDue,
+  lastSeq,
+  page,
+  printedEntry,
+  printedKey,
+  tenantOf,
+  textsOf
+} from "../Schema/SqlParts.ts"
 
 /** The maximum numbers of entries that a page counts, and of expired rows that it visits. More of both may exist. */
 const countedWithPage = 5000

@@ -1,13 +1,23 @@
 /**
  * The reads of the key-value store, except lists. Each is one statement, and so reads one snapshot.
  */
-import * as Change from "../../../Kv/Change.ts"
-import * as Entry from "../../../Kv/Entry.ts"
+
 import { constVoid } from "effect/Function"
-import { type ChangePage, type ChangeQuery, type Due } from "../../../Kv/ChangeLog.ts"
+import * as Change from "../../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
+import * as Entry from "../../../Kv/Entry.ts"
 import { type Address, type EntriesRead, pageBytes } from "../../../Kv/Store.ts"
 import { calling, first, type Query, textArray } from "../Database/Statement.ts"
-import { expiryPosition, lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "../Schema/SqlParts.ts"
+import {
+  expiryPosition,
+  lastSeq,
+  page,
+  printedChange,
+  printedEntry,
+  printedKey,
+  separator,
+  textsOf
+} from "../Schema/SqlParts.ts"
 
 /** The entry, unless it is absent or has expired at `now`, in epoch milliseconds. */
 export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({

@@ -9,7 +9,7 @@ import { Array as Arr, Effect, Fiber, Layer, Option, Redacted, Schema, TestClock
 import { version } from "../../../src/base/Version.ts"
 import { Report } from "../../../src/Operations/Health/Api.ts"
 import { endpoints } from "../../../src/Operations/Health/Endpoints.ts"
-import * as Health from "../../../src/Operations/Health/Health.ts"
+import * as Health from "../../../src/Operations/Health/Report.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import * as Replication from "../../../src/Storage/Sqlite/Replication.ts"
 import { defaultUrl } from "../../../src/Upstream/Inference.ts"

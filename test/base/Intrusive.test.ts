@@ -1,6 +1,6 @@
 import { FastCheck as fc } from "effect"
 import { describe, expect, it } from "vitest"
-import { type Linked, LinkedList } from "../../src/base/LinkedList.ts"
+import { type Linked, LinkedList } from "../../src/base/Intrusive.ts"
 
 class Element implements Linked<Element> {
   previous: Element | undefined
