@@ -43,9 +43,9 @@ export const orElseWhenLost = <A>(
 
 const names = new Map<string, string>()
 
-/** The name under which each connection prepares a text once. There are few texts: they have no values. */
+/** The name under which each connection prepares a text once: what it uses, and a number. Texts are few. */
 export const nameOf = (text: string): string => {
-  const name = names.get(text) ?? `causeway_${names.size}`
+  const name = names.get(text) ?? `${/causeway\.(\w+)/.exec(text)?.[1]} ${names.size}`
   names.set(text, name)
   return name
 }
