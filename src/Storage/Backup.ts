@@ -22,11 +22,10 @@ import {
   store
 } from "./Backup/Manifest.ts"
 import * as Target from "./Backup/Target.ts"
-import { idOf } from "./FileSystem.ts"
 import type { Copied } from "./Sqlite/Copy/Copying.ts"
 import * as CopyPort from "./Sqlite/Copy/CopyPort.ts"
 import type { CopyError } from "./Sqlite/Copy/Verification.ts"
-import { realFile } from "./Sqlite/Database/Files.ts"
+import { idOf, realFile } from "./Sqlite/Database/Files.ts"
 import { isUnfinished } from "./Sqlite/Database/Opening/Restored.ts"
 
 export type { Progress, Report } from "./Backup/Manifest.ts"

@@ -1,15 +1,5 @@
 /** File operations of the storage adapters. */
-import {
-  type BigIntStats,
-  closeSync,
-  fsyncSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  statSync,
-  unlinkSync
-} from "node:fs"
+import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, renameSync, statSync, unlinkSync } from "node:fs"
 import { dirname } from "node:path"
 
 const isDirectory = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
@@ -68,11 +58,3 @@ export const claimName = (file: string, name: string): void => {
   }
   unlinkSync(file)
 }
-
-/** Identifies the file of a result of `stat`. */
-export const idFrom = (stat: BigIntStats | undefined): string | undefined =>
-  stat === undefined ? undefined : `${stat.dev}:${stat.ino}`
-
-/** Identifies a file for as long as any process has it open; `undefined` if it does not exist. */
-export const idOf = (file: string): string | undefined =>
-  idFrom(statSync(file, { bigint: true, throwIfNoEntry: false }))

@@ -25,6 +25,9 @@ describe("The health in the console", () => {
 
   beforeEach(() => {
     ended = new AbortController()
+    isUp = true
+    ready = async () => Response.json({ ok: true })
+    asked.length = 0
     vi.useFakeTimers()
     stubPage(async path => {
       if (path === "/api/v1/ready") return ready()
@@ -90,7 +93,6 @@ describe("The health in the console", () => {
   })
 
   it("includes the store, which may be unavailable or not answer", async () => {
-    isUp = true
     const { isReachable, isStoreReady, watchHealth } = await setUp()
     void watchHealth(ended.signal)
     const states: Array<unknown> = []
@@ -113,9 +115,7 @@ describe("The health in the console", () => {
   })
 
   it("is asked about twice in a second at most, however often connections are lost while it answers", async () => {
-    isUp = true
     const { checkHealth, watchHealth } = await setUp()
-    asked.length = 0
     void watchHealth(ended.signal)
     for (let i = 0; i < 1000; i++) {
       checkHealth()

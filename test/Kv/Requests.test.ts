@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc, ParseResult, Schema } from "effect"
 import { JsonText, RawJson } from "../../src/base/Json/JsonText.ts"
-import { plainDecoder } from "../../src/Http/Edge/Compile.ts"
+import { plainDecoder } from "../../src/Http/Edge/Edge.ts"
 import {
   BatchHeaders,
   BatchPayload,

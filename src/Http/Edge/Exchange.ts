@@ -5,6 +5,7 @@
  * client, which costs more than the write itself when the client sleeps on another processor. After the first of several
  * writes that processor is awake: a GET under 64 connections takes a fifth less of the server's time.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http"
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
@@ -25,6 +26,7 @@ import {
 import * as Direct from "../../base/Direct.ts"
 import { drained } from "../../base/EventLoop.ts"
 import { type ApiError, BadRequest, defect, isApiError, ServiceUnavailable, statusOf } from "../ApiError.ts"
+import type { Guard, Incoming } from "../Endpoints.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf } from "../HeaderFields.ts"
 import { admit, NodeIncoming } from "../Incoming.ts"
 import { fromError, type Reply } from "../Reply.ts"
@@ -32,7 +34,6 @@ import * as Body from "../RequestBody.ts"
 import { type Match, note, parseQuery, pathOf, problemOfTarget, type Router, unrouted } from "../Router.ts"
 import { accountOf, noteWritten } from "../Server/UnsentBudget.ts"
 import { type Handshake, upgrading } from "../WebSocket/Handshake.ts"
-import type { Endpoint } from "./Compile.ts"
 
 /**
  * Maximum number of responses in a batch. More gain little, and if all clients wait for one batch, the server idles.
@@ -222,6 +223,32 @@ const inServerSpan = <R>(
       )
     }
   )
+
+/** A request's parts before they are decoded. */
+export interface Parts {
+  readonly path: Readonly<Record<string, string>>
+  readonly query: Readonly<Record<string, string | ReadonlyArray<string>>>
+  readonly headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
+  /** The parsed body, if the endpoint takes one. */
+  readonly payload: unknown
+}
+
+/** A compiled endpoint. */
+export interface Endpoint {
+  /** `<group>.<endpoint>`, the name of its span. */
+  readonly name: string
+  /** The route template as metrics and spans show it. */
+  readonly label: string
+  /** The checks of its middlewares. */
+  readonly guards: ReadonlyArray<Guard>
+  readonly takesBody: boolean
+  /** The names of its query parameters. */
+  readonly parameters: ReadonlySet<string>
+  /** Whether its answer is a WebSocket. */
+  readonly isSocket: boolean
+  readonly decode: (parts: Parts, incoming: Incoming) => Either.Either<never, BadRequest>
+  readonly handler: (request: never) => Effect.Effect<Reply, ApiError>
+}
 
 /** What the exchanges of a server share. */
 export interface Serving {

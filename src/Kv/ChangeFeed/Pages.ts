@@ -244,6 +244,43 @@ const failureMillis = 1900
 /** The query that readers at the end of the log share. Each reader selects its changes from the page. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
+/** What reads have shown of the log, and the pages that are kept of it. */
+class KnownLog {
+  readonly cache = new PageCache(192, 24 * MiB)
+  /** The highest `seq` that any read has seen. */
+  end = 0
+  /** The epoch of the last read. */
+  epoch: string | undefined
+  /** The history that the cached pages belong to. */
+  history: number | undefined
+  /** The current history. Clears the cache if it has changed. */
+  readonly current: Effect.Effect<number, StoreUnavailable>
+
+  constructor(history: Effect.Effect<number, StoreUnavailable>) {
+    this.current = Direct.map(history, now => {
+      if (now !== this.history) this.cache.clear()
+      this.history = now
+      return now
+    })
+  }
+
+  /** Notes what a page shows of the log, and caches it if it lasts. */
+  keep(query: ChangeQuery, page: Page, isLasting: boolean): Page {
+    // The log was replaced, or ends before a position that was read, after a restore: cached pages are invalid.
+    // Concurrent reads may look the same; clearing the cache is harmless then.
+    if (page.epoch !== this.epoch || (page.lastSeq <= query.after && page.lastSeq < this.end)) {
+      this.cache.clear()
+      this.end = page.lastSeq
+      this.epoch = page.epoch
+    }
+    // A complete page that is not full is followed by records that were present already.
+    const hasNext = page.isComplete && page.count < query.limit
+    this.end = Math.max(this.end, hasNext ? page.lastSeq + 1 : page.lastSeq)
+    if (isLasting && page.lastSeq > query.after) this.cache.put(keyOf(query), page)
+    return page
+  }
+}
+
 /**
  * At most one read of a query is running, and at most one more is queued for later callers.
  *
@@ -254,52 +291,27 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
   const log = yield* ChangeLog
   // A failure is not logged here: the readers receive it.
   const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
-  const cache = new PageCache(192, 24 * MiB)
   const reads = new DirectFlight<string, Page, ReadFailure>(runtime, "A reader of the change log failed on its page")
   const limited = yield* TimeLimit.make<ReadFailure>(runtime, {
     name: "time limit of reads of the change log",
     millis: failureMillis,
     onTimeout: () => new StoreUnavailable({ reason: `no answer within ${failureMillis} ms` })
   })
-  let end = 0
-  /** The epoch of the last read. */
-  let epoch: string | undefined
-  /** The history that the cached pages belong to. */
-  let history: number | undefined
+  const known = new KnownLog(log.history)
 
-  /** The current history. Clears the cache if it has changed. */
-  const known: Effect.Effect<number, StoreUnavailable> = Direct.map(log.history, now => {
-    if (now !== history) cache.clear()
-    history = now
-    return now
-  })
-
-  /** The same, or the last known one while the store is unavailable. */
-  const last: Effect.Effect<number | undefined> = Direct.catchAll(limited(known), () => Direct.sync(() => history))
-
-  const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
-    // The log was replaced, or ends before a position that was read, after a restore: cached pages are invalid.
-    // Concurrent reads may look the same; clearing the cache is harmless then.
-    if (page.epoch !== epoch || (page.lastSeq <= query.after && page.lastSeq < end)) {
-      cache.clear()
-      end = page.lastSeq
-      epoch = page.epoch
-    }
-    // A complete page that is not full is followed by records that were present already.
-    const hasNext = page.isComplete && page.count < query.limit
-    end = Math.max(end, hasNext ? page.lastSeq + 1 : page.lastSeq)
-    if (isLasting && page.lastSeq > query.after) cache.put(keyOf(query), page)
-    return page
-  }
+  /** The current history, or the last known one while the store is unavailable. */
+  const last: Effect.Effect<number | undefined> = Direct.catchAll(limited(known.current), () =>
+    Direct.sync(() => known.history)
+  )
 
   /** Reads a page, and caches it unless the history has changed since its callers have asked for that. */
   const read =
     (query: ChangeQuery): Work<Page, ReadFailure> =>
     onSent => {
-      const before = history
+      const before = known.history
       return Direct.flatMap(log.read(query, onSent), read =>
         Direct.flatMap(last, after => {
-          const page = keep(query, Page.of(read), before !== undefined && before === after)
+          const page = known.keep(query, Page.of(read), before !== undefined && before === after)
           // The reader continues at once. Other work must run in between.
           return isCut(page) ? Effect.as(yieldToEventLoop, page) : Exit.succeed(page)
         })
@@ -313,8 +325,8 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
     Direct.suspend(() => {
       const key = keyOf(query)
       let isArriving = (): boolean => false
-      const page = Direct.flatMap(known, () => {
-        const kept = cache.get(key)
+      const page = Direct.flatMap(known.current, () => {
+        const kept = known.cache.get(key)
         if (kept?.isComplete === true) return Effect.succeed(kept)
         return reads.next(key, read(query), ofRead => {
           isArriving = ofRead
@@ -326,16 +338,16 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
   const next = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Effect.flatMap(last, () => {
       const key = keyOf(query)
-      const cached = cache.get(key)
+      const cached = known.cache.get(key)
       if (cached !== undefined) return Effect.succeed(cached)
       const shared = tail(query.after)
       const sharedKey = keyOf(shared)
       if (key === sharedKey) return join(query)
-      const base = cache.get(sharedKey)
-      if (base === undefined && !reads.isRunning(sharedKey) && query.after < end) return join(query)
+      const base = known.cache.get(sharedKey)
+      if (base === undefined && !reads.isRunning(sharedKey) && query.after < known.end) return join(query)
       const split = (page: Page): Page => {
         const own = page.split(query)[0]
-        if (own.count > 0) cache.put(key, own)
+        if (own.count > 0) known.cache.put(key, own)
         return own
       }
       if (base !== undefined) return Effect.succeed(split(base))
@@ -343,5 +355,5 @@ export const make: Effect.Effect<Pages, never, ChangeLog | Scope.Scope> = Effect
       return Effect.catchIf(Effect.map(join(shared), split), isUnreadable, () => join(query))
     })
 
-  return { fresh, next, end: () => end, epoch: () => epoch }
+  return { fresh, next, end: () => known.end, epoch: () => known.epoch }
 })

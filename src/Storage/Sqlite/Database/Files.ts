@@ -7,6 +7,7 @@
  * backup was copied over it, it may lack changes that readers have seen. Then its log gets a new epoch.
  */
 import {
+  type BigIntStats,
   closeSync,
   lstatSync,
   openSync,
@@ -21,8 +22,16 @@ import {
 import { join } from "node:path"
 import Database from "better-sqlite3"
 import * as NodeVersion from "../../../base/Process/NodeVersion.ts"
-import { hasCode, idFrom, idOf, makeFile } from "../../FileSystem.ts"
+import { hasCode, makeFile } from "../../FileSystem.ts"
 import { DatabaseUnavailable, isUnreadable } from "./DatabaseError.ts"
+
+/** Identifies the file of a result of `stat`. */
+export const idFrom = (stat: BigIntStats | undefined): string | undefined =>
+  stat === undefined ? undefined : `${stat.dev}:${stat.ino}`
+
+/** Identifies a file for as long as any process has it open; `undefined` if it does not exist. */
+export const idOf = (file: string): string | undefined =>
+  idFrom(statSync(file, { bigint: true, throwIfNoEntry: false }))
 
 /** The file itself, or the target of a symbolic link. Throws if it does not exist. */
 export const realFile = (path: string): string =>

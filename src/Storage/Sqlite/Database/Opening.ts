@@ -18,7 +18,7 @@ import {
 import { dirname, join, resolve } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
-import { flushDirectory, idOf, makeDirectory, makeFile } from "../../FileSystem.ts"
+import { flushDirectory, makeDirectory, makeFile } from "../../FileSystem.ts"
 import {
   closeLast,
   type Format,
@@ -31,7 +31,7 @@ import {
   withReadable
 } from "./Connection.ts"
 import { isLocked } from "./DatabaseError.ts"
-import { checkEpoch, isLockedByAnother, Lock, newEpoch, realFile } from "./Files.ts"
+import { checkEpoch, idOf, isLockedByAnother, Lock, newEpoch, realFile } from "./Files.ts"
 import { finish as finishRestore, isUnfinished } from "./Opening/Restored.ts"
 
 export interface Opened {

@@ -7,9 +7,9 @@ import type { MetricTags } from "../../../base/MetricTags.ts"
 import * as Monotonic from "../../../base/Monotonic.ts"
 import * as LabelValues from "../../../base/Observability/LabelValues.ts"
 import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
-import { idOf } from "../../FileSystem.ts"
 import { SnapshotShares } from "../../SnapshotShares.ts"
 import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
+import { idOf } from "./Files.ts"
 import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
 
 /** SQLite's codes for pages that are malformed or cannot be read. */
