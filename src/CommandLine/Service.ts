@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto"
 import { Duration, Effect, Option, Redacted, Schedule } from "effect"
-import * as Monotonic from "../base/Monotonic.ts"
+import * as Monotonic from "../base/Time/Monotonic.ts"
 import type { ClientError, SessionsError } from "../Client/Effect/Client.ts"
 import { call } from "../Client/Effect/Run.ts"
 import { requestsOf } from "../Client/KeyValue.ts"

@@ -2,9 +2,9 @@
  * Executes requests on the node that owns their session: this one or another.
  */
 import { type Context, Duration, Effect, Either, Metric, MetricLabel, Option } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
-import * as Monotonic from "../base/Monotonic.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { randomHex } from "../base/RandomHex.ts"
+import * as Monotonic from "../base/Time/Monotonic.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import type { Answer } from "./Protocol/Answer.ts"

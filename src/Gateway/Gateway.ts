@@ -2,7 +2,7 @@
  * The gateway as a whole: sessions of agents for clients over WebSocket.
  */
 import { Config, Effect, Layer, Option } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Health from "../Operations/Health/Report.ts"
 import * as Authentication from "./Authentication.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"

@@ -1,9 +1,10 @@
 /**
  * Metrics of the gateway: messages by type, and turns.
  */
+
 import { Metric } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
-import * as LabelValues from "../base/Observability/LabelValues.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
+import * as LabelValues from "../base/Observability/MetricTags.ts"
 import { Answer } from "./Protocol/Answer.ts"
 import { eventTypes } from "./Protocol/Event.ts"
 import { requestTypes } from "./Protocol/Request.ts"

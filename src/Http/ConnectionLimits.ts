@@ -3,7 +3,7 @@
  */
 
 import { Config, Metric, MetricLabel } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Setting from "../base/Setting.ts"
 
 /** The limits of all connections together, unless configured. */

@@ -4,11 +4,11 @@
  */
 
 import { Cause, Effect, Random, type Scope } from "effect"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
-import * as MetricTags from "../base/MetricTags.ts"
-import * as Monotonic from "../base/Monotonic.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Supervision from "../base/Supervision.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
+import * as Monotonic from "../base/Time/Monotonic.ts"
 import { type ApiError, InternalServerError } from "./ApiError.ts"
 import * as ConnectionMetrics from "./ConnectionLimits.ts"
 import { DrainingSignal } from "./DrainingSignal.ts"

@@ -1,6 +1,6 @@
 /** What the simulated agent can do in a turn, and a turn with every type of event. */
 import { Duration, Effect } from "effect"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import type { EventBody, Frame, Instance, Turn } from "./Instance.ts"
 
 /** Events that are emitted before other fibers and sockets run. */

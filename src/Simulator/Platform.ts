@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http"
 import { type Clock, Duration, Effect, FiberSet, Option, type Redacted, Schema, type Scope } from "effect"
 import { type RawData, type WebSocket, WebSocketServer } from "ws"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import type { Changes } from "./Changes.ts"
 import type { Delivery } from "./Fault.ts"
 import { type Creation, type Frame, Instance } from "./Instance.ts"

@@ -6,7 +6,7 @@ import { type IncomingMessage, type OutgoingHttpHeaders, ServerResponse } from "
 import { type AddressInfo, Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { Cause, Duration, Effect, type Fiber, FiberId, FiberSet, Redacted, Schema, type Scope, Stream } from "effect"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import { type Delivery, type FaultRules, noFaults, type Plan } from "./Fault.ts"
 import { type Call, callOf, type Service, type TrafficLog } from "./TrafficLog.ts"
 

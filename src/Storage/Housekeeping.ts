@@ -1,6 +1,6 @@
 /** Background work on the store: deletes expired entries, and removes old change records, when these are due. */
 import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
-import * as HousekeepingMetrics from "../base/HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../base/Observability/HousekeepingMetrics.ts"
 import * as Setting from "../base/Setting.ts"
 import * as Supervision from "../base/Supervision.ts"
 import { ChangeLog, type Due } from "../Kv/ChangeLog.ts"

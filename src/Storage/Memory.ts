@@ -4,8 +4,8 @@
  */
 import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Direct from "../base/Direct.ts"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { randomHex } from "../base/RandomHex.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type * as Entry from "../Kv/Entry.ts"
 import { BackupRefused, Store } from "../Kv/Store.ts"

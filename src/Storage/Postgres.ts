@@ -3,7 +3,7 @@
  */
 import { Context, Effect, Layer, Metric, MetricBoundaries, MetricLabel, Option, type Scope } from "effect"
 import { Limits, type LimitsShape } from "../base/Limits.ts"
-import * as MetricTags from "../base/MetricTags.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import { Store } from "../Kv/Store.ts"
 import * as StoreCommit from "./Commit/StoreCommit.ts"

@@ -5,9 +5,9 @@
 
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope, Stream } from "effect"
 import * as Direct from "../base/Direct.ts"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { Limits } from "../base/Limits.ts"
-import * as MetricTags from "../base/MetricTags.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { tenantOf } from "../Kv/Entry.ts"
 import type { Comparison } from "../Kv/IdempotencyShares.ts"

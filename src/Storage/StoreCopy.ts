@@ -8,8 +8,8 @@
  */
 import { createHash } from "node:crypto"
 import { Effect, Option, Stream } from "effect"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { randomHex } from "../base/RandomHex.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import * as Postgres from "./StoreCopy/Postgres.ts"
 import * as Sqlite from "./StoreCopy/Sqlite.ts"
 import {

@@ -7,7 +7,7 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, type Duration, Effect, Exit, Layer, Metric, Option, Redacted, Schema, type Scope } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import { currentTraceHeaders } from "../base/Observability/Tracer.ts"
 import { randomHex } from "../base/RandomHex.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"

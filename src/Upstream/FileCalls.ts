@@ -5,8 +5,8 @@
  * event loop runs in between.
  */
 import { Array as Arr, type Context, Effect, Either } from "effect"
-import { yieldToEventLoop } from "../base/EventLoop.ts"
 import { isObject } from "../base/Json/Parsing.ts"
+import { yieldToEventLoop } from "../base/Time/EventLoop.ts"
 import { type AgentPlatform, type FileCallError, InvalidFileRequest } from "./AgentPlatform.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 import * as Workspace from "./Workspace.ts"

@@ -4,8 +4,8 @@
  */
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Duration, Effect, type Scope } from "effect"
-import * as Monotonic from "../base/Monotonic.ts"
 import * as SingleFlight from "../base/SingleFlight.ts"
+import * as Monotonic from "../base/Time/Monotonic.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import type { UpstreamHttp } from "./UpstreamHttp.ts"
 

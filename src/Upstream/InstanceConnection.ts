@@ -18,8 +18,8 @@ import {
   Stream,
   SubscriptionRef
 } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
-import * as Monotonic from "../base/Monotonic.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
+import * as Monotonic from "../base/Time/Monotonic.ts"
 import {
   type ConnectionState,
   type InstanceConnection,

@@ -6,10 +6,10 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Data, Duration, Effect, Exit, Layer, Mailbox, Metric, type Scope } from "effect"
 import WebSocket from "ws"
-import * as MetricTags from "../base/MetricTags.ts"
 import * as DebugLog from "../base/Observability/DebugLog.ts"
 import * as FrameSummary from "../base/Observability/LogValue.ts"
-import { PacedWork } from "../base/PacedWork.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
+import { PacedWork } from "../base/Time/PacedWork.ts"
 import { UnfinishedMessage } from "../base/UnfinishedMessage.ts"
 import { eventBytes, OversizedFrame, unfinishedBytes } from "./PlatformEvent.ts"
 import {

@@ -2,8 +2,8 @@
  * Calls to an upstream service: with timeouts, retries within a budget, a circuit breaker, metrics and a span.
  */
 import { Duration, Effect, ExecutionStrategy, Exit, Metric, MetricBoundaries, Option, Scope, Stream } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
-import * as Monotonic from "../base/Monotonic.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
+import * as Monotonic from "../base/Time/Monotonic.ts"
 import type { CircuitOpen } from "./Resilience/CircuitBreaker.ts"
 import * as Breaker from "./Resilience/CircuitBreaker.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"

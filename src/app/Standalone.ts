@@ -23,8 +23,8 @@ import {
   Redacted,
   Runtime
 } from "effect"
-import * as MetricTags from "../base/MetricTags.ts"
 import * as Metrics from "../base/Observability/Metrics.ts"
+import * as MetricTags from "../base/Observability/MetricTags.ts"
 import * as Tracer from "../base/Observability/Tracer.ts"
 import * as Supervision from "../base/Supervision.ts"
 import { GatewayGroup } from "../Gateway/Api.ts"

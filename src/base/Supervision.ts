@@ -3,8 +3,8 @@
  * fails for a while, the first failure and the recovery are logged. A finalizer has a timeout.
  */
 import { Cause, Duration, Effect, Exit, Option, Schedule, type Scope } from "effect"
-import { Backoff } from "./Backoff.ts"
-import * as Monotonic from "./Monotonic.ts"
+import { Backoff } from "./Time/Backoff.ts"
+import * as Monotonic from "./Time/Monotonic.ts"
 
 /** Milliseconds before a restart. */
 const pauses = { first: 100, longest: 10_000 } as const

@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Stream } from "effect"
 import { beforeAll } from "vitest"
 import * as Direct from "../../src/base/Direct.ts"
-import { yieldToEventLoop } from "../../src/base/EventLoop.ts"
+import { yieldToEventLoop } from "../../src/base/Time/EventLoop.ts"
 import { compress, maxThreads, takesGzip } from "../../src/Http/Compression.ts"
 import * as Reply from "../../src/Http/Reply.ts"
 

@@ -1,6 +1,6 @@
 import { expect, it } from "@effect/vitest"
 import { Effect, Fiber, Stream } from "effect"
-import { yieldToEventLoop } from "../../src/base/EventLoop.ts"
+import { yieldToEventLoop } from "../../src/base/Time/EventLoop.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { times } from "../Scale.ts"

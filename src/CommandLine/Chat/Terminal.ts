@@ -1,7 +1,7 @@
 /** The terminal of a conversation, and its output: text for people, or records for programs. */
 import * as readline from "node:readline"
 import { Context, Deferred, Effect, Exit, Layer, Mailbox, Option } from "effect"
-import { drained } from "../../base/EventLoop.ts"
+import { drained } from "../../base/Time/EventLoop.ts"
 import type * as Client from "../../Client/Effect/Client.ts"
 import * as Output from "../Terminal/Output.ts"
 import { type Paint, plain } from "../Terminal/Text.ts"

@@ -2,7 +2,7 @@
  * The retention of session histories.
  */
 import { Config, Duration, Effect, Layer, Option } from "effect"
-import * as HousekeepingMetrics from "../../base/HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../../base/Observability/HousekeepingMetrics.ts"
 import * as Setting from "../../base/Setting.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { type Retention, SessionEvents } from "../SessionEvents.ts"

@@ -2,7 +2,7 @@
  * The sessions of a tenant in the key-value store: their quota, and lists of them.
  */
 import { type Context, Duration, Effect, Exit, Option } from "effect"
-import { yieldToEventLoop } from "../../base/EventLoop.ts"
+import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
 import { decode } from "../../Kv/Entry.ts"
 import type { ListPage, ListQuery, Store, StoreUnavailable } from "../../Kv/Store.ts"
 import type { Session } from "../Protocol/Fields.ts"

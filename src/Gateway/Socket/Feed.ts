@@ -3,12 +3,12 @@
  * the new ones.
  */
 import { Effect, type Scope } from "effect"
-import { Backoff } from "../../base/Backoff.ts"
-import { yieldToEventLoop } from "../../base/EventLoop.ts"
-import * as Monotonic from "../../base/Monotonic.ts"
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"
 import * as FrameSummary from "../../base/Observability/LogValue.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import { Backoff } from "../../base/Time/Backoff.ts"
+import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { turnOf } from "../../Upstream/PlatformSocket.ts"
 import { FairPool } from "../FairPool.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"

@@ -1,10 +1,10 @@
 /** Sends events and answers to one client. */
 
 import { Effect, type Fiber, type Tracer } from "effect"
-import type { MetricTags } from "../../base/MetricTags.ts"
 import type { DebugLog } from "../../base/Observability/DebugLog.ts"
 import type { LogValue } from "../../base/Observability/LogValue.ts"
 import * as FrameSummary from "../../base/Observability/LogValue.ts"
+import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import type { Identity } from "../Authentication.ts"
 import type { Claim, FairPool } from "../FairPool.ts"

@@ -24,7 +24,7 @@ import {
   type Tracer
 } from "effect"
 import * as Direct from "../../base/Direct.ts"
-import { drained } from "../../base/EventLoop.ts"
+import { drained } from "../../base/Time/EventLoop.ts"
 import { type ApiError, BadRequest, defect, isApiError, ServiceUnavailable, statusOf } from "../ApiError.ts"
 import type { Guard, Incoming } from "../Endpoints.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf } from "../HeaderFields.ts"

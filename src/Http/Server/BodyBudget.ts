@@ -10,7 +10,7 @@
 
 import type { Duplex } from "node:stream"
 import * as IndexedArray from "../../base/Intrusive.ts"
-import type { MetricTags } from "../../base/MetricTags.ts"
+import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionLimits.ts"
 
 const heldBody = Symbol("causeway/HeldBody")

@@ -4,7 +4,7 @@
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import { bodyOf, ServiceUnavailable } from "../ApiError.ts"
 import * as ConnectionMetrics from "../ConnectionLimits.ts"
 import { type ConnectionLimits, defaults, type Timing } from "../ConnectionLimits.ts"

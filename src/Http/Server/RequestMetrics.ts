@@ -5,7 +5,7 @@ import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Router from "../Router.ts"
 import type { Observe } from "./Gate.ts"
 

@@ -7,7 +7,7 @@
 
 import type { Duplex } from "node:stream"
 import * as IndexedArray from "../../base/Intrusive.ts"
-import type { MetricTags } from "../../base/MetricTags.ts"
+import type { MetricTags } from "../../base/Observability/MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionLimits.ts"
 
 /** The counters of node's TCP handle (`stream_base`): bytes that were passed to libuv, and those that it still has. */

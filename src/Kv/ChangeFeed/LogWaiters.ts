@@ -4,8 +4,8 @@
  */
 
 import { Duration, Effect, Schema, type Scope } from "effect"
-import * as Monotonic from "../../base/Monotonic.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import { type Page, type Pages, type Position, tail } from "./Pages.ts"

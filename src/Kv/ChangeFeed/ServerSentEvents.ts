@@ -1,8 +1,8 @@
 /** The change feed as Server-Sent Events (HTML, section 9.2). */
 
 import { type Context, Effect, Either, Option, Stream } from "effect"
-import { Backoff } from "../../base/Backoff.ts"
-import * as Monotonic from "../../base/Monotonic.ts"
+import { Backoff } from "../../base/Time/Backoff.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import type { ListStream } from "../Store.ts"
 import {

@@ -3,10 +3,10 @@
  */
 
 import { type Context, Effect, Runtime, type Scope } from "effect"
-import { Backoff } from "../../base/Backoff.ts"
-import { yieldToEventLoop } from "../../base/EventLoop.ts"
 import * as DebugLog from "../../base/Observability/DebugLog.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import { Backoff } from "../../base/Time/Backoff.ts"
+import { yieldToEventLoop } from "../../base/Time/EventLoop.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { subprotocol } from "../../Http/HeaderFields.ts"
 import type { Close } from "../../Http/WebSocket.ts"

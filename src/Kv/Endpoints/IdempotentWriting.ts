@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto"
 import { type Context, Effect, Exit, Metric, MetricLabel } from "effect"
 import * as Direct from "../../base/Direct.ts"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import { type ApiError, Conflict, ServiceUnavailable, UnprocessableContent } from "../../Http/ApiError.ts"
 import { tenantOf } from "../Entry.ts"
 import { type IdempotencyConflict, Store } from "../Store.ts"

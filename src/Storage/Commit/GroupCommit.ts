@@ -5,10 +5,10 @@ import { Cause, Clock, Duration, Effect, Either, Exit, Metric, MetricBoundaries,
 import { constVoid } from "effect/Function"
 import { MiB } from "../../base/Bytes.ts"
 import * as Direct from "../../base/Direct.ts"
-import { untilRead } from "../../base/EventLoop.ts"
-import * as MetricTags from "../../base/MetricTags.ts"
-import * as Monotonic from "../../base/Monotonic.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import { untilRead } from "../../base/Time/EventLoop.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { BatchWindow, GroupQueue, type Wait, type Waiting, type Weight } from "./GroupQueue.ts"
 

@@ -2,7 +2,7 @@
  * Group commit of the histories of sessions: the writes, their weight, and the members of the port that write.
  */
 import { type Context, Effect, type Scope } from "effect"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import type {
   Append,

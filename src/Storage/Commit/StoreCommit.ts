@@ -3,7 +3,7 @@
  */
 import { Effect, Exit, Metric, Runtime, type Scope } from "effect"
 import * as Direct from "../../base/Direct.ts"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import * as Idempotency from "../../Kv/Idempotency.ts"
 import type { Comparison } from "../../Kv/IdempotencyShares.ts"

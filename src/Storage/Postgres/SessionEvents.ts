@@ -3,7 +3,7 @@
  * belongs to one node at a time.
  */
 import { Context, Duration, Effect, Layer, Metric, MetricLabel, Option, type Scope } from "effect"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, SessionEvents } from "../../Gateway/SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"

@@ -7,7 +7,7 @@
 import { stat, statfs } from "node:fs/promises"
 import { dirname } from "node:path"
 import { Clock, Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { hasCode } from "../FileSystem.ts"
 

@@ -2,7 +2,7 @@
  * The histories of sessions in one SQLite database, which all sessions share.
  */
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import {
   type Retention as Bounds,

@@ -2,9 +2,9 @@
  * A circuit breaker with state: the pure transitions of `CircuitBreakerState` on monotonic time, with metrics and logs.
  */
 import { Effect, type Exit, Metric, Schema, type Scope } from "effect"
-import * as MetricTags from "../../base/MetricTags.ts"
-import * as Monotonic from "../../base/Monotonic.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 
 /** The call was rejected by an open breaker, and nothing was sent. */

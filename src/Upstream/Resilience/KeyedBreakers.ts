@@ -2,7 +2,7 @@
  * A circuit breaker for each key that fails, such as an instance or a tenant, so that failures of one do not block
  * others.
  */
-import * as MetricTags from "../../base/MetricTags.ts"
+import * as MetricTags from "../../base/Observability/MetricTags.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 

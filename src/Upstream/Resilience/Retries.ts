@@ -3,7 +3,7 @@
  * of the recent calls and a small allowance, so that they cannot multiply the load of a failing service.
  */
 import { Duration, Effect, Schedule } from "effect"
-import * as Monotonic from "../../base/Monotonic.ts"
+import * as Monotonic from "../../base/Time/Monotonic.ts"
 import * as CallWindow from "./CallWindow.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 

@@ -1,7 +1,7 @@
 /** The metrics of the process and of an instance, measured and rendered. */
 import { Context, Effect, Layer, Metric, type Scope } from "effect"
-import * as MetricTags from "../MetricTags.ts"
 import * as LogOutput from "./LogOutput.ts"
+import * as MetricTags from "./MetricTags.ts"
 import * as ProcessMetrics from "./ProcessMetrics.ts"
 import * as Samples from "./Samples.ts"
 

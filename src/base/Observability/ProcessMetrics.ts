@@ -4,9 +4,9 @@
 
 import { constants, monitorEventLoopDelay, PerformanceObserver, performance } from "node:perf_hooks"
 import { Duration, Effect, Layer, LogLevel, Metric, Schedule } from "effect"
-import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 import * as DebugLog from "./DebugLog.ts"
+import * as MetricTags from "./MetricTags.ts"
 
 const residentMemory = Metric.gauge("process_resident_memory_bytes", {
   description: "Resident memory of the process in bytes."

@@ -1,6 +1,6 @@
 /** Effect's metrics in the formats of both endpoints: JSON, and the Prometheus text exposition format 0.0.4. */
 import { type MetricPair, MetricState, Option } from "effect"
-import type { MetricTags } from "../MetricTags.ts"
+import type { MetricTags } from "./MetricTags.ts"
 
 /** The value of a histogram. */
 export interface Distribution {

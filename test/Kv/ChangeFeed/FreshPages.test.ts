@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { type Context, Effect, Fiber, TestClock } from "effect"
-import * as Monotonic from "../../../src/base/Monotonic.ts"
+import * as Monotonic from "../../../src/base/Time/Monotonic.ts"
 import * as Pages from "../../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"

@@ -1,7 +1,7 @@
 /** How long groups of writes wait for the lock of the log. */
 import { expect } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Metric, MetricState } from "effect"
-import * as MetricTags from "../../../src/base/MetricTags.ts"
+import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { newDatabase, optionsOf, sql, withClient } from "../../postgres/Databases.ts"

@@ -3,7 +3,7 @@ import { mkdirSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Logger, Metric, type MetricLabel } from "effect"
-import * as MetricTags from "../../../src/base/MetricTags.ts"
+import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
 import * as DiskMetrics from "../../../src/Storage/Sqlite/DiskMetrics.ts"
 import { temporaryDirectory } from "../../TemporaryDirectory.ts"
 

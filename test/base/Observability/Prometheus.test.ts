@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Chunk, Effect, FastCheck as fc, Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as MetricTags from "../../../src/base/MetricTags.ts"
-import * as LabelValues from "../../../src/base/Observability/LabelValues.ts"
 import * as Metrics from "../../../src/base/Observability/Metrics.ts"
+import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
+import * as LabelValues from "../../../src/base/Observability/MetricTags.ts"
 import * as Samples from "../../../src/base/Observability/Samples.ts"
 
 const gauge = (name: string, labels: Readonly<Record<string, string>>, value: number): Samples.Sample => ({

@@ -3,7 +3,7 @@
  * that is killed between its writes to the session database and to the key-value store leaves them.
  */
 import { type Context, Effect, Either, Option, type Scope } from "effect"
-import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../../../base/Observability/HousekeepingMetrics.ts"
 import * as Supervision from "../../../base/Supervision.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { SessionEvents } from "../../SessionEvents.ts"

@@ -4,7 +4,7 @@
  */
 
 import { Array as Arr, Cause, type Context, Duration, Effect, Metric, Option, Schedule, type Scope } from "effect"
-import * as MetricTags from "../../../base/MetricTags.ts"
+import * as MetricTags from "../../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../../base/Supervision.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Unfinished } from "../../SessionEvents.ts"

@@ -3,8 +3,8 @@
  * without a transfer, clients would have to send them again.
  */
 import { Data, Deferred, type Duration, Effect, Either, Option } from "effect"
-import * as Monotonic from "../../../base/Monotonic.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { NodeLinkShape } from "../../Forwarding/NodeLink.ts"
 import type { ReachablePeer, SessionNodesShape } from "../../SessionNodes.ts"

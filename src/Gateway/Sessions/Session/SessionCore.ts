@@ -4,10 +4,10 @@
  */
 
 import { Cause, type Context, Duration, Effect, Either, Runtime, Scope } from "effect"
-import * as MetricTags from "../../../base/MetricTags.ts"
-import * as Monotonic from "../../../base/Monotonic.ts"
+import * as MetricTags from "../../../base/Observability/MetricTags.ts"
 import { Tracer } from "../../../base/Observability/Tracer.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { AgentPlatform } from "../../../Upstream/AgentPlatform.ts"
 import { isLarge, turnOf } from "../../../Upstream/PlatformSocket.ts"

@@ -3,7 +3,7 @@
  * be used. So all nodes share one time without a query for each use.
  */
 import { Clock, Context, DefaultServices, Effect } from "effect"
-import * as Monotonic from "../../../base/Monotonic.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 
 const system = Context.get(DefaultServices.liveServices, Clock.Clock)

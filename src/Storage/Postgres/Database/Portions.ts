@@ -2,7 +2,7 @@
  * Work in portions. Each portion is a transaction that all writers wait for.
  */
 import { Effect } from "effect"
-import * as Monotonic from "../../../base/Monotonic.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 
 /** The size of the first portion, and the maximum size. */
 const first = 50

@@ -2,7 +2,7 @@
  * Snapshots for many reads. Each has its own connection.
  */
 import { Effect, ExecutionStrategy, Exit, Scope } from "effect"
-import * as Monotonic from "../../../base/Monotonic.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import { tenantOf } from "../../../Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { SnapshotShares } from "../../SnapshotShares.ts"

@@ -3,7 +3,7 @@
  * short when nodes may be serving.
  */
 import { Data, Effect } from "effect"
-import * as Monotonic from "../../../base/Monotonic.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Query } from "./Client.ts"
 import { textArray } from "./Statement.ts"

@@ -2,11 +2,12 @@
  * Metrics of the tables: their sizes from the files of the server, their live and dead rows from its statistics, and
  * the time for which vacuum could not remove dead rows.
  */
+
 import { Duration, Effect, Metric, MetricLabel, Schedule, type Scope } from "effect"
-import * as MetricTags from "../../../base/MetricTags.ts"
-import * as Monotonic from "../../../base/Monotonic.ts"
-import { LabelValues } from "../../../base/Observability/LabelValues.ts"
+import * as MetricTags from "../../../base/Observability/MetricTags.ts"
+import { LabelValues } from "../../../base/Observability/MetricTags.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { Pool } from "./Pool.ts"
 import type { Query, Row } from "./Statement.ts"
 

@@ -4,7 +4,7 @@
 import { Duration, Effect, Exit, type Scope } from "effect"
 import { constVoid, identity } from "effect/Function"
 import * as Direct from "../../../base/Direct.ts"
-import * as HousekeepingMetrics from "../../../base/HousekeepingMetrics.ts"
+import * as HousekeepingMetrics from "../../../base/Observability/HousekeepingMetrics.ts"
 import { DirectFlight } from "../../../base/SingleFlight.ts"
 import * as Supervision from "../../../base/Supervision.ts"
 import { ChangeLog, HistoryTrimmed } from "../../../Kv/ChangeLog.ts"

@@ -4,9 +4,9 @@
  */
 import { Array as Arr, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import { constVoid } from "effect/Function"
-import * as Monotonic from "../../../base/Monotonic.ts"
 import { SingleFlight } from "../../../base/SingleFlight.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { Pool } from "../Database/Pool.ts"
 import type { Query } from "../Database/Statement.ts"

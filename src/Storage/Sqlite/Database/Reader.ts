@@ -1,11 +1,12 @@
 /**
  * The reads of a database: short ones, those from snapshots, and the reports of pages that cannot be read.
  */
+
 import { Clock, Effect, Exit, type Scope } from "effect"
 import * as Direct from "../../../base/Direct.ts"
-import type { MetricTags } from "../../../base/MetricTags.ts"
-import * as Monotonic from "../../../base/Monotonic.ts"
-import * as LabelValues from "../../../base/Observability/LabelValues.ts"
+import type { MetricTags } from "../../../base/Observability/MetricTags.ts"
+import * as LabelValues from "../../../base/Observability/MetricTags.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import { StoreBusy, StoreUnavailable } from "../../../Kv/Store.ts"
 import { SnapshotShares } from "../../SnapshotShares.ts"
 import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"

@@ -1,6 +1,6 @@
 /** Keeps a database usable after failures of its reader or writer, and limits the write-ahead log. */
 import { type Clock, Effect, Runtime } from "effect"
-import * as Monotonic from "../../../base/Monotonic.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { Opened } from "./Opening.ts"
 import type { Reader, ReaderListener } from "./Reader.ts"
 import type { Done, Reply } from "./WriterPort.ts"

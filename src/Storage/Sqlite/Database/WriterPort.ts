@@ -3,10 +3,10 @@
  */
 import { Worker } from "node:worker_threads"
 import { type Clock, Duration, Effect, Runtime, type Scope } from "effect"
-import { Backoff } from "../../../base/Backoff.ts"
-import * as Monotonic from "../../../base/Monotonic.ts"
 import * as Threads from "../../../base/Process/Threads.ts"
 import * as Supervision from "../../../base/Supervision.ts"
+import { Backoff } from "../../../base/Time/Backoff.ts"
+import * as Monotonic from "../../../base/Time/Monotonic.ts"
 import type { UnavailableCause } from "./DatabaseError.ts"
 
 /** Background work of a database, in portions of one transaction each. */

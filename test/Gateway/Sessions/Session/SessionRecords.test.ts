@@ -1,8 +1,8 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
-import { yieldToEventLoop } from "../../../../src/base/EventLoop.ts"
 import { JsonText } from "../../../../src/base/Json/JsonText.ts"
+import { yieldToEventLoop } from "../../../../src/base/Time/EventLoop.ts"
 import * as EventsInMemory from "../../../../src/Gateway/SessionEvents/Memory.ts"
 import {
   encodeRecord,

@@ -2,9 +2,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Layer, Metric, type MetricKey, MutableHashMap } from "effect"
 import { afterAll } from "vitest"
 import { WebSocket } from "ws"
-import * as MetricTags from "../../src/base/MetricTags.ts"
-import { keys } from "../Harness.ts"
-import { serve } from "./Observability/Fixture.ts"
+import * as MetricTags from "../../../src/base/Observability/MetricTags.ts"
+import { keys } from "../../Harness.ts"
+import { serve } from "./Fixture.ts"
 
 interface Sample {
   readonly name: string

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { yieldToEventLoop } from "../../src/base/EventLoop.ts"
-import { PacedWork } from "../../src/base/PacedWork.ts"
+import { yieldToEventLoop } from "../../../src/base/Time/EventLoop.ts"
+import { PacedWork } from "../../../src/base/Time/PacedWork.ts"
 
 describe("Paced work", () => {
   it.live("is done in order, a part of it in each iteration of the event loop", () =>
