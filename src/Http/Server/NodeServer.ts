@@ -4,6 +4,7 @@
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, type Scope } from "effect"
 import * as MetricTags from "../../base/Observability/MetricTags.ts"
+import { type Address, type ListenFailed, listenFailed } from "../../base/Process/ListenFailed.ts"
 import * as Setting from "../../base/Setting.ts"
 import * as Supervision from "../../base/Supervision.ts"
 import { emitted } from "../../base/Time/EventLoop.ts"
@@ -13,7 +14,6 @@ import { type ConnectionLimits, type Timing, timing } from "../ConnectionLimits.
 import type { AllowedOrigins } from "../Cors.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
 import { Gate, type Listeners, type Observe, type Upgradable } from "./Gate.ts"
-import { type Address, type ListenFailed, listenFailed } from "./ListenFailed.ts"
 import { KernelQueues } from "./NodeInternals.ts"
 import type { Account } from "./UnsentBudget.ts"
 
