@@ -7,8 +7,8 @@ import { isIP } from "node:net"
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { type Context, Duration, Effect, Either, Exit, Fiber, FiberSet, Option, Scope, type Tracer } from "effect"
-import { type ListenFailed, listenFailed } from "../../base/Process/ListenFailed.ts"
 import * as Supervision from "../../base/Supervision.ts"
+import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import { type Claim, type FairPool, sharedPool } from "../FairPool.ts"
 import {
   defect,

@@ -6,7 +6,7 @@ import * as Headers from "@effect/platform/Headers"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer } from "effect"
-import { listenFailed } from "../../base/Process/ListenFailed.ts"
+import { listenFailed } from "../ListenFailed.ts"
 import * as NodeServer from "../Server/NodeServer.ts"
 import { remember } from "../WebSocket/Handshake.ts"
 
