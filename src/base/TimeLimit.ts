@@ -2,10 +2,10 @@
  * A time limit that many direct effects share.
  */
 import { Effect, Exit, Runtime, type Scope } from "effect"
-import * as Direct from "../Direct.ts"
-import { type Linked, LinkedList } from "../Intrusive.ts"
-import * as Supervision from "../Supervision.ts"
-import * as Monotonic from "./Monotonic.ts"
+import * as Direct from "./Direct.ts"
+import { type Linked, LinkedList } from "./Intrusive.ts"
+import * as Supervision from "./Supervision.ts"
+import * as Monotonic from "./Time/Monotonic.ts"
 
 /** The limit, and what happens at its end. */
 export interface Options<E> {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Runtime, Scope, TestClock } from "effect"
-import * as Direct from "../../../src/base/Direct.ts"
-import * as TimeLimit from "../../../src/base/Time/TimeLimit.ts"
-import { breathe } from "../../../src/Simulator/Testing/Time.ts"
+import * as Direct from "../../src/base/Direct.ts"
+import * as TimeLimit from "../../src/base/TimeLimit.ts"
+import { breathe } from "../../src/Simulator/Testing/Time.ts"
 
 /** Limited work that ends by hand, and the exits of its callers with the time of each, in milliseconds. */
 const setup = Effect.gen(function* () {
