@@ -16,6 +16,7 @@ import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import * as WebSocket from "../../../src/Http/WebSocket.ts"
 import * as Body from "../../../src/Kv/Body.ts"
 import { portOf } from "../../Harness.ts"
+import { socketSettings } from "../Server/Fixture.ts"
 
 const group = HttpApiGroup.make("odd")
   .add(HttpApiEndpoint.get("exit", "/exit"))
@@ -35,15 +36,7 @@ const handler = { ...Object.fromEntries(["onMessage", "onClosed"].map(name => [n
 const handlers = Endpoints.of(
   group,
   Effect.gen(function* () {
-    const connections = yield* WebSocket.connectionSet({
-      messageBytes: 100,
-      unsentBytes: 100,
-      pingInterval: 60_000,
-      pongTimeout: 60_000,
-      slow: { code: 1013, reason: "" },
-      goingAway: { code: 1001, reason: "" },
-      drainInterval: 0
-    })
+    const connections = yield* WebSocket.connectionSet(socketSettings)
     const upgrade = (handlerOf: () => WebSocket.Handler): Effect.Effect<Reply.Reply> =>
       Effect.succeed(Reply.webSocket({ connections, accept: connect => connect(handlerOf) }))
     return {
