@@ -1,13 +1,9 @@
-import * as HttpApi from "@effect/platform/HttpApi"
-import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
-import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApiJsonSchema from "@effect/platform/OpenApiJsonSchema"
 import { Validator } from "@seriousme/openapi-schema-validator"
 import AjvDraft04 from "ajv-draft-04"
 import { Arbitrary, FastCheck as fc, Schema } from "effect"
 import { describe, expect, it } from "vitest"
 import { isObject, type JsonObject } from "../../../src/base/Json/Parsing.ts"
-import * as Document from "../../../src/Http/OpenApi/Document.ts"
 import { project } from "../../../src/Http/OpenApi/SchemaProjection.ts"
 import { times } from "../../Scale.ts"
 
@@ -209,20 +205,5 @@ describe("projection of schemas to 3.0.3", () => {
         mapping: { Circle: "#/components/schemas/Circle", Square: "#/components/schemas/Square" }
       }
     })
-  })
-})
-
-describe("projection of documents", () => {
-  it("does not change the document of @effect/platform", () => {
-    const api = HttpApi.make("any").add(
-      HttpApiGroup.make("group").add(
-        HttpApiEndpoint.post("echo", "/echo")
-          .setPayload(Schema.Struct({ pair: Schema.Tuple(Schema.String, Schema.Null) }))
-          .addSuccess(Named)
-      )
-    )
-    const spec = Document.fromApi(api)
-    expect(spec).toMatchObject({ openapi: "3.0.3", servers: [{ url: "/" }] })
-    expect(JSON.stringify(spec)).not.toContain("prefixItems")
   })
 })

@@ -12,11 +12,6 @@ import { type Kind, key, listeningFirst, serve } from "./Host.ts"
 
 const headers = { authorization: `Bearer ${key}` }
 
-/** A client of the change feed, with its first message, and everything that it got until the end of its connection. */
-interface Follower {
-  readonly end: Promise<unknown>
-}
-
 const textOf = async (response: IncomingMessage): Promise<string> => {
   let text = ""
   for await (const chunk of response) text += chunk
@@ -28,23 +23,20 @@ const request = (port: number, path: string): Promise<IncomingMessage> =>
     get({ port, host: "127.0.0.1", path: `/api/v1${path}`, headers, agent: false }, resolve).on("error", reject)
   )
 
-/** Its answer comes at the end. */
-const poll = (port: number): Follower => ({
-  end: request(port, "/changes?wait=60").then(async response => [
-    response.statusCode,
-    JSON.parse(await textOf(response))
-  ])
-})
+/** Clients of the change feed: everything that each gets until the end of its connection. */
+const poll = async (port: number): Promise<unknown> => {
+  const response = await request(port, "/changes?wait=60")
+  return [response.statusCode, JSON.parse(await textOf(response))]
+}
 
-const stream = (port: number): Follower => ({
-  end: request(port, "/changes/stream").then(async response => [response.statusCode, await textOf(response)])
-})
+const stream = async (port: number): Promise<unknown> => {
+  const response = await request(port, "/changes/stream")
+  return [response.statusCode, await textOf(response)]
+}
 
-const socket = (port: number): Follower => {
+const socket = (port: number): Promise<unknown> => {
   const client = new WebSocket(`ws://127.0.0.1:${port}/api/v1/changes/ws`, { headers })
-  return {
-    end: new Promise((resolve, reject) => client.on("error", reject).on("close", (code: number) => resolve(code)))
-  }
+  return new Promise((resolve, reject) => client.on("error", reject).on("close", (code: number) => resolve(code)))
 }
 
 interface Sample {
@@ -72,7 +64,7 @@ const follow = async (port: number): Promise<ReadonlyArray<Promise<unknown>>> =>
   const followers = [poll(port), stream(port), socket(port)]
   while (valueOf(await samplesOf(port), "change_feed_followers") !== 3)
     await new Promise(resolve => setImmediate(resolve))
-  return followers.map(({ end }) => end)
+  return followers
 }
 
 /** The last messages to followers at the shutdown of a service. */
