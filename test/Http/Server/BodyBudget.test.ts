@@ -28,7 +28,10 @@ const serve = async (connectionLimits: Partial<ConnectionLimits>) => {
   return { gate, port, waiting }
 }
 
-/** A client that starts to send a body of `bytes` bytes. */
+/** The length of a body with this number of bytes between its start and its end. */
+const around = (bytes: number) => bytes + 12
+
+/** A client that starts to send a body. */
 const begin = async (port: number, target: string, length: number) => {
   const client = await connect(port)
   client.socket.write(`PUT ${target} HTTP/1.1\r\nhost: x\r\ncontent-length: ${length}\r\n\r\n{"value":"`)
@@ -36,8 +39,13 @@ const begin = async (port: number, target: string, length: number) => {
   return { ...client, send, finish: () => client.socket.write('"}') }
 }
 
-/** The length of a body with this number of bytes between its start and its end. */
-const around = (bytes: number) => bytes + 12
+/** A client that sends a whole body. */
+const upload = async (port: number, target: string, bytes: number) => {
+  const client = await begin(port, target, around(bytes))
+  client.send(bytes)
+  client.finish()
+  return client
+}
 
 describe("bytes of request bodies", () => {
   it("are bounded over all connections: slow senders are refused, fast ones are not", async () => {
@@ -58,9 +66,7 @@ describe("bytes of request bodies", () => {
       for (const client of slow) client.send(1)
       await until(() => gate.received === before + 7)
     }
-    const quick = await begin(port, "/", around(6 * MiB))
-    quick.send(6 * MiB)
-    quick.finish()
+    const quick = await upload(port, "/", 6 * MiB)
     await quick.answered()
     expect(quick.received()).toMatch(/^HTTP\/1.1 200 /)
     const refused = () => slow.filter(client => client.received() !== "")
@@ -103,18 +109,14 @@ describe("bytes of request bodies", () => {
   it("are counted until the request is answered; until then other bodies have no room", async () => {
     const { gate, port, waiting } = await serve({ heldBodyBytes: 8 * MiB })
     for (let count = 1; count <= 2; count++) {
-      const client = await begin(port, "/wait", around(3_900_000))
-      client.send(3_900_000)
-      client.finish()
+      await upload(port, "/wait", 3_900_000)
       await until(() => waiting.length === count)
     }
     const late = await begin(port, "/", around(MiB))
     late.send(MiB)
     await late.answered()
     expect(late.received()).toMatch(/^HTTP\/1.1 503 /)
-    const small = await begin(port, "/", around(1))
-    small.send(1)
-    small.finish()
+    const small = await upload(port, "/", 1)
     await small.answered()
     expect(small.received()).toMatch(/^HTTP\/1.1 200 /)
     for (const response of waiting) response.end()
@@ -123,9 +125,7 @@ describe("bytes of request bodies", () => {
 
   it("of one client alone may reach the limit of a body", async () => {
     const { gate, port } = await serve({ heldBodyBytes: MiB })
-    const client = await begin(port, "/", around(5 * MiB))
-    client.send(5 * MiB)
-    client.finish()
+    const client = await upload(port, "/", 5 * MiB)
     await client.answered()
     expect(client.received()).toMatch(/^HTTP\/1.1 200 /)
     await until(() => gate.received === 0)

@@ -15,6 +15,7 @@ import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
 import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import { handshakeOf } from "../../../src/Http/WebSocket/Handshake.ts"
+import * as Fixture from "./Fixture.ts"
 import { get } from "./Fixture.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
@@ -38,18 +39,9 @@ const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer
 /** A connection, and the bytes received until it was closed. */
 const connect = (port: number) =>
   Effect.acquireRelease(
-    Effect.async<{ readonly socket: Net.Socket; readonly received: Promise<string> }>(resume => {
-      const socket = Net.connect({ port, host: "127.0.0.1" })
-      let text = ""
-      socket.on("data", chunk => {
-        text += chunk.toString("latin1")
-      })
-      socket.on("error", () => undefined)
-      const received = new Promise<string>(resolve => socket.once("close", () => resolve(text)))
-      socket.once("connect", () => resume(Effect.succeed({ socket, received })))
-    }),
+    Effect.promise(() => Fixture.connect(port)),
     ({ socket }) => Effect.sync(() => socket.destroy())
-  )
+  ).pipe(Effect.map(({ closed, received, socket }) => ({ socket, received: closed.then(received) })))
 
 /** Sends bytes on a new connection and waits for its end. */
 const exchange = (port: number, bytes: string) =>

@@ -79,10 +79,8 @@ describe("the health report", () => {
   it.effect("leaves out what is not configured", () =>
     Effect.gen(function* () {
       const { layer: client, seen } = upstreams({})
-      const { dependencies, status } = yield* Effect.provide(
-        report,
-        Layer.provide(layer(settings(Option.none(), Option.none())), client)
-      )
+      const nothing = Layer.provide(layer(settings(Option.none(), Option.none())), client)
+      const { dependencies, status } = yield* Effect.provide(report, nothing)
       assert.deepStrictEqual({ dependencies, status }, { dependencies: [], status: "ok" })
       assert.lengthOf(seen, 0)
     })

@@ -50,17 +50,6 @@ describe("Tracer", () => {
     }).pipe(Effect.provide(Tracer.layer))
   )
 
-  it.effect("returns the active span's trace id when it is on", () =>
-    Effect.gen(function* () {
-      const [traceId, spanTraceId] = yield* Effect.all([
-        currentTraceId,
-        Effect.map(Effect.currentSpan, span => span.traceId)
-      ])
-      assert.strictEqual(traceId, spanTraceId)
-      assert.match(traceId, hex)
-    }).pipe(Effect.withSpan("work"), Effect.provide(Tracer.layer))
-  )
-
   it.scopedLive("exports spans to the collector, the last ones at shutdown", () =>
     Effect.gen(function* () {
       const { requests, resources, spans, target } = yield* Collector.collector()
